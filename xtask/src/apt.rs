@@ -1,0 +1,161 @@
+//! etcd from the distribution's packages, unpacked and not installed: no root, nothing outside `target/`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::output;
+use crate::sources::{Form, with_suite};
+use crate::{Result, workspace};
+
+const PACKAGES: [&str; 2] = ["etcd-server", "etcd-client"];
+
+/// Unpacks this machine's own packages below `dir`; the directory of the executables.
+pub(crate) fn distribution(dir: &Path) -> Result<PathBuf> {
+    if download(Command::new("apt-get"), dir).is_err() {
+        // Probably nobody has run `apt-get update` here, and we cannot without root: lists of our own then.
+        let state = State::new(None)?;
+        state.update()?;
+        download(state.apt_get(), dir)?;
+    }
+    unpack(dir)
+}
+
+/// The same from another suite of the distribution.
+pub(crate) fn suite(dir: &Path, suite: &str) -> Result<PathBuf> {
+    let state = State::new(Some(suite))?;
+    // A source of the machine that lacks this suite is no failure: the download tells.
+    let updated = state.update();
+    download(state.apt_get(), dir).map_err(|error| match updated {
+        Ok(()) => error,
+        Err(update) => format!("{update}; {error}"),
+    })?;
+    unpack(dir)
+}
+
+fn download(mut apt_get: Command, dir: &Path) -> Result<()> {
+    output(
+        apt_get
+            .current_dir(dir)
+            .args(["-o", "APT::Sandbox::User=root", "download"])
+            .args(PACKAGES),
+    )
+    .map(drop)
+}
+
+fn unpack(dir: &Path) -> Result<PathBuf> {
+    let entries = fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    for package in entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "deb"))
+    {
+        output(Command::new("dpkg").arg("-x").arg(package).arg(dir))?;
+    }
+    Ok(dir.join("usr/bin"))
+}
+
+/// An apt state of our own: package lists and caches, over the machine's sources, keys and proxies.
+struct State {
+    dir: tempfile::TempDir,
+}
+
+impl State {
+    fn new(suite: Option<&str>) -> Result<Self> {
+        let dir = tempfile::tempdir_in(workspace::tools())
+            .map_err(|error| format!("no directory for apt: {error}"))?;
+        let state = Self { dir };
+        state
+            .fill(suite)
+            .map_err(|error| format!("no private state for apt: {error}"))?;
+        if suite.is_some()
+            && fs::read_dir(state.path("sources")).is_ok_and(|mut sources| sources.next().is_none())
+        {
+            return Err("no source of this machine's apt has a suite to replace".to_owned());
+        }
+        Ok(state)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn fill(&self, suite: Option<&str>) -> std::io::Result<()> {
+        for name in ["lists/partial", "cache/archives/partial", "sources"] {
+            fs::create_dir_all(self.path(name))?;
+        }
+        let mut conf = format!(
+            "Dir::State::Lists \"{}\";\nDir::Cache \"{}\";\n",
+            self.path("lists").display(),
+            self.path("cache").display()
+        );
+        if let Some(suite) = suite {
+            let codename = codename();
+            let current: Vec<_> = codename
+                .iter()
+                .map(String::as_str)
+                .chain(["stable"])
+                .collect();
+            for (number, (source, form)) in machine_sources().into_iter().enumerate() {
+                let text = with_suite(&fs::read_to_string(source)?, form, &current, suite);
+                if !text.is_empty() {
+                    fs::write(
+                        self.path("sources")
+                            .join(format!("{number}.{}", form.extension())),
+                        text,
+                    )?;
+                }
+            }
+            conf += &format!(
+                "Dir::Etc::SourceList \"/dev/null\";\nDir::Etc::SourceParts \"{}\";\n",
+                self.path("sources").display()
+            );
+        }
+        // Package lists only, no hooks of the machine's own updates, and no long wait for a mirror that is not there.
+        conf += "\
+Acquire::Languages \"none\";
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";
+Acquire::IndexTargets::deb::CNF::DefaultEnabled \"false\";
+Acquire::Retries \"1\";
+Acquire::http::Timeout \"20\";
+Acquire::https::Timeout \"20\";
+APT::Sandbox::User \"root\";
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+";
+        fs::write(self.path("apt.conf"), conf)
+    }
+
+    fn apt_get(&self) -> Command {
+        let mut apt_get = Command::new("apt-get");
+        apt_get.arg("-c").arg(self.path("apt.conf"));
+        apt_get
+    }
+
+    fn update(&self) -> Result<()> {
+        output(self.apt_get().arg("update")).map(drop)
+    }
+}
+
+/// What this machine's apt reads.
+fn machine_sources() -> Vec<(PathBuf, Form)> {
+    let parts = fs::read_dir("/etc/apt/sources.list.d")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    std::iter::once(PathBuf::from("/etc/apt/sources.list"))
+        .chain(parts)
+        .filter(|path| path.is_file())
+        .filter_map(|path| Form::of(&path).map(|form| (path, form)))
+        .collect()
+}
+
+fn codename() -> Option<String> {
+    let release = fs::read_to_string("/etc/os-release").ok()?;
+    let line = release
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))?;
+    Some(line.trim_matches('"').to_owned())
+}

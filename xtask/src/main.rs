@@ -1,0 +1,71 @@
+//! `cargo xtask …`: sets up what this machine lacks, then runs.
+
+mod apt;
+mod demo;
+mod etcd;
+mod http;
+mod load;
+mod outside;
+mod process;
+mod protoc;
+mod report;
+mod say;
+mod server;
+mod service;
+mod sources;
+mod suite;
+mod version;
+mod wheel;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// Every failure here is a message for the person at the terminal.
+pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  demo            three order services and a stock that is too small: without the lock, then with it
+  test [args]     the whole test suite, on this machine's etcd and on a 3.5; args go to `cargo test`
+  etcd            find or bring etcd, print what the tests get to know of it, as shell assignments
+  protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
+
+Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
+";
+
+fn main() -> ExitCode {
+    let line: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, args)) = line.split_first() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let done = match command.as_str() {
+        "demo" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| demo::demo()),
+        "test" => process::end_all_on_interrupt().and_then(|()| suite::test(args)),
+        "etcd" if args.is_empty() => etcd::locate(),
+        "protoc" => protoc::exec(args),
+        "help" | "--help" | "-h" => Ok(USAGE.trim_end().to_owned()),
+        _ => {
+            eprintln!(
+                "xtask: cannot make sense of `{}`\n\n{USAGE}",
+                line.join(" ")
+            );
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(last_line) => {
+            println!("{last_line}");
+            ExitCode::SUCCESS
+        }
+        Err(_) if process::interrupted() => {
+            eprintln!("{command}: interrupted");
+            ExitCode::from(130)
+        }
+        Err(message) => {
+            eprintln!("{command}: failed — {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

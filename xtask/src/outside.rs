@@ -1,0 +1,121 @@
+//! A crate outside the workspace, as a user would have one: it finds protoc in `PATH`, compiles the first examples of the
+//! documentation, and its lock keeps `etcdctl lock` out.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::etcd::Etcd;
+use crate::process::{Process, run};
+use crate::server::Server;
+use crate::{Result, protoc, say, workspace};
+
+/// How long `etcdctl` must be seen waiting.
+const WATCHED: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn test(etcd: &Etcd, contender: &Etcd) -> Result<()> {
+    say::step("a crate outside the workspace, with protoc from PATH");
+    let root = workspace::root();
+    // As deep below the root as where it is kept, so that its path to the runtime holds.
+    let (kept, copy) = (root.join("tests/outside"), root.join("target/outside"));
+    let io = |error: std::io::Error| format!("{}: {error}", copy.display());
+    fs::create_dir_all(&copy).map_err(io)?;
+    for name in ["Cargo.toml", "main.rs"] {
+        fs::copy(kept.join(name), copy.join(name)).map_err(io)?;
+    }
+    // The versions we test with, and nothing to look up.
+    fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock")).map_err(io)?;
+    run("cargo build", build(&copy)?.current_dir(env::temp_dir()))?;
+
+    let server = Server::start(etcd)?;
+    excludes_etcdctl(&server, contender, &copy.join("target/debug/outside"))
+}
+
+/// Run from a directory where the workspace's `.cargo/config.toml` does not reach.
+fn build(copy: &Path) -> Result<Command> {
+    let mut cargo = workspace::cargo();
+    cargo
+        .arg("build")
+        .arg("--manifest-path")
+        .arg(copy.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(copy.join("target"));
+    cargo.env_remove("PROTOC").env("PATH", path_with_protoc()?);
+    Ok(cargo)
+}
+
+fn path_with_protoc() -> Result<OsString> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    if protoc::of_machine().is_some() {
+        return Ok(path);
+    }
+    say::note("this machine has no protoc; the one a crate carries goes into PATH");
+    let carried = protoc::carried()?;
+    let dirs = carried
+        .parent()
+        .map(Path::to_path_buf)
+        .into_iter()
+        .chain(env::split_paths(&path));
+    env::join_paths(dirs).map_err(|error| format!("PATH: {error}"))
+}
+
+fn excludes_etcdctl(server: &Server, contender: &Etcd, executable: &Path) -> Result<()> {
+    let mut command = Command::new(executable);
+    command
+        .env("ETCD_LOCKED_ENDPOINTS", server.endpoint())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut holder = Process::start("the crate outside", &mut command)?;
+    let mut lines = BufReader::new(holder.streams().stdout.take().ok_or("no output")?).lines();
+    match lines.next() {
+        Some(Ok(line)) if line == "shipping 42" => {}
+        other => return Err(format!("the crate outside does not ship: {other:?}")),
+    }
+
+    let mut lock = server.ctl_of(contender);
+    lock.args(["lock", "locks/orders/42", "true"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let mut foreign = Process::start("etcdctl lock", &mut lock)?;
+    let start = Instant::now();
+    while server.keys("locks/orders/42/")?.len() < 2 {
+        if start.elapsed() > PATIENCE {
+            return Err("etcdctl does not queue beside our key below locks/orders/42/".to_owned());
+        }
+    }
+    thread::sleep(WATCHED);
+    if let Some(status) = foreign.ended()? {
+        return Err(format!(
+            "etcdctl lock locks/orders/42 got in while we held it: {status}"
+        ));
+    }
+    say::note(format_args!(
+        "we hold orders/42; etcdctl {} lock locks/orders/42 waits",
+        contender.ctl_version
+    ));
+
+    // A line on its input, and the body returns.
+    let mut stdin = holder.streams().stdin.take().ok_or("no input")?;
+    stdin
+        .write_all(b"\n")
+        .map_err(|error| format!("the crate outside: {error}"))?;
+    let status = foreign.wait(PATIENCE)?;
+    if !status.success() {
+        return Err(format!(
+            "etcdctl lock locks/orders/42, after our release: {status}"
+        ));
+    }
+    say::note("we released it; etcdctl got it and ran its command");
+    let status = holder.wait(PATIENCE)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("the crate outside: {status}"))
+    }
+}

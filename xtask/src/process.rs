@@ -1,0 +1,166 @@
+//! The processes we start, each ended by its id: when its value goes, and when the user presses Ctrl-C.
+//!
+//! Invariant: a child is reaped only under the lock of `RUNNING`, and leaves that list in the same step. So an id in the
+//! list is ours; the system cannot have given it to a stranger.
+
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::Result;
+
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+const POLL: Duration = Duration::from_millis(10);
+/// How long the main thread has, after an interrupt, to drop what it holds.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// A child process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+}
+
+impl Process {
+    pub(crate) fn start(name: &str, command: &mut Command) -> Result<Self> {
+        let mut running = running();
+        if interrupted() {
+            return Err("interrupted".to_owned());
+        }
+        let child = command
+            .spawn()
+            .map_err(|error| format!("{name} does not start: {error}"))?;
+        running.push(Pid::from_child(&child));
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+        })
+    }
+
+    /// Its standard streams, for whoever asked for pipes.
+    pub(crate) fn streams(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        let mut running = running();
+        let status = self
+            .child
+            .try_wait()
+            .map_err(|error| format!("{}: {error}", self.name))?;
+        if status.is_some() {
+            let pid = Pid::from_child(&self.child);
+            running.retain(|other| *other != pid);
+        }
+        Ok(status)
+    }
+
+    /// Waits until it ends, but not longer than `limit`.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            if start.elapsed() >= limit {
+                return Err(format!("{} has not ended after {limit:?}", self.name));
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Asks it to end, and waits.
+    pub(crate) fn terminate(&mut self, limit: Duration) -> Result<ExitStatus> {
+        self.signal(Signal::TERM);
+        self.wait(limit)
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        let running = running();
+        let pid = Pid::from_child(&self.child);
+        if running.contains(&pid) {
+            // It fails only for a process that has just ended.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.wait(Duration::from_secs(10));
+    }
+}
+
+/// Runs a command in the foreground, its output ours.
+pub(crate) fn run(name: &str, command: &mut Command) -> Result<()> {
+    let status = Process::start(name, command)?.wait(Duration::MAX)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{name}: {status}"))
+    }
+}
+
+/// Runs a command in silence; its standard output, or why there is none.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("`{program}` does not start: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let said: Vec<_> = stderr
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    Err(format!(
+        "`{program}` ends with {}: {}",
+        output.status,
+        said[said.len().saturating_sub(3)..].join("; ")
+    ))
+}
+
+/// From now on an interrupt ends every process of ours; what the main thread then meets is an error, and its drops clean up.
+pub(crate) fn end_all_on_interrupt() -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| format!("no signal handler: {error}"))?;
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            {
+                let running = running();
+                INTERRUPTED.store(true, Ordering::SeqCst);
+                for pid in running.iter() {
+                    let _ = kill_process(*pid, Signal::TERM);
+                }
+            }
+            thread::sleep(LAST_WORDS);
+            for pid in running().iter() {
+                let _ = kill_process(*pid, Signal::KILL);
+            }
+            std::process::exit(130);
+        }
+    });
+    Ok(())
+}
+
+/// Whether the user has had enough.
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}
+
+fn running() -> MutexGuard<'static, Vec<Pid>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
