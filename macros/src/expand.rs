@@ -1,0 +1,356 @@
+//! A bound function → its locked form. Quoting only: whatever could be wrong was refused in `bind`.
+
+use std::time::Duration;
+
+use proc_macro2::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
+use syn::visit_mut::{self, VisitMut};
+use syn::{LitStr, ReturnType, Type};
+
+use crate::args::Options;
+use crate::bind::{Bound, Value};
+use crate::function::Function;
+use crate::value::{OnHeld, Wait};
+
+/// Input:
+///
+/// ```text
+/// #[etcd_locked("orders/<id>", wait = "5s")]
+/// async fn ship(id: u64) -> Result<Receipt, AppError> { BODY }
+/// ```
+///
+/// Output:
+///
+/// ```text
+/// async fn ship(id: u64) -> Result<Receipt, AppError> {
+///     let mut __lock = {
+///         let __names = [::etcd_locked::__private::name("orders/<id>", &[&id])];
+///         ::etcd_locked::__private::lock(&__names, const { &::etcd_locked::__private::Site { .. } })
+///     };
+///     let __body = ::core::pin::pin!(::core::option::Option::Some(async move {
+///         #[allow(..)]
+///         if false { let __ret: Result<Receipt, AppError> = loop {}; return __ret; }
+///         { BODY }
+///     }));
+///     let __result = __lock.hold(__body).await;
+///     ::etcd_locked::__private::finish(__result)
+/// }
+/// ```
+///
+/// The names are a block of their own because their `&dyn LockKey` must be gone before the await (else the
+/// future is not `Send`) and need no room in it.
+pub(crate) fn expand(bound: &Bound) -> TokenStream {
+    let here = Span::mixed_site();
+    let (names, lock, body, conversion) =
+        (names(bound), lock(bound), body(bound), conversion(bound));
+    let statements = quote_spanned! {here=>
+        let mut __lock = {
+            let __names = #names;
+            #lock
+        };
+        let __body = ::core::pin::pin!(::core::option::Option::Some(async move #body));
+        let __result = __lock.hold(__body).await;
+        #conversion
+    };
+    // The user's own braces: with braces of ours rustc takes the function for generated, and `dead_code` falls silent.
+    let braced = braces(statements, bound.body.span());
+    let Function {
+        attrs, vis, sig, ..
+    } = &bound.function;
+    quote!(#(#attrs)* #vis #sig #braced)
+}
+
+/// `[::etcd_locked::__private::name("orders/<id>", &[&id])]`
+fn names(bound: &Bound) -> TokenStream {
+    let here = Span::mixed_site();
+    let private = private(&bound.options, here);
+    let template = &bound.template;
+    // Located at the template, where a value that is no `LockKey` is written.
+    let there = here.located_at(template.span());
+    let values = bound
+        .values
+        .iter()
+        .map(|Value { head, fields }| quote_spanned!(there=> &#head #(.#fields)*));
+    let values = quote_spanned!(there=> &[#(#values),*]);
+    quote_spanned!(here=> [#private::name(#template, #values)])
+}
+
+/// `::etcd_locked::__private::lock(&__names, const { &Site { .. } })`
+fn lock(bound: &Bound) -> TokenStream {
+    let here = Span::mixed_site();
+    let private = private(&bound.options, here);
+    let function = LitStr::new(&format!("::{}", bound.function.sig.ident.unraw()), here);
+    let wait = option(bound.options.wait.map(|wait| match wait {
+        Wait::Once => quote_spanned!(here=> #private::Wait::Once),
+        Wait::Forever => quote_spanned!(here=> #private::Wait::Forever),
+        Wait::For(time) => {
+            let time = duration(time);
+            quote_spanned!(here=> #private::Wait::For(#time))
+        }
+    }));
+    let ttl = option(bound.options.ttl.map(duration));
+    let site = quote_spanned! {here=>
+        const {
+            &#private::Site {
+                function: ::core::concat!(::core::module_path!(), #function),
+                wait: #wait,
+                ttl: #ttl,
+            }
+        }
+    };
+    match &bound.options.locks {
+        None => quote_spanned!(here=> #private::lock(&__names, #site)),
+        Some(locks) => quote_spanned!(here=> #private::lock_on(#locks, &__names, #site)),
+    }
+}
+
+/// The user's tokens as the body of an `async move` block, after a `return` that never runs: it pins the block's
+/// type to the declared one, so that coercions work and a wrong type is an error where the user wrote it.
+fn body(bound: &Bound) -> TokenTree {
+    let here = Span::mixed_site();
+    let pinned = pinned(&bound.function.sig.output);
+    let lints = lints();
+    // A scope of its own, lest a `use Enum::*` in the body change what the pinned type means. Its braces are not
+    // the user's, lest rustc call them unused.
+    let scope = braces(bound.body.stream(), here.located_at(bound.body.span()));
+    let statements = quote_spanned! {here=>
+        #[allow(#lints)]
+        if false {
+            let __ret: #pinned = loop {};
+            return __ret;
+        }
+        #scope
+    };
+    braces(statements, here)
+}
+
+/// What the pin would set off, and nothing else: an `allow` on the function would silence the user's own lints.
+fn lints() -> TokenStream {
+    quote! {
+        unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::let_unit_value,
+        clippy::let_with_type_underscore, clippy::needless_return
+    }
+}
+
+/// The declared return type as a `let` may spell it: `impl Trait` becomes `_`.
+fn pinned(output: &ReturnType) -> Type {
+    struct Infer;
+    impl VisitMut for Infer {
+        fn visit_type_mut(&mut self, ty: &mut Type) {
+            if let Type::ImplTrait(_) = ty {
+                *ty = Type::Verbatim(quote!(_));
+            }
+            visit_mut::visit_type_mut(self, ty);
+        }
+    }
+    match output {
+        ReturnType::Default => Type::Verbatim(quote!(())),
+        ReturnType::Type(_, ty) => {
+            let mut ty = Type::clone(ty);
+            Infer.visit_type_mut(&mut ty);
+            ty
+        }
+    }
+}
+
+/// The one place where a lock error becomes the function's own value, at the return type: whatever that type
+/// cannot do is one error there.
+fn conversion(bound: &Bound) -> TokenStream {
+    let Options {
+        on_held,
+        map_err,
+        on_error,
+        ..
+    } = &bound.options;
+    let there = Span::mixed_site().located_at(match &bound.function.sig.output {
+        ReturnType::Default => bound.function.sig.ident.span(),
+        ReturnType::Type(_, ty) => ty.span(),
+    });
+    let private = private(&bound.options, there);
+    let result = match (on_held, map_err, on_error) {
+        (OnHeld::Error, None, None) => return quote_spanned!(there=> #private::finish(__result)),
+        (OnHeld::Skip, None, None) => return quote_spanned!(there=> #private::skip(__result)),
+        (OnHeld::Error, ..) => quote_spanned!(there=> __result),
+        (OnHeld::Skip, ..) => quote_spanned!(there=> #private::skip_held(__result)),
+    };
+    match on_error {
+        Some(f) => quote_spanned!(there=> #private::on_error(#result, #f)),
+        None => quote_spanned!(there=> #private::map_err(#result, #map_err)),
+    }
+}
+
+/// `::etcd_locked::__private` located at `span`, or what `crate =` says: those tokens stay where the user wrote them,
+/// so that rustc reports a path that leads nowhere once, however often it is used.
+fn private(options: &Options, span: Span) -> TokenStream {
+    match &options.krate {
+        None => quote_spanned!(span=> ::etcd_locked::__private),
+        Some(path) => quote_spanned!(span=> #path::__private),
+    }
+}
+
+fn duration(time: Duration) -> TokenStream {
+    // No time above a year comes this far.
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let millis = Literal::u64_unsuffixed(millis);
+    quote_spanned!(Span::mixed_site()=> ::core::time::Duration::from_millis(#millis))
+}
+
+fn option(value: Option<TokenStream>) -> TokenStream {
+    match value {
+        Some(value) => quote_spanned!(Span::mixed_site()=> ::core::option::Option::Some(#value)),
+        None => quote_spanned!(Span::mixed_site()=> ::core::option::Option::None),
+    }
+}
+
+fn braces(statements: TokenStream, span: Span) -> TokenTree {
+    let mut group = Group::new(Delimiter::Brace, statements);
+    group.set_span(span);
+    group.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::ToTokens as _;
+
+    use super::*;
+
+    fn expanded(args: TokenStream, item: TokenStream) -> String {
+        crate::locked(args, &item).expect("no mistakes").to_string()
+    }
+
+    fn same(expansion: &str, wanted: TokenStream) {
+        assert_eq!(expansion, wanted.to_string());
+    }
+
+    #[test]
+    fn a_function_becomes_its_locked_form() {
+        let expansion = expanded(
+            quote!("orders/<id>", wait = "5s"),
+            quote! {
+                #[inline]
+                pub(crate) async fn ship<T>(id: u64) -> Result<Receipt, AppError> where T: Copy { let n = s.; 5 }
+            },
+        );
+        same(
+            &expansion,
+            quote! {
+                #[inline]
+                pub(crate) async fn ship<T>(id: u64) -> Result<Receipt, AppError> where T: Copy {
+                    let mut __lock = {
+                        let __names = [::etcd_locked::__private::name("orders/<id>", &[&id])];
+                        ::etcd_locked::__private::lock(&__names, const { &::etcd_locked::__private::Site {
+                            function: ::core::concat!(::core::module_path!(), "::ship"),
+                            wait: ::core::option::Option::Some(::etcd_locked::__private::Wait::For(
+                                ::core::time::Duration::from_millis(5000))),
+                            ttl: ::core::option::Option::None,
+                        } })
+                    };
+                    let __body = ::core::pin::pin!(::core::option::Option::Some(async move {
+                        #[allow(
+                            unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::let_unit_value,
+                            clippy::let_with_type_underscore, clippy::needless_return
+                        )]
+                        if false {
+                            let __ret: Result<Receipt, AppError> = loop {};
+                            return __ret;
+                        }
+                        { let n = s.; 5 }
+                    }));
+                    let __result = __lock.hold(__body).await;
+                    ::etcd_locked::__private::finish(__result)
+                }
+            },
+        );
+    }
+
+    /// The statements after `__result`.
+    fn ending(args: TokenStream) -> String {
+        let expansion = expanded(
+            args,
+            quote!(
+                async fn f() {}
+            ),
+        );
+        let (_, ending) = expansion.split_once(". await ;").expect("one await");
+        ending.trim_end_matches('}').trim().to_owned()
+    }
+
+    #[test]
+    fn errors_are_converted_as_the_options_say() {
+        same(
+            &ending(quote!("a")),
+            quote!(::etcd_locked::__private::finish(__result)),
+        );
+        same(
+            &ending(quote!("a", on_held = "error")),
+            quote!(::etcd_locked::__private::finish(__result)),
+        );
+        same(
+            &ending(quote!("a", on_held = "skip")),
+            quote!(::etcd_locked::__private::skip(__result)),
+        );
+        same(
+            &ending(quote!("a", on_error = f)),
+            quote!(::etcd_locked::__private::on_error(__result, f)),
+        );
+        same(
+            &ending(quote!(
+                "a",
+                on_held = "skip",
+                on_error = f,
+                crate = crate::facade
+            )),
+            quote!(crate::facade::__private::on_error(
+                crate::facade::__private::skip_held(__result),
+                f
+            )),
+        );
+        let mapped = ending(quote!("a", map_err = f));
+        assert!(
+            mapped.starts_with(":: etcd_locked :: __private :: map_err (__result ,"),
+            "{mapped}"
+        );
+        let mapped = ending(quote!("a", map_err = f, on_held = "skip"));
+        assert!(
+            mapped.starts_with(":: etcd_locked :: __private :: map_err (:: etcd_locked :: __private :: skip_held (__result) ,"),
+            "{mapped}"
+        );
+    }
+
+    #[test]
+    fn values_are_the_bindings_in_order_of_the_placeholders() {
+        let expansion = expanded(
+            quote!(
+                "<sku>/<self.shard>/<pair.0>/<id>",
+                locks = &self.locks,
+                ttl = "2s"
+            ),
+            quote!(
+                async fn f(&self, Path(id): Path<u64>, Order { sku, .. }: Order, pair: (u8, u8)) {}
+            ),
+        );
+        let values = quote!(&[&sku, &self.shard, &pair.0, &id]).to_string();
+        assert!(expansion.contains(&values), "{expansion}");
+        assert!(
+            expansion.contains("lock_on (& self . locks , & __names"),
+            "{expansion}"
+        );
+        assert!(expansion.contains("from_millis (2000)"), "{expansion}");
+    }
+
+    #[test]
+    fn impl_trait_is_inferred_in_the_pin() {
+        let pin = |output: TokenStream| {
+            pinned(&syn::parse2(output).expect("a type"))
+                .to_token_stream()
+                .to_string()
+        };
+        assert_eq!(pin(quote!()), "()");
+        assert_eq!(
+            pin(quote!(-> Result<Vec<impl Iterator<Item = u8>>, E>)),
+            quote!(Result<Vec<_>, E>).to_string()
+        );
+    }
+}

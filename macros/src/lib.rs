@@ -1,0 +1,98 @@
+//! The attribute of etcd-locked. Use it through that crate: what it expands to calls into it.
+
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a user's mistake is a compile error, never a panic
+#![cfg_attr(test, allow(clippy::expect_used, clippy::panic))]
+
+mod args;
+mod bind;
+mod expand;
+mod function;
+mod template;
+mod typo;
+mod value;
+
+use proc_macro2::TokenStream;
+
+/// Runs an `async fn` under a lock that all processes of one etcd share.
+///
+/// ```text
+/// #[etcd_locked("orders/<id>", wait = "5s")]
+/// async fn ship(id: u64) -> Result<Receipt, AppError> { … }
+/// ```
+///
+/// Calls with the same `id` run one after the other, wherever they are made; calls with different ids do not
+/// meet. Free functions and methods alike; the signature, other attributes and the body stay as they are written.
+///
+/// # Grammar
+///
+/// ```text
+/// lock        := name ("," option)* ","?
+/// name        := a string literal that holds a template
+/// template    := segment ("/" segment)*                  at most 1 KiB
+/// segment     := literal* placeholder? literal*          never empty
+/// literal     := [A-Za-z0-9._~:@=+-]
+/// placeholder := "<" ident ("." (ident | index))* ">"    <id>, <order.id>, <self.shard>, <pair.0>
+/// duration    := a string literal, integer and unit      "250ms", "5s", "2m", "1h"
+/// ```
+///
+/// | option | default | meaning |
+/// |---|---|---|
+/// | `wait = "5s"` | `"10s"`, configurable | how long to queue for the lock; `"none"` is one try, `"forever"` has no end |
+/// | `ttl = "30s"` | `"15s"`, configurable | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
+/// | `on_held = "skip"` | `"error"` | when the lock cannot be had within `wait`, return without running the body |
+/// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
+/// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
+/// | `locks = expr` | the global ones | the `&Locks` to use |
+/// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported |
+///
+/// # Typing requirements
+///
+/// * The function is an `async fn` with a body: no `const`, no `extern`, no trait method without one. Above
+///   `#[tokio::main]` and `#[tokio::test]`, which remove `async`; above or below `#[tracing::instrument]`.
+/// * `<id>` names a binding of the arguments, also one inside a pattern, such as `id` of `Path(id): Path<u64>`;
+///   `<self.shard>` a field of the receiver. What it names implements `LockKey`: integers, strings, `bool`, `char`,
+///   addresses, and references, `Box`, `Rc` and `Arc` of those.
+/// * The function returns `Result<_, E>` with `E: From<LockError>`. With `map_err` any `Result<_, E>` will do, with
+///   `on_error` any type. `on_held = "skip"` needs `()`, `Option<_>` or a `Result` of those: the value that says
+///   "skipped" is `()`, `None`, `Ok(())` or `Ok(None)`.
+/// * What the function returns is kept while the lock is released, so the future is `Send` only if that is `Send` too
+///   (`Box<dyn Error + Send + Sync>`, not `Box<dyn Error>`), beside the arguments and whatever the body keeps across an await.
+///
+/// Whatever can be known while compiling is refused while compiling, all mistakes of one attribute at once.
+///
+/// # Semantics
+///
+/// 1. The values of the placeholders are written into the name, left to right, then `locks` is evaluated, once per call
+///    and before anything else happens; a value is always exactly one segment, whatever characters it has.
+/// 2. The lock is taken. Without it the body never starts.
+/// 3. The body runs, as long as the lock is held; if the lock is lost, the body is dropped at its next await and
+///    the call ends in `LockError::Lost`. `return` and `?` end the body only: the lock is released all the same.
+/// 4. The body is dropped, then the lock is released. What the body returned is never replaced by an error of the release.
+/// 5. `map_err` or `on_error` run last, when the body is gone: they may use `Copy` arguments and references.
+///
+/// Arguments that the body never mentions are not moved into it; they drop after the release. The lock is not
+/// re-entrant: a body that calls a function locked by the same name gets `LockError::SelfDeadlock`.
+#[proc_macro_attribute]
+pub fn etcd_locked(
+    args: proc_macro::TokenStream,
+    item: proc_macro::TokenStream,
+) -> proc_macro::TokenStream {
+    let item = TokenStream::from(item);
+    let expansion = locked(args.into(), &item).unwrap_or_else(|error| {
+        // The function stays, so that the mistake costs one error and no "cannot find function". Nor a warning about
+        // arguments that only the lock name mentions.
+        let error = error.into_compile_error();
+        quote::quote!(#[allow(unused_variables)] #item #error)
+    });
+    expansion.into()
+}
+
+fn locked(args: TokenStream, item: &TokenStream) -> syn::Result<TokenStream> {
+    let mut mistakes = Vec::new();
+    let args = args::Args::parse(args, &mut mistakes);
+    let function = function::Function::parse(item.clone())
+        .map_err(|mistake| mistakes.push(mistake))
+        .ok();
+    let bound = bind::bind(args, function, mistakes)?;
+    Ok(expand::expand(&bound))
+}

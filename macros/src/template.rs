@@ -1,0 +1,425 @@
+//! `"orders/<id>"` → its placeholders and its mistakes. Text in, text out: nothing here knows syn.
+
+use std::ops::Range;
+
+/// Longest template, in bytes; the rendered name has the same limit at run time.
+const MAX_LEN: usize = 1024;
+
+/// What a segment may hold beside its placeholder, apart from ASCII letters and digits.
+const PUNCTUATION: &str = "._~:@=+-";
+
+/// Words that cannot name an argument or a field unless written `r#word`.
+const KEYWORDS: &[&str] = &[
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
+    "else", "enum", "extern", "false", "final", "fn", "for", "if", "impl", "in", "let", "loop",
+    "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "static",
+    "struct", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual",
+    "where", "while", "yield",
+];
+
+/// Words that name nothing, not even as `r#word`.
+const PATH_KEYWORDS: &[&str] = &["Self", "crate", "self", "super"];
+
+/// A template, read to its end: the good placeholders, and everything that is wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Template<'a> {
+    pub(crate) placeholders: Vec<Placeholder<'a>>,
+    pub(crate) mistakes: Vec<Mistake>,
+}
+
+/// `<order.id>`: the binding it starts from, the fields after it, and where it stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Placeholder<'a> {
+    pub(crate) head: &'a str,
+    pub(crate) fields: Vec<&'a str>,
+    /// Bytes of the template, the angle brackets included.
+    pub(crate) range: Range<usize>,
+}
+
+/// One mistake, at the bytes of the template it concerns.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    pub(crate) range: Range<usize>,
+    pub(crate) message: String,
+}
+
+impl<'a> Template<'a> {
+    pub(crate) fn parse(text: &'a str) -> Self {
+        let mut template = Self::default();
+        if text.trim_matches('/').is_empty() {
+            template.refuse(
+                0..text.len(),
+                "empty lock name; write one, such as `orders/<id>`",
+            );
+            return template;
+        }
+        if text.len() > MAX_LEN {
+            let message = format!("lock name of {} bytes; the limit is {MAX_LEN}", text.len());
+            template.refuse(0..text.len(), message);
+        }
+        template.scan(text);
+        template
+    }
+
+    fn scan(&mut self, text: &'a str) {
+        let mut at = 0;
+        let mut in_segment: Option<&str> = None; // the placeholder this segment already has
+        let mut outside: Vec<(usize, char)> = Vec::new();
+        while let Some(next) = text[at..].chars().next() {
+            let rest = &text[at..];
+            at += match next {
+                '/' => {
+                    in_segment = None;
+                    self.slashes(text, at)
+                }
+                '<' => {
+                    let len = self.placeholder(rest, at);
+                    if rest[..len].ends_with('>') {
+                        self.one_per_segment(in_segment.replace(&rest[..len]), &rest[..len], at);
+                    }
+                    len
+                }
+                '>' => {
+                    self.refuse(
+                        at..at + 1,
+                        "stray `>` in lock name; a placeholder is written `<id>`",
+                    );
+                    1
+                }
+                '{' if braced(rest).is_some() => {
+                    let name = braced(rest).unwrap_or_default();
+                    let message = format!("`{{{name}}}` is no placeholder; write `<{name}>`");
+                    self.refuse(at..at + name.len() + 2, message);
+                    name.len() + 2
+                }
+                _ => {
+                    if !next.is_ascii_alphanumeric() && !PUNCTUATION.contains(next) {
+                        outside.push((at, next));
+                    }
+                    next.len_utf8()
+                }
+            };
+        }
+        self.outside_alphabet(&outside);
+    }
+
+    /// A run of `/`, of which exactly one between two segments is right.
+    fn slashes(&mut self, text: &str, at: usize) -> usize {
+        let len = text[at..].len() - text[at..].trim_start_matches('/').len();
+        let range = at..at + len;
+        if at == 0 {
+            let write = text.trim_start_matches('/');
+            self.refuse(
+                range,
+                format!("leading `/` in lock name `{text}`; write `{write}`"),
+            );
+        } else if at + len == text.len() {
+            let write = text.trim_end_matches('/');
+            self.refuse(
+                range,
+                format!("trailing `/` in lock name `{text}`; write `{write}`"),
+            );
+        } else if len > 1 {
+            let (doubled, before, after) = (&text[at..at + len], &text[..at], &text[at + len..]);
+            let message =
+                format!("empty segment: `{doubled}` in lock name; write `{before}/{after}`");
+            self.refuse(range, message);
+        }
+        len
+    }
+
+    /// `rest` begins with `<`; returns how much of it is used up.
+    fn placeholder(&mut self, rest: &'a str, at: usize) -> usize {
+        let inside = &rest[1..];
+        let end = inside.find(['<', '>']);
+        let Some(end) = end.filter(|&end| inside[end..].starts_with('>')) else {
+            let len = inside
+                .find(|c: char| !is_continue(c) && c != '.')
+                .unwrap_or(inside.len());
+            let name = if len == 0 { "id" } else { &inside[..len] };
+            self.refuse(
+                at..at + 1 + len,
+                format!("unclosed `<` in lock name; write `<{name}>`"),
+            );
+            return 1 + len;
+        };
+        let range = at..at + end + 2;
+        let content = &inside[..end];
+        match refusal(content) {
+            Some(message) => self.refuse(range, message),
+            None => {
+                let mut parts = content.split('.');
+                let head = parts.next().unwrap_or(content);
+                let fields = parts.collect();
+                self.placeholders.push(Placeholder {
+                    head,
+                    fields,
+                    range,
+                });
+            }
+        }
+        end + 2
+    }
+
+    fn one_per_segment(&mut self, first: Option<&str>, second: &str, at: usize) {
+        if let Some(first) = first {
+            let message = format!(
+                "two placeholders in one segment, `{first}` and `{second}`; put a `/` between them"
+            );
+            self.refuse(at..at + second.len(), message);
+        }
+    }
+
+    /// One error for all characters that do not belong, however many there are.
+    fn outside_alphabet(&mut self, outside: &[(usize, char)]) {
+        let Some(&(at, first)) = outside.first() else {
+            return;
+        };
+        let mut shown: Vec<String> = Vec::new();
+        for (_, c) in outside {
+            let c = format!("`{}`", c.escape_debug());
+            if !shown.contains(&c) {
+                shown.push(c);
+            }
+        }
+        let message = format!(
+            "{} cannot stand in a lock name; use letters, digits, `{PUNCTUATION}`, and `/` between segments",
+            shown.join(", ")
+        );
+        self.refuse(at..at + first.len_utf8(), message);
+    }
+
+    fn refuse(&mut self, range: Range<usize>, message: impl Into<String>) {
+        let message = message.into();
+        self.mistakes.push(Mistake { range, message });
+    }
+}
+
+/// Why `content` cannot stand between `<` and `>`, if it cannot.
+fn refusal(content: &str) -> Option<String> {
+    if content.trim().is_empty() {
+        return Some(format!(
+            "empty placeholder `<{content}>`; name an argument, such as `<id>`"
+        ));
+    }
+    let mut parts = content.split('.');
+    let head = parts.next().unwrap_or_default();
+    if head != "self"
+        && let Some(message) = word_refusal(content, head)
+    {
+        return Some(message);
+    }
+    parts
+        .filter(|part| !is_index(part))
+        .find_map(|part| word_refusal(content, part))
+}
+
+fn word_refusal(content: &str, word: &str) -> Option<String> {
+    let bare = word.strip_prefix("r#").unwrap_or(word);
+    if bare == "_" {
+        return Some(format!(
+            "`_` in `<{content}>` has no value; give the argument a name and write that"
+        ));
+    }
+    if PATH_KEYWORDS.contains(&bare) {
+        return Some(format!(
+            "`{word}` in `<{content}>` is a keyword; name an argument, such as `<id>`"
+        ));
+    }
+    if KEYWORDS.contains(&word) {
+        return Some(format!(
+            "`{word}` in `<{content}>` is a keyword; write `r#{word}` if that is its name"
+        ));
+    }
+    if is_ident(bare) {
+        return None;
+    }
+    let before_type = content.split(':').next().unwrap_or_default().trim();
+    Some(
+        if before_type != content && refusal(before_type).is_none() {
+            format!("`<{content}>` says more than a name; write `<{before_type}>`")
+        } else {
+            format!(
+                "`<{content}>` is no placeholder; write an argument, `<id>`, or a field of one, `<order.id>`"
+            )
+        },
+    )
+}
+
+/// `id` of `{id}…`, the placeholder of other template languages.
+fn braced(rest: &str) -> Option<&str> {
+    let (name, _) = rest.strip_prefix('{')?.split_once('}')?;
+    refusal(name).is_none().then_some(name)
+}
+
+/// Wider than Rust's own rule for letters outside ASCII: rustc has the last word on those.
+fn is_ident(word: &str) -> bool {
+    let mut chars = word.chars();
+    chars.next().is_some_and(|c| c == '_' || c.is_alphabetic()) && chars.all(is_continue)
+}
+
+fn is_continue(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
+}
+
+/// A tuple index as rustc reads it: no leading zero, fits `u32`.
+fn is_index(word: &str) -> bool {
+    let digits = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    digits && (word == "0" || !word.starts_with('0')) && word.parse::<u32>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placeholders(text: &str) -> Vec<String> {
+        let template = Template::parse(text);
+        assert_eq!(template.mistakes, [], "{text}");
+        let path = |p: &Placeholder<'_>| {
+            assert_eq!(
+                text[p.range.clone()]
+                    .trim_matches(['<', '>'])
+                    .split('.')
+                    .next(),
+                Some(p.head)
+            );
+            [&[p.head], &p.fields[..]].concat().join(" ")
+        };
+        template.placeholders.iter().map(path).collect()
+    }
+
+    /// The marked text and the message of every mistake.
+    fn mistakes(text: &str) -> Vec<(&str, String)> {
+        let mistakes = Template::parse(text).mistakes;
+        mistakes
+            .into_iter()
+            .map(|m| (&text[m.range], m.message))
+            .collect()
+    }
+
+    fn the_mistake(text: &str) -> (&str, String) {
+        let mut all = mistakes(text);
+        assert_eq!(all.len(), 1, "{text}: {all:?}");
+        all.remove(0)
+    }
+
+    #[test]
+    fn good_templates_give_their_placeholders_in_order() {
+        assert_eq!(placeholders("jobs/nightly"), [""; 0]);
+        assert_eq!(placeholders("orders/<id>"), ["id"]);
+        assert_eq!(placeholders("a/<b>/c/v<d>.x"), ["b", "d"]);
+        assert_eq!(
+            placeholders("<order.id>/<self.shard>/<pair.0>"),
+            ["order id", "self shard", "pair 0"]
+        );
+        assert_eq!(
+            placeholders("<_id>/<r#type>/<größe>"),
+            ["_id", "r#type", "größe"]
+        );
+        assert_eq!(placeholders("Az09._~:@=+-"), [""; 0]);
+    }
+
+    #[test]
+    fn slashes_stand_between_segments_only() {
+        assert_eq!(
+            the_mistake("").1,
+            "empty lock name; write one, such as `orders/<id>`"
+        );
+        assert_eq!(the_mistake("//").0, "//");
+        assert_eq!(
+            the_mistake("/a"),
+            ("/", "leading `/` in lock name `/a`; write `a`".into())
+        );
+        assert_eq!(
+            the_mistake("a/"),
+            ("/", "trailing `/` in lock name `a/`; write `a`".into())
+        );
+        assert_eq!(the_mistake("a///b").0, "///");
+        assert_eq!(mistakes("/a//b/").len(), 3);
+    }
+
+    #[test]
+    fn brackets_must_match() {
+        assert_eq!(
+            the_mistake("a/<id"),
+            ("<id", "unclosed `<` in lock name; write `<id>`".into())
+        );
+        assert_eq!(the_mistake("a/<id/b/<c>").0, "<id");
+        assert_eq!(
+            the_mistake("a/<").1,
+            "unclosed `<` in lock name; write `<id>`"
+        );
+        assert_eq!(the_mistake("a/id>").0, ">");
+        assert_eq!(
+            the_mistake("a/<>").1,
+            "empty placeholder `<>`; name an argument, such as `<id>`"
+        );
+    }
+
+    #[test]
+    fn placeholders_are_names_or_field_paths() {
+        for bad in [
+            "<1d>", "<order.>", "<.id>", "<a..b>", "<a-b>", "<a/b>", "<path..>", "<0>", "<a.01>",
+            "<r#>",
+        ] {
+            let (marked, message) = the_mistake(bad);
+            assert_eq!(marked, bad);
+            assert!(message.contains("is no placeholder"), "{message}");
+        }
+        assert_eq!(
+            the_mistake("<id: u64>").1,
+            "`<id: u64>` says more than a name; write `<id>`"
+        );
+        assert_eq!(
+            the_mistake("{id}").1,
+            "`{id}` is no placeholder; write `<id>`"
+        );
+        assert!(
+            the_mistake("<_>")
+                .1
+                .starts_with("`_` in `<_>` has no value")
+        );
+        assert!(
+            the_mistake("<a.type>")
+                .1
+                .ends_with("write `r#type` if that is its name")
+        );
+        assert!(
+            the_mistake("<Self>")
+                .1
+                .ends_with("name an argument, such as `<id>`")
+        );
+        assert!(the_mistake("<a.self>").1.contains("is a keyword"));
+    }
+
+    #[test]
+    fn a_segment_holds_one_placeholder() {
+        let (marked, message) = the_mistake("a/<b>-<c>/<d>");
+        assert_eq!(marked, "<c>");
+        assert!(message.contains("`<b>` and `<c>`"), "{message}");
+    }
+
+    #[test]
+    fn characters_outside_the_alphabet_are_named_once() {
+        let (marked, message) = the_mistake("my orders #\n#/ä");
+        assert_eq!(marked, " ");
+        assert!(
+            message.starts_with("` `, `#`, `\\n`, `ä` cannot stand"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn templates_are_at_most_1_kib() {
+        assert_eq!(mistakes(&"a".repeat(MAX_LEN)), []);
+        assert_eq!(
+            the_mistake(&"a".repeat(MAX_LEN + 1)).1,
+            "lock name of 1025 bytes; the limit is 1024"
+        );
+    }
+
+    #[test]
+    fn all_mistakes_are_reported_at_once() {
+        assert_eq!(mistakes("/a b/<>/<c").len(), 4);
+    }
+}
