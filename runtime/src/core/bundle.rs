@@ -1,0 +1,288 @@
+//! The transactions of the protocol, and how their answers read. Flat, always (rule P6).
+
+use std::sync::Arc;
+
+use crate::core::lease::{Lease, LeaseRef};
+use crate::core::request::{
+    Compare, Key, Kv, LeaseId, Op, OpAnswer, Order, Revision, Txn, TxnAnswer,
+};
+
+/// Locks a bundle: two operations each, and etcd takes 128 a branch unless told otherwise. A name is at most 1 KiB and a
+/// record a few hundred bytes, so a full bundle stays well below the 512 KiB of rule P6.
+pub(crate) const LOCKS: usize = 64;
+
+/// Names a read: three operations each.
+pub(crate) const READS: usize = 40;
+
+/// Keys in doubt a seal: one operation each beside the session key's.
+pub(crate) const DOUBTS: usize = 100;
+
+/// `<family><lease id in hex>`: the key of a lease below a name (rule P1).
+pub(crate) fn own_key(family: &str, lease: LeaseId) -> Key {
+    format!("{family}{lease:x}").into()
+}
+
+/// `<prefix without its last "/">%s/<lease id in hex>`: `%s` can come out of no name (rule P10b).
+pub(crate) fn session_key(prefix: &str, lease: LeaseId) -> Key {
+    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+    format!("{prefix}%s/{lease:x}").into()
+}
+
+/// Puts all these keys unless the session was sealed since (rules P6, P8, P10).
+pub(crate) fn put(lease: &Lease, items: &[(Key, Arc<[u8]>)]) -> Txn {
+    Txn {
+        when: vec![session_unchanged(lease)],
+        then: items
+            .iter()
+            .flat_map(|(family, record)| {
+                [
+                    Op::Put {
+                        key: own_key(family, lease.id),
+                        value: record.clone(),
+                        lease: lease.id,
+                    },
+                    Op::Range {
+                        prefix: family.clone(),
+                        limit: 1,
+                        values: false,
+                        order: Order::OldestFirst,
+                        older_than: None,
+                    },
+                ]
+            })
+            .collect(),
+        or_else: vec![Op::Get {
+            key: lease.session.clone(),
+        }],
+    }
+}
+
+/// Puts this key only if nothing at all is below the name (rule P11).
+pub(crate) fn put_if_none(lease: &Lease, family: &Key, record: Arc<[u8]>) -> Txn {
+    Txn {
+        when: vec![
+            session_unchanged(lease),
+            Compare::NoneUnder {
+                prefix: family.clone(),
+            },
+        ],
+        then: vec![Op::Put {
+            key: own_key(family, lease.id),
+            value: record,
+            lease: lease.id,
+        }],
+        or_else: vec![
+            Op::Get {
+                key: lease.session.clone(),
+            },
+            Op::Range {
+                prefix: family.clone(),
+                limit: 1,
+                values: true,
+                order: Order::OldestFirst,
+                older_than: None,
+            },
+        ],
+    }
+}
+
+/// Seals the lease: whatever was sent under the old session revision can no longer apply, and the answer tells which of
+/// the keys in doubt exist. With revision 0 it creates the session key (rule P10).
+pub(crate) fn seal(lease: &Lease, families: impl Iterator<Item = Key>) -> Txn {
+    let doubts: Vec<Op> = families
+        .map(|family| Op::Get {
+            key: own_key(&family, lease.id),
+        })
+        .collect();
+    let mut then = vec![Op::Put {
+        key: lease.session.clone(),
+        value: [].into(),
+        lease: lease.id,
+    }];
+    let mut or_else = vec![Op::Get {
+        key: lease.session.clone(),
+    }];
+    then.extend(doubts.iter().cloned());
+    or_else.extend(doubts);
+    Txn {
+        when: vec![session_unchanged(lease)],
+        then,
+        or_else,
+    }
+}
+
+/// Reads the session key alone, to tell a wiped etcd from a stale member (rule P35).
+pub(crate) fn read_session(lease: &Lease) -> Txn {
+    Txn {
+        then: vec![Op::Get {
+            key: lease.session.clone(),
+        }],
+        ..Txn::default()
+    }
+}
+
+fn session_unchanged(lease: &Lease) -> Compare {
+    Compare::ModRevision {
+        key: lease.session.clone(),
+        revision: lease.session_revision,
+    }
+}
+
+/// One key to delete, in the incarnation it was created with, and the lease it was attached to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Deletion {
+    pub(crate) name: Key,
+    pub(crate) key: Key,
+    pub(crate) created: Revision,
+    pub(crate) lease: LeaseRef,
+}
+
+/// Deletes these incarnations if all of them are there, else tells which are (rule P24).
+pub(crate) fn delete(items: &[Deletion]) -> Txn {
+    Txn {
+        when: items
+            .iter()
+            .map(|d| Compare::CreateRevision {
+                key: d.key.clone(),
+                revision: d.created,
+            })
+            .collect(),
+        then: items
+            .iter()
+            .map(|d| Op::Delete { key: d.key.clone() })
+            .collect(),
+        or_else: items
+            .iter()
+            .map(|d| Op::Get { key: d.key.clone() })
+            .collect(),
+    }
+}
+
+/// The deletions that are still to be done after an answer to [`delete`].
+pub(crate) fn undeleted(items: Vec<Deletion>, answer: TxnAnswer) -> Vec<Deletion> {
+    if answer.succeeded {
+        return Vec::new();
+    }
+    let found = answer.answers.into_iter().map(first);
+    items
+        .into_iter()
+        .zip(found)
+        .filter(|(deletion, kv)| {
+            kv.as_ref()
+                .is_some_and(|kv| kv.create_revision == deletion.created)
+        })
+        .map(|(deletion, _)| deletion)
+        .collect()
+}
+
+/// Attaches an overwritten key to its lease again, once, if nobody touched it since.
+pub(crate) fn repair(
+    key: Key,
+    created: Revision,
+    seen: Revision,
+    lease: LeaseId,
+    record: Arc<[u8]>,
+) -> Txn {
+    Txn {
+        when: vec![
+            Compare::CreateRevision {
+                key: key.clone(),
+                revision: created,
+            },
+            Compare::ModRevision {
+                key: key.clone(),
+                revision: seen,
+            },
+        ],
+        then: vec![Op::Put {
+            key,
+            value: record,
+            lease,
+        }],
+        or_else: Vec::new(),
+    }
+}
+
+/// One name to look at: its family, its own key and the create revision that key should have.
+#[derive(Debug, Clone)]
+pub(crate) struct Look {
+    pub(crate) name: Key,
+    pub(crate) family: Key,
+    pub(crate) key: Key,
+    pub(crate) created: Revision,
+    /// Read all of the family, not only its oldest and our predecessor.
+    pub(crate) whole: bool,
+}
+
+/// Reads where these keys stand.
+pub(crate) fn look(looks: &[Look]) -> Txn {
+    let then = looks
+        .iter()
+        .flat_map(|look| {
+            let oldest = Op::Range {
+                prefix: look.family.clone(),
+                limit: if look.whole { 0 } else { 1 },
+                values: true,
+                order: Order::OldestFirst,
+                older_than: None,
+            };
+            let predecessor = Op::Range {
+                prefix: look.family.clone(),
+                limit: 1,
+                values: false,
+                order: Order::NewestFirst,
+                older_than: Some(look.created),
+            };
+            [
+                Op::Get {
+                    key: look.key.clone(),
+                },
+                oldest,
+                predecessor,
+            ]
+        })
+        .collect();
+    Txn {
+        then,
+        ..Txn::default()
+    }
+}
+
+/// What a look at one name saw.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    pub(crate) own: Option<Kv>,
+    /// Children of the name, oldest first; one unless the whole family was read.
+    pub(crate) oldest: Vec<Kv>,
+    pub(crate) predecessor: Option<Kv>,
+}
+
+/// The answers to [`look`], one for each name.
+pub(crate) fn sights(answer: TxnAnswer) -> Vec<Sight> {
+    let mut answers = answer.answers.into_iter();
+    let mut sights = Vec::new();
+    while let (Some(own), Some(oldest), Some(predecessor)) =
+        (answers.next(), answers.next(), answers.next())
+    {
+        sights.push(Sight {
+            own: first(own),
+            oldest: found(oldest),
+            predecessor: first(predecessor),
+        });
+    }
+    sights
+}
+
+/// What one operation found.
+pub(crate) fn found(answer: OpAnswer) -> Vec<Kv> {
+    match answer {
+        OpAnswer::Found { kvs } => kvs,
+        OpAnswer::Put { previous } => previous.into_iter().collect(),
+        OpAnswer::Deleted => Vec::new(),
+    }
+}
+
+/// The first key-value one operation found.
+pub(crate) fn first(answer: OpAnswer) -> Option<Kv> {
+    found(answer).into_iter().next()
+}

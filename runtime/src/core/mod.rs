@@ -1,0 +1,412 @@
+//! The sans-IO core: every decision about every lock of a process, as values in and values out.
+//!
+//! It awaits nothing, reads no clock and opens no socket. The contract is one loop: [`Core::handle`] one input, then drain
+//! [`Core::poll`] until it returns `None`, then sleep until [`Core::next_timeout`] at most. The engine runs it against etcd,
+//! a simulator may run it against anything.
+//!
+//! Rule numbers (P1 …) are those of the protocol, summarised in `ARCHITECTURE.md`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::error::LossCause;
+use crate::site::Wait;
+
+pub(crate) mod bundle;
+pub(crate) mod deadline;
+pub(crate) mod lease;
+mod pool;
+pub(crate) mod queue;
+mod queues;
+pub(crate) mod request;
+mod shutdown;
+#[cfg(test)]
+mod tests;
+
+use bundle::{Deletion, Look};
+use deadline::Deadline;
+use lease::{Lease, LeaseRef};
+use queue::Queue;
+use request::{Cause, Failure, Key, Request, Response, Revision, WatchNews};
+use shutdown::Shutdown;
+
+/// One call of `lock(..)`, from the moment it is made until its lock is released.
+pub(crate) type CallId = u64;
+/// One exchange with etcd.
+pub(crate) type RequestId = u64;
+/// One watch.
+pub(crate) type WatchId = u64;
+
+/// What a core is told once.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// What all keys begin with; ends in `/`.
+    pub(crate) prefix: Key,
+    /// How long a call waits for etcd to be reached at all.
+    pub(crate) connect_timeout: Duration,
+    /// Seeds the jitter, so that processes do not read in step.
+    pub(crate) seed: u64,
+}
+
+/// What happens to a core.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A call wants a name.
+    Acquire(Acquire),
+    /// A call that waits has gone away.
+    Cancel { call: CallId },
+    /// The body of a call has been dropped; `confirm`: somebody waits to hear that its key is gone.
+    Release { call: CallId, confirm: bool },
+    /// Open a lease of this TTL and say so: etcd can be reached, and we may write there.
+    Warm { call: CallId, ttl_secs: i64 },
+    /// etcd answered, or did not.
+    Answer {
+        request: RequestId,
+        result: Result<Response, Failure>,
+    },
+    /// A watch told something.
+    Watch { watch: WatchId, news: WatchNews },
+    /// No new locks; bodies have until `until`.
+    Shutdown { until: Moment },
+    /// Time has passed.
+    Tick,
+}
+
+/// A call that wants a name.
+#[derive(Debug)]
+pub(crate) struct Acquire {
+    pub(crate) call: CallId,
+    /// Prefix and rendered name, without a trailing `/`.
+    pub(crate) name: Key,
+    pub(crate) ttl_secs: i64,
+    pub(crate) wait: Wait,
+    /// The holder record.
+    pub(crate) record: Arc<[u8]>,
+    /// The calling task holds another lock.
+    pub(crate) nested: bool,
+}
+
+/// What a core wants done.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Exchange this with etcd and bring the answer.
+    Send { id: RequestId, request: Request },
+    /// Watch all keys below the prefix from this revision on.
+    Watch {
+        id: WatchId,
+        prefix: Key,
+        from: Revision,
+    },
+    /// Stop that watch.
+    Unwatch { id: WatchId },
+    /// The call has its lock.
+    Granted(Grant),
+    /// The call does not get its lock.
+    Refused { call: CallId, why: Refused },
+    /// The call has lost its lock: its body must not be polled again.
+    Lost { call: CallId, cause: LossCause },
+    /// The key of a call is gone; or it is not known to be.
+    Released {
+        call: CallId,
+        result: Result<(), Refused>,
+    },
+    /// The lease a [`Input::Warm`] asked for is open.
+    Ready { call: CallId },
+    /// The shutdown is complete.
+    Finished,
+}
+
+/// A lock that was taken.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) call: CallId,
+    pub(crate) key: Key,
+    pub(crate) created: Revision,
+    /// The token's revision (rule P21).
+    pub(crate) revision: Revision,
+    pub(crate) deadline: Arc<Deadline>,
+}
+
+/// Why a call is not served.
+#[derive(Debug, Clone)]
+pub(crate) enum Refused {
+    /// One try, and the name was taken.
+    Held { holder: Option<Arc<[u8]>> },
+    /// The wait was over.
+    Timeout {
+        holder: Option<Arc<[u8]>>,
+        waited: Duration,
+    },
+    /// The lock was lost before its release was confirmed.
+    Lost { cause: LossCause },
+    /// No new locks.
+    ShuttingDown,
+    /// etcd's user may not.
+    PermissionDenied(Cause),
+    /// etcd could not be reached, or refused.
+    Backend(Cause),
+}
+
+/// What is under way at etcd.
+#[derive(Debug)]
+enum Exchange {
+    Grant(LeaseRef),
+    Renewal(LeaseRef),
+    Revoke,
+    Seal(LeaseRef),
+    Put {
+        lease: LeaseRef,
+        names: Vec<Key>,
+    },
+    Try {
+        lease: LeaseRef,
+        name: Key,
+        call: CallId,
+    },
+    Delete(Vec<Deletion>),
+    Look {
+        looks: Vec<Look>,
+        floor: Revision,
+    },
+    Repair(Key),
+    /// Is the session key still the one we made, or was etcd wiped?
+    Wiped(LeaseRef),
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    exchange: Exchange,
+    sent: Moment,
+}
+
+/// What a point in time is good for. A timer that is no longer wanted fires and finds nothing to do.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// The call's wait is over.
+    Wait(CallId),
+    /// The release has waited long enough for its confirmation.
+    Confirm(CallId),
+    /// Ask for the lease again.
+    Grant(LeaseRef),
+    Renew(LeaseRef),
+    /// The lease's local stop time.
+    Stop(LeaseRef),
+    /// Send the seal again.
+    Seal(LeaseRef),
+    /// Refuse the calls that have waited too long for etcd to be reached.
+    Trouble(LeaseRef),
+    /// Look at the name again.
+    Look(Key),
+    /// The name has been held for a while: watch its key (rule P18).
+    Guard(Key),
+    /// The name has not been wanted for a while: stop watching it.
+    Rest(Key),
+    /// Send what was held back.
+    Flush,
+    /// The grace of the shutdown is over; or all waiting is.
+    Shutdown,
+}
+
+/// The state of all locks of one process.
+#[derive(Debug)]
+pub(crate) struct Core {
+    settings: Settings,
+    queues: BTreeMap<Key, Queue>,
+    /// The name each call waits for or holds.
+    calls: HashMap<CallId, Key>,
+    leases: BTreeMap<LeaseRef, Lease>,
+    /// The lease that calls of a TTL use.
+    pool: BTreeMap<i64, LeaseRef>,
+    deletions: VecDeque<Deletion>,
+    deletes_under_way: usize,
+    deletions_after: Option<Moment>,
+    /// Names to look at.
+    looks: BTreeSet<Key>,
+    looks_under_way: usize,
+    watches: HashMap<WatchId, Key>,
+    under_way: HashMap<RequestId, UnderWay>,
+    timers: BTreeSet<(Moment, Timer)>,
+    outputs: VecDeque<Output>,
+    /// The highest revision any transaction or range answered (rule P35).
+    highest: Revision,
+    last_id: u64,
+    random: u64,
+    shutdown: Option<Shutdown>,
+}
+
+/// Bundles of one kind that may be under way at a time: the next one fills while these travel (rule P7).
+const WINDOW: usize = 2;
+
+impl Core {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            random: settings.seed | 1,
+            settings,
+            queues: BTreeMap::new(),
+            calls: HashMap::new(),
+            leases: BTreeMap::new(),
+            pool: BTreeMap::new(),
+            deletions: VecDeque::new(),
+            deletes_under_way: 0,
+            deletions_after: None,
+            looks: BTreeSet::new(),
+            looks_under_way: 0,
+            watches: HashMap::new(),
+            under_way: HashMap::new(),
+            timers: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            highest: 0,
+            last_id: 0,
+            shutdown: None,
+        }
+    }
+
+    /// Takes one input in; `now` never goes back.
+    pub(crate) fn handle(&mut self, now: Moment, input: Input) {
+        match input {
+            Input::Acquire(acquire) => self.acquire(now, acquire),
+            Input::Cancel { call } => self.cancel(now, call),
+            Input::Release { call, confirm } => self.release(now, call, confirm),
+            Input::Warm { call, ttl_secs } => self.warm(now, call, ttl_secs),
+            Input::Answer { request, result } => self.answer(now, request, result),
+            Input::Watch { watch, news } => self.news(now, watch, news),
+            Input::Shutdown { until } => self.begin_shutdown(now, until),
+            Input::Tick => {}
+        }
+        self.fire(now);
+        self.flush(now);
+        self.finish_shutdown(now);
+    }
+
+    /// What to do next, if anything.
+    pub(crate) fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to call `handle` again at the latest.
+    pub(crate) fn next_timeout(&self) -> Option<Moment> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    fn fire(&mut self, now: Moment) {
+        while self.timers.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, timer)) = self.timers.pop_first() else {
+                return;
+            };
+            match timer {
+                Timer::Wait(call) => self.wait_over(now, call),
+                Timer::Confirm(call) => self.confirm_over(call),
+                Timer::Grant(lease) => self.ask(now, lease),
+                Timer::Renew(lease) => self.renew(now, lease),
+                Timer::Stop(lease) => self.stop(now, lease),
+                Timer::Seal(lease) => self.send_seal(now, lease),
+                Timer::Trouble(lease) => self.trouble(now, lease),
+                Timer::Look(name) => self.look_if_due(now, &name),
+                Timer::Guard(name) => self.guard(&name),
+                Timer::Rest(name) => self.rest(now, &name),
+                Timer::Flush => {}
+                Timer::Shutdown => self.shutdown_due(now),
+            }
+        }
+    }
+
+    fn answer(&mut self, now: Moment, request: RequestId, result: Result<Response, Failure>) {
+        let Some(UnderWay { exchange, sent }) = self.under_way.remove(&request) else {
+            return;
+        };
+        match exchange {
+            Exchange::Grant(lease) => self.granted(now, lease, sent, result),
+            Exchange::Renewal(lease) => self.renewed(now, lease, sent, result),
+            Exchange::Revoke => {}
+            Exchange::Seal(lease) => self.sealed(now, lease, transaction(result)),
+            Exchange::Put { lease, names } => {
+                self.put(now, sent, lease, names, transaction(result))
+            }
+            Exchange::Try { lease, name, call } => {
+                self.tried(now, sent, lease, &name, call, transaction(result))
+            }
+            Exchange::Delete(deletions) => self.deleted(now, deletions, transaction(result)),
+            Exchange::Look { looks, floor } => self.looked(now, looks, floor, transaction(result)),
+            Exchange::Repair(name) => self.repaired(now, &name, transaction(result)),
+            Exchange::Wiped(lease) => self.wipe_looked(now, lease, transaction(result)),
+        }
+    }
+
+    /// Sends what is ready, as much in one bundle as fits, if the window is free (rule P7).
+    fn flush(&mut self, now: Moment) {
+        while self.flush_puts(now) {}
+        self.flush_deletions(now);
+        self.flush_looks(now);
+    }
+
+    fn send(&mut self, now: Moment, request: Request, exchange: Exchange) -> RequestId {
+        let id = self.new_id();
+        self.under_way.insert(
+            id,
+            UnderWay {
+                exchange,
+                sent: now,
+            },
+        );
+        self.outputs.push_back(Output::Send { id, request });
+        id
+    }
+
+    fn at(&mut self, when: Moment, timer: Timer) {
+        self.timers.insert((when, timer));
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// `base`, a tenth more or less, so that processes do not act in step.
+    fn jittered(&mut self, base: Duration) -> Duration {
+        // xorshift: any spread will do here
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        #[allow(clippy::cast_precision_loss)] // a spread needs no precision
+        let share = (self.random % 1000) as f64 / 1000.0;
+        base.mul_f64(0.9 + 0.2 * share)
+    }
+
+    fn refuse(&mut self, call: CallId, why: Refused) {
+        self.calls.remove(&call);
+        self.outputs.push_back(Output::Refused { call, why });
+    }
+}
+
+/// How long to wait before what failed this often in a row is sent again.
+fn backoff(failures: u32) -> Duration {
+    Duration::from_millis(50 << failures.min(4))
+}
+
+/// The transaction in an answer.
+fn transaction(result: Result<Response, Failure>) -> Result<request::TxnAnswer, Failure> {
+    match result {
+        Ok(Response::Txn(answer)) => Ok(answer),
+        Ok(other) => Err(Failure::Unknown(Arc::from(Box::from(format!(
+            "not a transaction's answer: {other:?}"
+        ))))),
+        Err(failure) => Err(failure),
+    }
+}
+
+impl Refused {
+    /// What a call is told about a failure.
+    fn by(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused {
+                kind: request::Refusal::PermissionDenied,
+                cause,
+            } => Self::PermissionDenied(cause),
+            Failure::Refused { cause, .. }
+            | Failure::Unavailable(cause)
+            | Failure::Unknown(cause) => Self::Backend(cause),
+        }
+    }
+}

@@ -1,0 +1,535 @@
+//! The leases of a process: one for each TTL in use, opened when first wanted, renewed, replaced when lost (rule P27).
+
+use crate::clock::Moment;
+use crate::core::bundle::{self, Deletion};
+use crate::core::lease::{Lease, LeaseRef, Seal, State, Trouble};
+use crate::core::queue::{Queued, Slot};
+use crate::core::request::{Cause, Failure, Key, Refusal, Request, Response, TxnAnswer};
+use crate::core::{CallId, Core, Exchange, Output, Refused, Timer, backoff};
+use crate::error::LossCause;
+
+impl Core {
+    /// The lease calls of this TTL use; asked for if there is none.
+    pub(super) fn lease_for(&mut self, now: Moment, ttl_secs: i64) -> LeaseRef {
+        if let Some(&lease) = self.pool.get(&ttl_secs) {
+            return lease;
+        }
+        let lease = self.new_id();
+        self.leases.insert(lease, Lease::asked(now, ttl_secs));
+        self.pool.insert(ttl_secs, lease);
+        self.ask(now, lease);
+        lease
+    }
+
+    /// Opens the lease of a TTL before a lock needs it.
+    pub(super) fn warm(&mut self, now: Moment, call: CallId, ttl_secs: i64) {
+        if self.shutdown.is_some() {
+            return self.refuse(call, Refused::ShuttingDown);
+        }
+        let lease = self.lease_for(now, ttl_secs);
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        if l.state == State::Open {
+            self.outputs.push_back(Output::Ready { call });
+        } else {
+            l.warming.push((call, now));
+        }
+    }
+
+    /// Asks etcd for the lease.
+    pub(super) fn ask(&mut self, now: Moment, lease: LeaseRef) {
+        let Some(l) = self.leases.get(&lease) else {
+            return;
+        };
+        if l.state != State::Granting {
+            return;
+        }
+        let ttl_secs = l.ttl_secs;
+        if l.failures > 0
+            && l.warming.is_empty()
+            && !l.pending.iter().any(|name| self.wants(name, lease))
+        {
+            // Nobody waits for it any more: the next call asks anew.
+            self.leases.remove(&lease);
+            self.pool.remove(&ttl_secs);
+            return;
+        }
+        self.send(now, Request::Grant { ttl_secs }, Exchange::Grant(lease));
+    }
+
+    fn wants(&self, name: &Key, lease: LeaseRef) -> bool {
+        self.queues
+            .get(name)
+            .is_some_and(|queue| matches!(queue.slot, Slot::Wanting { lease: of } if of == lease))
+    }
+
+    pub(super) fn granted(
+        &mut self,
+        now: Moment,
+        lease: LeaseRef,
+        sent: Moment,
+        result: Result<Response, Failure>,
+    ) {
+        let prefix = self.settings.prefix.clone();
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        match result {
+            Ok(Response::Granted { lease: id, ttl }) => {
+                l.granted(sent, id, ttl, bundle::session_key(&prefix, id));
+                let renewal = l.renewal_after(sent);
+                self.at(renewal, Timer::Renew(lease));
+                self.arm_stop(lease);
+                self.seal(now, lease);
+            }
+            Err(failure @ Failure::Refused { .. }) => {
+                self.give_up(now, lease, &Refused::by(failure))
+            }
+            Ok(_) => self.give_up(
+                now,
+                lease,
+                &Refused::Backend(std::sync::Arc::from(Box::from(
+                    "etcd answered a grant with something else",
+                ))),
+            ),
+            // A grant that was carried out unseen runs out by itself: nothing was put under it.
+            Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
+                let again = self.hold_off(now, lease, sent, cause);
+                self.at(again, Timer::Grant(lease));
+            }
+        }
+    }
+
+    /// Notes that etcd was not reached for the lease; answers when to try again.
+    pub(super) fn hold_off(
+        &mut self,
+        now: Moment,
+        lease: LeaseRef,
+        sent: Moment,
+        cause: Cause,
+    ) -> Moment {
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return now;
+        };
+        l.failed(sent, cause);
+        l.failures += 1;
+        l.hold_off = now + backoff(l.failures);
+        let again = l.hold_off;
+        self.at(again, Timer::Flush);
+        self.trouble(now, lease);
+        again
+    }
+
+    /// etcd answered for the lease.
+    pub(super) fn reached(&mut self, lease: LeaseRef) {
+        if let Some(l) = self.leases.get_mut(&lease) {
+            l.trouble = None;
+            l.failures = 0;
+        }
+    }
+
+    /// While etcd is not reached for a lease: refuses the calls that have waited for that as long as they should.
+    pub(super) fn trouble(&mut self, now: Moment, lease: LeaseRef) {
+        // In steps, the last of which ends with the time-out.
+        let step = self.settings.connect_timeout / 20;
+        let patience = self.settings.connect_timeout - step;
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        let Some(Trouble { since, cause }) = l.trouble.clone() else {
+            return;
+        };
+        let is_due = |called: Moment| now - called.max(since) >= patience;
+        let (due, warming): (Vec<_>, Vec<_>) =
+            l.warming.drain(..).partition(|(_, called)| is_due(*called));
+        let mut waiting = !warming.is_empty();
+        l.warming = warming;
+        let stuck = l.stuck();
+        for (call, _) in due {
+            self.refuse(call, Refused::Backend(cause.clone()));
+        }
+        for name in stuck {
+            let Some(queue) = self
+                .queues
+                .get(&name)
+                .filter(|queue| queue.slot.lease() == Some(lease))
+            else {
+                continue;
+            };
+            let due: Vec<CallId> = queue
+                .calls
+                .iter()
+                .filter(|c| is_due(c.since))
+                .map(|c| c.id)
+                .collect();
+            waiting |= due.len() < queue.calls.len();
+            for call in due {
+                self.withdraw(call);
+                self.refuse(call, Refused::Backend(cause.clone()));
+            }
+            self.advance(now, &name);
+        }
+        if waiting {
+            self.at(now + step, Timer::Trouble(lease));
+        }
+    }
+
+    /// The lease cannot be had: tells all who want it.
+    fn give_up(&mut self, now: Moment, lease: LeaseRef, why: &Refused) {
+        let Some(mut l) = self.leases.remove(&lease) else {
+            return;
+        };
+        if self.pool.get(&l.ttl_secs) == Some(&lease) {
+            self.pool.remove(&l.ttl_secs);
+        }
+        for (call, _) in std::mem::take(&mut l.warming) {
+            self.refuse(call, why.clone());
+        }
+        for name in l.pending {
+            let Some(queue) = self.queues.get_mut(&name) else {
+                continue;
+            };
+            if !matches!(queue.slot, Slot::Wanting { lease: of } if of == lease) {
+                continue;
+            }
+            queue.slot = Slot::Free;
+            let calls: Vec<CallId> = queue.calls.iter().map(|c| c.id).collect();
+            for call in calls {
+                self.withdraw(call);
+                self.refuse(call, why.clone());
+            }
+            self.advance(now, &name);
+        }
+        if l.id != 0 {
+            self.send(now, Request::Revoke { lease: l.id }, Exchange::Revoke);
+        }
+    }
+
+    /// Seals the lease (rule P10), at first to create its session key. One seal at a time.
+    pub(super) fn seal(&mut self, now: Moment, lease: LeaseRef) {
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        if !matches!(l.state, State::Open | State::Sealing) || l.seal.is_some() {
+            return;
+        }
+        l.state = State::Sealing;
+        let rest = l.doubt.split_off(l.doubt.len().min(bundle::DOUBTS));
+        let names = std::mem::replace(&mut l.doubt, rest);
+        l.seal = Some(Seal {
+            names,
+            since: now,
+            sent: None,
+        });
+        self.send_seal(now, lease);
+    }
+
+    /// Sends the seal under way, unchanged however often.
+    pub(super) fn send_seal(&mut self, now: Moment, lease: LeaseRef) {
+        let Some(l) = self.leases.get(&lease) else {
+            return;
+        };
+        let Some(seal) = &l.seal else { return };
+        if seal.sent.is_some() {
+            return;
+        }
+        let families = seal.names.iter().map(|name| family_of(name));
+        let request = Request::Txn(bundle::seal(l, families));
+        let id = self.send(now, request, Exchange::Seal(lease));
+        if let Some(seal) = self.leases.get_mut(&lease).and_then(|l| l.seal.as_mut()) {
+            seal.sent = Some(id);
+        }
+    }
+
+    pub(super) fn sealed(
+        &mut self,
+        now: Moment,
+        lease: LeaseRef,
+        result: Result<TxnAnswer, Failure>,
+    ) {
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        let Some(seal) = &mut l.seal else { return };
+        seal.sent = None;
+        let since = seal.since;
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(Failure::Refused {
+                kind: Refusal::LeaseNotFound,
+                ..
+            }) => return self.lose(now, lease, LossCause::Revoked),
+            Err(failure @ Failure::Refused { .. }) if l.session_revision == 0 => {
+                return self.give_up(now, lease, &Refused::by(failure));
+            }
+            Err(Failure::Refused { .. }) => return self.retire(now, lease),
+            Err(Failure::Unavailable(_) | Failure::Unknown(_))
+                if now - since >= l.ttl && l.session_revision != 0 =>
+            {
+                return self.retire(now, lease);
+            }
+            Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
+                let again = self.hold_off(now, lease, since, cause);
+                return self.at(again, Timer::Seal(lease));
+            }
+        };
+        if answer.succeeded && answer.revision < self.highest {
+            // A write cannot be stale: revisions have started again (rule P35).
+            self.wiped(now, lease);
+        }
+        let revision = answer.revision;
+        self.highest = self.highest.max(revision);
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        let mut answers = answer.answers.into_iter();
+        let session = answers.next().and_then(bundle::first);
+        if answer.succeeded {
+            if l.session_revision == 0 {
+                l.session_created = revision;
+            }
+            l.session_revision = revision;
+        } else {
+            match session.filter(|kv| kv.lease == l.id) {
+                Some(kv) => {
+                    l.session_revision = kv.mod_revision;
+                    l.session_created = kv.create_revision;
+                }
+                None => return self.retire(now, lease),
+            }
+        }
+        l.state = State::Open;
+        let names = l.seal.take().map(|seal| seal.names).unwrap_or_default();
+        let more = !l.doubt.is_empty();
+        let warming = std::mem::take(&mut l.warming);
+        self.reached(lease);
+        for (call, _) in warming {
+            self.outputs.push_back(Output::Ready { call });
+        }
+        for (name, kv) in names.into_iter().zip(answers.map(bundle::first)) {
+            self.settle(now, lease, &name, revision, kv);
+        }
+        if more {
+            self.seal(now, lease);
+        }
+    }
+
+    /// Renews the lease now, unless that is under way.
+    pub(super) fn renew(&mut self, now: Moment, lease: LeaseRef) {
+        let cancelled = self.shutdown_cancels();
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        if !l.is_alive() || l.renewing || cancelled {
+            return;
+        }
+        l.renewing = true;
+        let request = Request::KeepAlive {
+            lease: l.id,
+            timeout: l.renewal_timeout(),
+        };
+        self.send(now, request, Exchange::Renewal(lease));
+    }
+
+    pub(super) fn renewed(
+        &mut self,
+        now: Moment,
+        lease: LeaseRef,
+        sent: Moment,
+        result: Result<Response, Failure>,
+    ) {
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        l.renewing = false;
+        if !l.is_alive() {
+            return;
+        }
+        match result {
+            Ok(Response::KeptAlive { ttl }) if !ttl.is_zero() => {
+                if !l.renewed(now, sent, ttl) {
+                    return self.lose(now, lease, LossCause::Expired);
+                }
+                l.failures = 0;
+                let next = l.renewal_after(sent);
+                let unfresh = std::mem::take(&mut l.unfresh);
+                self.at(next, Timer::Renew(lease));
+                for name in unfresh {
+                    self.advance(now, &name);
+                }
+            }
+            Ok(_)
+            | Err(Failure::Refused {
+                kind: Refusal::LeaseNotFound,
+                ..
+            }) => self.lose(now, lease, LossCause::Revoked),
+            // Says nothing about the lease: send again, the first time at once, by another endpoint (rule P30).
+            Err(_) => {
+                let again = if l.failures == 0 {
+                    now
+                } else {
+                    now + backoff(l.failures)
+                };
+                l.failures += 1;
+                self.at(again, Timer::Renew(lease));
+            }
+        }
+    }
+
+    fn arm_stop(&mut self, lease: LeaseRef) {
+        if let Some(stop) = self.leases.get(&lease).and_then(|l| l.deadline.stop()) {
+            self.at(stop, Timer::Stop(lease));
+        }
+    }
+
+    /// The stop time as it was when the timer was set has come; renewals have usually moved it on.
+    pub(super) fn stop(&mut self, now: Moment, lease: LeaseRef) {
+        let Some(l) = self.leases.get(&lease) else {
+            return;
+        };
+        if l.is_alive() && l.deadline.is_over(now) {
+            self.lose(now, lease, LossCause::Expired);
+        } else {
+            self.arm_stop(lease);
+        }
+    }
+
+    /// The lease is not to be relied on any more: its bodies stop, its waiters queue again under another (rule P28).
+    pub(super) fn lose(&mut self, now: Moment, lease: LeaseRef, cause: LossCause) {
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        l.deadline.lose();
+        self.leave(now, lease, State::Lost, Some(cause));
+    }
+
+    /// The lease takes no more acquisitions, but keeps its bodies (rule P10).
+    pub(super) fn retire(&mut self, now: Moment, lease: LeaseRef) {
+        self.leave(now, lease, State::Retired, None);
+    }
+
+    fn leave(&mut self, now: Moment, lease: LeaseRef, state: State, lost: Option<LossCause>) {
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        l.state = state;
+        l.seal = None;
+        l.doubt.clear();
+        l.unfresh.clear();
+        l.pending.clear();
+        let (id, ttl_secs) = (l.id, l.ttl_secs);
+        let warming = std::mem::take(&mut l.warming);
+        if self.pool.get(&ttl_secs) == Some(&lease) {
+            self.pool.remove(&ttl_secs);
+        }
+        let mut left = Vec::new();
+        for (name, queue) in &mut self.queues {
+            if queue.slot.lease() != Some(lease) {
+                continue;
+            }
+            match (&mut queue.slot, lost) {
+                (
+                    Slot::Held {
+                        call, lost: gone, ..
+                    },
+                    Some(cause),
+                ) => {
+                    if !std::mem::replace(gone, true) {
+                        self.outputs.push_back(Output::Lost { call: *call, cause });
+                    }
+                    continue;
+                }
+                (Slot::Held { .. } | Slot::Deleting { .. }, None) => continue,
+                (Slot::Deleting { confirm, .. }, Some(cause)) => {
+                    if let Some(call) = confirm.take() {
+                        self.outputs.push_back(Output::Released {
+                            call,
+                            result: Err(Refused::Lost { cause }),
+                        });
+                    }
+                }
+                // The lease lives on while it has bodies, and with it this key: it must not block the others.
+                (Slot::Queued(Queued { created, .. }), None) => {
+                    let key = bundle::own_key(&queue.family, id);
+                    self.deletions.push_back(Deletion {
+                        name: name.clone(),
+                        key,
+                        created: *created,
+                        lease,
+                    });
+                }
+                _ => {}
+            }
+            queue.slot = Slot::Free;
+            left.push(name.clone());
+        }
+        for name in left {
+            self.advance(now, &name);
+        }
+        for (call, _) in warming {
+            self.warm(now, call, ttl_secs);
+        }
+        self.revoke_if_done(now, lease);
+    }
+
+    /// Revokes a lease that is of no more use, once no body runs under it (rule P26).
+    pub(super) fn revoke_if_done(&mut self, now: Moment, lease: LeaseRef) {
+        let Some(l) = self.leases.get(&lease) else {
+            return;
+        };
+        if matches!(l.state, State::Retired | State::Lost) && l.bodies == 0 {
+            let id = l.id;
+            self.leases.remove(&lease);
+            self.send(now, Request::Revoke { lease: id }, Exchange::Revoke);
+        }
+    }
+
+    /// A read was older than what we have seen: either a member lags, or etcd was wiped. The session key tells (rules
+    /// P20, P35).
+    pub(super) fn suspect_wipe(&mut self, now: Moment, lease: LeaseRef) {
+        let Some(l) = self.leases.get(&lease).filter(|l| l.is_alive()) else {
+            return;
+        };
+        let request = Request::Txn(bundle::read_session(l));
+        self.send(now, request, Exchange::Wiped(lease));
+    }
+
+    pub(super) fn wipe_looked(
+        &mut self,
+        now: Moment,
+        lease: LeaseRef,
+        result: Result<TxnAnswer, Failure>,
+    ) {
+        let Some(l) = self.leases.get(&lease) else {
+            return;
+        };
+        let Ok(answer) = result else { return };
+        let session = answer.answers.into_iter().next().and_then(bundle::first);
+        if session.is_none_or(|kv| kv.create_revision != l.session_created)
+            && answer.revision < self.highest
+        {
+            self.wiped(now, lease);
+            self.lose(now, lease, LossCause::Wiped);
+        }
+    }
+
+    /// etcd has forgotten everything: all leases but the one that found out are lost.
+    fn wiped(&mut self, now: Moment, but: LeaseRef) {
+        self.highest = 0;
+        let others: Vec<LeaseRef> = self
+            .leases
+            .iter()
+            .filter(|(lease, l)| **lease != but && l.is_alive() && l.session_revision != 0)
+            .map(|(lease, _)| *lease)
+            .collect();
+        for lease in others {
+            self.lose(now, lease, LossCause::Wiped);
+        }
+    }
+}
+
+/// What all contenders' keys of a name begin with.
+pub(super) fn family_of(name: &str) -> Key {
+    format!("{name}/").into()
+}

@@ -1,0 +1,156 @@
+//! One name in this process: the calls that want it, in order, and its key in etcd.
+//!
+//! The key belongs to the queue, not to a call (rules P3, P4): only the head of the queue has one, and a call that goes
+//! away leaves it to the next. [`Slot`] is the state machine at the end of the protocol's rules.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::clock::Moment;
+use crate::core::lease::LeaseRef;
+use crate::core::request::{Key, Revision};
+use crate::core::{CallId, WatchId};
+
+/// The queue of one name.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// `<prefix><name>/`: what all contenders' keys begin with.
+    pub(crate) family: Key,
+    /// Calls that want the name and do not hold it.
+    pub(crate) calls: VecDeque<Call>,
+    pub(crate) slot: Slot,
+    /// The record this process last put.
+    pub(crate) record: Option<Arc<[u8]>>,
+    /// The record of another process that was last seen to own the name.
+    pub(crate) owner: Option<Arc<[u8]>>,
+    /// Keys live deeper than the contenders: one-key reads may show those, so the whole family is read (rule P2).
+    pub(crate) deep: bool,
+    pub(crate) watch: Option<WatchId>,
+    /// When to read the family again.
+    pub(crate) reread_at: Option<Moment>,
+    /// Reads since the watch was opened; the first few come early (rule P15).
+    pub(crate) reads: u32,
+    pub(crate) reading: bool,
+}
+
+/// A call that waits.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) id: CallId,
+    pub(crate) ttl_secs: i64,
+    pub(crate) record: Arc<[u8]>,
+    pub(crate) since: Moment,
+    /// When it gives up, if ever.
+    pub(crate) until: Option<Moment>,
+    /// One try, no queueing (rule P11).
+    pub(crate) once: bool,
+    /// The one try met deeper keys: it goes by an ordinary put, withdrawn unless granted at once.
+    pub(crate) put_once: bool,
+    /// Its task holds another lock: it is served during a shutdown (rule P26).
+    pub(crate) nested: bool,
+}
+
+/// The state of the name's key in etcd.
+#[derive(Debug)]
+pub(crate) enum Slot {
+    /// Known absent, and nothing sent can create or delete it any more.
+    Free,
+    /// In the pending list of a lease, which may not be open yet; nothing was sent.
+    Wanting { lease: LeaseRef },
+    /// A put is in the net.
+    Putting { lease: LeaseRef },
+    /// A put may have been applied or not; a seal will tell (rule P10).
+    Doubt { lease: LeaseRef },
+    /// The key exists and waits.
+    Queued(Queued),
+    /// The key is ours and a call has it.
+    Held {
+        lease: LeaseRef,
+        created: Revision,
+        call: CallId,
+        seen: Revision,
+        guard_at: Moment,
+        lost: bool,
+    },
+    /// A guarded delete is in the net; nothing is put until it is answered (rule P24).
+    Deleting {
+        lease: LeaseRef,
+        created: Revision,
+        confirm: Option<CallId>,
+    },
+}
+
+/// A key that waits for its turn.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) lease: LeaseRef,
+    pub(crate) created: Revision,
+    /// The revision of a state in which nothing older was left: it is our turn, for good (rule P14).
+    pub(crate) ready: Option<Revision>,
+    /// The contender just before us: key and create revision.
+    pub(crate) predecessor: Option<(Vec<u8>, Revision)>,
+    /// The revision of the last read.
+    pub(crate) seen: Revision,
+}
+
+impl Queue {
+    pub(crate) fn new(family: Key) -> Self {
+        Self {
+            family,
+            calls: VecDeque::new(),
+            slot: Slot::Free,
+            record: None,
+            owner: None,
+            deep: false,
+            watch: None,
+            reread_at: None,
+            reads: 0,
+            reading: false,
+        }
+    }
+
+    /// Whether `key` contends for the name: a direct child of it (rule P2).
+    pub(crate) fn contends(&self, key: &[u8]) -> bool {
+        key.strip_prefix(self.family.as_bytes())
+            .is_some_and(|child| !child.contains(&b'/'))
+    }
+
+    /// Takes a call out of the queue.
+    pub(crate) fn remove(&mut self, call: CallId) -> Option<Call> {
+        let at = self.calls.iter().position(|c| c.id == call)?;
+        self.calls.remove(at)
+    }
+
+    /// Who has the name, as far as this process knows: a record to show to a call that is refused.
+    pub(crate) fn holder(&self) -> Option<Arc<[u8]>> {
+        match self.slot {
+            Slot::Held { .. } | Slot::Deleting { .. } => self.record.clone(),
+            _ => self.owner.clone(),
+        }
+    }
+}
+
+impl Slot {
+    /// The lease the key is or will be attached to.
+    pub(crate) fn lease(&self) -> Option<LeaseRef> {
+        match self {
+            Slot::Free => None,
+            Slot::Wanting { lease }
+            | Slot::Putting { lease }
+            | Slot::Doubt { lease }
+            | Slot::Queued(Queued { lease, .. })
+            | Slot::Held { lease, .. }
+            | Slot::Deleting { lease, .. } => Some(*lease),
+        }
+    }
+
+    /// The create revision of the key, where it is known to exist.
+    pub(crate) fn created(&self) -> Option<Revision> {
+        match self {
+            Slot::Queued(Queued { created, .. })
+            | Slot::Held { created, .. }
+            | Slot::Deleting { created, .. } => Some(*created),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What goes wrong: in the network, in the processes, and by an operator's hand.
+
+use std::time::Duration;
+
+use super::bench::{Bench, Happening, Random};
+use super::store::Incarnation;
+use crate::core::Input;
+
+/// How likely what is, as the seed has drawn it. All zero: fair weather.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Faults {
+    lost: f64,
+    answer_lost: f64,
+    unavailable: f64,
+    slow: f64,
+    twice: f64,
+    stale: f64,
+    silent: f64,
+    /// Processes stop, are cut off, crash.
+    hard: f64,
+    /// An operator deletes, overwrites, revokes.
+    operator: f64,
+    wipe: f64,
+}
+
+/// One exchange with etcd, as the network will have it.
+#[derive(Debug)]
+pub(super) struct Trip {
+    pub(super) there: Duration,
+    pub(super) back: Duration,
+    pub(super) lost: bool,
+    pub(super) answer_lost: bool,
+    pub(super) unavailable: bool,
+    /// Delivered again, a little later.
+    pub(super) twice: bool,
+}
+
+impl Faults {
+    pub(super) fn drawn(random: &mut Random) -> Self {
+        let mut share = |of: &[f64]| random.pick(of).copied().unwrap_or_default();
+        Self {
+            lost: share(&[0.0, 0.01, 0.05, 0.2]),
+            answer_lost: share(&[0.0, 0.01, 0.05, 0.2]),
+            unavailable: share(&[0.0, 0.0, 0.02, 0.1]),
+            slow: share(&[0.0, 0.02, 0.1, 0.3]),
+            twice: share(&[0.0, 0.05, 0.2]),
+            stale: share(&[0.0, 0.0, 0.05, 0.3]),
+            silent: share(&[0.0, 0.1, 0.5]),
+            hard: share(&[0.0, 0.2, 1.0]),
+            operator: share(&[0.0, 0.0, 0.3, 1.0]),
+            wipe: share(&[0.0, 0.0, 0.0, 0.05]),
+        }
+    }
+
+    pub(super) fn trip(&self, random: &mut Random) -> Trip {
+        let mut way = || match random.chance(self.slow) {
+            true => random.millis(1, 5000) / if random.chance(0.7) { 20 } else { 1 },
+            false => random.micros(200, 3000),
+        };
+        let (there, back) = (way(), way());
+        Trip {
+            there,
+            back,
+            lost: random.chance(self.lost),
+            answer_lost: random.chance(self.answer_lost),
+            unavailable: random.chance(self.unavailable),
+            twice: random.chance(self.twice),
+        }
+    }
+
+    /// How many writes a read is behind.
+    pub(super) fn stale(&self, random: &mut Random) -> Option<usize> {
+        random.chance(self.stale).then(|| random.below(4) as usize)
+    }
+
+    /// How long a fresh watch says nothing.
+    pub(super) fn silence(&self, random: &mut Random) -> Duration {
+        match random.chance(self.silent) {
+            true => random.millis(0, 8000),
+            false => random.millis(0, 100),
+        }
+    }
+
+    /// How often an event is told.
+    pub(super) fn copies(&self, random: &mut Random) -> u64 {
+        match random.chance(self.silent) {
+            true => random.below(3),
+            false => 1,
+        }
+    }
+}
+
+impl Bench {
+    /// Does something nasty, and comes back later.
+    pub(super) fn strike(&mut self) {
+        let (now, faults) = (self.now, self.faults.clone());
+        let random = &mut self.random;
+        let n = random.below(self.processes.len() as u64) as usize;
+        let process = &mut self.processes[n];
+        let mut touched: Vec<Incarnation> = Vec::new();
+        if random.chance(faults.hard) {
+            let until = now + random.millis(50, 7000);
+            match random.below(9) {
+                0..=2 => process.asleep = until,
+                3 | 4 => process.unheard = until,
+                5 | 6 => process.deaf = until,
+                7 => process.dead |= random.chance(0.3),
+                _ => {
+                    let until = now + random.millis(0, 5000);
+                    self.at(now, Happening::Tell { to: n, input: Input::Shutdown { until } });
+                }
+            }
+            self.trace.note(now, n, || "*  struck".into());
+        } else if self.random.chance(faults.operator) {
+            touched = self.meddle();
+        } else if self.random.chance(faults.wipe) {
+            self.trace.note(now, 9, || "*  wiped".into());
+            touched = self.store.keys.values().map(|kv| (kv.key.clone(), kv.create_revision)).collect();
+            self.store.wipe();
+            self.tokens.clear();
+            for watch in self.processes.iter_mut().flat_map(|p| p.watches.values_mut()) {
+                watch.silent = now + Duration::from_secs(100_000);
+            }
+        } else if self.random.chance(0.5) {
+            self.store.compact();
+        }
+        touched.append(&mut self.store.removed);
+        self.tainted.extend(touched);
+        let next = now + self.random.millis(100, 2500);
+        self.at(next, Happening::Nemesis);
+    }
+
+    /// An operator's hand; answers the keys it touched.
+    fn meddle(&mut self) -> Vec<Incarnation> {
+        let ours: Vec<_> = self.store.keys.values().filter(|kv| kv.key.contains(&b'/')).cloned().collect();
+        let leases = self.store.leases();
+        let name = *self.random.pick(&super::clients::NAMES).unwrap_or(&"");
+        let deed = self.random.below(6);
+        self.trace.note(self.now, 9, || format!("*  operator {deed} {name}"));
+        match (deed, self.random.pick(&ours)) {
+            (0, Some(kv)) => self.store.delete(&kv.key),
+            (1, Some(kv)) => {
+                let lease = self.store.grant(self.now, Duration::from_secs(3600));
+                self.store.put(&kv.key, lease);
+                return vec![(kv.key.clone(), kv.create_revision)];
+            }
+            (2, _) => {
+                if let Some(&lease) = self.random.pick(&leases) {
+                    self.store.revoke(lease);
+                }
+            }
+            // A contender of another kind, for a while; or keys further down, for good.
+            (3, _) => {
+                let ttl = self.random.millis(300, 3000);
+                let lease = self.store.grant(self.now, ttl);
+                self.store.put(format!("{name}/zz").as_bytes(), lease);
+            }
+            (4, _) => {
+                let lease = self.store.grant(self.now, Duration::from_secs(3600));
+                self.store.put(format!("{name}/deep/er").as_bytes(), lease);
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+}

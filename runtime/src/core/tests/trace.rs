@@ -1,0 +1,68 @@
+//! The last steps before a failure, in words.
+
+use std::collections::VecDeque;
+
+use crate::clock::Moment;
+use crate::core::request::{Compare, Op, Request};
+
+/// How many steps are told.
+const STEPS: usize = 60;
+
+/// What happened last. Silent unless the seed has failed before: words cost more than steps.
+#[derive(Debug)]
+pub(super) struct Trace {
+    seed: u64,
+    loud: bool,
+    steps: VecDeque<String>,
+}
+
+impl Trace {
+    pub(super) fn new(seed: u64, loud: bool) -> Self {
+        Self { seed, loud, steps: VecDeque::new() }
+    }
+
+    pub(super) fn note(&mut self, now: Moment, process: usize, step: impl FnOnce() -> String) {
+        if !self.loud {
+            return;
+        }
+        if self.steps.len() == STEPS {
+            self.steps.pop_front();
+        }
+        self.steps.push_back(format!("{:10.4} p{process} {}", now.since_boot().as_secs_f64(), step()));
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        if self.loud && std::thread::panicking() {
+            eprintln!("seed {}:", self.seed);
+            for step in &self.steps {
+                eprintln!("{step}");
+            }
+        }
+    }
+}
+
+/// A request in one line.
+pub(super) fn brief(request: &Request) -> String {
+    let Request::Txn(txn) = request else { return format!("{request:?}") };
+    let when: Vec<String> = txn
+        .when
+        .iter()
+        .map(|compare| match compare {
+            Compare::CreateRevision { key, revision } => format!("{key} created at {revision}"),
+            Compare::ModRevision { key, revision } => format!("{key} at {revision}"),
+            Compare::NoneUnder { prefix } => format!("none under {prefix}"),
+        })
+        .collect();
+    let ops = |ops: &[Op]| {
+        let ops = ops.iter().map(|op| match op {
+            Op::Put { key, lease, .. } => format!("put {key} under {lease:x}"),
+            Op::Get { key } => format!("get {key}"),
+            Op::Range { prefix, limit, older_than, .. } => format!("range {prefix} {limit} {older_than:?}"),
+            Op::Delete { key } => format!("delete {key}"),
+        });
+        ops.collect::<Vec<_>>().join(", ")
+    };
+    format!("when {} then {} else {}", when.join(", "), ops(&txn.then), ops(&txn.or_else))
+}

@@ -1,0 +1,114 @@
+//! Which locks the running task holds: decided by the poll stack.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::core::request::Key;
+use crate::engine::Engine;
+use crate::error::LossCause;
+use crate::name::Name;
+use crate::tenure::Tenure;
+use crate::token::Token;
+
+tokio::task_local! {
+    static CURRENT: Current;
+}
+
+/// The lock under which the running code runs, seen from inside.
+///
+/// The poll stack decides: it is there in the protected body, in what the body awaits and in branches it joins, but not in
+/// tasks it spawns (pass a clone along).
+#[derive(Debug, Clone)]
+pub struct Current(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    tenure: Arc<Tenure>,
+    engine: Engine,
+    /// What the task held already.
+    outer: Option<Current>,
+}
+
+/// The innermost lock under which the running code runs; `None` outside any protected body.
+///
+/// ```
+/// # use etcd_locked::{etcd_locked, LockError};
+/// #[etcd_locked("accounts/<id>")]
+/// async fn withdraw(id: u64, amount: i64) -> Result<String, LockError> {
+///     let token = etcd_locked::current().map(|lock| lock.token().as_i64());
+///     // update accounts set … where id = $1 and token <= $2
+///     Ok(format!("{token:?}"))
+/// }
+/// ```
+#[must_use]
+pub fn current() -> Option<Current> {
+    CURRENT.try_with(Clone::clone).ok()
+}
+
+impl Current {
+    /// The fencing token.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.0.tenure.token
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.0.tenure.name
+    }
+
+    /// The template of the name; `None` if it was given at run time.
+    #[must_use]
+    pub fn template(&self) -> Option<&'static str> {
+        self.0.tenure.name.template()
+    }
+
+    /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.tenure.lost().is_none()
+    }
+
+    /// Completes when the lock is lost, with the cause; never, if it is not. Cancel safe.
+    pub async fn lost(&self) -> LossCause {
+        self.0.tenure.until_lost().await
+    }
+
+    pub(crate) fn of(tenure: Arc<Tenure>, engine: Engine) -> Self {
+        Self(Arc::new(Held {
+            tenure,
+            engine,
+            outer: current(),
+        }))
+    }
+
+    /// Polls a future with this lock as the current one.
+    pub(crate) fn poll<F: Future + ?Sized>(
+        &self,
+        future: Pin<&mut F>,
+        cx: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        CURRENT.sync_scope(self.clone(), || future.poll(cx))
+    }
+}
+
+/// Whether this task holds any lock of the engine; with a key, whether it holds that very name.
+pub(crate) fn holds(engine: &Engine, name: Option<&Key>) -> bool {
+    let mut at = current();
+    while let Some(Current(held)) = at {
+        let same = name.is_none_or(|name| {
+            held.tenure
+                .key
+                .rsplit_once('/')
+                .is_some_and(|(held, _)| held == &**name)
+        });
+        if same && held.engine.is(engine) {
+            return true;
+        }
+        at = held.outer.clone();
+    }
+    false
+}

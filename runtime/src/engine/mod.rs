@@ -1,0 +1,443 @@
+//! The thread that runs the core: the only code that awaits etcd.
+//!
+//! It has a current-thread tokio runtime of its own, so that a handler that blocks its executor cannot starve the renewal
+//! of leases, and user futures, which only wait on channels, run on any executor.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{LocalSet, spawn_local};
+
+use crate::clock::{BootClock, Clock};
+use crate::config::Config;
+use crate::core::request::{Cause, Failure, Key, Request, Response};
+use crate::core::{Acquire, CallId, Core, Grant, Input, Output, Refused, RequestId, Settings};
+use crate::error::LockError;
+use crate::held::Held;
+use crate::holder::Holder;
+use crate::name::Name;
+use crate::site::Wait;
+use crate::tenure::Tenure;
+use crate::token::Token;
+
+mod endpoint;
+mod watch;
+mod wire;
+
+use watch::Watches;
+use wire::Wire;
+
+/// A handle on an engine. Clones share it; when the last is gone the engine ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Engine(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    commands: mpsc::UnboundedSender<Command>,
+    clock: Arc<dyn Clock>,
+    config: Config,
+    host: String,
+    last_call: AtomicU64,
+}
+
+/// What handles tell the engine.
+#[derive(Debug)]
+enum Command {
+    Acquire {
+        acquire: Acquire,
+        name: Name,
+        reply: oneshot::Sender<Result<Held, LockError>>,
+    },
+    Cancel {
+        call: CallId,
+    },
+    Release {
+        call: CallId,
+        reply: Option<oneshot::Sender<Result<(), LockError>>>,
+    },
+    Warm {
+        call: CallId,
+        ttl_secs: i64,
+        reply: oneshot::Sender<Result<(), LockError>>,
+    },
+    Shutdown {
+        grace: Duration,
+        reply: oneshot::Sender<()>,
+    },
+}
+
+impl Engine {
+    /// Starts an engine; it connects when first used.
+    pub(crate) fn start(config: Config) -> Result<Self, LockError> {
+        let broken = |message: String| LockError::Config { message };
+        config.check().map_err(broken)?;
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            commands,
+            clock: clock.clone(),
+            config: config.clone(),
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            last_call: AtomicU64::new(0),
+        });
+        let weak = Arc::downgrade(&shared);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| broken(format!("the engine's runtime does not start: {e}")))?;
+        Wire::new(&config, clock.clone()).map_err(broken)?;
+        thread::Builder::new()
+            .name("etcd-locked".into())
+            .spawn(move || {
+                LocalSet::new().block_on(&runtime, async move {
+                    if let Ok(wire) = Wire::new(&config, clock.clone()) {
+                        Loop::new(&config, clock, wire, weak).run(inbox).await;
+                    }
+                });
+            })
+            .map_err(|e| broken(format!("the engine's thread does not start: {e}")))?;
+        Ok(Self(shared))
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.0.host
+    }
+
+    /// Whether both handles are of one engine.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Opens the default lease.
+    pub(crate) async fn warm(&self) -> Result<(), LockError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Warm {
+            call: self.new_call(),
+            ttl_secs: whole_secs(self.0.config.ttl),
+            reply,
+        })?;
+        answer.await.unwrap_or(Err(LockError::ShuttingDown))
+    }
+
+    /// Queues a call for a lock.
+    pub(crate) fn acquire(
+        &self,
+        name: Name,
+        key: Key,
+        ttl: Duration,
+        wait: Wait,
+        record: &Holder,
+        nested: bool,
+    ) -> Result<(CallId, oneshot::Receiver<Result<Held, LockError>>), LockError> {
+        let call = self.new_call();
+        let record = record.to_json().into();
+        let acquire = Acquire {
+            call,
+            name: key,
+            ttl_secs: whole_secs(ttl),
+            wait,
+            record,
+            nested,
+        };
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Acquire {
+            acquire,
+            name,
+            reply,
+        })?;
+        Ok((call, answer))
+    }
+
+    /// The call has gone away.
+    pub(crate) fn cancel(&self, call: CallId) {
+        let _ = self.send(Command::Cancel { call }); // an engine that has ended has nothing to cancel
+    }
+
+    /// The body of the call has been dropped.
+    pub(crate) fn release(
+        &self,
+        call: CallId,
+        confirm: bool,
+    ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+        let (reply, answer) = confirm.then(oneshot::channel).unzip();
+        self.send(Command::Release { call, reply }).ok()?;
+        answer
+    }
+
+    pub(crate) async fn shutdown(&self, grace: Duration) {
+        let (reply, answer) = oneshot::channel();
+        if self.send(Command::Shutdown { grace, reply }).is_ok() {
+            let _ = answer.await; // or the engine has ended, which is what was wanted
+        }
+    }
+
+    /// A client on connections of its own, carried by the caller's runtime.
+    pub(crate) async fn client(&self) -> Result<etcd_client::Client, LockError> {
+        let wire = Wire::new(&self.0.config, self.0.clock.clone())
+            .map_err(|message| LockError::Config { message })?;
+        wire.client().await.map_err(|failure| LockError::Backend {
+            source: cause(failure),
+        })
+    }
+
+    fn new_call(&self) -> CallId {
+        self.0.last_call.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn send(&self, command: Command) -> Result<(), LockError> {
+        self.0
+            .commands
+            .send(command)
+            .map_err(|_| LockError::ShuttingDown)
+    }
+}
+
+/// etcd counts TTLs in seconds; a part of one is rounded up.
+fn whole_secs(ttl: Duration) -> i64 {
+    i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
+}
+
+fn cause(failure: Failure) -> Cause {
+    match failure {
+        Failure::Unavailable(cause) | Failure::Refused { cause, .. } | Failure::Unknown(cause) => {
+            cause
+        }
+    }
+}
+
+/// The engine's side of things.
+struct Loop {
+    core: Core,
+    clock: Arc<dyn Clock>,
+    wire: Wire,
+    watches: Watches,
+    handle: Weak<Shared>,
+    answers: mpsc::UnboundedSender<(RequestId, Result<Response, Failure>)>,
+    answered: mpsc::UnboundedReceiver<(RequestId, Result<Response, Failure>)>,
+    waiting: HashMap<CallId, (Name, oneshot::Sender<Result<Held, LockError>>)>,
+    held: HashMap<CallId, Arc<Tenure>>,
+    releasing: HashMap<CallId, (Name, oneshot::Sender<Result<(), LockError>>)>,
+    warming: HashMap<CallId, oneshot::Sender<Result<(), LockError>>>,
+    stopping: Vec<oneshot::Sender<()>>,
+    finished: bool,
+}
+
+impl Loop {
+    fn new(config: &Config, clock: Arc<dyn Clock>, wire: Wire, handle: Weak<Shared>) -> Self {
+        let settings = Settings {
+            prefix: config.prefix.as_str().into(),
+            connect_timeout: config.connect_timeout,
+            seed: RandomState::new().hash_one(std::process::id()),
+        };
+        let (answers, answered) = mpsc::unbounded_channel();
+        Self {
+            core: Core::new(settings),
+            watches: Watches::new(wire.clone(), clock.clone()),
+            clock,
+            wire,
+            handle,
+            answers,
+            answered,
+            waiting: HashMap::new(),
+            held: HashMap::new(),
+            releasing: HashMap::new(),
+            warming: HashMap::new(),
+            stopping: Vec::new(),
+            finished: false,
+        }
+    }
+
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
+        let mut orphaned = false;
+        while !self.finished {
+            let next = self.core.next_timeout();
+            let timeout = async {
+                match next {
+                    Some(at) => self.clock.sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                command = inbox.recv(), if !orphaned => match command {
+                    Some(command) => self.obey(command),
+                    None => {
+                        // Nobody is left to hold or want anything.
+                        orphaned = true;
+                        self.tell(Input::Shutdown { until: self.clock.now() });
+                    }
+                },
+                Some((request, result)) = self.answered.recv() => self.tell(Input::Answer { request, result }),
+                (watch, news) = self.watches.next() => self.tell(Input::Watch { watch, news }),
+                () = timeout => self.tell(Input::Tick),
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Acquire {
+                acquire,
+                name,
+                reply,
+            } => {
+                self.waiting.insert(acquire.call, (name, reply));
+                self.tell(Input::Acquire(acquire));
+            }
+            Command::Cancel { call } => {
+                self.waiting.remove(&call);
+                self.tell(Input::Cancel { call });
+            }
+            Command::Release { call, reply } => {
+                let tenure = self.held.remove(&call);
+                let confirm = reply.is_some();
+                if let (Some(reply), Some(tenure)) = (reply, tenure) {
+                    self.releasing.insert(call, (tenure.name.clone(), reply));
+                }
+                self.tell(Input::Release { call, confirm });
+            }
+            Command::Warm {
+                call,
+                ttl_secs,
+                reply,
+            } => {
+                self.warming.insert(call, reply);
+                self.tell(Input::Warm { call, ttl_secs });
+            }
+            Command::Shutdown { grace, reply } => {
+                self.stopping.push(reply);
+                self.tell(Input::Shutdown {
+                    until: self.clock.now() + grace,
+                });
+            }
+        }
+    }
+
+    /// One turn of the core's contract: one input, then all its outputs.
+    fn tell(&mut self, input: Input) {
+        self.core.handle(self.clock.now(), input);
+        while let Some(output) = self.core.poll() {
+            self.perform(output);
+        }
+    }
+
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::Send { id, request } => self.exchange(id, request),
+            Output::Watch { id, prefix, from } => self.watches.add(id, prefix, from),
+            Output::Unwatch { id } => self.watches.remove(id),
+            Output::Granted(grant) => self.hand_over(grant),
+            Output::Refused { call, why } => {
+                if let Some((name, reply)) = self.waiting.remove(&call) {
+                    let _ = reply.send(Err(refusal(why, Some(name))));
+                } else if let Some(reply) = self.warming.remove(&call) {
+                    let _ = reply.send(Err(refusal(why, None)));
+                }
+            }
+            Output::Lost { call, cause } => {
+                if let Some(tenure) = self.held.get(&call) {
+                    tracing::warn!(lock = %tenure.name, %cause, "a lock was lost: its body is dropped");
+                    tenure.lose(cause);
+                }
+            }
+            Output::Released { call, result } => {
+                if let Some((name, reply)) = self.releasing.remove(&call) {
+                    let _ = reply.send(result.map_err(|why| refusal(why, Some(name))));
+                }
+            }
+            Output::Ready { call } => {
+                if let Some(reply) = self.warming.remove(&call) {
+                    let _ = reply.send(Ok(()));
+                }
+            }
+            Output::Finished => {
+                self.finished = true;
+                for reply in self.stopping.drain(..) {
+                    let _ = reply.send(());
+                }
+            }
+        }
+    }
+
+    fn exchange(&self, id: RequestId, request: Request) {
+        let (wire, answers) = (self.wire.clone(), self.answers.clone());
+        spawn_local(async move {
+            let result = wire.exchange(request).await;
+            let _ = answers.send((id, result)); // the engine may have ended
+        });
+    }
+
+    /// The `Held` travels through the reply: if nobody takes it, its drop releases the lock (rule P26).
+    fn hand_over(&mut self, grant: Grant) {
+        let Grant {
+            call,
+            key,
+            created,
+            revision,
+            deadline,
+        } = grant;
+        let waiting = self.waiting.remove(&call);
+        let (Some((name, reply)), Some(shared)) = (waiting, self.handle.upgrade()) else {
+            return self.tell_later(call);
+        };
+        let token = Token::new(revision);
+        let tenure = Arc::new(Tenure::new(
+            name,
+            key,
+            created,
+            token,
+            deadline,
+            self.clock.clone(),
+        ));
+        self.held.insert(call, tenure.clone());
+        let _ = reply.send(Ok(Held::new(tenure, Engine(shared), call)));
+    }
+
+    /// Nobody is there to take the lock: gives it back.
+    fn tell_later(&mut self, call: CallId) {
+        self.core.handle(
+            self.clock.now(),
+            Input::Release {
+                call,
+                confirm: false,
+            },
+        );
+    }
+}
+
+fn refusal(why: Refused, name: Option<Name>) -> LockError {
+    let record = |holder: Option<Arc<[u8]>>| holder.and_then(|json| Holder::from_json(&json));
+    match (why, name) {
+        (Refused::Held { holder }, Some(name)) => LockError::Held {
+            name,
+            holder: record(holder),
+        },
+        (Refused::Timeout { holder, waited }, Some(name)) => LockError::Timeout {
+            name,
+            holder: record(holder),
+            waited,
+        },
+        (Refused::Lost { cause }, Some(name)) => LockError::Lost { name, cause },
+        (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
+        (Refused::Backend(source), _) => LockError::Backend { source },
+        // Only named calls are refused for the other reasons.
+        (
+            Refused::ShuttingDown
+            | Refused::Held { .. }
+            | Refused::Timeout { .. }
+            | Refused::Lost { .. },
+            _,
+        ) => LockError::ShuttingDown,
+    }
+}

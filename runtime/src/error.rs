@@ -1,0 +1,169 @@
+//! What can go wrong, for the caller of an annotated function.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::holder::Holder;
+use crate::name::Name;
+
+/// Why a lock was not taken, or not kept.
+///
+/// `Display` shows templates, never the values in a name, so it may be shown to clients; `Debug` shows the names themselves.
+#[non_exhaustive]
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LockError {
+    /// Nothing says where etcd is.
+    #[error("etcd-locked is not initialised: {reason}")]
+    NotInitialized {
+        /// What to set.
+        reason: String,
+    },
+
+    /// [`init`](crate::init) was called twice, or after the first lock had started the process's engine from the
+    /// environment.
+    #[error("etcd-locked is initialised already: call `init` once, before the first lock")]
+    AlreadyInitialized,
+
+    /// The configuration cannot work.
+    #[error("bad configuration: {message}")]
+    Config {
+        /// What is wrong, and what to write.
+        message: String,
+    },
+
+    /// One try (`wait = "none"`), and the name was taken.
+    #[error("lock `{name}` is held{}", by(.holder))]
+    Held {
+        /// The lock.
+        name: Name,
+        /// Who has it, if that is known.
+        holder: Option<Holder>,
+    },
+
+    /// The lock was not to be had within the wait.
+    #[error("lock `{name}` was not free within {waited:.1?}: it is held{}", by(.holder))]
+    Timeout {
+        /// The lock.
+        name: Name,
+        /// Who had it when the wait was over, if that is known.
+        holder: Option<Holder>,
+        /// How long the call queued.
+        waited: Duration,
+    },
+
+    /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again.
+    #[error("lock `{name}` was lost: {cause}")]
+    Lost {
+        /// The lock.
+        name: Name,
+        /// How.
+        cause: LossCause,
+    },
+
+    /// The calling task holds this very lock: waiting for it would never end.
+    #[error("lock `{name}` is held by this very task, which would wait for itself")]
+    SelfDeadlock {
+        /// The lock.
+        name: Name,
+    },
+
+    /// [`shutdown`](crate::shutdown) has begun.
+    #[error("etcd-locked is shutting down: no new locks")]
+    ShuttingDown,
+
+    /// The name cannot be locked.
+    #[error("lock name `{name}` is invalid: {reason}")]
+    InvalidName {
+        /// The name.
+        name: Name,
+        /// Why, and what to do.
+        reason: String,
+    },
+
+    /// etcd's user may not use the key.
+    #[error("etcd denies permission for {}: {source}", what(.name))]
+    PermissionDenied {
+        /// The lock; `None`: the session keys beside the prefix.
+        name: Option<Name>,
+        /// What etcd said.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+
+    /// etcd could not be reached, or refused.
+    #[error("etcd failed: {source}")]
+    Backend {
+        /// Which endpoint, and why.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+}
+
+impl LockError {
+    /// Whether the same call may succeed later without anybody changing code, configuration or permissions.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Held { .. } | Self::Timeout { .. } | Self::Lost { .. } | Self::Backend { .. } => {
+                true
+            }
+            Self::NotInitialized { .. }
+            | Self::AlreadyInitialized
+            | Self::Config { .. }
+            | Self::SelfDeadlock { .. }
+            | Self::ShuttingDown
+            | Self::InvalidName { .. }
+            | Self::PermissionDenied { .. } => false,
+        }
+    }
+
+    /// Whether somebody else had the lock: what `on_held = "skip"` skips.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, Self::Held { .. } | Self::Timeout { .. })
+    }
+}
+
+fn by(holder: &Option<Holder>) -> String {
+    holder
+        .as_ref()
+        .map(|holder| format!(" by {holder}"))
+        .unwrap_or_default()
+}
+
+fn what(name: &Option<Name>) -> String {
+    match name {
+        Some(name) => format!("lock `{name}`"),
+        None => "the session keys beside the prefix".to_owned(),
+    }
+}
+
+/// How a lock was lost.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LossCause {
+    /// The lease could not be renewed in time: etcd out of reach, or the process stopped for too long.
+    Expired,
+    /// The lease is gone at etcd: revoked by an operator, or run out there.
+    Revoked,
+    /// The lock's key is gone: deleted by an operator, or together with its lease.
+    Deleted,
+    /// Somebody put another value under the lock's key, and it could not be repaired.
+    Overwritten,
+    /// etcd has lost its data.
+    Wiped,
+    /// The grace of [`shutdown`](crate::shutdown) was over.
+    Shutdown,
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its lease could not be renewed in time",
+            Self::Revoked => "its lease is gone at etcd",
+            Self::Deleted => "its key was deleted",
+            Self::Overwritten => "its key was overwritten",
+            Self::Wiped => "etcd has lost its data",
+            Self::Shutdown => "the grace of the shutdown is over",
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! A lock that is held: what runs under it, and how it ends.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use etcd_client::{Compare, CompareOp};
+use tokio::sync::futures::OwnedNotified;
+use tokio::sync::oneshot;
+
+use crate::core::CallId;
+use crate::current::Current;
+use crate::engine::Engine;
+use crate::error::{LockError, LossCause};
+use crate::name::Name;
+use crate::tenure::Tenure;
+use crate::token::Token;
+
+/// A lock that was taken.
+///
+/// Run what it protects with [`hold`](Self::hold), which stops when the lock is lost. Dropped, it is released in the
+/// background; [`release`](Self::release) waits until etcd has confirmed that.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), etcd_locked::LockError> {
+/// let held = etcd_locked::lock("reports/today").await?;
+/// held.hold(async { /* … */ }).await?;
+/// held.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[must_use = "dropped, it is released"]
+pub struct Held {
+    tenure: Arc<Tenure>,
+    engine: Engine,
+    call: CallId,
+    released: bool,
+}
+
+impl Held {
+    pub(crate) fn new(tenure: Arc<Tenure>, engine: Engine, call: CallId) -> Self {
+        Self {
+            tenure,
+            engine,
+            call,
+            released: false,
+        }
+    }
+
+    /// Runs a future under the lock; if the lock is lost it is dropped and the answer is [`LockError::Lost`]. Does not
+    /// release.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`], or [`LockError::ShuttingDown`] if the grace of a shutdown was over.
+    ///
+    /// Cancel safe as far as `future` is.
+    pub async fn hold<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
+        let mut body = pin!(Some(future));
+        let mut guard = Guard::new(self);
+        std::future::poll_fn(|cx| guard.poll(body.as_mut(), cx)).await
+    }
+
+    /// The fencing token.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.tenure.token
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.tenure.name
+    }
+
+    /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.tenure.lost().is_none()
+    }
+
+    /// Completes when the lock is lost, with the cause; never, if it is not. Cancel safe.
+    pub async fn lost(&self) -> LossCause {
+        self.tenure.until_lost().await
+    }
+
+    /// A condition for etcd transactions of your own: true only as long as this very ownership lasts.
+    #[must_use]
+    pub fn fence(&self) -> Compare {
+        Compare::create_revision(
+            self.tenure.key.as_bytes(),
+            CompareOp::Equal,
+            self.tenure.created,
+        )
+    }
+
+    /// Releases the lock and waits until etcd has confirmed that, for two seconds at most; after that the engine goes on
+    /// by itself.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`] if the lock had been lost before; [`LockError::Backend`] if etcd did not confirm in time. The
+    /// lock is given up in any case.
+    ///
+    /// Cancel safe: the release goes on.
+    pub async fn release(self) -> Result<(), LockError> {
+        let lost = self.tenure.lost();
+        let name = self.tenure.name.clone();
+        let confirmation = self.begin_release();
+        match (lost, confirmation) {
+            (Some(cause), _) => Err(lost_by(name, cause)),
+            (None, Some(confirmation)) => {
+                confirmation.await.unwrap_or(Err(LockError::ShuttingDown))
+            }
+            (None, None) => Err(LockError::ShuttingDown),
+        }
+    }
+
+    /// Gives the lock back; what comes tells when its key is gone. `None`: the engine has ended, and with it all keys.
+    pub(crate) fn begin_release(mut self) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+        self.give_back(true)
+    }
+
+    /// Hands the key to the engine, once.
+    fn give_back(&mut self, confirm: bool) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+        if std::mem::replace(&mut self.released, true) {
+            return None;
+        }
+        self.engine.release(self.call, confirm)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.give_back(false);
+    }
+}
+
+fn lost_by(name: Name, cause: LossCause) -> LockError {
+    match cause {
+        LossCause::Shutdown => LockError::ShuttingDown,
+        cause => LockError::Lost { name, cause },
+    }
+}
+
+/// Stands between a body and its polls: none at or after the loss of the lock (invariant I2).
+#[derive(Debug)]
+pub(crate) struct Guard {
+    tenure: Arc<Tenure>,
+    current: Current,
+    wakeup: Pin<Box<OwnedNotified>>,
+}
+
+impl Guard {
+    pub(crate) fn new(held: &Held) -> Self {
+        Self {
+            tenure: held.tenure.clone(),
+            current: Current::of(held.tenure.clone(), held.engine.clone()),
+            wakeup: Box::pin(held.tenure.wakeup()),
+        }
+    }
+
+    /// Polls the body if the lock is held, and drops it in place once it is done or the lock is lost.
+    pub(crate) fn poll<F: Future>(
+        &mut self,
+        mut body: Pin<&mut Option<F>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<F::Output, LockError>> {
+        if let Err(error) = self.admit(cx) {
+            body.set(None);
+            return Poll::Ready(Err(error));
+        }
+        let Some(running) = body.as_mut().as_pin_mut() else {
+            return Poll::Pending; // polled after it was done
+        };
+        let output = ready!(self.current.poll(running, cx));
+        body.set(None);
+        Poll::Ready(Ok(output))
+    }
+
+    /// Whether the body may be polled now; if so, a loss will wake its task.
+    #[inline(never)]
+    fn admit(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
+        // Registers first, looks second: a loss in between is seen by the look.
+        let _ = self.wakeup.as_mut().poll(cx);
+        match self.tenure.lost() {
+            Some(cause) => Err(lost_by(self.tenure.name.clone(), cause)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! One attribute on an `async fn`: it runs in one place at a time, under a distributed lock in etcd.
+//!
+//! ```
+//! use etcd_locked::{LockError, etcd_locked};
+//!
+//! # struct Receipt;
+//! #[derive(Debug)]
+//! enum AppError {
+//!     Lock(LockError),
+//!     OutOfStock,
+//! }
+//!
+//! impl From<LockError> for AppError {
+//!     fn from(error: LockError) -> Self {
+//!         Self::Lock(error)
+//!     }
+//! }
+//!
+//! #[etcd_locked("orders/<id>")]
+//! async fn ship(id: u64) -> Result<Receipt, AppError> {
+//!     // Nobody else ships order `id` now: no other task, no other process, no other machine.
+//!     Ok(Receipt)
+//! }
+//! ```
+//!
+//! Tell it where etcd is, by `ETCD_LOCKED_ENDPOINTS=http://10.0.0.1:2379,http://10.0.0.2:2379` or in code, and say
+//! goodbye when the process ends:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use etcd_locked::Config;
+//! # async fn serve() {}
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), etcd_locked::LockError> {
+//!     etcd_locked::init(Config::new(["http://10.0.0.1:2379"]).service("shop")).await?;
+//!     serve().await;
+//!     etcd_locked::shutdown(Duration::from_secs(10)).await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! That is all there is to it; what follows is for the day on which something is not as it should be.
+//!
+//! # What it promises
+//!
+//! - **One at a time.** Of all calls with the same name, in all processes that share an etcd, one body is polled at a time.
+//! - **In order.** Processes are served in the order in which their calls reached etcd, calls of one process in the order in
+//!   which they were made.
+//! - **A lost lock stops its body.** A lock is lost when etcd cannot be told in time that the holder is alive, or when an
+//!   operator takes it away. Before *every* poll the body's lease is compared with the clock, on the thread that polls: the
+//!   body of a process that was stopped for a minute is not polled again when it goes on. It is dropped where it awaits, and
+//!   the caller gets [`LockError::Lost`].
+//! - **Nothing is left behind.** Drop the future of a call wherever it awaits, let its body panic, kill the process: the lock
+//!   is free, at once where the process lives, after the lease's TTL where it does not.
+//! - **The answer is the body's.** A release that fails is carried on in the background and never replaces a result.
+//!
+//! What no lock can promise: a single poll that does not return (a thread that sleeps, a long computation, a stopped
+//! virtual machine) cannot be interrupted. If it outlasts the lease, another process may begin before it ends. Where that
+//! must not hurt, give the store the fencing token and let it refuse what is too old:
+//!
+//! ```
+//! # use etcd_locked::{LockError, etcd_locked};
+//! # async fn execute(_sql: &str, _id: u64, _token: i64) -> Result<(), LockError> { Ok(()) }
+//! #[etcd_locked("accounts/<id>")]
+//! async fn close_account(id: u64) -> Result<(), LockError> {
+//!     let token = etcd_locked::current().map_or(0, |lock| lock.token().as_i64());
+//!     execute("update accounts set state = 'closed', token = $2 where id = $1 and token <= $2", id, token).await
+//! }
+//! ```
+//!
+//! # Names
+//!
+//! A name is a template over the function's arguments, checked while compiling: `"orders/<id>"`,
+//! `"shops/<shop.id>/stock/<sku>"`, `"shards/<self.shard>"`. A placeholder names a binding, also one inside a pattern:
+//!
+//! ```
+//! # use etcd_locked::{LockError, etcd_locked};
+//! # struct State<T>(T); struct Path<T>(T); #[derive(Clone)] struct Db;
+//! #[etcd_locked("orders/<id>", wait = "5s", ttl = "30s")]
+//! async fn handler(State(db): State<Db>, Path(id): Path<u64>) -> Result<(), LockError> {
+//!     let _ = (db, id);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Values are escaped, so that whatever they contain they are one segment of one name: `orders/<id>` with the id `1/2`
+//! locks `orders/1%2F2`. What can stand in a placeholder is a [`LockKey`]. The attribute's page, [`etcd_locked`], has the
+//! grammar and all options.
+//!
+//! In etcd the key is `locks/<name>/<lease id>` and its value says who holds it ([`Holder`]):
+//! `etcdctl get --prefix locks/orders/42` answers "who?", deleting that key takes the lock away. `etcdctl lock
+//! locks/orders/42` and Go's `concurrency.Mutex` on that name wait behind us, and we behind them.
+//!
+//! # When the lock is not to be had
+//!
+//! A call queues for ten seconds unless `wait` says otherwise, then it answers [`LockError::Timeout`] with the holder's
+//! record; `wait = "none"` tries once. A job that one replica should do while the others go on:
+//!
+//! ```
+//! # use etcd_locked::etcd_locked;
+//! #[etcd_locked("jobs/nightly", wait = "none", on_held = "skip")]
+//! async fn nightly() {
+//!     // one replica is here; for the others the call has returned
+//! }
+//! ```
+//!
+//! A function that returns something else than a `Result` says what to answer:
+//!
+//! ```
+//! # use etcd_locked::{LockError, etcd_locked};
+//! # struct Response(u16);
+//! fn unavailable(error: LockError) -> Response {
+//!     Response(if error.is_retryable() { 503 } else { 500 })
+//! }
+//!
+//! #[etcd_locked("orders/<id>", on_error = unavailable)]
+//! async fn order(id: u64) -> Response {
+//!     Response(200)
+//! }
+//! ```
+//!
+//! # By hand
+//!
+//! [`lock`](lock()) takes a lock without the attribute, and [`Held`] is what one gets; its names are checked when it is
+//! awaited:
+//!
+//! ```no_run
+//! # use std::time::Duration;
+//! # async fn import() {}
+//! # async fn example(day: u32) -> Result<(), etcd_locked::LockError> {
+//! let held = etcd_locked::lock(format!("imports/{day}")).wait(Duration::from_secs(2)).await?;
+//! held.hold(import()).await?; // stops when the lock is lost
+//! held.release().await
+//! # }
+//! ```
+//!
+//! # Engines, executors, tests
+//!
+//! All annotated functions of a process share one engine: one thread of its own, one connection, one lease for each TTL in
+//! use. Because it has its own thread, a handler that blocks its executor does not stop the renewal of leases, and because
+//! callers only wait on channels, they run on any executor. [`Locks`] is an engine of one's own: `locks = expr` uses it for
+//! one function, [`Locks::scope`] for a future, [`Locks::set_default`] for a thread, so that tests of annotated functions run
+//! in parallel, each with an engine and a prefix of its own.
+//!
+//! # Before you deploy
+//!
+//! - etcd ≥ 3.5.28 or ≥ 3.6.9 is recommended: older servers can answer stale reads after a pause and have lease bugs. The
+//!   tests run on 3.4 and 3.5.
+//! - Building needs `protoc` (`apt-get install protobuf-compiler`, `brew install protobuf`), because etcd-client does.
+//! - With etcd's access control on, the user needs read and write permission on two ranges: the prefix (`locks/`) and the
+//!   session keys beside it (`locks%s/`).
+//! - The clocks of machines need not agree, only run at nearly the same rate (one per cent).
+
+// The attribute's expansion names this crate; so can our own docs and tests.
+#[allow(unused_extern_crates)] // used by expansions only
+extern crate self as etcd_locked;
+
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
+mod clock;
+mod config;
+mod core;
+mod current;
+mod engine;
+mod error;
+mod global;
+mod held;
+mod holder;
+mod locks;
+mod name;
+mod site;
+mod tenure;
+mod token;
+
+pub use crate::config::Config;
+#[cfg(feature = "tls")]
+pub use crate::config::Tls;
+pub use crate::current::{Current, current};
+pub use crate::error::{LockError, LossCause};
+pub use crate::global::{init, lock, shutdown};
+pub use crate::held::Held;
+pub use crate::holder::Holder;
+pub use crate::locks::{Acquire, Acquiring, DefaultGuard, Locks};
+pub use crate::name::{LockKey, LockName, Name, Segment};
+pub use crate::token::Token;
+pub use etcd_client;
+pub use etcd_locked_macros::etcd_locked;

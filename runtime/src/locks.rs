@@ -1,0 +1,278 @@
+//! An engine's handle, and the call for a lock.
+
+use std::cell::RefCell;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::config::{Config, check_ttl};
+use crate::core::CallId;
+use crate::core::request::Key;
+use crate::current;
+use crate::engine::Engine;
+use crate::error::LockError;
+use crate::global;
+use crate::held::Held;
+use crate::holder::Holder;
+use crate::name::{LockName, Name};
+use crate::site::{Site, Wait};
+
+tokio::task_local! {
+    static SCOPE: Locks;
+}
+
+thread_local! {
+    static DEFAULT: RefCell<Option<Locks>> = const { RefCell::new(None) };
+}
+
+/// An engine of one's own, beside the one all annotated functions of the process share: its own connection, leases and
+/// queues on a thread of its own.
+///
+/// Clones share the engine. When the last clone, `Held` and pending call are gone it releases what it has and ends.
+#[derive(Debug, Clone)]
+pub struct Locks {
+    engine: Engine,
+}
+
+impl Locks {
+    /// Starts an engine and waits until etcd has granted it a lease, so that a bad endpoint, certificate or password is
+    /// found now.
+    ///
+    /// # Errors
+    /// [`LockError::Config`] for what can be seen in the configuration; [`LockError::Backend`] or
+    /// [`LockError::PermissionDenied`] within the connect time-out for what etcd says, with the endpoint and the reason.
+    ///
+    /// Cancel safe: dropped, it ends the engine.
+    pub async fn connect(config: Config) -> Result<Self, LockError> {
+        let locks = Self::start(config)?;
+        locks.engine.warm().await?;
+        Ok(locks)
+    }
+
+    /// Starts an engine that connects when first used.
+    pub(crate) fn start(config: Config) -> Result<Self, LockError> {
+        Ok(Self {
+            engine: Engine::start(config)?,
+        })
+    }
+
+    /// A call for a lock on this engine; see [`lock`](crate::lock()).
+    pub fn lock(&self, name: impl LockName) -> Acquire {
+        Acquire::new(Some(self.clone()), name.lock_name(), None)
+    }
+
+    /// Ends the engine: refuses new locks with [`LockError::ShuttingDown`] (but admits those of tasks that hold one), waits
+    /// up to `grace` for the bodies that run, cancels the rest, releases the keys, revokes the leases.
+    ///
+    /// A body that does not end when cancelled leaves its lease to run out. Cancel safe: the shutdown goes on.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.engine.shutdown(grace).await;
+    }
+
+    /// An etcd client of the caller's own to the same cluster, on connections of its own: bulk traffic on a shared one
+    /// would delay the renewal of leases. To be called on a tokio runtime, which carries the connections.
+    ///
+    /// # Errors
+    /// [`LockError::Backend`] if the credentials are refused.
+    pub async fn client(&self) -> Result<etcd_client::Client, LockError> {
+        self.engine.client().await
+    }
+
+    /// Runs a future in which annotated functions and [`lock`](crate::lock()) use this engine.
+    ///
+    /// It goes before the thread's default and the process's engine. Tasks spawned inside do not inherit it.
+    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
+        SCOPE.scope(self.clone(), future).await
+    }
+
+    /// Makes this engine the default of the calling thread until the guard is dropped: tests of annotated functions, each
+    /// on a current-thread runtime, run in parallel, each on its own engine.
+    #[must_use = "the default lasts as long as the guard"]
+    pub fn set_default(&self) -> DefaultGuard {
+        let before = DEFAULT.with(|default| default.replace(Some(self.clone())));
+        DefaultGuard {
+            before,
+            not_send: PhantomData,
+        }
+    }
+
+    /// The engine to use here: that of the scope, of the thread, of the process.
+    fn here() -> Result<Self, LockError> {
+        if let Ok(locks) = SCOPE.try_with(Clone::clone) {
+            return Ok(locks);
+        }
+        match DEFAULT.with(|default| default.borrow().clone()) {
+            Some(locks) => Ok(locks),
+            None => global::locks(),
+        }
+    }
+}
+
+/// Ends a [`Locks::set_default`] when dropped; then what was the thread's default before is so again.
+#[derive(Debug)]
+pub struct DefaultGuard {
+    before: Option<Locks>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for DefaultGuard {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        // Outside the borrow: what is replaced may be the last handle, whose drop runs code.
+        let replaced = DEFAULT.try_with(|default| default.replace(before));
+        drop(replaced);
+    }
+}
+
+/// A call for a lock: nothing happens before it is awaited.
+///
+/// Awaited, it answers a [`Held`] or a [`LockError`]. Cancel safe: dropped at any point it leaves no key and no place in a
+/// queue behind; its place in the queue is lost.
+#[derive(Debug, Clone)]
+#[must_use = "does nothing until awaited"]
+pub struct Acquire {
+    locks: Option<Locks>,
+    name: Name,
+    function: Option<&'static str>,
+    wait: Option<Wait>,
+    ttl: Option<Duration>,
+}
+
+impl Acquire {
+    pub(crate) fn new(locks: Option<Locks>, name: Name, site: Option<&'static Site>) -> Self {
+        Self {
+            locks,
+            name,
+            function: site.map(|site| site.function),
+            wait: site.and_then(|site| site.wait),
+            ttl: site.and_then(|site| site.ttl),
+        }
+    }
+
+    /// Queues at most this long; then [`LockError::Timeout`]. Default: as configured, 10 s unless set.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(Wait::For(wait));
+        self
+    }
+
+    /// Queues until served.
+    pub fn wait_forever(mut self) -> Self {
+        self.wait = Some(Wait::Forever);
+        self
+    }
+
+    /// Tries once; if the name is taken, [`LockError::Held`].
+    pub fn try_once(mut self) -> Self {
+        self.wait = Some(Wait::Once);
+        self
+    }
+
+    /// The lease TTL: how long a crashed holder blocks others. Rounded up to whole seconds, 2 s to 300 s. Default: as
+    /// configured, 15 s unless set.
+    ///
+    /// Below 5 s a change of etcd's leader may cost the lock.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    fn send(self) -> Result<Sent, LockError> {
+        let text = match self.name.checked() {
+            Ok(text) => text,
+            Err(reason) => {
+                let reason = reason.to_owned();
+                return Err(LockError::InvalidName {
+                    name: self.name,
+                    reason,
+                });
+            }
+        };
+        let engine = match self.locks {
+            Some(locks) => locks.engine,
+            None => Locks::here()?.engine,
+        };
+        let config = engine.config();
+        let ttl = self.ttl.unwrap_or(config.ttl);
+        check_ttl(ttl).map_err(|message| LockError::Config { message })?;
+        let key: Key = format!("{}{text}", config.prefix).into();
+        if current::holds(&engine, Some(&key)) {
+            return Err(LockError::SelfDeadlock { name: self.name });
+        }
+        let nested = current::holds(&engine, None);
+        let record = Holder::here(
+            engine.host(),
+            &config.service,
+            self.function,
+            self.name.template(),
+        );
+        let wait = self.wait.unwrap_or(config.wait);
+        let (call, reply) = engine.acquire(self.name, key, ttl, wait, &record, nested)?;
+        Ok(Sent {
+            engine,
+            call,
+            reply,
+            answered: false,
+        })
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<Held, LockError>;
+    type IntoFuture = Acquiring;
+
+    fn into_future(self) -> Acquiring {
+        Acquiring(State::New(Box::new(self)))
+    }
+}
+
+/// An [`Acquire`] being awaited.
+#[derive(Debug)]
+pub struct Acquiring(State);
+
+#[derive(Debug)]
+enum State {
+    New(Box<Acquire>),
+    Sent(Sent),
+    Done,
+}
+
+/// A call the engine knows of; dropped unanswered, it is taken back.
+#[derive(Debug)]
+struct Sent {
+    engine: Engine,
+    call: CallId,
+    reply: oneshot::Receiver<Result<Held, LockError>>,
+    answered: bool,
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.engine.cancel(self.call);
+        }
+    }
+}
+
+impl Future for Acquiring {
+    type Output = Result<Held, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::New(_) = &self.0
+            && let State::New(acquire) = std::mem::replace(&mut self.0, State::Done)
+        {
+            self.0 = State::Sent(acquire.send()?);
+        }
+        let State::Sent(sent) = &mut self.0 else {
+            return Poll::Pending; // polled after it was done
+        };
+        let answer = ready!(Pin::new(&mut sent.reply).poll(cx));
+        sent.answered = true;
+        self.0 = State::Done;
+        // An engine that has ended answers nobody.
+        Poll::Ready(answer.unwrap_or(Err(LockError::ShuttingDown)))
+    }
+}

@@ -1,0 +1,346 @@
+//! Lock names: what may stand in one, and how values are escaped so that a name never means another (invariant I9).
+
+use std::borrow::Cow;
+use std::fmt::{self, Debug, Display, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZero;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The longest rendered name, in bytes.
+const LONGEST: usize = 1024;
+
+/// A value that may stand in a placeholder of a lock name.
+///
+/// Implemented for integers, `NonZero` integers, `bool`, `char`, strings, IP addresses, and references, `Box`, `Rc`, `Arc`
+/// and `Cow` of those. Not for floats (two that print alike may differ), collections or `Option` (what would `None` lock?).
+///
+/// An implementation writes the value's text; the [`Segment`] escapes it, so that a value is always exactly one segment of
+/// the name. Two values that should lock different things must write different texts, and none may write nothing.
+///
+/// ```
+/// use std::fmt::{self, Write};
+/// use etcd_locked::{LockKey, Segment};
+///
+/// struct Sku(String);
+///
+/// impl LockKey for Sku {
+///     fn write(&self, out: &mut Segment<'_>) -> fmt::Result {
+///         out.write_str(&self.0)
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot stand in a lock name",
+    label = "not a `LockKey`",
+    note = "integers, `bool`, `char`, strings and IP addresses can, and types that implement `LockKey`",
+    note = "name a field that can, such as `<order.id>`, or implement `etcd_locked::LockKey` for `{Self}`"
+)]
+pub trait LockKey {
+    /// Writes the value's text.
+    ///
+    /// # Errors
+    /// Passes on what writing to `out` answers; an error of its own makes the name invalid.
+    fn write(&self, out: &mut Segment<'_>) -> fmt::Result;
+}
+
+/// One segment of a name under construction: percent-encodes whatever is written to it outside `A-Z a-z 0-9 . _ ~ : @ = + -`.
+#[derive(Debug)]
+pub struct Segment<'a> {
+    name: &'a mut String,
+    empty: bool,
+}
+
+impl Write for Segment<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.empty &= text.is_empty();
+        for byte in text.bytes() {
+            // A name this long is refused in any case: no use in rendering a megabyte of it.
+            if self.name.len() > LONGEST {
+                return Ok(());
+            }
+            if is_literal(byte) {
+                self.name.push(char::from(byte));
+            } else {
+                write!(self.name, "%{byte:02X}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a byte stands for itself in a name.
+fn is_literal(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._~:@=+-".contains(&byte)
+}
+
+/// A rendered lock name, or why it is none.
+///
+/// `Display` prints the template, or that the name was given at run time: never a value, which may be personal data.
+/// `Debug` prints the text itself.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    text: Result<Arc<str>, Cow<'static, str>>,
+    template: Option<&'static str>,
+}
+
+impl Name {
+    /// The rendered text, as it stands in etcd between prefix and lease id.
+    ///
+    /// `None` if the name is invalid: then taking the lock fails with [`LockError::InvalidName`](crate::LockError::InvalidName).
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.text.as_deref().ok()
+    }
+
+    /// The template it was rendered from, if any.
+    #[must_use]
+    pub fn template(&self) -> Option<&'static str> {
+        self.template
+    }
+
+    /// The text, or the reason why there is none.
+    pub(crate) fn checked(&self) -> Result<&Arc<str>, &str> {
+        self.text.as_ref().map_err(AsRef::as_ref)
+    }
+
+    /// Fills the placeholders of a template, which the macro has checked, with these values.
+    pub(crate) fn render(template: &'static str, values: &[&dyn LockKey]) -> Self {
+        Self {
+            text: fill(template, values).map(Into::into),
+            template: Some(template),
+        }
+    }
+
+    /// Takes a text as it is, if it could have been rendered.
+    fn given(text: &str) -> Self {
+        let text = match check(text) {
+            Ok(()) => Ok(text.into()),
+            Err(reason) => Err(reason.into()),
+        };
+        Self {
+            text,
+            template: None,
+        }
+    }
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.template.unwrap_or("<name given at run time>"))
+    }
+}
+
+impl Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.text {
+            Ok(text) => write!(f, "{text:?}"),
+            Err(reason) => write!(f, "<invalid: {reason}>"),
+        }
+    }
+}
+
+fn fill(template: &str, values: &[&dyn LockKey]) -> Result<String, Cow<'static, str>> {
+    let mut name = String::with_capacity(template.len() + 16);
+    let mut values = values.iter();
+    let mut rest = template;
+    while let Some((literal, after)) = rest.split_once('<') {
+        let (placeholder, after) = after.split_once('>').unwrap_or((after, ""));
+        rest = after;
+        name.push_str(literal);
+        let mut segment = Segment {
+            name: &mut name,
+            empty: true,
+        };
+        let written = values.next().map(|value| value.write(&mut segment));
+        let empty = segment.empty;
+        match written {
+            Some(Ok(())) if !empty => {}
+            Some(Ok(())) => return Err(format!("the value of `<{placeholder}>` is empty").into()),
+            Some(Err(_)) => {
+                return Err(format!("the value of `<{placeholder}>` cannot be written").into());
+            }
+            None => return Err(format!("`<{placeholder}>` has no value").into()),
+        }
+    }
+    name.push_str(rest);
+    if name.len() > LONGEST {
+        return Err(TOO_LONG.into());
+    }
+    Ok(name)
+}
+
+const TOO_LONG: &str = "it is longer than 1024 bytes; lock a digest of the value instead";
+
+/// Whether a text given at run time is a name.
+fn check(text: &str) -> Result<(), &'static str> {
+    if text.is_empty() {
+        return Err("it is empty");
+    }
+    if text.len() > LONGEST {
+        return Err(TOO_LONG);
+    }
+    if text.contains('<') {
+        return Err(
+            "`<` begins a placeholder, and templates must be literals of `#[etcd_locked(..)]`",
+        );
+    }
+    for segment in text.split('/') {
+        if segment.is_empty() {
+            return Err(
+                "it has an empty segment: no `/` at the beginning, at the end or twice in a row",
+            );
+        }
+        let mut bytes = segment.bytes();
+        while let Some(byte) = bytes.next() {
+            let escaped = |b: Option<u8>| b.is_some_and(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
+            if !(is_literal(byte) || byte == b'%' && escaped(bytes.next()) && escaped(bytes.next()))
+            {
+                return Err(
+                    "only letters, digits, `._~:@=+-`, `/` and upper-case `%XX` may stand in it",
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What can be locked: anything that gives a [`Name`].
+///
+/// Implemented for `str` and `String` (checked when the lock is taken), [`Name`], and references to those.
+pub trait LockName {
+    /// The name to lock.
+    fn lock_name(&self) -> Name;
+}
+
+impl LockName for Name {
+    fn lock_name(&self) -> Name {
+        self.clone()
+    }
+}
+
+impl LockName for str {
+    fn lock_name(&self) -> Name {
+        Name::given(self)
+    }
+}
+
+impl LockName for String {
+    fn lock_name(&self) -> Name {
+        Name::given(self)
+    }
+}
+
+impl<T: LockName + ?Sized> LockName for &T {
+    fn lock_name(&self) -> Name {
+        (**self).lock_name()
+    }
+}
+
+macro_rules! printed {
+    ($($type:ty)*) => {$(
+        impl LockKey for $type {
+            fn write(&self, out: &mut Segment<'_>) -> fmt::Result {
+                write!(out, "{self}")
+            }
+        }
+    )*};
+}
+
+printed! {
+    u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize
+    NonZero<u8> NonZero<u16> NonZero<u32> NonZero<u64> NonZero<u128> NonZero<usize>
+    NonZero<i8> NonZero<i16> NonZero<i32> NonZero<i64> NonZero<i128> NonZero<isize>
+    bool char str String IpAddr Ipv4Addr Ipv6Addr
+}
+
+macro_rules! pointed {
+    ($($type:ty)*) => {$(
+        impl<T: LockKey + ?Sized> LockKey for $type {
+            fn write(&self, out: &mut Segment<'_>) -> fmt::Result {
+                (**self).write(out)
+            }
+        }
+    )*};
+}
+
+pointed! { &T &mut T Box<T> Rc<T> Arc<T> }
+
+impl<T: LockKey + ToOwned + ?Sized> LockKey for Cow<'_, T> {
+    fn write(&self, out: &mut Segment<'_>) -> fmt::Result {
+        (**self).write(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(template: &'static str, values: &[&dyn LockKey]) -> Result<String, String> {
+        Name::render(template, values)
+            .checked()
+            .map(ToString::to_string)
+            .map_err(ToString::to_string)
+    }
+
+    #[test]
+    fn values_fill_placeholders_in_order() {
+        assert_eq!(text("a/<x>/b-<y>", &[&7_u8, &"z"]).unwrap(), "a/7/b-z");
+    }
+
+    #[test]
+    fn a_value_is_one_segment() {
+        for (value, written) in [
+            ("a/b", "a%2Fb"),
+            ("..", ".."),
+            ("50%", "50%25"),
+            ("\0", "%00"),
+            ("ü", "%C3%BC"),
+            ("<id>", "%3Cid%3E"),
+        ] {
+            assert_eq!(text("t/<v>", &[&value]).unwrap(), format!("t/{written}"));
+        }
+    }
+
+    #[test]
+    fn an_empty_value_is_refused() {
+        assert!(
+            text("t/<v>", &[&""])
+                .unwrap_err()
+                .contains("`<v>` is empty")
+        );
+    }
+
+    #[test]
+    fn a_long_value_is_refused() {
+        let megabyte = "x".repeat(1 << 20);
+        assert!(
+            text("t/<v>", &[&megabyte])
+                .unwrap_err()
+                .contains("longer than 1024")
+        );
+    }
+
+    #[test]
+    fn a_rendered_name_can_be_given_back() {
+        let rendered = text("t/<v>", &[&"50% of ü/ß"]).unwrap();
+        assert_eq!(rendered.lock_name().text(), Some(rendered.as_str()));
+    }
+
+    #[test]
+    fn a_given_name_is_checked() {
+        for bad in [
+            "", "/a", "a/", "a//b", "a b", "a%2f", "a%2", "<id>", "ü", "a%s",
+        ] {
+            assert_eq!(bad.lock_name().text(), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn display_shows_the_template_only() {
+        let name = Name::render("people/<email>", &[&"me@example.org"]);
+        assert_eq!(name.to_string(), "people/<email>");
+        assert_eq!(format!("{name:?}"), "\"people/me@example.org\"");
+        assert!(!"people/me".lock_name().to_string().contains("me/"));
+    }
+}

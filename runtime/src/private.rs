@@ -1,0 +1,287 @@
+//! What expansions of `#[etcd_locked]` call. Not for use by hand: it changes with every version.
+
+use std::future::{Future, IntoFuture};
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::sync::oneshot;
+
+pub use crate::site::{Site, Wait};
+
+use crate::error::LockError;
+use crate::held::{Guard, Held};
+use crate::locks::{Acquire, Acquiring, Locks};
+use crate::name::{LockKey, Name};
+
+/// Fills a template.
+#[must_use]
+pub fn name(template: &'static str, values: &[&dyn LockKey]) -> Name {
+    Name::render(template, values)
+}
+
+/// A lock on the engine of the scope, thread or process.
+pub fn lock(names: &[Name], site: &'static Site) -> Lock {
+    Lock::new(None, names, site)
+}
+
+/// A lock on an engine of one's own.
+pub fn lock_on(locks: &Locks, names: &[Name], site: &'static Site) -> Lock {
+    Lock::new(Some(locks.clone()), names, site)
+}
+
+/// The lock of one annotated call. One pointer, because it lives in the user's future.
+#[derive(Debug)]
+pub struct Lock(Box<Phase>);
+
+#[derive(Debug)]
+enum Phase {
+    Acquiring(Acquiring),
+    Holding { guard: Guard, held: Held },
+    Releasing(oneshot::Receiver<Result<(), LockError>>),
+    Done,
+}
+
+impl Lock {
+    #[inline(never)]
+    fn new(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
+        let name = names
+            .first()
+            .cloned()
+            .unwrap_or_else(|| Name::render("", &[]));
+        Self(Box::new(Phase::Acquiring(
+            Acquire::new(locks, name, Some(site)).into_future(),
+        )))
+    }
+
+    /// Acquires, runs the body, drops it in place, releases.
+    pub fn hold<'a, F: Future>(&'a mut self, body: Pin<&'a mut Option<F>>) -> Hold<'a, F> {
+        Hold {
+            lock: self,
+            body,
+            output: None,
+        }
+    }
+
+    /// Waits for the lock; then the body may be polled under the guard.
+    #[inline(never)]
+    fn acquired(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Guard, LockError>> {
+        if let Phase::Acquiring(acquiring) = &mut *self.0 {
+            let held = ready!(Pin::new(acquiring).poll(cx));
+            *self.0 = Phase::Done;
+            let held = held?;
+            *self.0 = Phase::Holding {
+                guard: Guard::new(&held),
+                held,
+            };
+        }
+        match &mut *self.0 {
+            Phase::Holding { guard, .. } => Poll::Ready(Ok(guard)),
+            _ => Poll::Pending, // polled after it was done
+        }
+    }
+
+    /// The body is gone: releases, and waits for the confirmation.
+    #[inline(never)]
+    fn released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Phase::Holding { .. } = &*self.0
+            && let Phase::Holding { held, .. } = mem::replace(&mut *self.0, Phase::Done)
+            && let Some(confirmation) = held.begin_release()
+        {
+            *self.0 = Phase::Releasing(confirmation);
+        }
+        if let Phase::Releasing(confirmation) = &mut *self.0 {
+            // A release that fails is the engine's to finish; the body's result stands (invariant I10).
+            let _ = ready!(Pin::new(confirmation).poll(cx));
+            *self.0 = Phase::Done;
+        }
+        Poll::Ready(())
+    }
+
+    /// The body is gone because the lock is: the key, if it is still there, goes in the background.
+    #[inline(never)]
+    fn abandon(&mut self) {
+        *self.0 = Phase::Done;
+    }
+}
+
+/// An annotated call being awaited.
+pub struct Hold<'a, F: Future> {
+    lock: &'a mut Lock,
+    body: Pin<&'a mut Option<F>>,
+    /// The body's result while the release is under way; boxed, so that the user's future does not grow by it.
+    output: Option<Box<F::Output>>,
+}
+
+impl<F: Future> std::fmt::Debug for Hold<'_, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hold")
+            .field("lock", &self.lock)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: Future> Future for Hold<'_, F> {
+    type Output = Result<F::Output, LockError>;
+
+    // Generic, and so compiled once for every annotated function: only what must be.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if this.output.is_none() {
+            let polled = match ready!(this.lock.acquired(cx)) {
+                Ok(guard) => ready!(guard.poll(this.body.as_mut(), cx)),
+                Err(error) => Err(error),
+            };
+            match polled {
+                Ok(output) => this.output = Some(Box::new(output)),
+                Err(error) => {
+                    this.body.set(None);
+                    this.lock.abandon();
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        ready!(this.lock.released(cx));
+        match this.output.take() {
+            Some(output) => Poll::Ready(Ok(*output)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// What an annotated function answers when the lock fails.
+#[diagnostic::on_unimplemented(
+    message = "an annotated function must be able to answer that its lock failed, and `{Self}` is no `Result<_, E>` with `E: From<LockError>`",
+    label = "cannot carry a `LockError`",
+    note = "return a `Result<_, E>` where `E: From<etcd_locked::LockError>`, or convert with `map_err = f`",
+    note = "for any other type say what to return with `on_error = f`, or `on_held = \"skip\"` where `()` or `Option` will do"
+)]
+pub trait Outcome: Sized {
+    /// The answer in this case.
+    fn from_lock_error(error: LockError) -> Self;
+}
+
+#[diagnostic::do_not_recommend] // else rustc speaks of `From` alone
+impl<T, E: From<LockError>> Outcome for Result<T, E> {
+    fn from_lock_error(error: LockError) -> Self {
+        Err(error.into())
+    }
+}
+
+/// The result of the body, or what stands for the error.
+pub fn finish<R: Outcome>(result: Result<R, LockError>) -> R {
+    result.unwrap_or_else(R::from_lock_error)
+}
+
+/// What an annotated function with `on_held = "skip"` answers when it has not run.
+#[diagnostic::on_unimplemented(
+    message = "`on_held = \"skip\"` needs a function that can return without a value, and this one returns `{Self}`",
+    label = "has no value for \"skipped\"",
+    note = "return `()`, `Option<T>`, or a `Result` of those"
+)]
+pub trait Skipped: Sized {
+    /// The answer of a function that was skipped.
+    fn skipped() -> Self;
+}
+
+impl Skipped for () {
+    fn skipped() -> Self {}
+}
+
+impl<T> Skipped for Option<T> {
+    fn skipped() -> Self {
+        None
+    }
+}
+
+impl<S: Skipped, E> Skipped for Result<S, E> {
+    fn skipped() -> Self {
+        Ok(S::skipped())
+    }
+}
+
+/// The whole answer of an annotated function with `on_held = "skip"`.
+#[diagnostic::on_unimplemented(
+    message = "`on_held = \"skip\"` needs a function that can return without a value, and this one returns `{Self}`",
+    label = "has no value for \"skipped\"",
+    note = "return `()`, `Option<T>`, or a `Result` of those whose error is `From<etcd_locked::LockError>`"
+)]
+pub trait Skip: Skipped {
+    /// The answer to a failure other than that the name was held.
+    fn failed(error: LockError) -> Self;
+}
+
+impl Skip for () {
+    fn failed(error: LockError) -> Self {
+        report(&error);
+    }
+}
+
+impl<T> Skip for Option<T> {
+    fn failed(error: LockError) -> Self {
+        report(&error);
+        None
+    }
+}
+
+impl<S: Skipped, E: From<LockError>> Skip for Result<S, E> {
+    fn failed(error: LockError) -> Self {
+        Err(error.into())
+    }
+}
+
+/// The type cannot carry the error, so the log does.
+fn report(error: &LockError) {
+    tracing::error!(%error, "an annotated function was not run to its end: its lock failed");
+}
+
+/// The result of the body, or nothing if the name was held.
+pub fn skip<R: Skip>(result: Result<R, LockError>) -> R {
+    skip_held(result).unwrap_or_else(R::failed)
+}
+
+/// Turns "held" into the skipped answer and leaves other failures to `map_err` or `on_error`.
+///
+/// # Errors
+/// All but [`LockError::Held`] and [`LockError::Timeout`].
+pub fn skip_held<R: Skipped>(result: Result<R, LockError>) -> Result<R, LockError> {
+    match result {
+        Err(error) if error.is_held() => Ok(R::skipped()),
+        result => result,
+    }
+}
+
+/// What an annotated function with `map_err` answers: it has an error to map to.
+#[diagnostic::on_unimplemented(
+    message = "`map_err` needs a function that returns a `Result`, and this one returns `{Self}`",
+    label = "is no `Result`",
+    note = "convert with `on_error = f` instead"
+)]
+pub trait Fallible {
+    /// Its error.
+    type Error;
+
+    /// The answer that carries an error.
+    fn failed(error: Self::Error) -> Self;
+}
+
+impl<T, E> Fallible for Result<T, E> {
+    type Error = E;
+
+    fn failed(error: E) -> Self {
+        Err(error)
+    }
+}
+
+/// `map_err = f`.
+pub fn map_err<R: Fallible>(
+    result: Result<R, LockError>,
+    f: impl FnOnce(LockError) -> R::Error,
+) -> R {
+    result.unwrap_or_else(|error| R::failed(f(error)))
+}
+
+/// `on_error = f`.
+pub fn on_error<R>(result: Result<R, LockError>, f: impl FnOnce(LockError) -> R) -> R {
+    result.unwrap_or_else(f)
+}
