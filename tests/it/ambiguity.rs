@@ -1,0 +1,259 @@
+//! Requests whose outcome nobody tells: they may have been done, or be done later. Neither gives a lock to two, and
+//! neither leaves a key behind.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use etcd_locked::{Held, LockError, Locks};
+use tokio::task::JoinHandle;
+
+use crate::corner::{Corner, connect};
+use crate::etcd::Etcd;
+use crate::limit::{run, within};
+use crate::proxy::{Proxy, Way};
+
+/// An engine behind a proxy, and one that is not; both have locked something, so that leases and connections are there.
+struct Scene {
+    corner: Corner,
+    proxy: Proxy,
+    mine: Locks,
+    theirs: Locks,
+}
+
+impl Scene {
+    async fn new() -> Scene {
+        let corner = Corner::new().await;
+        let proxy = Proxy::start(Etcd::shared().await.address()).await;
+        let mine = connect(corner.config_via([proxy.endpoint()])).await;
+        let theirs = corner.locks().await;
+        for locks in [&mine, &theirs] {
+            locks
+                .lock("orders/1")
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
+        }
+        Scene {
+            corner,
+            proxy,
+            mine,
+            theirs,
+        }
+    }
+
+    /// The name can be taken by everybody, and after that nothing is left: no ghost of an earlier request.
+    async fn is_clean(&self) {
+        for locks in [&self.theirs, &self.mine] {
+            let held = within("the name free again", locks.lock("orders/7").wait_forever())
+                .await
+                .unwrap();
+            assert_eq!(self.corner.contenders("orders/7").await.len(), 1);
+            held.release().await.unwrap();
+        }
+        self.corner.until_empty().await;
+    }
+}
+
+fn queue_up(locks: &Locks) -> JoinHandle<Result<Held, LockError>> {
+    tokio::spawn(locks.lock("orders/7").wait_forever().into_future())
+}
+
+async fn turn(waiter: JoinHandle<Result<Held, LockError>>) -> Held {
+    within("the call's turn", waiter)
+        .await
+        .expect("no panic")
+        .expect("served")
+}
+
+#[test]
+fn an_acquisition_whose_answer_is_lost_is_served() {
+    run(async {
+        let scene = Scene::new().await;
+        scene.proxy.freeze(Way::Answers);
+        let call = queue_up(&scene.mine);
+        // Done, and nobody knows.
+        scene.corner.until_contenders("orders/7", 1).await;
+        let other = queue_up(&scene.theirs);
+        scene.corner.until_contenders("orders/7", 2).await;
+        scene.proxy.cut();
+        scene.proxy.thaw();
+        let held = turn(call).await;
+        assert!(held.is_held());
+        // The other one stands behind exactly one key of ours.
+        assert_eq!(scene.corner.contenders("orders/7").await.len(), 2);
+        assert!(!other.is_finished(), "both hold the lock");
+        held.release().await.unwrap();
+        turn(other).await.release().await.unwrap();
+        scene.is_clean().await;
+    });
+}
+
+#[test]
+fn an_acquisition_whose_caller_is_gone_leaves_no_ghost() {
+    run(async {
+        let scene = Scene::new().await;
+        scene.proxy.freeze(Way::Answers);
+        let call = queue_up(&scene.mine);
+        scene.corner.until_contenders("orders/7", 1).await;
+        call.abort();
+        assert!(
+            within("the caller's end", call)
+                .await
+                .unwrap_err()
+                .is_cancelled()
+        );
+        scene.proxy.cut();
+        scene.proxy.thaw();
+        scene.corner.until_empty().await;
+        scene.is_clean().await;
+    });
+}
+
+#[test]
+fn a_late_answer_is_not_too_late() {
+    run(async {
+        let scene = Scene::new().await;
+        scene.proxy.freeze(Way::Answers);
+        let call = queue_up(&scene.mine);
+        scene.corner.until_contenders("orders/7", 1).await;
+        let other = queue_up(&scene.theirs);
+        scene.corner.until_contenders("orders/7", 2).await;
+        // On the same connection, whatever the engine thinks of it by now.
+        scene.proxy.thaw();
+        let held = turn(call).await;
+        assert!(!other.is_finished(), "both hold the lock");
+        held.release().await.unwrap();
+        turn(other).await.release().await.unwrap();
+        scene.is_clean().await;
+    });
+}
+
+/// A request that arrives after its sender has given it up: etcd must not do it any more, or it must do no harm.
+#[test]
+fn an_acquisition_that_arrives_late_makes_no_ghost() {
+    run(async {
+        let scene = Scene::new().await;
+        scene.proxy.freeze_existing(Way::Requests);
+        let call = queue_up(&scene.mine);
+        // Served over a connection that is not frozen, once the engine has given the old one up.
+        let held = turn(call).await;
+        let keys = scene.corner.contenders("orders/7").await;
+        assert_eq!(keys.len(), 1);
+        // What has been waiting arrives while the lock is held …
+        scene.proxy.thaw();
+        within("the delayed requests", scene.proxy.until_drained()).await;
+        assert_eq!(
+            scene.corner.contenders("orders/7").await,
+            keys,
+            "a delayed request changed the key of a held lock"
+        );
+        assert!(held.is_held());
+        held.release().await.unwrap();
+        scene.is_clean().await;
+    });
+}
+
+#[test]
+fn an_acquisition_that_arrives_after_its_release_makes_no_ghost() {
+    run(async {
+        let scene = Scene::new().await;
+        scene.proxy.freeze_existing(Way::Requests);
+        turn(queue_up(&scene.mine)).await.release().await.unwrap();
+        // … and when it is long over.
+        scene.proxy.thaw();
+        within("the delayed requests", scene.proxy.until_drained()).await;
+        scene.corner.until_empty().await;
+        scene.is_clean().await;
+    });
+}
+
+#[test]
+fn a_wait_that_ends_in_the_dark_leaves_no_ghost() {
+    run(async {
+        let scene = Scene::new().await;
+        scene.proxy.freeze(Way::Answers);
+        let call = scene.mine.lock("orders/7").wait(Duration::from_millis(300));
+        let refused = within("the end of the wait", call.into_future()).await;
+        assert!(
+            matches!(
+                refused,
+                Err(LockError::Timeout { .. } | LockError::Backend { .. })
+            ),
+            "{refused:?}"
+        );
+        scene.proxy.cut();
+        scene.proxy.thaw();
+        scene.corner.until_empty().await;
+        scene.is_clean().await;
+    });
+}
+
+#[test]
+fn a_release_whose_answer_is_lost_is_resolved() {
+    run(async {
+        let scene = Scene::new().await;
+        let held = scene.mine.lock("orders/7").await.unwrap();
+        let next = queue_up(&scene.theirs);
+        scene.corner.until_contenders("orders/7", 2).await;
+        scene.proxy.freeze(Way::Answers);
+        drop(held);
+        let next = turn(next).await;
+        // This process queues again behind its own release, of which it does not know yet.
+        let again = queue_up(&scene.mine);
+        scene.proxy.cut();
+        scene.proxy.thaw();
+        scene.corner.until_contenders("orders/7", 2).await;
+        next.release().await.unwrap();
+        turn(again).await.release().await.unwrap();
+        scene.is_clean().await;
+    });
+}
+
+#[test]
+fn a_network_that_breaks_all_the_time_gives_no_lock_to_two() {
+    run(async {
+        let scene = Scene::new().await;
+        let directory = tempfile::tempdir().unwrap();
+        let witness = etcd_locked_tests::Witness::new(directory.path());
+        let visits = |locks: Locks| {
+            let witness = witness.clone();
+            tokio::spawn(async move {
+                for _ in 0..15 {
+                    let held = locks.lock("orders/7").wait_forever().await.unwrap();
+                    held.hold(async { witness.visit().await.expect("nobody else is inside") })
+                        .await
+                        .unwrap();
+                    held.release().await.unwrap();
+                }
+            })
+        };
+        let calls = [
+            visits(scene.mine.clone()),
+            visits(scene.mine.clone()),
+            visits(scene.theirs.clone()),
+        ];
+        let breaking = async {
+            loop {
+                // The storm's rhythm.
+                tokio::time::sleep(Duration::from_millis(70)).await;
+                scene.proxy.cut();
+            }
+        };
+        let all = async {
+            for call in calls {
+                call.await.unwrap();
+            }
+        };
+        within("all visits", async {
+            tokio::select! {
+                () = all => {}
+                () = breaking => {}
+            }
+        })
+        .await;
+        assert_eq!(witness.count().unwrap(), 45);
+        scene.is_clean().await;
+    });
+}

@@ -1,0 +1,68 @@
+//! Certificates for etcds that speak TLS; made anew for each test, so that none can expire in the repository.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+
+/// An authority that nobody trusts who does not know it.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+    directory: TempDir,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Authority {
+        let mut params = CertificateParams::new([]).expect("no names, no bad names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        let authority = Authority {
+            issuer: Issuer::new(params, key),
+            pem,
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        };
+        fs::write(authority.file(), &authority.pem).expect("the authority's file");
+        authority
+    }
+
+    /// Its own certificate.
+    pub(crate) fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// The file with its own certificate.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.directory.path().join("authority.pem")
+    }
+
+    /// A certificate for this name, and its key.
+    pub(crate) fn issue(&self, name: &str) -> (String, String) {
+        let mut params = CertificateParams::new([name.to_owned()]).expect("a good name");
+        // etcd shows its own certificate when it calls itself.
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    /// The flags with which etcd shows a certificate for its address.
+    pub(crate) fn server_flags(&self) -> Vec<String> {
+        let (certificate, key) = self.issue("127.0.0.1");
+        let file = |name: &str, text: String| {
+            let path = self.directory.path().join(name);
+            fs::write(&path, text).expect("a file of the authority's");
+            path.display().to_string()
+        };
+        let certificate = file("server.pem", certificate);
+        vec![
+            format!("--cert-file={certificate}"),
+            format!("--key-file={}", file("server-key.pem", key)),
+        ]
+    }
+}

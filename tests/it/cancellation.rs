@@ -1,0 +1,205 @@
+//! A future that is dropped, at whatever await point, leaves nothing behind: no key, no place in a queue.
+//!
+//! The TTL is 15 s and nothing here waits that long, so no lease that runs out can help.
+
+use std::future::{Future, IntoFuture};
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::corner::Corner;
+use crate::limit::{run, within};
+use crate::steps::{When, poll_then_drop};
+
+/// More await points than anything here has; reaching it means that a future never ends.
+const ENDLESS: usize = 100;
+
+/// Awaits of several kinds: of the executor, of a timer, of another lock.
+#[etcd_locked("orders/<id>", locks = locks, wait = "forever")]
+async fn body(locks: &Locks, id: u64) -> Result<(), LockError> {
+    tokio::task::yield_now().await;
+    sleep(Duration::from_millis(1)).await;
+    locks.lock("stock/9").await?.release().await?;
+    tokio::task::yield_now().await;
+    Ok(())
+}
+
+async fn take(locks: &Locks) -> Result<(), LockError> {
+    drop(locks.lock("orders/7").wait_forever().await?);
+    Ok(())
+}
+
+async fn try_to_take(locks: &Locks) -> Result<(), LockError> {
+    drop(locks.lock("orders/7").try_once().await?);
+    Ok(())
+}
+
+async fn take_and_release(locks: &Locks) -> Result<(), LockError> {
+    locks.lock("orders/7").wait_forever().await?.release().await
+}
+
+/// Everybody, the engine that was asked included, can take the name at once, and afterwards it is as if nothing had
+/// happened.
+async fn nothing_is_left(corner: &Corner, engines: [&Locks; 2]) {
+    for locks in engines {
+        let call = locks.lock("orders/7").wait(Duration::from_secs(5));
+        within("the name free again", call.into_future())
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+    corner.until_empty().await;
+}
+
+/// Drops the call after no poll, after one, after two …, until it is done first.
+async fn dropped_at_every_point<'a, F, C>(corner: &Corner, mine: &'a Locks, call: C)
+where
+    F: Future<Output = Result<(), LockError>>,
+    C: Fn(&'a Locks) -> F,
+{
+    let theirs = corner.locks().await;
+    for when in [When::AtOnce, When::WhenWoken] {
+        let mut done = None;
+        for polls in 0..ENDLESS {
+            done = within("a dropped call", poll_then_drop(polls, when, call(mine))).await;
+            nothing_is_left(corner, [&theirs, mine]).await;
+            if done.is_some() {
+                break;
+            }
+        }
+        done.expect("the call ends").expect("without an error");
+    }
+}
+
+/// The same behind a holder in another engine, which lets go once the call waits in etcd (or is gone).
+async fn dropped_at_every_point_while_waiting<'a, F, C>(corner: &Corner, mine: &'a Locks, call: C)
+where
+    F: Future<Output = Result<(), LockError>>,
+    C: Fn(&'a Locks) -> F,
+{
+    let (holder, theirs) = (corner.locks().await, corner.locks().await);
+    for when in [When::AtOnce, When::WhenWoken] {
+        let mut done = None;
+        for polls in 0..ENDLESS {
+            let held = holder.lock("orders/7").await.unwrap();
+            let gone = Notify::new();
+            let dropped = async {
+                let done = poll_then_drop(polls, when, call(mine)).await;
+                gone.notify_one();
+                done
+            };
+            let holding = async {
+                tokio::select! {
+                    _ = corner.until_contenders("orders/7", 2) => {}
+                    () = gone.notified() => {}
+                }
+                held.release().await.unwrap();
+            };
+            (done, ()) = within("a dropped call", async { tokio::join!(dropped, holding) }).await;
+            nothing_is_left(corner, [&theirs, mine]).await;
+            if done.is_some() {
+                break;
+            }
+        }
+        done.expect("the call ends").expect("without an error");
+    }
+}
+
+#[test]
+fn a_dropped_acquisition_leaves_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        dropped_at_every_point(&corner, &corner.locks().await, take).await;
+    });
+}
+
+#[test]
+fn a_dropped_try_leaves_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        dropped_at_every_point(&corner, &corner.locks().await, try_to_take).await;
+    });
+}
+
+#[test]
+fn a_dropped_release_leaves_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        dropped_at_every_point(&corner, &corner.locks().await, take_and_release).await;
+    });
+}
+
+#[test]
+fn a_dropped_call_leaves_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        dropped_at_every_point(&corner, &corner.locks().await, |locks| body(locks, 7)).await;
+    });
+}
+
+#[test]
+fn a_dropped_waiter_leaves_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        dropped_at_every_point_while_waiting(&corner, &corner.locks().await, take).await;
+    });
+}
+
+#[test]
+fn a_dropped_waiting_call_leaves_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        dropped_at_every_point_while_waiting(&corner, &corner.locks().await, |locks| {
+            body(locks, 7)
+        })
+        .await;
+    });
+}
+
+/// The first lock of an engine also makes it get a lease and a session key: more to interrupt.
+#[test]
+fn a_dropped_first_call_leaves_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        let theirs = corner.locks().await;
+        for when in [When::AtOnce, When::WhenWoken] {
+            let mut done = None;
+            for polls in 0..ENDLESS {
+                let mine = corner.locks().await;
+                done = within("a dropped call", poll_then_drop(polls, when, take(&mine))).await;
+                nothing_is_left(&corner, [&theirs, &mine]).await;
+                if done.is_some() {
+                    break;
+                }
+            }
+            done.expect("the call ends").expect("without an error");
+        }
+    });
+}
+
+#[test]
+fn aborted_tasks_leave_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (Arc::new(corner.locks().await), corner.locks().await);
+        let held = theirs.lock("orders/7").await.unwrap();
+        let waiting: Vec<_> = (0..20)
+            .map(|_| {
+                let locks = mine.clone();
+                tokio::spawn(async move { body(&locks, 7).await })
+            })
+            .collect();
+        corner.until_contenders("orders/7", 2).await;
+        for task in &waiting {
+            task.abort();
+        }
+        corner.until_contenders("orders/7", 1).await;
+        held.release().await.unwrap();
+        nothing_is_left(&corner, [&theirs, &mine]).await;
+    });
+}

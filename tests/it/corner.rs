@@ -1,0 +1,213 @@
+//! One test's corner of an etcd: a prefix of its own, engines that use it, and a plain look at the keys below it.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use etcd_client::{Client, GetOptions, SortOrder, SortTarget, WatchOptions};
+use etcd_locked::{Config, Locks};
+use tokio::time::{sleep, timeout};
+
+use crate::etcd::Etcd;
+use crate::limit::{PATIENCE, within};
+
+/// A prefix that no other test uses.
+pub(crate) struct Corner {
+    pub(crate) endpoint: String,
+    pub(crate) prefix: String,
+    pub(crate) client: Client,
+}
+
+/// A key as etcd has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) text: String,
+    pub(crate) lease: i64,
+    pub(crate) created: i64,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Corner {
+    /// A corner of the shared server.
+    pub(crate) async fn new() -> Corner {
+        Self::of(Etcd::shared().await).await
+    }
+
+    /// A corner of this server.
+    pub(crate) async fn of(etcd: &Etcd) -> Corner {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        Corner {
+            endpoint: etcd.endpoint(),
+            prefix: format!("corner{}/", NEXT.fetch_add(1, Ordering::Relaxed)),
+            client: etcd.client().await,
+        }
+    }
+
+    /// How an engine comes to work here.
+    pub(crate) fn config(&self) -> Config {
+        self.config_via([self.endpoint.clone()])
+    }
+
+    /// The same over other endpoints, such as a proxy's.
+    pub(crate) fn config_via<const N: usize>(&self, endpoints: [String; N]) -> Config {
+        Config::new(endpoints).prefix(&self.prefix).service("tests")
+    }
+
+    /// An engine that works here.
+    pub(crate) async fn locks(&self) -> Locks {
+        connect(self.config()).await
+    }
+
+    /// An engine that works here, with this TTL.
+    pub(crate) async fn locks_with_ttl(&self, ttl: Duration) -> Locks {
+        connect(self.config().ttl(ttl)).await
+    }
+
+    /// What the environment of a worker must say for it to work here.
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("ETCD_LOCKED_ENDPOINTS", self.endpoint.clone()),
+            ("ETCD_LOCKED_PREFIX", self.prefix.clone()),
+        ]
+    }
+
+    /// The directory of a name: its contenders are the direct children.
+    pub(crate) fn below(&self, name: &str) -> String {
+        format!("{}{name}/", self.prefix)
+    }
+
+    /// The keys below a prefix, oldest first.
+    pub(crate) async fn keys(&self, below: &str) -> Vec<Key> {
+        self.try_keys(below)
+            .await
+            .expect("etcd answers the test's own client")
+    }
+
+    /// Those that contend for a name, the owner first.
+    pub(crate) async fn contenders(&self, name: &str) -> Vec<Key> {
+        let below = self.below(name);
+        direct(self.keys(&below).await, &below)
+    }
+
+    /// Awaits that this many contend for a name.
+    pub(crate) async fn until_contenders(&self, name: &str, count: usize) -> Vec<Key> {
+        let below = self.below(name);
+        let what = format!("{count} contenders for `{name}`");
+        let keys = self
+            .until(&what, &below, |keys| {
+                direct(keys.to_vec(), &below).len() == count
+            })
+            .await;
+        direct(keys, &below)
+    }
+
+    /// Awaits that no key of ours is left, long before a lease could have run out.
+    pub(crate) async fn until_empty(&self) {
+        self.until("no key left", &self.prefix, <[Key]>::is_empty)
+            .await;
+    }
+
+    /// The session keys of the engines that work here.
+    pub(crate) async fn sessions(&self) -> Vec<Key> {
+        self.keys(&self.session_prefix()).await
+    }
+
+    /// Where the session keys are.
+    pub(crate) fn session_prefix(&self) -> String {
+        format!(
+            "{}%s/",
+            self.prefix.strip_suffix('/').expect("ends with a slash")
+        )
+    }
+
+    /// The leases that the keys of a name hang on.
+    pub(crate) async fn leases(&self, name: &str) -> BTreeSet<i64> {
+        self.contenders(name)
+            .await
+            .into_iter()
+            .map(|key| key.lease)
+            .collect()
+    }
+
+    /// Whether etcd still knows a lease.
+    pub(crate) async fn lease_lives(&self, lease: i64) -> bool {
+        let answer = self.client.clone().lease_time_to_live(lease, None).await;
+        answer.expect("etcd answers the test's own client").ttl() > 0
+    }
+
+    /// Awaits, by a watch, that the keys below a prefix are as wanted.
+    pub(crate) async fn until(
+        &self,
+        what: &str,
+        below: &str,
+        wanted: impl Fn(&[Key]) -> bool,
+    ) -> Vec<Key> {
+        let wait = async {
+            loop {
+                if let Some(keys) = self.watch(below, &wanted).await {
+                    return keys;
+                }
+                // etcd is down, or the watch was cancelled: again in a moment.
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        match timeout(PATIENCE, wait).await {
+            Ok(keys) => keys,
+            Err(_) => panic!(
+                "{what}: not within {PATIENCE:?}; there are {:?}",
+                self.try_keys(below).await
+            ),
+        }
+    }
+
+    /// One watch, opened before the first look so that nothing falls between.
+    async fn watch(&self, below: &str, wanted: &impl Fn(&[Key]) -> bool) -> Option<Vec<Key>> {
+        let mut client = self.client.clone();
+        let mut watch = client
+            .watch(below, Some(WatchOptions::new().with_prefix()))
+            .await
+            .ok()?;
+        loop {
+            // The first message says that the watch is open, every later one that something changed.
+            let message = watch.message().await.ok()??;
+            if message.canceled() {
+                return None;
+            }
+            let keys = self.try_keys(below).await.ok()?;
+            if wanted(&keys) {
+                return Some(keys);
+            }
+        }
+    }
+
+    async fn try_keys(&self, below: &str) -> Result<Vec<Key>, etcd_client::Error> {
+        let oldest_first = GetOptions::new()
+            .with_prefix()
+            .with_sort(SortTarget::Create, SortOrder::Ascend);
+        let answer = self.client.clone().get(below, Some(oldest_first)).await?;
+        let keys = answer.kvs().iter().map(|kv| Key {
+            text: String::from_utf8_lossy(kv.key()).into_owned(),
+            lease: kv.lease(),
+            created: kv.create_revision(),
+            value: kv.value().to_vec(),
+        });
+        Ok(keys.collect())
+    }
+}
+
+/// An engine.
+pub(crate) async fn connect(config: Config) -> Locks {
+    within("connecting an engine", Locks::connect(config))
+        .await
+        .expect("the engine connects")
+}
+
+fn direct(keys: Vec<Key>, below: &str) -> Vec<Key> {
+    keys.into_iter()
+        .filter(|key| {
+            key.text
+                .strip_prefix(below)
+                .is_some_and(|rest| !rest.contains('/'))
+        })
+        .collect()
+}

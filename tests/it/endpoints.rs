@@ -1,0 +1,144 @@
+//! One endpoint of several that is dead, frozen or taken away is nobody's problem.
+
+use std::time::{Duration, Instant};
+
+use etcd_locked::Locks;
+use tokio::time::sleep;
+
+use crate::corner::{Corner, connect};
+use crate::etcd::{Cluster, Etcd, free_port};
+use crate::limit::{run, within};
+use crate::proxy::{Proxy, Way};
+
+async fn calls(locks: &Locks, count: u32) {
+    for number in 0..count {
+        let held = within(
+            "the next lock",
+            locks.lock(format!("orders/{}", number % 10)),
+        )
+        .await;
+        let held =
+            held.unwrap_or_else(|error| panic!("call {number} of {count} failed: {error:?}"));
+        held.release()
+            .await
+            .unwrap_or_else(|error| panic!("release {number} of {count} failed: {error:?}"));
+    }
+}
+
+#[test]
+fn a_refused_endpoint_of_three_is_not_noticed() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let proxy = Proxy::start(etcd.address()).await;
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        // The dead one in every place: a client that favours the first is caught as well.
+        for turn in 0..3 {
+            let mut endpoints = [nobody.clone(), etcd.endpoint(), proxy.endpoint()];
+            endpoints.rotate_left(turn);
+            let locks = connect(corner.config_via(endpoints)).await;
+            calls(&locks, 70).await;
+        }
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_frozen_endpoint_costs_time_and_no_lock() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let proxies = [
+            Proxy::start(etcd.address()).await,
+            Proxy::start(etcd.address()).await,
+        ];
+        let endpoints = [
+            proxies[0].endpoint(),
+            proxies[1].endpoint(),
+            etcd.endpoint(),
+        ];
+        let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
+        let held = locks.lock("reports/today").await.unwrap();
+        let kept = held.hold(async {
+            // One after the other, so that whichever the engine likes is met.
+            for proxy in &proxies {
+                proxy.freeze(Way::Requests);
+                proxy.freeze(Way::Answers);
+                calls(&locks, 10).await;
+                // The body's work: past a renewal on the frozen connection.
+                sleep(Duration::from_secs(6)).await;
+                proxy.thaw();
+            }
+        });
+        within_the_cluster("the body's end", kept).await.unwrap();
+        assert!(held.is_held());
+        held.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn an_endpoint_frozen_from_the_start_does_not_keep_anybody_out() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let proxy = Proxy::start(etcd.address()).await;
+        proxy.freeze(Way::Requests);
+        let locks = connect(corner.config_via([proxy.endpoint(), etcd.endpoint()])).await;
+        calls(&locks, 5).await;
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_slow_network_only_costs_time() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let proxy = Proxy::start(etcd.address()).await;
+        proxy.delay(Duration::from_millis(100));
+        let locks = connect(
+            corner
+                .config_via([proxy.endpoint()])
+                .ttl(Duration::from_secs(5)),
+        )
+        .await;
+        calls(&locks, 5).await;
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_dead_member_of_a_cluster_is_not_noticed() {
+    run(async {
+        let mut cluster = Cluster::start(3).await;
+        let leader = cluster.leader().await;
+        let follower = (leader + 1) % 3;
+        let alive = (leader + 2) % 3;
+        let corner = Corner::of(&cluster.members[alive]).await;
+        let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
+        let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
+        let held = locks.lock("reports/today").await.unwrap();
+        let kept = held.hold(async {
+            calls(&locks, 20).await;
+            cluster.members[follower].kill();
+            calls(&locks, 200).await;
+            // Back again, so that the next one may go: the leader itself.
+            cluster.members[follower].start_again().await;
+            let killed = Instant::now();
+            cluster.members[leader].kill();
+            calls(&locks, 20).await;
+            // The body's work: past the TTL, so that renewals must have found their way as well.
+            sleep(Duration::from_secs(11).saturating_sub(killed.elapsed())).await;
+        });
+        within_the_cluster("the body's end", kept).await.unwrap();
+        assert!(held.is_held());
+        held.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+/// These bodies work for longer than other tests take.
+async fn within_the_cluster<F: Future>(what: &str, event: F) -> F::Output {
+    crate::limit::within_time(Duration::from_secs(60), what, event).await
+}

@@ -1,0 +1,251 @@
+//! The locks of other languages: `etcdctl lock`, which is Go's `concurrency.Mutex`, and whatever else puts keys there.
+
+use std::future::IntoFuture;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use etcd_client::PutOptions;
+use etcd_locked::LockError;
+use tokio::time::sleep;
+
+use crate::corner::Corner;
+use crate::etcd::etcdctl;
+use crate::limit::{run, within};
+use crate::worker::Worker;
+
+/// `etcdctl lock` of this name: says its key once it has the lock, and lets go on SIGTERM; or runs a command.
+fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Worker {
+    let mut etcdctl = Command::new(etcdctl());
+    etcdctl
+        // It would complain of every variable that is not its own.
+        .env_clear()
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .env("ETCDCTL_API", "3")
+        .args([
+            "--endpoints",
+            &corner.endpoint,
+            "lock",
+            &format!("{}{name}", corner.prefix),
+        ])
+        .args(command);
+    Worker::of(etcdctl)
+}
+
+#[test]
+fn etcdctl_waits_behind_us() {
+    run(async {
+        let corner = Corner::new().await;
+        let held = corner.locks().await.lock("orders/42").await.unwrap();
+        let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
+        let keys = corner.until_contenders("orders/42", 2).await;
+        // The holder's work: etcdctl had time to get in if it could.
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(
+            etcdctl.unheard(),
+            Vec::<String>::new(),
+            "etcdctl has the lock while we hold it"
+        );
+        held.release().await.unwrap();
+        assert_eq!(etcdctl.line().await, keys[1].text);
+        etcdctl.terminate();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn we_wait_behind_etcdctl() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
+        etcdctl.line().await;
+        let refused = locks.lock("orders/42").try_once().await;
+        // It writes no record, so there is nobody to name.
+        assert!(
+            matches!(refused, Err(LockError::Held { holder: None, .. })),
+            "{refused:?}"
+        );
+        let terminated = Arc::new(AtomicBool::new(false));
+        let waiter = tokio::spawn({
+            let (locks, terminated) = (locks.clone(), terminated.clone());
+            async move {
+                let held = locks.lock("orders/42").wait_forever().await.unwrap();
+                (held, terminated.load(Ordering::SeqCst))
+            }
+        });
+        corner.until_contenders("orders/42", 2).await;
+        // The holder's work: we had time to get in if we could.
+        sleep(Duration::from_millis(500)).await;
+        terminated.store(true, Ordering::SeqCst);
+        etcdctl.terminate();
+        let (held, in_time) = within("our turn", waiter).await.unwrap();
+        assert!(in_time, "we were in while etcdctl held the lock");
+        held.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn the_queue_is_one_for_both() {
+    run(async {
+        let corner = Corner::new().await;
+        let held = corner.locks().await.lock("orders/42").await.unwrap();
+        let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
+        corner.until_contenders("orders/42", 2).await;
+        let after = tokio::spawn(
+            corner
+                .locks()
+                .await
+                .lock("orders/42")
+                .wait_forever()
+                .into_future(),
+        );
+        corner.until_contenders("orders/42", 3).await;
+        held.release().await.unwrap();
+        etcdctl.line().await;
+        // Served only when the one before it is done.
+        sleep(Duration::from_millis(300)).await;
+        assert!(!after.is_finished(), "we overtook etcdctl");
+        etcdctl.terminate();
+        within("our turn", after)
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn tokens_increase_across_languages() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let mut last = 0;
+        for _ in 0..3 {
+            let held = locks.lock("orders/42").await.unwrap();
+            assert!(
+                held.token().revision() > last,
+                "{} after {last}",
+                held.token().revision()
+            );
+            last = held.token().revision();
+            let mut etcdctl = etcdctl_lock(&corner, "orders/42", &["env"]);
+            corner.until_contenders("orders/42", 2).await;
+            held.release().await.unwrap();
+            let theirs = loop {
+                let line = etcdctl.line().await;
+                if let Some(revision) = line.strip_prefix("ETCD_LOCK_REV=") {
+                    break revision.parse::<i64>().unwrap();
+                }
+            };
+            assert!(theirs > last, "etcdctl's {theirs} after our {last}");
+            last = theirs;
+            corner.until_empty().await;
+        }
+    });
+}
+
+#[test]
+fn a_foreign_key_directly_below_a_name_blocks_it() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let key = format!("{}someone", corner.below("orders/42"));
+        let mut client = corner.client.clone();
+        client.put(key.clone(), "not a record", None).await.unwrap();
+        let refused = locks.lock("orders/42").try_once().await;
+        assert!(
+            matches!(refused, Err(LockError::Held { holder: None, .. })),
+            "{refused:?}"
+        );
+        let refused = locks
+            .lock("orders/42")
+            .wait(Duration::from_millis(200))
+            .await;
+        assert!(
+            matches!(refused, Err(LockError::Timeout { holder: None, .. })),
+            "{refused:?}"
+        );
+        let waiter = tokio::spawn(locks.lock("orders/42").wait_forever().into_future());
+        corner.until_contenders("orders/42", 2).await;
+        client.delete(key, None).await.unwrap();
+        within("our turn", waiter)
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn deeper_keys_do_not_block() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let mut client = corner.client.clone();
+        // Older than anything of ours, and more than one.
+        for deeper in ["lines/1", "lines/2", "a/b/c"] {
+            client
+                .put(format!("{}{deeper}", corner.below("orders/42")), "", None)
+                .await
+                .unwrap();
+        }
+        locks
+            .lock("orders/42")
+            .try_once()
+            .await
+            .expect("a try is not blocked")
+            .release()
+            .await
+            .unwrap();
+        let held = within("a lock above them", locks.lock("orders/42"))
+            .await
+            .unwrap();
+        // The one directly below still does.
+        let refused = corner.locks().await.lock("orders/42").try_once().await;
+        assert!(
+            matches!(
+                refused,
+                Err(LockError::Held {
+                    holder: Some(_),
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+        held.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_younger_foreign_key_does_not_disturb_the_holder() {
+    run(async {
+        let corner = Corner::new().await;
+        let held = corner.locks().await.lock("orders/42").await.unwrap();
+        let mut client = corner.client.clone();
+        let lease = client.lease_grant(60, None).await.unwrap().id();
+        let key = format!("{}{lease:x}", corner.below("orders/42"));
+        client
+            .put(key.clone(), "", Some(PutOptions::new().with_lease(lease)))
+            .await
+            .unwrap();
+        // The holder's work: long enough for it to look at its key again.
+        held.hold(sleep(Duration::from_secs(2))).await.unwrap();
+        assert!(held.is_held());
+        held.release().await.unwrap();
+        let left = corner.contenders("orders/42").await;
+        assert_eq!(
+            left.iter().map(|it| &it.text).collect::<Vec<_>>(),
+            [&key],
+            "a release took a foreign key along"
+        );
+    });
+}

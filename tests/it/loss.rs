@@ -1,0 +1,385 @@
+//! A lock that is lost ends its body, says why, and leaves the others able to go on.
+
+use std::future::{Future, IntoFuture, pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use etcd_client::PutOptions;
+use etcd_locked::{Held, LockError, Locks, LossCause, current, etcd_locked};
+use etcd_locked_tests::monotonic_ns;
+use tokio::sync::Notify;
+use tokio::time::{interval, sleep};
+
+use crate::corner::{Corner, connect};
+use crate::etcd::Etcd;
+use crate::limit::{run, within, within_time};
+use crate::proxy::{Proxy, Way};
+
+/// How long an operator's deed may stay unnoticed, at a TTL of 15 s: the holder watches its key once it has held the
+/// lock for about a second.
+const NOTICE: Duration = Duration::from_secs(4);
+
+/// Says that it has been dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn stay(locks: &Locks, id: u64, inside: &Notify, dropped: Dropped) -> Result<(), LockError> {
+    let _dropped = &dropped;
+    inside.notify_one();
+    pending().await
+}
+
+/// A call that never ends by itself, the moment it is inside, and whether its body has been dropped.
+struct Staying {
+    call: tokio::task::JoinHandle<Result<(), LockError>>,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Staying {
+    async fn begin(locks: &Locks) -> Staying {
+        let (inside, dropped) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+        let call = tokio::spawn({
+            let (locks, inside, dropped) =
+                (locks.clone(), inside.clone(), Dropped(dropped.clone()));
+            async move { stay(&locks, 7, &inside, dropped).await }
+        });
+        within("the holder inside", inside.notified()).await;
+        Staying { call, dropped }
+    }
+
+    /// Awaits the loss.
+    async fn lost(self) -> LossCause {
+        let ended = within_time(NOTICE, "the loss", self.call)
+            .await
+            .expect("no panic");
+        assert!(
+            self.dropped.load(Ordering::SeqCst),
+            "the call has ended and its body is still there"
+        );
+        let Err(LockError::Lost { cause, .. }) = ended else {
+            panic!("{ended:?}")
+        };
+        cause
+    }
+}
+
+#[test]
+fn a_revoked_lease_ends_the_body() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let body = Staying::begin(&locks).await;
+        let lease = corner.contenders("orders/7").await[0].lease;
+        corner.client.clone().lease_revoke(lease).await.unwrap();
+        // Which of the two is seen first, the lease gone or its key, is etcd's affair.
+        let cause = body.lost().await;
+        assert!(
+            matches!(cause, LossCause::Revoked | LossCause::Deleted),
+            "{cause:?}"
+        );
+        let again = within("a lock after the loss", locks.lock("orders/7"))
+            .await
+            .unwrap();
+        assert_ne!(corner.contenders("orders/7").await[0].lease, lease);
+        again.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_deleted_key_ends_the_body() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let body = Staying::begin(&locks).await;
+        let key = corner.contenders("orders/7").await[0].clone();
+        corner.client.clone().delete(key.text, None).await.unwrap();
+        assert_eq!(body.lost().await, LossCause::Deleted);
+        within("a lock after the loss", locks.lock("orders/7"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+/// A put without our lease detaches the key from it: nobody would remove it after a crash.
+#[test]
+fn an_overwritten_key_is_repaired_or_ends_the_body() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let mut body = Staying::begin(&locks).await;
+        let key = corner.contenders("orders/7").await[0].clone();
+        corner
+            .client
+            .clone()
+            .put(key.text.clone(), "an operator was here", None)
+            .await
+            .unwrap();
+        let attached = |keys: &[crate::corner::Key]| {
+            keys.iter()
+                .any(|it| it.text == key.text && it.lease == key.lease)
+        };
+        tokio::select! {
+            _ = corner.until("the key repaired", &corner.prefix, attached) => body.call.abort(),
+            ended = within_time(NOTICE, "a repair or the loss", &mut body.call) => {
+                let ended = ended.unwrap();
+                assert!(matches!(ended, Err(LockError::Lost { cause: LossCause::Overwritten, .. })), "{ended:?}");
+            }
+        }
+        // Neither way may leave a key that belongs to nobody.
+        corner.until_empty().await;
+        let other = corner.locks().await;
+        within("a lock after it", other.lock("orders/7"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    });
+}
+
+/// The second overwrite is no accident: at the latest now the lock is given up or repaired again, never left detached.
+#[test]
+fn a_key_overwritten_with_a_foreign_lease_does_not_outlive_the_body() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let body = Staying::begin(&locks).await;
+        let key = corner.contenders("orders/7").await[0].clone();
+        let mut client = corner.client.clone();
+        let foreign = client.lease_grant(600, None).await.unwrap().id();
+        client
+            .put(
+                key.text.clone(),
+                "mine now",
+                Some(PutOptions::new().with_lease(foreign)),
+            )
+            .await
+            .unwrap();
+        let settled = |keys: &[crate::corner::Key]| keys.iter().all(|it| it.lease != foreign);
+        corner
+            .until("the key repaired or gone", &corner.prefix, settled)
+            .await;
+        body.call.abort();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_guard_and_the_body_hear_of_the_loss() {
+    run(async {
+        let corner = Corner::new().await;
+        let held = corner.locks().await.lock("orders/7").await.unwrap();
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let body = held.hold(async {
+            // `current()` may leave the body; what it says is true there as well.
+            let _ = send.send(current().unwrap());
+            pending::<()>().await;
+        });
+        let watcher = async {
+            let current = receive.await.unwrap();
+            assert!(current.is_held());
+            let key = corner.contenders("orders/7").await[0].clone();
+            corner.client.clone().delete(key.text, None).await.unwrap();
+            let cause = current.lost().await;
+            assert!(!current.is_held());
+            cause
+        };
+        let (ended, cause) =
+            within_time(NOTICE, "the loss", async { tokio::join!(body, watcher) }).await;
+        assert!(
+            matches!(
+                ended,
+                Err(LockError::Lost {
+                    cause: LossCause::Deleted,
+                    ..
+                })
+            ),
+            "{ended:?}"
+        );
+        assert_eq!(cause, LossCause::Deleted);
+        assert_eq!(
+            within("the guard's own word", held.lost()).await,
+            LossCause::Deleted
+        );
+        assert!(!held.is_held());
+        // There is nothing left to do in a lost lock.
+        let mut ran = false;
+        let late = held.hold(async { ran = true }).await;
+        assert!(matches!(late, Err(LockError::Lost { .. })), "{late:?}");
+        assert!(!ran, "a body was polled under a lost lock");
+    });
+}
+
+#[test]
+fn waiters_of_the_process_go_on_with_another_lease() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let elsewhere = theirs.lock("orders/8").await.unwrap();
+        let body = Staying::begin(&mine).await;
+        // One waits behind the body in this process, one behind another process.
+        let local = tokio::spawn(mine.lock("orders/7").wait_forever().into_future());
+        let remote = tokio::spawn(mine.lock("orders/8").wait_forever().into_future());
+        corner.until_contenders("orders/8", 2).await;
+        let lease = corner.contenders("orders/7").await[0].lease;
+        corner.client.clone().lease_revoke(lease).await.unwrap();
+        body.lost().await;
+        let local = within("the local waiter's turn", local)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(!corner.leases("orders/7").await.contains(&lease));
+        corner.until_contenders("orders/8", 2).await;
+        elsewhere.release().await.unwrap();
+        let remote = within("the remote waiter's turn", remote)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(local.is_held() && remote.is_held());
+        drop((local, remote));
+        corner.until_empty().await;
+    });
+}
+
+/// What a body under observation has seen: the time of its last poll, and whether one began without the lock.
+#[derive(Default)]
+struct Polls {
+    last: AtomicU64,
+    unlocked: AtomicBool,
+}
+
+/// A body that is polled all the time.
+async fn busy(polls: &Polls) {
+    let mut tick = interval(Duration::from_millis(5));
+    let mut work = pin!(async {
+        loop {
+            tick.tick().await;
+        }
+    });
+    poll_fn(|cx| {
+        polls.last.store(monotonic_ns(), Ordering::SeqCst);
+        if !current().expect("a body has its lock").is_held() {
+            polls.unlocked.store(true, Ordering::SeqCst);
+        }
+        work.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// A holder cut off by a network that does this, and another process that waits: they must not meet.
+async fn cut_off(weather: impl FnOnce(&Proxy)) {
+    let ttl = Duration::from_secs(2);
+    let etcd = Etcd::shared().await;
+    let corner = Corner::new().await;
+    let proxy = Proxy::start(etcd.address()).await;
+    let mine = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
+    let theirs = corner.locks_with_ttl(ttl).await;
+    let held: Held = mine.lock("orders/7").await.unwrap();
+    let polls = Polls::default();
+    let body = held.hold(busy(&polls));
+    let rest = async {
+        let waiter = tokio::spawn(async move {
+            let held = theirs.lock("orders/7").wait_forever().await.unwrap();
+            (held, monotonic_ns())
+        });
+        corner.until_contenders("orders/7", 2).await;
+        weather(&proxy);
+        // One TTL from the last renewal, which is sent within one TTL from now; the rest is etcd's and the machine's.
+        within_time(
+            3 * ttl + Duration::from_secs(1),
+            "the waiter's turn",
+            waiter,
+        )
+        .await
+        .unwrap()
+    };
+    let (ended, (theirs, entered)) =
+        within("loss and turn", async { tokio::join!(body, rest) }).await;
+    assert!(
+        matches!(
+            ended,
+            Err(LockError::Lost {
+                cause: LossCause::Expired,
+                ..
+            })
+        ),
+        "{ended:?}"
+    );
+    let last = polls.last.load(Ordering::SeqCst);
+    assert!(
+        last < entered,
+        "the last poll came {} ns after the next holder's entry",
+        last - entered
+    );
+    assert!(
+        !polls.unlocked.load(Ordering::SeqCst),
+        "a poll began without the lock"
+    );
+    assert!(!held.is_held());
+
+    // Healed: the engine works again, with what is left of its old lease in nobody's way.
+    drop(held);
+    proxy.thaw();
+    theirs.release().await.unwrap();
+    let again = within("a lock after the cut", mine.lock("orders/7").wait_forever())
+        .await
+        .unwrap();
+    again.release().await.unwrap();
+    corner.until_empty().await;
+}
+
+#[test]
+fn a_holder_that_is_cut_off_stops_before_the_next_enters() {
+    run(cut_off(|proxy| {
+        proxy.freeze(Way::Requests);
+        proxy.freeze(Way::Answers);
+    }));
+}
+
+/// The renewals arrive; only the holder does not know. It has to stop renewing, or nobody would ever get in.
+#[test]
+fn a_holder_without_answers_stops_and_lets_others_in() {
+    run(cut_off(|proxy| proxy.freeze(Way::Answers)));
+}
+
+#[test]
+fn a_short_cut_changes_nothing() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let proxy = Proxy::start(etcd.address()).await;
+        let locks = connect(
+            corner
+                .config_via([proxy.endpoint()])
+                .ttl(Duration::from_secs(5)),
+        )
+        .await;
+        let held = locks.lock("orders/7").await.unwrap();
+        let token = held.token();
+        let kept = held.hold(async {
+            for _ in 0..3 {
+                proxy.cut();
+                // The body's work, in which a renewal falls due.
+                sleep(Duration::from_secs(2)).await;
+            }
+        });
+        within("the body's end", kept).await.unwrap();
+        assert!(held.is_held());
+        assert_eq!(held.token(), token);
+        held.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}

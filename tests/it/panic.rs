@@ -1,0 +1,95 @@
+//! A panic in a body goes on to the caller, and the lock is free.
+
+use std::any::Any;
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+
+use crate::corner::Corner;
+use crate::limit::{run, within};
+
+/// A payload no library of anybody's would make.
+#[derive(Debug, PartialEq)]
+struct Payload(u32);
+
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn fail(locks: &Locks, id: u64) -> Result<(), LockError> {
+    tokio::task::yield_now().await;
+    std::panic::panic_any(Payload(id as u32))
+}
+
+fn payload(panic: Box<dyn Any + Send>) -> Payload {
+    *panic.downcast().expect("the body's own payload")
+}
+
+#[test]
+fn a_panic_in_the_body_releases_the_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let task = tokio::spawn({
+            let locks = mine.clone();
+            async move { fail(&locks, 7).await }
+        });
+        let ended = within("the panic", task).await.unwrap_err();
+        assert_eq!(payload(ended.into_panic()), Payload(7));
+        // The TTL is 15 s: it is not the lease that frees the name.
+        for locks in [&theirs, &mine] {
+            let next = locks.lock("orders/7").wait(Duration::from_secs(5));
+            within("the next lock", next.into_future())
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
+        }
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_panic_under_a_guard_releases_the_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let task = tokio::spawn({
+            let locks = locks.clone();
+            async move {
+                let held = locks.lock("orders/7").await.unwrap();
+                held.hold(async { std::panic::panic_any(Payload(8)) }).await
+            }
+        });
+        let ended = within("the panic", task)
+            .await
+            .map(|it: Result<(), LockError>| it)
+            .unwrap_err();
+        assert_eq!(payload(ended.into_panic()), Payload(8));
+        corner.until_empty().await;
+        within("the next lock", locks.lock("orders/7"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn a_panic_lets_the_waiters_in() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let calls: Vec<_> = (0..5)
+            .map(|_| {
+                let locks = locks.clone();
+                tokio::spawn(async move { fail(&locks, 7).await })
+            })
+            .collect();
+        for call in calls {
+            let ended = within("the next panic", call).await.unwrap_err();
+            assert_eq!(payload(ended.into_panic()), Payload(7));
+        }
+        corner.until_empty().await;
+    });
+}

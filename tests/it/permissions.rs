@@ -1,0 +1,113 @@
+//! With authentication on, a lock costs a permission for its prefix and one for the session keys beside it.
+
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+
+use crate::corner::connect;
+use crate::etcd::Etcd;
+use crate::limit::{run, within};
+
+#[etcd_locked("<family>/<id>", locks = locks, wait = "5s")]
+async fn call(locks: &Locks, family: &str, id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+/// A user who may lock `shop/orders/…` and nothing else.
+async fn server() -> Etcd {
+    let etcd = Etcd::start().await;
+    etcd.enable_auth("shop", "secret", &["shop/orders/", "shop%s/"])
+        .await;
+    etcd
+}
+
+fn config(etcd: &Etcd) -> etcd_locked::Config {
+    etcd_locked::Config::new([etcd.endpoint()])
+        .prefix("shop/")
+        .user("shop", "secret")
+}
+
+#[test]
+fn a_user_with_the_two_ranges_can_lock() {
+    run(async {
+        let etcd = server().await;
+        let locks = connect(config(&etcd)).await;
+        for id in 0..10 {
+            within("a call", call(&locks, "orders", id)).await.unwrap();
+        }
+        // Past a renewal, which 3.5.30 checks as well.
+        let held = locks
+            .lock("orders/7")
+            .ttl(Duration::from_secs(2))
+            .await
+            .unwrap();
+        within(
+            "the body",
+            held.hold(tokio::time::sleep(Duration::from_secs(3))),
+        )
+        .await
+        .unwrap();
+        held.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_forbidden_name_is_denied_and_fails_alone() {
+    run(async {
+        let etcd = server().await;
+        let locks = connect(config(&etcd)).await;
+        // At the same time, so that they would like to travel together.
+        let forbidden = async {
+            let mut errors = Vec::new();
+            for id in 0..10 {
+                errors.push(call(&locks, "reports", id).await.unwrap_err());
+            }
+            errors
+        };
+        let allowed = async {
+            for id in 0..30 {
+                call(&locks, "orders", id)
+                    .await
+                    .expect("the lawful neighbour of a forbidden name");
+            }
+        };
+        let (errors, ()) = within("all calls", async { tokio::join!(forbidden, allowed) }).await;
+        for error in errors {
+            assert!(
+                matches!(error, LockError::PermissionDenied { .. }),
+                "{error:?}"
+            );
+            assert!(!error.is_retryable());
+            let text = error.to_string();
+            assert!(
+                text.contains("<family>/<id>"),
+                "`{text}` does not name the lock"
+            );
+            assert!(!text.contains("reports"), "a value in `{text}`");
+        }
+        let tried = within("a try", locks.lock("reports/7").try_once()).await;
+        assert!(
+            matches!(tried, Err(LockError::PermissionDenied { .. })),
+            "{tried:?}"
+        );
+    });
+}
+
+#[test]
+fn a_user_without_the_session_keys_is_told_which_permission_is_missing() {
+    run(async {
+        let etcd = Etcd::start().await;
+        etcd.enable_auth("shop", "secret", &["shop/"]).await;
+        let error = match within("connecting", Locks::connect(config(&etcd))).await {
+            Ok(locks) => within("a call", call(&locks, "orders", 7))
+                .await
+                .unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(
+            matches!(error, LockError::PermissionDenied { .. }),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains("session key"), "{error}");
+    });
+}

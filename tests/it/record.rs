@@ -1,0 +1,173 @@
+//! What is in etcd while a lock is held, for operators and for the locks of other languages.
+
+use std::time::{Duration, SystemTime};
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+use serde_json::Value;
+
+use crate::corner::{Corner, Key, connect};
+use crate::limit::{run, within};
+use crate::worker::Worker;
+
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn look(locks: &Locks, id: u64, corner: &Corner) -> Result<Vec<Key>, LockError> {
+    Ok(corner.contenders("orders/42").await)
+}
+
+#[test]
+fn a_key_is_named_for_its_lock_and_its_lease() {
+    run(async {
+        let corner = Corner::new().await;
+        let keys = within("the call", look(&corner.locks().await, 42, &corner))
+            .await
+            .unwrap();
+        let [key] = keys.as_slice() else {
+            panic!("{keys:?}")
+        };
+        assert_eq!(
+            key.text,
+            format!("{}orders/42/{:x}", corner.prefix, key.lease)
+        );
+        assert!(key.lease != 0, "nobody would remove it after a crash");
+    });
+}
+
+#[test]
+fn a_value_says_who_holds_the_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let before = SystemTime::now() - Duration::from_secs(1);
+        let keys = within("the call", look(&corner.locks().await, 42, &corner))
+            .await
+            .unwrap();
+        let record: Value = serde_json::from_slice(&keys[0].value).expect("JSON");
+        assert_eq!(record["pid"], std::process::id());
+        assert_eq!(record["service"], "tests");
+        assert_eq!(record["function"], concat!(module_path!(), "::look"));
+        assert_eq!(record["template"], "orders/<id>");
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux");
+        assert_eq!(record["host"], host.trim());
+        let since = humantime::parse_rfc3339(record["since"].as_str().unwrap()).expect("RFC 3339");
+        assert!(
+            since >= before && since <= SystemTime::now() + Duration::from_secs(1),
+            "{since:?}"
+        );
+    });
+}
+
+#[test]
+fn a_refused_caller_reads_the_same_record() {
+    run(async {
+        let corner = Corner::new().await;
+        let mut environment = corner.environment();
+        environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
+        let mut worker = Worker::start(environment);
+        worker.tell("work till");
+        worker.says("held").await;
+        let refused = corner.locks().await.lock("jobs/till").try_once().await;
+        let Err(error @ LockError::Held { .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        // An operator reads in the log who to ask.
+        for part in ["till service", &worker.pid().to_string()] {
+            assert!(error.to_string().contains(part), "no {part} in `{error}`");
+        }
+        let LockError::Held {
+            holder: Some(holder),
+            ..
+        } = error
+        else {
+            panic!("{error:?}")
+        };
+        assert_eq!(
+            (holder.service(), holder.pid()),
+            ("till service", worker.pid())
+        );
+        assert_eq!(holder.template(), Some("jobs/<job>"));
+        assert_eq!(holder.function(), Some("worker::work"));
+        humantime::parse_rfc3339(holder.since()).expect("RFC 3339");
+        worker.tell("done till");
+        worker.says("released").await;
+    });
+}
+
+#[test]
+fn a_lock_without_a_function_says_so() {
+    run(async {
+        let corner = Corner::new().await;
+        let held = corner.locks().await.lock("orders/42").await.unwrap();
+        let key = corner.contenders("orders/42").await[0].clone();
+        let record: Value = serde_json::from_slice(&key.value).expect("JSON");
+        assert_eq!(
+            (&record["function"], &record["template"]),
+            (&Value::Null, &Value::Null)
+        );
+        held.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_session_key_hangs_beside_the_locks() {
+    run(async {
+        let corner = Corner::new().await;
+        let held = corner.locks().await.lock("orders/42").await.unwrap();
+        let lease = corner.contenders("orders/42").await[0].lease;
+        let sessions = corner.sessions().await;
+        let [session] = sessions.as_slice() else {
+            panic!("{sessions:?}")
+        };
+        assert_eq!(
+            session.text,
+            format!("{}{lease:x}", corner.session_prefix())
+        );
+        assert_eq!(session.lease, lease);
+        held.release().await.unwrap();
+    });
+}
+
+/// Every key ever made stays in etcd's index until the next compaction: a new one for each lock would make it slower
+/// with every lock.
+#[test]
+fn keys_are_used_again() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let mut keys = Vec::new();
+        for _ in 0..20 {
+            let held = locks.lock("orders/42").await.unwrap();
+            keys.push(corner.contenders("orders/42").await[0].text.clone());
+            held.release().await.unwrap();
+        }
+        keys.dedup();
+        assert_eq!(keys.len(), 1, "{keys:?}");
+    });
+}
+
+#[test]
+fn a_ttl_of_its_own_is_the_lease_s() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = connect(corner.config().ttl(Duration::from_secs(7))).await;
+        for (name, ttl, expected) in [
+            ("orders/1", None, 7),
+            ("orders/2", Some(Duration::from_secs(30)), 30),
+        ] {
+            let call = locks.lock(name);
+            let held = match ttl {
+                Some(ttl) => call.ttl(ttl).await,
+                None => call.await,
+            };
+            let held = held.unwrap();
+            let lease = corner.contenders(name).await[0].lease;
+            let granted = corner
+                .client
+                .clone()
+                .lease_time_to_live(lease, None)
+                .await
+                .unwrap()
+                .granted_ttl();
+            assert_eq!(granted, expected);
+            held.release().await.unwrap();
+        }
+    });
+}

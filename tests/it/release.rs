@@ -1,0 +1,327 @@
+//! A release is confirmed where that is possible, never changes what the body returned, and never removes anything but
+//! what it was issued for.
+
+use std::future::{IntoFuture, pending};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etcd_client::PutOptions;
+use etcd_locked::{LockError, Locks, etcd_locked};
+use tokio::runtime::Builder;
+use tokio::sync::{Mutex, Notify};
+
+use crate::corner::{Corner, connect};
+use crate::etcd::Etcd;
+use crate::limit::{run, within};
+use crate::proxy::{Proxy, Way};
+
+#[derive(Debug, PartialEq)]
+enum Failure {
+    Lock(String),
+    Own(u8),
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        Self::Lock(error.to_string())
+    }
+}
+
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn kill(
+    locks: &Locks,
+    id: u64,
+    etcd: &Mutex<Etcd>,
+    result: Result<u8, Failure>,
+) -> Result<u8, Failure> {
+    etcd.lock().await.kill();
+    result
+}
+
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn delete(locks: &Locks, id: u64, corner: &Corner) -> Result<u8, LockError> {
+    let key = corner.contenders("orders/7").await[0].clone();
+    corner
+        .client
+        .clone()
+        .delete(key.text, None)
+        .await
+        .expect("the test's own client works");
+    Ok(7)
+}
+
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn pass(locks: &Locks, id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn stay(locks: &Locks, id: u64, inside: &Notify, watched: Watched) -> Result<(), LockError> {
+    let _watched = watched;
+    inside.notify_one();
+    pending().await
+}
+
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn fail(locks: &Locks, id: u64, watched: Watched) -> Result<(), LockError> {
+    let _watched = watched;
+    tokio::task::yield_now().await;
+    panic!("as planned")
+}
+
+/// A local of a body; when dropped it looks whether the body's key is still there.
+struct Watched {
+    endpoint: String,
+    below: String,
+    sent: std::sync::mpsc::Sender<i64>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let (endpoint, below) = (self.endpoint.clone(), self.below.clone());
+        let look = thread::spawn(move || {
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            runtime.block_on(async {
+                let mut client = etcd_client::Client::connect([endpoint], None)
+                    .await
+                    .expect("etcd answers");
+                let below = client
+                    .get(below, Some(etcd_client::GetOptions::new().with_prefix()))
+                    .await;
+                below.expect("etcd answers").count()
+            })
+        });
+        let _ = self.sent.send(look.join().expect("a look at etcd"));
+    }
+}
+
+#[test]
+fn a_failing_release_keeps_the_value() {
+    for result in [Ok(7), Err(Failure::Own(8))] {
+        run(async {
+            let etcd = Etcd::start().await;
+            let corner = Corner::of(&etcd).await;
+            let locks = corner.locks().await;
+            let etcd = Mutex::new(etcd);
+            let expected = match &result {
+                Ok(value) => Ok(*value),
+                Err(Failure::Own(value)) => Err(Failure::Own(*value)),
+                Err(Failure::Lock(_)) => unreachable!(),
+            };
+            let started = Instant::now();
+            let returned = within("the call's end", kill(&locks, 7, &etcd, result)).await;
+            assert_eq!(returned, expected);
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "the release kept the caller {:?}",
+                started.elapsed()
+            );
+        });
+    }
+}
+
+#[test]
+fn a_release_that_fails_is_made_up_for() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let etcd = Mutex::new(etcd);
+        assert_eq!(
+            within("the call's end", kill(&mine, 7, &etcd, Ok(7))).await,
+            Ok(7)
+        );
+        etcd.lock().await.start_again().await;
+        // The TTL is 15 s and etcd gives leases their full time again when it starts: it is the engine that cleans up.
+        let next = theirs.lock("orders/7").wait(Duration::from_secs(10));
+        within("the next lock", next.into_future())
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        within("the first one again", mine.lock("orders/7"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_key_removed_by_an_operator_does_not_disturb_the_result() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        assert_eq!(
+            within("the call", delete(&locks, 7, &corner))
+                .await
+                .unwrap(),
+            7
+        );
+        within("the next lock", locks.lock("orders/7"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_call_returns_when_its_release_is_confirmed() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        for _ in 0..20 {
+            pass(&locks, 7).await.unwrap();
+            assert_eq!(
+                corner.contenders("orders/7").await,
+                [],
+                "the call is back and its key is still there"
+            );
+            locks
+                .lock("orders/7")
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
+            assert_eq!(
+                corner.contenders("orders/7").await,
+                [],
+                "the guard is released and its key is still there"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_dropped_guard_is_released_in_the_background() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        drop(locks.lock("orders/7").await.unwrap());
+        corner.until_empty().await;
+        // The next in the same process need not wait for that.
+        for _ in 0..10 {
+            drop(
+                within("the next lock", locks.lock("orders/7"))
+                    .await
+                    .unwrap(),
+            );
+        }
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_delayed_release_spares_what_came_later() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let proxy = Proxy::start(etcd.address()).await;
+        let locks = connect(corner.config_via([proxy.endpoint()])).await;
+        let held = locks.lock("orders/7").await.unwrap();
+        let key = corner.contenders("orders/7").await[0].clone();
+
+        // The release stays on the way while the key is deleted and made anew.
+        proxy.freeze(Way::Requests);
+        drop(held);
+        let mut client = corner.client.clone();
+        let foreign = client.lease_grant(60, None).await.unwrap().id();
+        client.delete(key.text.clone(), None).await.unwrap();
+        client
+            .put(
+                key.text.clone(),
+                "newer",
+                Some(PutOptions::new().with_lease(foreign)),
+            )
+            .await
+            .unwrap();
+        let newer = corner.contenders("orders/7").await;
+        proxy.thaw();
+        // An answered lock of another name says that the engine's requests get through again …
+        within("another lock", locks.lock("orders/8"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        // … and a refused try of this one that the release is over: until then the name is closed.
+        let refused = within("a try", locks.lock("orders/7").try_once()).await;
+        assert!(
+            matches!(refused, Err(LockError::Held { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(
+            corner.contenders("orders/7").await,
+            newer,
+            "the release removed a key it was not issued for"
+        );
+        client.lease_revoke(foreign).await.unwrap();
+        within("the name, free again", locks.lock("orders/7"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_cancelled_body_is_dropped_before_its_key_goes() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let (sent, received) = std::sync::mpsc::channel();
+        let watched = Watched {
+            endpoint: corner.endpoint.clone(),
+            below: corner.below("orders/7"),
+            sent,
+        };
+        let inside = std::sync::Arc::new(Notify::new());
+        let call = tokio::spawn({
+            let (locks, inside) = (locks.clone(), inside.clone());
+            async move { stay(&locks, 7, &inside, watched).await }
+        });
+        within("the body inside", inside.notified()).await;
+        call.abort();
+        assert!(
+            within("the cancellation", call)
+                .await
+                .unwrap_err()
+                .is_cancelled()
+        );
+        assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_panicking_body_is_dropped_before_its_key_goes() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let (sent, received) = std::sync::mpsc::channel();
+        let watched = Watched {
+            endpoint: corner.endpoint.clone(),
+            below: corner.below("orders/7"),
+            sent,
+        };
+        let call = tokio::spawn({
+            let locks = locks.clone();
+            async move { fail(&locks, 7, watched).await }
+        });
+        assert!(within("the panic", call).await.unwrap_err().is_panic());
+        assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
+        corner.until_empty().await;
+    });
+}

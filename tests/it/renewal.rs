@@ -1,0 +1,101 @@
+//! A lock is kept for as long as its body runs, however short its TTL.
+
+use std::time::Duration;
+
+use etcd_locked::{LockError, current};
+use tokio::time::{Instant, sleep_until};
+
+use crate::corner::{Corner, connect};
+use crate::limit::{run, within};
+
+const TTL: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_lock_outlives_several_ttls() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks_with_ttl(TTL).await, corner.locks().await);
+        let held = mine.lock("reports/today").await.unwrap();
+        let token = held.token();
+        // A waiter's key has to be kept as well, or its place in the queue would be lost.
+        let waiting = tokio::spawn({
+            let call = connect(corner.config().ttl(TTL))
+                .await
+                .lock("reports/today")
+                .wait_forever();
+            async move { call.await.unwrap().token() }
+        });
+        let place = corner.until_contenders("reports/today", 2).await[1].clone();
+        let result = held
+            .hold(async {
+                let started = Instant::now();
+                for second in 1..=7 {
+                    // The body's work: it has to last.
+                    sleep_until(started + Duration::from_secs(second)).await;
+                    assert!(current().unwrap().is_held(), "lost after {second} s");
+                    let refused = theirs.lock("reports/today").try_once().await;
+                    assert!(
+                        matches!(refused, Err(LockError::Held { .. })),
+                        "after {second} s: {refused:?}"
+                    );
+                }
+            })
+            .await;
+        result.unwrap();
+        assert!(held.is_held());
+        assert_eq!(held.token(), token);
+        assert_eq!(
+            corner.contenders("reports/today").await[1],
+            place,
+            "the waiter has another key than at first"
+        );
+        held.release().await.unwrap();
+        let next = within("the waiter's turn", waiting).await.unwrap();
+        assert!(next > token, "{next} after {token}");
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn many_locks_share_one_lease() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let mut held = Vec::new();
+        for number in 0..50 {
+            held.push(locks.lock(format!("orders/{number}")).await.unwrap());
+        }
+        let keys = corner.keys(&corner.prefix).await;
+        let mut leases: Vec<i64> = keys.iter().map(|key| key.lease).collect();
+        leases.dedup();
+        assert_eq!(
+            (keys.len(), leases.len()),
+            (50, 1),
+            "renewals must not grow with the locks"
+        );
+        drop(held);
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn an_idle_engine_is_ready_after_many_ttls() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks_with_ttl(TTL).await;
+        locks
+            .lock("reports/today")
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        // The idle time itself; whether the engine keeps its lease meanwhile is its own affair.
+        tokio::time::sleep(3 * TTL).await;
+        let held = within("a lock after a pause", locks.lock("reports/today"))
+            .await
+            .unwrap();
+        assert_eq!(corner.contenders("reports/today").await.len(), 1);
+        held.release().await.unwrap();
+    });
+}

@@ -1,0 +1,183 @@
+//! etcd goes away and comes back: a short absence is not noticed, a long one costs the locks and nothing else.
+
+use std::future::{IntoFuture, pending};
+use std::time::Duration;
+
+use etcd_locked::{LockError, LossCause};
+use tokio::sync::Notify;
+
+use crate::corner::Corner;
+use crate::etcd::Etcd;
+use crate::limit::{run, within};
+
+#[test]
+fn a_lock_survives_a_restart_of_etcd() {
+    run(async {
+        let mut etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let held = mine.lock("orders/7").await.unwrap();
+        let token = held.token();
+        let waiter = tokio::spawn(theirs.lock("orders/7").wait_forever().into_future());
+        corner.until_contenders("orders/7", 2).await;
+        let kept = held.hold(async {
+            etcd.restart().await;
+            // Both are there again, or still: the body's work goes on past the next renewal.
+            corner.until_contenders("orders/7", 2).await;
+            tokio::time::sleep(Duration::from_secs(6)).await;
+        });
+        within("the body's end", kept).await.unwrap();
+        assert!(held.is_held());
+        assert_eq!(held.token(), token);
+        // New locks work on the same engines, and the waiter goes on.
+        within("another lock", mine.lock("orders/8"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        held.release().await.unwrap();
+        let next = within("the waiter's turn", waiter).await.unwrap().unwrap();
+        assert!(next.token() > token);
+        next.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_call_made_while_etcd_restarts_is_served() {
+    run(async {
+        let mut etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let locks = corner.locks().await;
+        locks
+            .lock("orders/7")
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        etcd.kill();
+        let call = tokio::spawn(locks.lock("orders/7").wait_forever().into_future());
+        etcd.start_again().await;
+        within("the call's turn", call)
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn an_etcd_that_freezes_for_a_moment_is_not_noticed() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let locks = corner.locks_with_ttl(Duration::from_secs(6)).await;
+        let held = locks.lock("orders/7").await.unwrap();
+        let kept = held.hold(async {
+            etcd.stop();
+            // The moment: a renewal falls due in it, and goes unanswered for a while.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            etcd.cont();
+            let other = locks.lock("orders/8").wait_forever();
+            within("a lock after the moment", other)
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
+        });
+        within("the body's end", kept).await.unwrap();
+        assert!(held.is_held());
+        held.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn an_absence_longer_than_the_ttl_ends_the_body_and_the_engine_recovers() {
+    run(async {
+        let mut etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let locks = corner.locks_with_ttl(Duration::from_secs(2)).await;
+        let held = locks.lock("orders/7").await.unwrap();
+        let waiter = tokio::spawn(locks.lock("orders/7").wait_forever().into_future());
+        etcd.kill();
+        let ended = within("the loss", held.hold(pending::<()>())).await;
+        assert!(
+            matches!(
+                ended,
+                Err(LockError::Lost {
+                    cause: LossCause::Expired,
+                    ..
+                })
+            ),
+            "{ended:?}"
+        );
+        drop(held);
+        // Nobody gets in while there is no etcd, and nobody has to be told when it is back.
+        assert!(!waiter.is_finished());
+        etcd.start_again().await;
+        within("the waiter's turn", waiter)
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
+    run(async {
+        let mut etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let locks = corner.locks().await;
+        // Revisions beyond what the fresh etcd will have.
+        for _ in 0..20 {
+            locks
+                .lock("orders/8")
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
+        }
+        let held = locks.lock("orders/7").await.unwrap();
+        let inside = Notify::new();
+        let body = held.hold(async {
+            inside.notify_one();
+            pending::<()>().await
+        });
+        let wiping = async {
+            inside.notified().await;
+            etcd.kill();
+            etcd.wipe();
+            etcd.start_again().await;
+        };
+        let (ended, ()) = within("the loss", async { tokio::join!(body, wiping) }).await;
+        assert!(
+            matches!(
+                ended,
+                Err(LockError::Lost {
+                    cause: LossCause::Wiped,
+                    ..
+                })
+            ),
+            "{ended:?}"
+        );
+        drop(held);
+        let again = within("a lock in the new world", locks.lock("orders/7"))
+            .await
+            .unwrap();
+        assert_eq!(corner.contenders("orders/7").await.len(), 1);
+        again.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}

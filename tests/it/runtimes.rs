@@ -1,0 +1,196 @@
+//! The engine has a thread of its own: no executor can starve it, end it, or be the wrong one.
+
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use crate::corner::Corner;
+use crate::limit::{run, within};
+use crate::worker::Worker;
+
+const TTL: Duration = Duration::from_secs(2);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// Blocks its executor, as nobody should.
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn block(locks: &Locks, id: u64, inside: oneshot::Sender<()>) -> Result<bool, LockError> {
+    let _ = inside.send(());
+    thread::sleep(3 * TTL);
+    tokio::task::yield_now().await;
+    Ok(etcd_locked::current().is_some_and(|it| it.is_held()))
+}
+
+#[test]
+fn a_blocked_executor_keeps_the_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks_with_ttl(TTL).await, corner.locks().await);
+        let (inside, entered) = oneshot::channel();
+        let blocked = thread::spawn(move || runtime().block_on(block(&mine, 7, inside)));
+        within("the body inside", entered).await.unwrap();
+        let key = corner.contenders("orders/7").await[0].clone();
+        let mut refusals = 0;
+        while !blocked.is_finished() {
+            match theirs.lock("orders/7").try_once().await {
+                Err(LockError::Held { .. }) => refusals += 1,
+                // Free: then it must be because the body has ended.
+                Ok(held) => held.release().await.unwrap(),
+                Err(error) => panic!("{error:?}"),
+            }
+            assert!(
+                corner.lease_lives(key.lease).await,
+                "the lease ran out while the executor was blocked"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(
+            blocked.join().unwrap().unwrap(),
+            "the lock was lost while the executor was blocked"
+        );
+        assert!(refusals > 50, "only {refusals} tries were refused in 6 s");
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn two_runtimes_share_the_process_s_engine() {
+    run(async {
+        let corner = Corner::new().await;
+        let mut worker = Worker::start(corner.environment());
+        worker.tell("runtimes till");
+        worker.says("runtimes").await;
+        // One engine, hence one lease, hence one session.
+        assert_eq!(corner.sessions().await.len(), 1);
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn an_engine_outlives_the_runtime_it_was_made_on() {
+    run(async {
+        let corner = Corner::new().await;
+        let config = corner.config().ttl(TTL);
+        // A guard that comes out alive, and a waiter that goes down with its runtime.
+        let (locks, held) = thread::spawn(move || {
+            let first = runtime();
+            let locks = first.block_on(Locks::connect(config)).unwrap();
+            let held = first
+                .block_on(locks.lock("orders/7").into_future())
+                .unwrap();
+            let waiting = locks.clone();
+            first.spawn(async move { waiting.lock("orders/7").wait_forever().await });
+            first.block_on(tokio::task::yield_now());
+            drop(first);
+            (locks, held)
+        })
+        .join()
+        .unwrap();
+        // Renewed by nobody's runtime but the engine's.
+        within("the body", held.hold(tokio::time::sleep(2 * TTL)))
+            .await
+            .unwrap();
+        assert!(held.is_held());
+        within("another lock", locks.lock("orders/8"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        held.release().await.unwrap();
+        within("the same lock", locks.lock("orders/7"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_releases_what_its_tasks_held() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        thread::spawn(move || {
+            let ending = runtime();
+            let (inside, entered) = oneshot::channel();
+            ending.spawn(async move {
+                let held = locks.lock("orders/7").await.unwrap();
+                let _ = inside.send(());
+                held.hold(std::future::pending::<()>()).await
+            });
+            ending.block_on(entered).unwrap();
+        })
+        .join()
+        .unwrap();
+        corner.until_empty().await;
+    });
+}
+
+/// Wakes a thread that runs one future and has no tokio.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park_timeout(Duration::from_secs(20)),
+        }
+    }
+}
+
+#[etcd_locked("orders/<id>", locks = locks, wait = "200ms")]
+async fn plain(locks: &Locks, id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[test]
+fn any_executor_will_do() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.config(), corner.config());
+        let without_tokio = thread::spawn(move || {
+            let locks = block_on(Locks::connect(mine)).unwrap();
+            assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
+            let others = block_on(Locks::connect(theirs)).unwrap();
+            let held = block_on(others.lock("orders/7").into_future()).unwrap();
+            let refused = block_on(plain(&locks, 7));
+            assert!(
+                matches!(refused, Err(LockError::Timeout { .. })),
+                "{refused:?}"
+            );
+            block_on(held.release()).unwrap();
+            assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
+            block_on(locks.shutdown(Duration::from_secs(5)));
+        });
+        within(
+            "the thread without tokio",
+            tokio::task::spawn_blocking(move || without_tokio.join().unwrap()),
+        )
+        .await
+        .unwrap();
+        corner.until_empty().await;
+    });
+}

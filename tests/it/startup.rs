@@ -1,0 +1,426 @@
+//! Starting: from the environment or by `init`, once; and when etcd is not there, an error that says where and why.
+
+use std::time::{Duration, Instant};
+
+use etcd_locked::{Config, LockError, Locks, Tls};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::authority::Authority;
+use crate::corner::{Corner, connect};
+use crate::etcd::{Etcd, free_port};
+use crate::limit::{run, within};
+use crate::proxy::Proxy;
+use crate::worker::Worker;
+
+const NOTHING: [(&str, &str); 0] = [];
+
+/// What connecting may take in these tests, and what comes on top on a busy machine.
+const CONNECT: Duration = Duration::from_secs(2);
+const SLACK: Duration = Duration::from_millis(1_500);
+
+/// Connects in vain; the error, which names the endpoint and came in time.
+async fn refused(config: Config, endpoint: &str) -> LockError {
+    let started = Instant::now();
+    let connected = within("a refusal", async {
+        // An engine that connects with the first lock only is told then.
+        Locks::connect(config.connect_timeout(CONNECT))
+            .await?
+            .lock("orders/7")
+            .wait_forever()
+            .await
+    });
+    let error = connected.await.expect_err("there is nothing to connect to");
+    let took = started.elapsed();
+    assert!(took <= CONNECT + SLACK, "it took {took:?} to say: {error}");
+    let address = endpoint.rsplit('/').next().expect("at least itself");
+    assert!(
+        error.to_string().contains(address),
+        "`{error}` does not name {address}"
+    );
+    error
+}
+
+fn says(error: &LockError, words: &[&str]) {
+    let text = error.to_string().to_lowercase();
+    assert!(
+        words.iter().any(|it| text.contains(it)),
+        "none of {words:?} in `{error}`"
+    );
+}
+
+#[test]
+fn a_process_in_which_nothing_is_set_is_told_what_to_set() {
+    run(async {
+        let mut worker = Worker::start(NOTHING);
+        worker.tell("lock orders/7");
+        let failed = worker.says("failed").await;
+        assert!(failed.starts_with("orders/7 NotInitialized"), "{failed}");
+        assert!(failed.contains("ETCD_LOCKED_ENDPOINTS"), "{failed}");
+        worker.tell("work till");
+        assert!(
+            worker
+                .says("failed")
+                .await
+                .starts_with("till NotInitialized")
+        );
+        // It is not too late to do what was said.
+        let corner = Corner::new().await;
+        worker.tell(&format!("init {}", corner.endpoint));
+        worker.says("initialised").await;
+        worker.tell("lock initialised/late");
+        worker.says("locked").await;
+    });
+}
+
+#[test]
+fn a_process_is_initialised_once() {
+    run(async {
+        let corner = Corner::new().await;
+        let init = format!("init {}", corner.endpoint);
+        let mut worker = Worker::start(NOTHING);
+        worker.tell(&init);
+        worker.says("initialised").await;
+        worker.tell(&init);
+        let failed = worker.says("failed").await;
+        assert!(failed.starts_with("init AlreadyInitialized"), "{failed}");
+        worker.tell("lock initialised/once");
+        worker.says("locked").await;
+    });
+}
+
+#[test]
+fn a_lock_from_the_environment_counts_as_initialisation() {
+    run(async {
+        let corner = Corner::new().await;
+        let mut worker = Worker::start(corner.environment());
+        worker.tell("lock orders/7");
+        worker.says("locked").await;
+        worker.tell(&format!("init {}", corner.endpoint));
+        let failed = worker.says("failed").await;
+        assert!(failed.starts_with("init AlreadyInitialized"), "{failed}");
+    });
+}
+
+#[test]
+fn the_environment_says_everything() {
+    run(async {
+        let corner = Corner::new().await;
+        let mut environment = corner.environment();
+        environment.push(("ETCD_LOCKED_TTL", "7s".to_owned()));
+        environment.push(("ETCD_LOCKED_WAIT", "none".to_owned()));
+        environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
+        // etcdctl's own come second.
+        environment.push((
+            "ETCDCTL_ENDPOINTS",
+            format!("http://127.0.0.1:{}", free_port()),
+        ));
+        let mut worker = Worker::start(environment);
+        worker.tell("work till");
+        worker.says("held").await;
+        let key = corner.contenders("jobs/till").await[0].clone();
+        assert!(String::from_utf8_lossy(&key.value).contains("till service"));
+        let lease = corner
+            .client
+            .clone()
+            .lease_time_to_live(key.lease, None)
+            .await
+            .unwrap();
+        assert_eq!(lease.granted_ttl(), 7);
+        worker.tell("done till");
+        worker.says("released").await;
+    });
+}
+
+#[test]
+fn etcdctl_s_variables_will_do() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        for (name, endpoint) in [
+            ("etcdctl/url", etcd.endpoint()),
+            ("etcdctl/address", etcd.address()),
+        ] {
+            let mut worker = Worker::start([("ETCDCTL_ENDPOINTS", endpoint)]);
+            worker.tell(&format!("lock {name}"));
+            worker.says("locked").await;
+        }
+    });
+}
+
+#[test]
+fn a_variable_that_makes_no_sense_is_named() {
+    run(async {
+        let corner = Corner::new().await;
+        for (variable, value) in [
+            ("ETCD_LOCKED_TTL", "soon"),
+            ("ETCD_LOCKED_TTL", "1s"),
+            ("ETCD_LOCKED_WAIT", "10 s"),
+            ("ETCD_LOCKED_PREFIX", "no-slash"),
+            ("ETCD_LOCKED_ENDPOINTS", "ftp://127.0.0.1"),
+            ("ETCD_LOCKED_USER", "no-password"),
+            ("ETCD_LOCKED_ENDPOINTS", "embedded"),
+        ] {
+            let mut environment = corner.environment();
+            environment.retain(|(name, _)| *name != variable);
+            environment.push((variable, value.to_owned()));
+            let mut worker = Worker::start(environment);
+            worker.tell("lock orders/7");
+            let failed = worker.says("failed").await;
+            assert!(
+                failed.starts_with("orders/7 Config"),
+                "{variable}={value}: {failed}"
+            );
+            assert!(failed.contains(variable), "{variable}={value}: {failed}");
+        }
+    });
+}
+
+#[test]
+fn a_configuration_that_makes_no_sense_is_refused() {
+    run(async {
+        let endpoint = Corner::new().await.endpoint;
+        let good = || Config::new([endpoint.clone()]);
+        let bad = [
+            Config::new(Vec::<String>::new()),
+            Config::new([""]),
+            Config::new(["http://"]),
+            Config::new(["http://127.0.0.1:99999"]),
+            good().prefix(""),
+            good().prefix("no-slash"),
+            good().prefix("a%s/"),
+            good().ttl(Duration::ZERO),
+            good().ttl(Duration::from_secs(1)),
+            good().ttl(Duration::from_secs(301)),
+        ];
+        for config in bad {
+            let text = format!("{config:?}");
+            let error = within("a refusal", Locks::connect(config))
+                .await
+                .map(drop)
+                .unwrap_err();
+            assert!(
+                matches!(error, LockError::Config { .. }),
+                "{text}: {error:?}"
+            );
+        }
+        // The same for what a call brings along.
+        let locks = connect(good()).await;
+        let error = within(
+            "a refusal",
+            locks.lock("orders/7").ttl(Duration::from_secs(1)),
+        )
+        .await
+        .unwrap_err();
+        assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn a_refused_endpoint_is_named() {
+    run(async {
+        let endpoint = format!("http://127.0.0.1:{}", free_port());
+        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
+        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        assert!(error.is_retryable());
+        says(&error, &["refused"]);
+    });
+}
+
+#[test]
+fn all_of_several_refused_endpoints_are_named() {
+    run(async {
+        let endpoints = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
+        let error = refused(Config::new(endpoints.clone()), &endpoints[0]).await;
+        says(&error, &[&endpoints[1]]);
+    });
+}
+
+#[test]
+fn a_host_that_does_not_exist_is_named() {
+    run(async {
+        let endpoint = "http://nowhere.invalid:2379";
+        let error = refused(Config::new([endpoint]), endpoint).await;
+        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn a_server_that_says_nothing_is_named() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let silent = tokio::spawn(async move {
+            let mut kept = Vec::new();
+            while let Ok(connection) = listener.accept().await {
+                kept.push(connection);
+            }
+        });
+        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
+        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        silent.abort();
+    });
+}
+
+#[test]
+fn a_server_that_is_no_etcd_is_named() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let stranger = tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let _ = connection.read(&mut [0; 1024]).await;
+                let _ = connection
+                    .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+                    .await;
+            }
+        });
+        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
+        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        stranger.abort();
+    });
+}
+
+#[test]
+fn tls_to_a_plain_etcd_is_named() {
+    run(async {
+        let endpoint = Etcd::shared()
+            .await
+            .endpoint()
+            .replace("http://", "https://");
+        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
+        says(&error, &["tls"]);
+    });
+}
+
+#[test]
+fn no_tls_to_an_etcd_with_tls_is_named() {
+    run(async {
+        let authority = Authority::new();
+        let etcd = Etcd::start_with_tls(&authority).await;
+        let endpoint = format!("http://{}", etcd.address());
+        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
+        says(&error, &["tls", "https"]);
+    });
+}
+
+#[test]
+fn a_certificate_nobody_trusts_is_named() {
+    run(async {
+        let authority = Authority::new();
+        let etcd = Etcd::start_with_tls(&authority).await;
+        let error = refused(Config::new([etcd.endpoint()]), &etcd.endpoint()).await;
+        says(&error, &["certificate"]);
+    });
+}
+
+#[test]
+fn a_certificate_that_is_trusted_will_do() {
+    run(async {
+        let authority = Authority::new();
+        let etcd = Etcd::start_with_tls(&authority).await;
+        let locks =
+            connect(Config::new([etcd.endpoint()]).tls(Tls::new().ca_pem(authority.pem()))).await;
+        within("a lock over TLS", locks.lock("orders/7"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        // And from the environment.
+        let file = authority.file().display().to_string();
+        let mut worker = Worker::start([
+            ("ETCD_LOCKED_ENDPOINTS", etcd.endpoint()),
+            ("ETCD_LOCKED_CACERT", file),
+        ]);
+        worker.tell("lock orders/8");
+        worker.says("locked").await;
+    });
+}
+
+#[test]
+fn a_certificate_of_our_own_is_shown() {
+    run(async {
+        let authority = Authority::new();
+        let etcd = Etcd::start_with_client_certificates(&authority).await;
+        let config = || Config::new([etcd.endpoint()]);
+        let error = refused(
+            config().tls(Tls::new().ca_pem(authority.pem())),
+            &etcd.endpoint(),
+        )
+        .await;
+        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        let (certificate, key) = authority.issue("client");
+        let tls = Tls::new()
+            .ca_pem(authority.pem())
+            .identity_pem(certificate, key);
+        let locks = connect(config().tls(tls)).await;
+        within("a lock over TLS", locks.lock("orders/7"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn a_failed_login_is_named() {
+    run(async {
+        let etcd = Etcd::start().await;
+        etcd.enable_auth("shop", "secret", &["locks/", "locks%s/"])
+            .await;
+        let config = || Config::new([etcd.endpoint()]);
+        for (who, config) in [
+            ("a wrong password", config().user("shop", "wrong")),
+            ("an unknown user", config().user("nobody", "secret")),
+            ("no user", config()),
+        ] {
+            let error = refused(config, &etcd.endpoint()).await;
+            assert!(
+                !error.to_string().contains("secret"),
+                "a password in `{error}`"
+            );
+            assert!(
+                matches!(
+                    error,
+                    LockError::Backend { .. }
+                        | LockError::PermissionDenied { .. }
+                        | LockError::Config { .. }
+                ),
+                "{who}: {error:?}"
+            );
+            says(&error, &["auth", "user", "password", "permission"]);
+        }
+        let mut worker = Worker::start([
+            ("ETCD_LOCKED_ENDPOINTS", etcd.endpoint()),
+            ("ETCD_LOCKED_USER", "shop:secret".to_owned()),
+        ]);
+        worker.tell("lock orders/7");
+        worker.says("locked").await;
+        // etcdctl's two variables.
+        let mut worker = Worker::start([
+            ("ETCDCTL_ENDPOINTS", etcd.endpoint()),
+            ("ETCDCTL_USER", "shop".to_owned()),
+            ("ETCDCTL_PASSWORD", "secret".to_owned()),
+        ]);
+        worker.tell("lock orders/7");
+        worker.says("locked").await;
+    });
+}
+
+/// A first call that fails is no verdict: services and their etcd start in any order.
+#[test]
+fn a_process_that_started_before_etcd_works_once_it_is_there() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let mut proxy = Proxy::start(etcd.address()).await;
+        proxy.refuse().await;
+        let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", proxy.endpoint())]);
+        worker.tell("lock started/early");
+        let failed = worker.says("failed").await;
+        assert!(failed.starts_with("started/early Backend"), "{failed}");
+        proxy.accept_again().await;
+        worker.tell("lock started/early");
+        worker.says("locked").await;
+    });
+}

@@ -1,0 +1,278 @@
+//! How long a call waits, and what it says when that was not long enough.
+
+use std::future::IntoFuture;
+use std::time::{Duration, Instant};
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+
+use crate::corner::{Corner, connect};
+use crate::limit::{run, within};
+
+#[etcd_locked("jobs/<job>", locks = locks, wait = "none", on_held = "skip")]
+async fn unit(locks: &Locks, job: &str, ran: &mut bool) {
+    *ran = true;
+}
+
+#[etcd_locked("jobs/<job>", locks = locks, wait = "none", on_held = "skip")]
+async fn option(locks: &Locks, job: &str) -> Option<u8> {
+    Some(7)
+}
+
+#[etcd_locked("jobs/<job>", locks = locks, wait = "none", on_held = "skip")]
+async fn result(locks: &Locks, job: &str) -> Result<Option<u8>, LockError> {
+    Ok(Some(7))
+}
+
+#[etcd_locked("jobs/<job>", locks = locks, wait = "1s", on_held = "skip")]
+async fn after_a_while(locks: &Locks, job: &str) -> Option<u8> {
+    Some(7)
+}
+
+#[etcd_locked("jobs/<job>", locks = locks, wait = "300ms")]
+async fn briefly(locks: &Locks, job: &str) -> Result<u8, LockError> {
+    Ok(7)
+}
+
+#[etcd_locked("jobs/<job>", locks = locks, wait = "100ms", map_err = |error| error.to_string())]
+async fn mapped(locks: &Locks, job: &str) -> Result<u8, String> {
+    Ok(7)
+}
+
+#[etcd_locked("jobs/<job>", locks = locks, wait = "100ms", on_error = |_| 0)]
+async fn handled(locks: &Locks, job: &str) -> u8 {
+    7
+}
+
+#[test]
+fn a_try_fails_at_once_and_names_the_holder() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let _held = theirs.lock("jobs/nightly").await.unwrap();
+        // Refused by etcd, and refused inside the process.
+        for locks in [mine, theirs] {
+            let started = Instant::now();
+            let refused = within("a refusal", locks.lock("jobs/nightly").try_once()).await;
+            let Err(error @ LockError::Held { .. }) = refused else {
+                panic!("{refused:?}")
+            };
+            assert!(
+                started.elapsed() < Duration::from_secs(2),
+                "a try took {:?}",
+                started.elapsed()
+            );
+            assert!(error.is_retryable());
+            let LockError::Held { holder, .. } = error else {
+                unreachable!()
+            };
+            let holder = holder.expect("etcd has the holder's record");
+            assert_eq!(holder.pid(), std::process::id());
+        }
+        // Neither left a key behind the holder's.
+        assert_eq!(corner.contenders("jobs/nightly").await.len(), 1);
+    });
+}
+
+#[test]
+fn a_try_takes_a_free_name() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        locks
+            .lock("jobs/nightly")
+            .try_once()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        // Names below it do not make it taken.
+        let _below = locks.lock("jobs/nightly/part").await.unwrap();
+        locks
+            .lock("jobs/nightly")
+            .try_once()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn a_wait_that_ends_names_the_holder_and_the_time() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let held = theirs.lock("jobs/nightly").await.unwrap();
+        // In etcd's queue, and in the process's.
+        for locks in [&mine, &theirs] {
+            let started = Instant::now();
+            let refused = within("the end of the wait", briefly(locks, "nightly")).await;
+            let elapsed = started.elapsed();
+            let Err(LockError::Timeout { holder, waited, .. }) = refused else {
+                panic!("{refused:?}")
+            };
+            assert_eq!(
+                holder.expect("etcd has the holder's record").pid(),
+                std::process::id()
+            );
+            assert!(
+                waited >= Duration::from_millis(300) && waited <= elapsed,
+                "waited {waited:?} of {elapsed:?}"
+            );
+            assert!(
+                elapsed < Duration::from_secs(2),
+                "a wait of 300 ms took {elapsed:?}"
+            );
+        }
+        corner.until_contenders("jobs/nightly", 1).await;
+        held.release().await.unwrap();
+        assert_eq!(
+            within("its turn", briefly(&mine, "nightly")).await.unwrap(),
+            7
+        );
+    });
+}
+
+#[test]
+fn messages_have_the_template_and_not_the_value() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let _held = locks.lock("jobs/alice@example.com").await.unwrap();
+        let error = briefly(&locks, "alice@example.com").await.unwrap_err();
+        let (shown, debugged) = (error.to_string(), format!("{error:?}"));
+        assert!(shown.contains("jobs/<job>"), "{shown}");
+        assert!(
+            !shown.contains("alice"),
+            "a value, which may be personal, in `{shown}`"
+        );
+        assert!(debugged.contains("alice@example.com"), "{debugged}");
+    });
+}
+
+#[test]
+fn a_skipped_call_returns_without_running() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let held = corner.locks().await.lock("jobs/nightly").await.unwrap();
+        let mut ran = false;
+        within("a skipped ()", unit(&locks, "nightly", &mut ran)).await;
+        assert!(!ran, "the body ran although the name was taken");
+        assert_eq!(
+            within("a skipped Option", option(&locks, "nightly")).await,
+            None
+        );
+        assert_eq!(
+            within("a skipped Result", result(&locks, "nightly"))
+                .await
+                .unwrap(),
+            None
+        );
+        assert_eq!(
+            within("a skipped wait", after_a_while(&locks, "nightly")).await,
+            None
+        );
+        held.release().await.unwrap();
+        // This one may wait until the key of the skipped wait is out of the way.
+        assert_eq!(
+            within("the run after a while", after_a_while(&locks, "nightly")).await,
+            Some(7)
+        );
+        within("the run of ()", unit(&locks, "nightly", &mut ran)).await;
+        assert!(ran, "the body did not run although the name was free");
+        assert_eq!(
+            within("the run of Option", option(&locks, "nightly")).await,
+            Some(7)
+        );
+        assert_eq!(
+            within("the run of Result", result(&locks, "nightly"))
+                .await
+                .unwrap(),
+            Some(7)
+        );
+    });
+}
+
+#[test]
+fn a_skip_does_not_swallow_other_errors() {
+    run(async {
+        let locks = Corner::new().await.locks().await;
+        let error = result(&locks, "").await.unwrap_err();
+        assert!(matches!(error, LockError::InvalidName { .. }), "{error:?}");
+        // What cannot carry an error skips, and says so in the log only.
+        assert_eq!(option(&locks, "").await, None);
+    });
+}
+
+#[test]
+fn errors_arrive_in_the_callers_own_type() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        assert_eq!(
+            within("a mapped call", mapped(&locks, "nightly")).await,
+            Ok(7)
+        );
+        assert_eq!(
+            within("a handled call", handled(&locks, "nightly")).await,
+            7
+        );
+        let _held = corner.locks().await.lock("jobs/nightly").await.unwrap();
+        let text = within("a mapped refusal", mapped(&locks, "nightly"))
+            .await
+            .unwrap_err();
+        assert!(text.contains("jobs/<job>"), "{text}");
+        assert_eq!(
+            within("a handled refusal", handled(&locks, "nightly")).await,
+            0
+        );
+    });
+}
+
+#[test]
+fn a_wait_for_ever_outlasts_the_default() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = connect(corner.config().wait(Duration::from_millis(100))).await;
+        let held = corner.locks().await.lock("jobs/nightly").await.unwrap();
+        let patient = tokio::spawn(locks.lock("jobs/nightly").wait_forever().into_future());
+        corner.until_contenders("jobs/nightly", 2).await;
+        // The configured default ends the wait of a call that does not say otherwise; in its process it stands behind
+        // the patient one, whose key stays.
+        let refused = within("the end of the default wait", locks.lock("jobs/nightly")).await;
+        assert!(
+            matches!(refused, Err(LockError::Timeout { .. })),
+            "{refused:?}"
+        );
+        assert!(!patient.is_finished());
+        held.release().await.unwrap();
+        within("the patient call's turn", patient)
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn a_wait_of_its_own_goes_before_the_default() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = connect(corner.config().wait(Duration::from_secs(3600))).await;
+        let _held = corner.locks().await.lock("jobs/nightly").await.unwrap();
+        let refused = within(
+            "the end of its wait",
+            locks.lock("jobs/nightly").wait(Duration::from_millis(50)),
+        )
+        .await;
+        assert!(
+            matches!(refused, Err(LockError::Timeout { .. })),
+            "{refused:?}"
+        );
+    });
+}

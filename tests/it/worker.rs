@@ -1,0 +1,129 @@
+//! Other processes: the worker binary, told what to do over its standard input.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::limit::within;
+
+/// A process of ours; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: UnboundedReceiver<String>,
+}
+
+impl Worker {
+    /// A worker with this environment and nothing else in it.
+    pub(crate) fn start<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+        environment: impl IntoIterator<Item = (K, V)>,
+    ) -> Worker {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
+        command.env_clear().envs(environment);
+        Self::of(command)
+    }
+
+    /// Any other program that talks in lines.
+    pub(crate) fn of(mut command: Command) -> Worker {
+        let name = command.get_program().to_owned();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name:?} does not start: {error}"));
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (send, lines) = unbounded_channel();
+        thread::spawn(move || {
+            stdout
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| send.send(line))
+        });
+        Worker {
+            stdin: child.stdin.take(),
+            child,
+            lines,
+        }
+    }
+
+    /// Tells it something: one line.
+    pub(crate) fn tell(&mut self, command: &str) {
+        let stdin = self
+            .stdin
+            .as_mut()
+            .expect("open until the worker is dropped");
+        writeln!(stdin, "{command}").expect("the worker listens");
+    }
+
+    /// Awaits the next line that begins with this word, passing over others, and gives the rest of it.
+    pub(crate) async fn says(&mut self, word: &str) -> String {
+        within(&format!("a worker's `{word}`"), async {
+            while let Some(line) = self.lines.recv().await {
+                let (first, rest) = line.split_once(' ').unwrap_or((&line, ""));
+                if first == word {
+                    return rest.to_owned();
+                }
+                assert!(
+                    first != "failed",
+                    "a worker, asked for `{word}`, said `{line}`"
+                );
+            }
+            panic!("a worker ended without a `{word}`")
+        })
+        .await
+    }
+
+    /// Awaits the next line, whatever it says.
+    pub(crate) async fn line(&mut self) -> String {
+        within("a worker's next line", self.lines.recv())
+            .await
+            .expect("the worker is there to say it")
+    }
+
+    /// The lines that have come and not been looked at.
+    pub(crate) fn unheard(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.lines.try_recv().ok()).collect()
+    }
+
+    /// SIGSTOP.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub(crate) fn cont(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("the worker can be killed");
+        self.child.wait().expect("the worker is ours to wait for");
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("the worker runs");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

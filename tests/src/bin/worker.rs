@@ -1,0 +1,220 @@
+//! A process that takes locks, for tests that kill, stop and restart whole processes.
+//!
+//! It uses the process-wide engine, as services do: started by the first lock from the environment unless told
+//! `init`. It is told what to do on standard input, one command a line, and says what happens on standard output:
+//!
+//! | told | says |
+//! |---|---|
+//! | `work <job>`, `work-five <job>` | `held <job> <token> <ns>`, then `polled <job> <ns>` at every poll of the body |
+//! | `done <job>` | `released <job>` once the body has ended; `lost <job> <cause> <ns>` if the lock went before |
+//! | `churn <job> <times> <directory>` | `churned <job>` |
+//! | `lock <name>` | `locked <name>` |
+//! | `init <endpoints>` | `initialised` |
+//! | `runtimes <job>` | `runtimes <job>` |
+//! | `shutdown <ms>` | `shut down` |
+//!
+//! Whatever goes wrong is `failed <what> <variant of LockError> <message>`. It ends when its standard input does.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::io::{self, BufRead};
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use etcd_locked::{Config, LockError, current, etcd_locked};
+use etcd_locked_tests::{Witness, monotonic_ns};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::interval;
+
+#[tokio::main]
+async fn main() {
+    let (send, mut commands) = unbounded_channel();
+    thread::spawn(move || {
+        io::stdin()
+            .lock()
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|line| send.send(line))
+    });
+    let mut bodies = HashMap::new();
+    while let Some(command) = commands.recv().await {
+        let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        obey(&words, &mut bodies).await;
+    }
+}
+
+async fn obey(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
+    match *words {
+        ["work", job] => spawn_body(
+            job,
+            bodies,
+            |job, done| async move { work(&job, done).await },
+        ),
+        ["work-five", job] => spawn_body(job, bodies, |job, done| async move {
+            work_five(&job, done).await
+        }),
+        ["done", job] => match bodies.get(job) {
+            Some(done) => done.notify_one(),
+            None => println!("failed {job} Unknown no such job"),
+        },
+        ["churn", job, times, directory] => {
+            let (job, witness) = (job.to_owned(), Witness::new(directory));
+            let times: u32 = times.parse().expect("a number of times");
+            tokio::spawn(async move {
+                for _ in 0..times {
+                    if let Err(error) = visit(&job, &witness).await {
+                        return report(&job, &error);
+                    }
+                }
+                println!("churned {job}");
+            });
+        }
+        ["lock", name] => match etcd_locked::lock(name).try_once().await {
+            Ok(_held) => println!("locked {name}"),
+            Err(error) => report(name, &error),
+        },
+        ["init", endpoints] => match etcd_locked::init(Config::new(endpoints.split(','))).await {
+            Ok(()) => println!("initialised"),
+            Err(error) => report("init", &error),
+        },
+        ["runtimes", job] => {
+            let job = job.to_owned();
+            thread::spawn(move || runtimes(&job));
+        }
+        ["shutdown", grace] => {
+            etcd_locked::shutdown(Duration::from_millis(grace.parse().expect("milliseconds")))
+                .await;
+            println!("shut down");
+        }
+        _ => println!("failed command Unknown {words:?}"),
+    }
+}
+
+#[etcd_locked("jobs/<job>", wait = "forever")]
+async fn work(job: &str, done: Arc<Notify>) -> Result<(), LockError> {
+    body(job, &done).await;
+    Ok(())
+}
+
+#[etcd_locked("jobs/<job>", wait = "forever", ttl = "5s")]
+async fn work_five(job: &str, done: Arc<Notify>) -> Result<(), LockError> {
+    body(job, &done).await;
+    Ok(())
+}
+
+#[etcd_locked("jobs/<job>", wait = "forever")]
+async fn visit(job: &str, witness: &Witness) -> Result<(), LockError> {
+    if let Err(error) = witness.visit().await {
+        println!("failed {job} Overlap {error}");
+    }
+    Ok(())
+}
+
+/// Stays until it is told that it is done, and says so each time it is polled.
+async fn body(job: &str, done: &Notify) {
+    let token = current().map(|held| held.token().as_i64());
+    println!(
+        "held {job} {} {}",
+        token.unwrap_or_default(),
+        monotonic_ns()
+    );
+    let mut tick = interval(Duration::from_millis(20));
+    let mut work = pin!(async {
+        loop {
+            tokio::select! {
+                () = done.notified() => return,
+                _ = tick.tick() => {}
+            }
+        }
+    });
+    poll_fn(|cx| {
+        println!("polled {job} {}", monotonic_ns());
+        work.as_mut().poll(cx)
+    })
+    .await;
+}
+
+fn spawn_body<F: Future<Output = Result<(), LockError>> + Send + 'static>(
+    job: &str,
+    bodies: &mut HashMap<String, Arc<Notify>>,
+    call: impl FnOnce(String, Arc<Notify>) -> F,
+) {
+    let done = Arc::new(Notify::new());
+    bodies.insert(job.to_owned(), done.clone());
+    let (job, call) = (job.to_owned(), call(job.to_owned(), done));
+    tokio::spawn(async move {
+        match call.await {
+            Ok(()) => println!("released {job}"),
+            Err(LockError::Lost { cause, .. }) => {
+                println!("lost {job} {cause:?} {}", monotonic_ns())
+            }
+            Err(error) => report(&job, &error),
+        }
+    });
+}
+
+/// Two tokio runtimes of one process contend over the one engine; one of them ends, the other goes on.
+fn runtimes(job: &str) {
+    let directory =
+        std::env::temp_dir().join(format!("etcd-locked-runtimes-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("a directory for the witness");
+    let witness = Witness::new(&directory);
+    let churn = |runtime: &Runtime| runtime.block_on(async { repeat(job, &witness, 20).await });
+    let (first, second) = (runtime(), runtime());
+    let results = thread::scope(|scope| {
+        let one = scope.spawn(|| churn(&first));
+        let other = scope.spawn(|| churn(&second));
+        [
+            one.join().expect("no panic"),
+            other.join().expect("no panic"),
+        ]
+    });
+    drop(first);
+    for result in results.into_iter().chain([churn(&second)]) {
+        if let Err(error) = result {
+            report(job, &error);
+        }
+    }
+    match witness.count() {
+        Ok(60) => println!("runtimes {job}"),
+        other => println!("failed {job} Count {other:?}"),
+    }
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+async fn repeat(job: &str, witness: &Witness, times: u32) -> Result<(), LockError> {
+    for _ in 0..times {
+        visit(job, witness).await?;
+    }
+    Ok(())
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+fn report(what: &str, error: &LockError) {
+    let variant = match error {
+        LockError::NotInitialized { .. } => "NotInitialized",
+        LockError::AlreadyInitialized { .. } => "AlreadyInitialized",
+        LockError::Config { .. } => "Config",
+        LockError::Held { .. } => "Held",
+        LockError::Timeout { .. } => "Timeout",
+        LockError::Lost { .. } => "Lost",
+        LockError::SelfDeadlock { .. } => "SelfDeadlock",
+        LockError::ShuttingDown { .. } => "ShuttingDown",
+        LockError::InvalidName { .. } => "InvalidName",
+        LockError::PermissionDenied { .. } => "PermissionDenied",
+        LockError::Backend { .. } => "Backend",
+        _ => "Other",
+    };
+    println!("failed {what} {variant} {error}");
+}

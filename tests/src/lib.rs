@@ -1,0 +1,7 @@
+//! What the test target and the worker process share: one clock, and the witness of exclusion.
+
+mod clock;
+mod witness;
+
+pub use clock::monotonic_ns;
+pub use witness::Witness;

@@ -1,0 +1,7 @@
+//! What a user sees after a mistake: one file per message, named for the mistake.
+//! `TRYBUILD=overwrite cargo test -p etcd-locked-tests --test ui` writes the `.stderr` files; read them as a user would.
+
+#[test]
+fn every_mistake_is_told_in_its_own_words() {
+    trybuild::TestCases::new().compile_fail("ui/*.rs");
+}

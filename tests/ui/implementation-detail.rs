@@ -1,0 +1,10 @@
+use etcd_locked::{LockError, etcd_locked};
+
+#[etcd_locked("orders/<id>")]
+async fn ship(id: u64) -> Result<(), LockError> {
+    drop(__lock);
+    drop(__names);
+    Ok(())
+}
+
+fn main() {}

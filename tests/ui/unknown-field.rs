@@ -1,0 +1,12 @@
+use etcd_locked::{LockError, etcd_locked};
+
+struct Order {
+    id: u64,
+}
+
+#[etcd_locked("orders/<order.idd>")]
+async fn ship(order: Order) -> Result<u64, LockError> {
+    Ok(order.id)
+}
+
+fn main() {}
