@@ -1,0 +1,50 @@
+//! Everything that can go wrong with a purchase, and what HTTP calls it.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use etcd_locked::{LockError, etcd_client};
+
+/// Why there is no receipt.
+#[derive(Debug)]
+pub(crate) enum AppError {
+    SoldOut,
+    UnknownArticle,
+    /// The lock could not be had, or was lost under way.
+    Lock(LockError),
+    Store(etcd_client::Error),
+}
+
+/// All that `#[etcd_locked]` asks of an error type.
+impl From<LockError> for AppError {
+    fn from(error: LockError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl From<etcd_client::Error> for AppError {
+    fn from(error: etcd_client::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl IntoResponse for AppError {
+    fn into_response(self) -> Response {
+        match self {
+            Self::SoldOut => (StatusCode::CONFLICT, "sold out").into_response(),
+            Self::UnknownArticle => (StatusCode::NOT_FOUND, "no such article").into_response(),
+            Self::Lock(LockError::InvalidName { .. }) => {
+                (StatusCode::BAD_REQUEST, "no such article").into_response()
+            }
+            Self::Lock(error) if error.is_retryable() => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                [(header::RETRY_AFTER, "1")],
+                error.to_string(),
+            )
+                .into_response(),
+            Self::Lock(error) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
+            }
+            Self::Store(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! An order service that may run as many processes as you like: selling one piece reads the stock, asks for the payment and
+//! writes the stock back, and a lock per article keeps two of these apart, wherever they run.
+//!
+//! ```sh
+//! etcdctl put shop/lamp/stock 40
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ORDER_SERVICE_LISTEN=127.0.0.1:8080 cargo run --bin order-service
+//! curl -X POST http://127.0.0.1:8080/orders/lamp/purchase
+//! ```
+//!
+//! `ORDER_SERVICE_UNLOCKED=1` runs the same code without the lock, to see what happens then; `cargo xtask demo` does both.
+
+mod arrived;
+mod error;
+mod shop;
+mod stats;
+
+use std::env;
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use etcd_locked::{Config, etcd_locked};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::arrived::Arrived;
+use crate::error::AppError;
+use crate::shop::{Receipt, Shop};
+use crate::stats::{Stats, Summary};
+
+/// What every handler gets.
+#[derive(Clone)]
+struct App {
+    shop: Shop,
+    stats: Arc<Stats>,
+}
+
+/// Sells one piece. The lock is the attribute; nothing else in this program knows about it.
+#[etcd_locked("orders/<sku>", wait = "60s")]
+async fn purchase(
+    State(app): State<App>,
+    Path(sku): Path<String>,
+    arrived: Arrived,
+) -> Result<Json<Receipt>, AppError> {
+    app.stats.begin(arrived);
+    app.shop.sell(&sku).await.map(Json)
+}
+
+/// The same without the attribute. Do not copy this one.
+async fn purchase_unlocked(
+    State(app): State<App>,
+    Path(sku): Path<String>,
+    arrived: Arrived,
+) -> Result<Json<Receipt>, AppError> {
+    app.stats.begin(arrived);
+    app.shop.sell(&sku).await.map(Json)
+}
+
+async fn stats(State(app): State<App>) -> Json<Summary> {
+    Json(app.stats.summary())
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("order-service: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
+    // Here and not at the first request: a wrong endpoint should show when the service starts.
+    etcd_locked::init(Config::from_env()?.service("order-service")).await?;
+    let endpoints = env::var("ETCD_LOCKED_ENDPOINTS")
+        .map_err(|_| "set ETCD_LOCKED_ENDPOINTS, the shop's data is there too")?;
+    let app = App {
+        shop: Shop::open(&endpoints).await?,
+        stats: Arc::default(),
+    };
+
+    let unlocked = env::var("ORDER_SERVICE_UNLOCKED").is_ok_and(|value| value == "1");
+    let purchase = if unlocked {
+        post(purchase_unlocked)
+    } else {
+        post(purchase)
+    };
+    let router = Router::new()
+        .route("/orders/{sku}/purchase", purchase)
+        .route("/stats", get(stats))
+        .with_state(app);
+
+    let listen = env::var("ORDER_SERVICE_LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".to_owned());
+    let listener = TcpListener::bind(&listen).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, router)
+        .with_graceful_shutdown(asked_to_end()?)
+        .await?;
+
+    // The requests are answered; what is left of locks goes now, so that nobody waits for a lease to run out.
+    etcd_locked::shutdown(Duration::from_secs(5)).await;
+    Ok(())
+}
+
+fn asked_to_end() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
