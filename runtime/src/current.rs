@@ -72,7 +72,7 @@ impl Current {
         self.0.tenure.lost().is_none()
     }
 
-    /// Completes when the lock is lost, with the cause; never, if it is not. Cancel safe.
+    /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.
     pub async fn lost(&self) -> LossCause {
         self.0.tenure.until_lost().await
     }

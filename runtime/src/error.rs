@@ -153,6 +153,8 @@ pub enum LossCause {
     Wiped,
     /// The grace of [`shutdown`](crate::shutdown) was over.
     Shutdown,
+    /// It was given back: what a [`Current`](crate::Current) that has outlived its call says. No error carries it.
+    Released,
 }
 
 impl fmt::Display for LossCause {
@@ -164,6 +166,7 @@ impl fmt::Display for LossCause {
             Self::Overwritten => "its key was overwritten",
             Self::Wiped => "etcd has lost its data",
             Self::Shutdown => "the grace of the shutdown is over",
+            Self::Released => "it was given back",
         })
     }
 }

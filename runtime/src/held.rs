@@ -125,6 +125,7 @@ impl Held {
         if std::mem::replace(&mut self.released, true) {
             return None;
         }
+        self.tenure.lose(LossCause::Released); // for whoever still looks at it
         self.engine.release(self.call, confirm)
     }
 }

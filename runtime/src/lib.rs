@@ -85,7 +85,7 @@
 //! ```
 //!
 //! Values are escaped, so that whatever they contain they are one segment of one name: `orders/<id>` with the id `1/2`
-//! locks `orders/1%2F2`. What can stand in a placeholder is a [`LockKey`]. The attribute's page, [`etcd_locked`], has the
+//! locks `orders/1%2F2`. What can stand in a placeholder is a [`LockKey`]. The attribute's page, [`etcd_locked`](macro@etcd_locked), has the
 //! grammar and all options.
 //!
 //! In etcd the key is `locks/<name>/<lease id>` and its value says who holds it ([`Holder`]):
@@ -147,7 +147,8 @@
 //!
 //! - etcd ≥ 3.5.28 or ≥ 3.6.9 is recommended: older servers can answer stale reads after a pause and have lease bugs. The
 //!   tests run on 3.4 and 3.5.
-//! - Building needs `protoc` (`apt-get install protobuf-compiler`, `brew install protobuf`), because etcd-client does.
+//! - Building needs `protoc` (`apt-get install protobuf-compiler libprotobuf-dev`, `brew install protobuf`), because
+//!   etcd-client does.
 //! - With etcd's access control on, the user needs read and write permission on two ranges: the prefix (`locks/`) and the
 //!   session keys beside it (`locks%s/`).
 //! - The clocks of machines need not agree, only run at nearly the same rate (one per cent).

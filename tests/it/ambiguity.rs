@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_locked::{Held, LockError, Locks};
 use tokio::task::JoinHandle;
 
-use crate::corner::{Corner, connect};
+use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::proxy::{Proxy, Way};
@@ -27,13 +27,7 @@ impl Scene {
         let mine = connect(corner.config_via([proxy.endpoint()])).await;
         let theirs = corner.locks().await;
         for locks in [&mine, &theirs] {
-            locks
-                .lock("orders/1")
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
+            pass("a free name", locks.lock("orders/1")).await;
         }
         Scene {
             corner,
@@ -46,11 +40,9 @@ impl Scene {
     /// The name can be taken by everybody, and after that nothing is left: no ghost of an earlier request.
     async fn is_clean(&self) {
         for locks in [&self.theirs, &self.mine] {
-            let held = within("the name free again", locks.lock("orders/7").wait_forever())
-                .await
-                .unwrap();
+            let held = take("the name free again", locks.lock("orders/7").wait_forever()).await;
             assert_eq!(self.corner.contenders("orders/7").await.len(), 1);
-            held.release().await.unwrap();
+            held.release().await.expect("a release that is confirmed");
         }
         self.corner.until_empty().await;
     }

@@ -1,11 +1,12 @@
 //! One test's corner of an etcd: a prefix of its own, engines that use it, and a plain look at the keys below it.
 
 use std::collections::BTreeSet;
+use std::future::IntoFuture;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget, WatchOptions};
-use etcd_locked::{Config, Locks};
+use etcd_locked::{Config, Held, LockError, Locks};
 use tokio::time::{sleep, timeout};
 
 use crate::etcd::Etcd;
@@ -200,6 +201,24 @@ pub(crate) async fn connect(config: Config) -> Locks {
     within("connecting an engine", Locks::connect(config))
         .await
         .expect("the engine connects")
+}
+
+/// Takes a lock that is to be had.
+pub(crate) async fn take(
+    what: &str,
+    call: impl IntoFuture<Output = Result<Held, LockError>>,
+) -> Held {
+    within(what, call)
+        .await
+        .unwrap_or_else(|error| panic!("{what}: {error:?}"))
+}
+
+/// Takes a lock that is to be had, and lets it go again.
+pub(crate) async fn pass(what: &str, call: impl IntoFuture<Output = Result<Held, LockError>>) {
+    let released = take(what, call).await.release();
+    within(what, released)
+        .await
+        .unwrap_or_else(|error| panic!("{what}, released: {error:?}"));
 }
 
 fn direct(keys: Vec<Key>, below: &str) -> Vec<Key> {

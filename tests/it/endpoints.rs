@@ -127,6 +127,13 @@ fn a_dead_member_of_a_cluster_is_not_noticed() {
             cluster.members[follower].start_again().await;
             let killed = Instant::now();
             cluster.members[leader].kill();
+            // While there is no leader, a call may be told to come again; once there is one, none is.
+            let elected = async {
+                while let Err(error) = locks.lock("orders/7").await {
+                    assert!(error.is_retryable(), "{error:?}");
+                }
+            };
+            within("a lock under the new leader", elected).await;
             calls(&locks, 20).await;
             // The body's work: past the TTL, so that renewals must have found their way as well.
             sleep(Duration::from_secs(11).saturating_sub(killed.elapsed())).await;

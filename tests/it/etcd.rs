@@ -1,8 +1,9 @@
 //! Real etcd processes, started and ended by the tests.
 
 use std::env;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -23,7 +24,6 @@ const READY: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct Etcd {
     name: String,
-    dir: TempDir,
     client_port: u16,
     peer_port: u16,
     /// `name=url` of every member, this one included.
@@ -31,10 +31,13 @@ pub(crate) struct Etcd {
     /// Further flags, for TLS.
     extra: Vec<String>,
     scheme: &'static str,
+    /// Before the directory: fields are dropped in this order, and a running etcd would write it anew.
     process: Option<Process>,
+    dir: TempDir,
 }
 
-/// etcd below the guard, which kills it when our end of its standard input closes: also when the test is killed.
+/// etcd below the guard, which kills it when our end of its standard input closes, and removes its directory if nobody
+/// is left to do so: when the test process has ended, or was killed.
 #[derive(Debug)]
 struct Process {
     guard: Child,
@@ -112,6 +115,7 @@ impl Etcd {
             .expect("etcd's log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_guard"));
         command
+            .arg(self.dir.path())
             .arg(binary())
             .args(["--name", &self.name, "--initial-cluster", &self.members])
             .args([
@@ -133,6 +137,7 @@ impl Etcd {
             .env_clear() // it takes flags from there, too
             .envs(env::var_os("PATH").map(|path| ("PATH", path)))
             .env("ETCD_UNSUPPORTED_ARCH", "arm64") // 3.4 asks for this there, and ignores it elsewhere
+            .process_group(0) // a Ctrl-C is for the tests; the guard cleans up after them
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log);
@@ -309,7 +314,10 @@ impl Etcd {
 
 impl Process {
     fn end(&mut self) {
-        drop(self.guard.stdin.take());
+        if let Some(mut stdin) = self.guard.stdin.take() {
+            // Its data may be wanted again; when not, the directory's owner removes it.
+            let _ = stdin.write_all(b"keep");
+        }
         let _ = self.guard.wait();
     }
 }

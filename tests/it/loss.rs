@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_client::PutOptions;
-use etcd_locked::{Held, LockError, Locks, LossCause, current, etcd_locked};
+use etcd_locked::{LockError, Locks, LossCause, current, etcd_locked};
 use etcd_locked_tests::monotonic_ns;
 use tokio::sync::Notify;
 use tokio::time::{interval, sleep};
 
-use crate::corner::{Corner, connect};
+use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
 use crate::proxy::{Proxy, Way};
@@ -85,9 +85,7 @@ fn a_revoked_lease_ends_the_body() {
             matches!(cause, LossCause::Revoked | LossCause::Deleted),
             "{cause:?}"
         );
-        let again = within("a lock after the loss", locks.lock("orders/7"))
-            .await
-            .unwrap();
+        let again = take("a lock after the loss", locks.lock("orders/7")).await;
         assert_ne!(corner.contenders("orders/7").await[0].lease, lease);
         again.release().await.unwrap();
         corner.until_empty().await;
@@ -103,12 +101,7 @@ fn a_deleted_key_ends_the_body() {
         let key = corner.contenders("orders/7").await[0].clone();
         corner.client.clone().delete(key.text, None).await.unwrap();
         assert_eq!(body.lost().await, LossCause::Deleted);
-        within("a lock after the loss", locks.lock("orders/7"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("a lock after the loss", locks.lock("orders/7")).await;
         corner.until_empty().await;
     });
 }
@@ -141,12 +134,7 @@ fn an_overwritten_key_is_repaired_or_ends_the_body() {
         // Neither way may leave a key that belongs to nobody.
         corner.until_empty().await;
         let other = corner.locks().await;
-        within("a lock after it", other.lock("orders/7"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("a lock after it", other.lock("orders/7")).await;
     });
 }
 
@@ -287,13 +275,13 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
     let proxy = Proxy::start(etcd.address()).await;
     let mine = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
     let theirs = corner.locks_with_ttl(ttl).await;
-    let held: Held = mine.lock("orders/7").await.unwrap();
+    let held = take("the first lock", mine.lock("orders/7")).await;
     let polls = Polls::default();
     let body = held.hold(busy(&polls));
     let rest = async {
         let waiter = tokio::spawn(async move {
-            let held = theirs.lock("orders/7").wait_forever().await.unwrap();
-            (held, monotonic_ns())
+            let held = theirs.lock("orders/7").wait_forever().await;
+            (held.expect("served"), monotonic_ns())
         });
         corner.until_contenders("orders/7", 2).await;
         weather(&proxy);
@@ -304,7 +292,7 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
             waiter,
         )
         .await
-        .unwrap()
+        .expect("no panic")
     };
     let (ended, (theirs, entered)) =
         within("loss and turn", async { tokio::join!(body, rest) }).await;
@@ -333,11 +321,8 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
     // Healed: the engine works again, with what is left of its old lease in nobody's way.
     drop(held);
     proxy.thaw();
-    theirs.release().await.unwrap();
-    let again = within("a lock after the cut", mine.lock("orders/7").wait_forever())
-        .await
-        .unwrap();
-    again.release().await.unwrap();
+    theirs.release().await.expect("a release that is confirmed");
+    pass("a lock after the cut", mine.lock("orders/7").wait_forever()).await;
     corner.until_empty().await;
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use etcd_locked::{LockError, LockName, Locks, Name, current, etcd_locked};
 
-use crate::corner::Corner;
+use crate::corner::{Corner, pass};
 use crate::limit::{run, within};
 
 #[etcd_locked("files/<name>", locks = locks)]
@@ -31,7 +31,7 @@ struct Values<'a> {
     text: Cow<'a, str>,
     address: IpAddr,
     shared: Arc<str>,
-    boxed: Box<&'a str>,
+    boxed: Box<str>,
 }
 
 #[etcd_locked(
@@ -218,12 +218,7 @@ fn a_name_given_at_run_time_is_checked() {
             // What a guard says its name is, can be locked again.
             let again = held.name().clone();
             held.release().await.unwrap();
-            within("the same lock", locks.lock(again))
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
+            pass("the same lock", locks.lock(again)).await;
         }
         let too_long = "x".repeat(1025);
         let bad = [
@@ -278,7 +273,7 @@ fn values_come_in_several_types() {
             text: Cow::Borrowed("a b"),
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             shared: "s".into(),
-            boxed: Box::new("b"),
+            boxed: "b".into(),
         };
         let name = values(&locks, v).await.unwrap();
         assert_eq!(
@@ -295,16 +290,10 @@ fn names_come_in_several_types() {
         let locks = corner.locks().await;
         let text = String::from("orders/42");
         let name: Name = text.lock_name();
-        locks
-            .lock("orders/42")
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        locks.lock(&text).await.unwrap().release().await.unwrap();
-        locks.lock(&name).await.unwrap().release().await.unwrap();
-        locks.lock(&&name).await.unwrap().release().await.unwrap();
+        pass("a free name", locks.lock("orders/42")).await;
+        pass("a free name", locks.lock(&text)).await;
+        pass("a free name", locks.lock(&name)).await;
+        pass("a free name", locks.lock(Box::new(&name).as_ref())).await;
         let held = locks.lock(name).await.unwrap();
         let refused = corner.locks().await.lock(text).try_once().await;
         assert!(

@@ -1,12 +1,11 @@
 //! A panic in a body goes on to the caller, and the lock is free.
 
 use std::any::Any;
-use std::future::IntoFuture;
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 
-use crate::corner::Corner;
+use crate::corner::{Corner, pass};
 use crate::limit::{run, within};
 
 /// A payload no library of anybody's would make.
@@ -37,12 +36,7 @@ fn a_panic_in_the_body_releases_the_lock() {
         // The TTL is 15 s: it is not the lease that frees the name.
         for locks in [&theirs, &mine] {
             let next = locks.lock("orders/7").wait(Duration::from_secs(5));
-            within("the next lock", next.into_future())
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
+            pass("the next lock", next).await;
         }
         corner.until_empty().await;
     });
@@ -66,12 +60,7 @@ fn a_panic_under_a_guard_releases_the_lock() {
             .unwrap_err();
         assert_eq!(payload(ended.into_panic()), Payload(8));
         corner.until_empty().await;
-        within("the next lock", locks.lock("orders/7"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("the next lock", locks.lock("orders/7")).await;
     });
 }
 

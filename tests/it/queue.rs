@@ -111,7 +111,14 @@ fn a_waiting_key_that_is_overwritten_is_served_and_goes() {
             let held = theirs.lock("orders/7").await.unwrap();
             let waiter = queue_up(&mine);
             let key = corner.until_contenders("orders/7", 2).await[1].clone();
-            client.put(key.text, "mine now", Some(PutOptions::new().with_lease(foreign))).await.unwrap();
+            client
+                .put(
+                    key.text,
+                    "mine now",
+                    Some(PutOptions::new().with_lease(foreign)),
+                )
+                .await
+                .unwrap();
             held.release().await.unwrap();
             turn(waiter).await.release().await.unwrap();
             corner.until_empty().await;

@@ -1,7 +1,7 @@
 //! A release is confirmed where that is possible, never changes what the body returned, and never removes anything but
 //! what it was issued for.
 
-use std::future::{IntoFuture, pending};
+use std::future::pending;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::runtime::Builder;
 use tokio::sync::{Mutex, Notify};
 
-use crate::corner::{Corner, connect};
+use crate::corner::{Corner, connect, pass};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::proxy::{Proxy, Way};
@@ -51,7 +51,7 @@ async fn delete(locks: &Locks, id: u64, corner: &Corner) -> Result<u8, LockError
 }
 
 #[etcd_locked("orders/<id>", locks = locks)]
-async fn pass(locks: &Locks, id: u64) -> Result<(), LockError> {
+async fn visit(locks: &Locks, id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
@@ -80,6 +80,8 @@ impl Drop for Watched {
     fn drop(&mut self) {
         let (endpoint, below) = (self.endpoint.clone(), self.below.clone());
         let look = thread::spawn(move || {
+            // What a key that was released too early needs to be gone.
+            thread::sleep(Duration::from_millis(200));
             let runtime = Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -137,18 +139,8 @@ fn a_release_that_fails_is_made_up_for() {
         etcd.lock().await.start_again().await;
         // The TTL is 15 s and etcd gives leases their full time again when it starts: it is the engine that cleans up.
         let next = theirs.lock("orders/7").wait(Duration::from_secs(10));
-        within("the next lock", next.into_future())
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        within("the first one again", mine.lock("orders/7"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("the next lock", next).await;
+        pass("the first one again", mine.lock("orders/7")).await;
         corner.until_empty().await;
     });
 }
@@ -164,12 +156,7 @@ fn a_key_removed_by_an_operator_does_not_disturb_the_result() {
                 .unwrap(),
             7
         );
-        within("the next lock", locks.lock("orders/7"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("the next lock", locks.lock("orders/7")).await;
         corner.until_empty().await;
     });
 }
@@ -180,19 +167,13 @@ fn a_call_returns_when_its_release_is_confirmed() {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         for _ in 0..20 {
-            pass(&locks, 7).await.unwrap();
+            visit(&locks, 7).await.unwrap();
             assert_eq!(
                 corner.contenders("orders/7").await,
                 [],
                 "the call is back and its key is still there"
             );
-            locks
-                .lock("orders/7")
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
+            pass("a free name", locks.lock("orders/7")).await;
             assert_eq!(
                 corner.contenders("orders/7").await,
                 [],
@@ -248,12 +229,7 @@ fn a_delayed_release_spares_what_came_later() {
         let newer = corner.contenders("orders/7").await;
         proxy.thaw();
         // An answered lock of another name says that the engine's requests get through again …
-        within("another lock", locks.lock("orders/8"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("another lock", locks.lock("orders/8")).await;
         // … and a refused try of this one that the release is over: until then the name is closed.
         let refused = within("a try", locks.lock("orders/7").try_once()).await;
         assert!(
@@ -266,12 +242,7 @@ fn a_delayed_release_spares_what_came_later() {
             "the release removed a key it was not issued for"
         );
         client.lease_revoke(foreign).await.unwrap();
-        within("the name, free again", locks.lock("orders/7"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("the name, free again", locks.lock("orders/7")).await;
         corner.until_empty().await;
     });
 }
@@ -321,6 +292,30 @@ fn a_panicking_body_is_dropped_before_its_key_goes() {
             async move { fail(&locks, 7, watched).await }
         });
         assert!(within("the panic", call).await.unwrap_err().is_panic());
+        assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_body_ended_by_a_shutdown_is_dropped_before_its_key_goes() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let (sent, received) = std::sync::mpsc::channel();
+        let watched = Watched {
+            endpoint: corner.endpoint.clone(),
+            below: corner.below("orders/7"),
+            sent,
+        };
+        let inside = std::sync::Arc::new(Notify::new());
+        let call = tokio::spawn({
+            let (locks, inside) = (locks.clone(), inside.clone());
+            async move { stay(&locks, 7, &inside, watched).await }
+        });
+        within("the body inside", inside.notified()).await;
+        within("the shutdown's end", locks.shutdown(Duration::ZERO)).await;
+        assert!(within("the call's end", call).await.unwrap().is_err());
         assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
         corner.until_empty().await;
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_locked::{LockError, LossCause};
 use tokio::sync::Notify;
 
-use crate::corner::Corner;
+use crate::corner::{Corner, pass, take};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 
@@ -30,12 +30,7 @@ fn a_lock_survives_a_restart_of_etcd() {
         assert!(held.is_held());
         assert_eq!(held.token(), token);
         // New locks work on the same engines, and the waiter goes on.
-        within("another lock", mine.lock("orders/8"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("another lock", mine.lock("orders/8")).await;
         held.release().await.unwrap();
         let next = within("the waiter's turn", waiter).await.unwrap().unwrap();
         assert!(next.token() > token);
@@ -50,13 +45,7 @@ fn a_call_made_while_etcd_restarts_is_served() {
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
         let locks = corner.locks().await;
-        locks
-            .lock("orders/7")
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("a free name", locks.lock("orders/7")).await;
         etcd.kill();
         let call = tokio::spawn(locks.lock("orders/7").wait_forever().into_future());
         etcd.start_again().await;
@@ -84,12 +73,7 @@ fn an_etcd_that_freezes_for_a_moment_is_not_noticed() {
             tokio::time::sleep(Duration::from_secs(3)).await;
             etcd.cont();
             let other = locks.lock("orders/8").wait_forever();
-            within("a lock after the moment", other)
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
+            pass("a lock after the moment", other).await;
         });
         within("the body's end", kept).await.unwrap();
         assert!(held.is_held());
@@ -141,13 +125,7 @@ fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
         let locks = corner.locks().await;
         // Revisions beyond what the fresh etcd will have.
         for _ in 0..20 {
-            locks
-                .lock("orders/8")
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
+            pass("a free name", locks.lock("orders/8")).await;
         }
         let held = locks.lock("orders/7").await.unwrap();
         let inside = Notify::new();
@@ -173,9 +151,7 @@ fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
             "{ended:?}"
         );
         drop(held);
-        let again = within("a lock in the new world", locks.lock("orders/7"))
-            .await
-            .unwrap();
+        let again = take("a lock in the new world", locks.lock("orders/7")).await;
         assert_eq!(corner.contenders("orders/7").await.len(), 1);
         again.release().await.unwrap();
         corner.until_empty().await;

@@ -3,6 +3,7 @@
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-use crate::corner::Corner;
+use crate::corner::{Corner, pass};
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
@@ -26,9 +27,15 @@ fn runtime() -> Runtime {
 
 /// Blocks its executor, as nobody should.
 #[etcd_locked("orders/<id>", locks = locks)]
-async fn block(locks: &Locks, id: u64, inside: oneshot::Sender<()>) -> Result<bool, LockError> {
+async fn block(
+    locks: &Locks,
+    id: u64,
+    inside: oneshot::Sender<()>,
+    awake: &AtomicBool,
+) -> Result<bool, LockError> {
     let _ = inside.send(());
     thread::sleep(3 * TTL);
+    awake.store(true, Ordering::SeqCst);
     tokio::task::yield_now().await;
     Ok(etcd_locked::current().is_some_and(|it| it.is_held()))
 }
@@ -39,15 +46,25 @@ fn a_blocked_executor_keeps_the_lock() {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks_with_ttl(TTL).await, corner.locks().await);
         let (inside, entered) = oneshot::channel();
-        let blocked = thread::spawn(move || runtime().block_on(block(&mine, 7, inside)));
+        let awake = Arc::new(AtomicBool::new(false));
+        let blocked = thread::spawn({
+            // The engine itself stays with us: its end would revoke the lease we look at.
+            let (locks, awake) = (mine.clone(), awake.clone());
+            move || runtime().block_on(block(&locks, 7, inside, &awake))
+        });
         within("the body inside", entered).await.unwrap();
         let key = corner.contenders("orders/7").await[0].clone();
         let mut refusals = 0;
         while !blocked.is_finished() {
             match theirs.lock("orders/7").try_once().await {
                 Err(LockError::Held { .. }) => refusals += 1,
-                // Free: then it must be because the body has ended.
-                Ok(held) => held.release().await.unwrap(),
+                Ok(held) => {
+                    assert!(
+                        awake.load(Ordering::SeqCst),
+                        "somebody was in while the executor was blocked"
+                    );
+                    held.release().await.unwrap();
+                }
                 Err(error) => panic!("{error:?}"),
             }
             assert!(
@@ -103,19 +120,9 @@ fn an_engine_outlives_the_runtime_it_was_made_on() {
             .await
             .unwrap();
         assert!(held.is_held());
-        within("another lock", locks.lock("orders/8"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("another lock", locks.lock("orders/8")).await;
         held.release().await.unwrap();
-        within("the same lock", locks.lock("orders/7"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        pass("the same lock", locks.lock("orders/7")).await;
         corner.until_empty().await;
     });
 }

@@ -111,7 +111,7 @@ pub(crate) fn seal(lease: &Lease, families: impl Iterator<Item = Key>) -> Txn {
     }
 }
 
-/// Reads the session key alone, to tell a wiped etcd from a stale member (rule P35).
+/// Reads the session key alone: what counts is the revision (rule P35).
 pub(crate) fn read_session(lease: &Lease) -> Txn {
     Txn {
         then: vec![Op::Get {

@@ -44,10 +44,11 @@ pub(crate) struct Lease {
     /// The session key and its mod revision `m`; 0: not created yet.
     pub(crate) session: Key,
     pub(crate) session_revision: Revision,
-    pub(crate) session_created: Revision,
     valid_until: Moment,
     pub(crate) deadline: Arc<Deadline>,
     pub(crate) renewing: bool,
+    /// When the next renewal is due; one that comes earlier moves it on, so that there is one timer's worth of them.
+    pub(crate) renew_at: Moment,
     /// Renewals that failed in a row.
     pub(crate) failures: u32,
     /// Names waiting to be put.
@@ -77,6 +78,8 @@ pub(crate) struct Trouble {
     pub(crate) since: Moment,
     /// Why the last one failed.
     pub(crate) cause: Cause,
+    /// When to see next whether calls have waited too long.
+    pub(crate) step: Option<Moment>,
 }
 
 /// A seal that has no answer yet.
@@ -96,10 +99,10 @@ impl Lease {
             ttl: Duration::from_secs(ttl_secs.unsigned_abs()),
             session: "".into(),
             session_revision: 0,
-            session_created: 0,
             valid_until: now,
             deadline: Arc::new(Deadline::new(now)),
             renewing: false,
+            renew_at: now,
             failures: 0,
             pending: VecDeque::new(),
             in_flight: 0,
@@ -131,8 +134,11 @@ impl Lease {
 
     /// An exchange for it, sent at `sent`, failed.
     pub(crate) fn failed(&mut self, sent: Moment, cause: Cause) {
-        let since = self.trouble.take().map_or(sent, |trouble| trouble.since);
-        self.trouble = Some(Trouble { since, cause });
+        let (since, step) = match self.trouble.take() {
+            Some(Trouble { since, step, .. }) => (since, step),
+            None => (sent, None),
+        };
+        self.trouble = Some(Trouble { since, cause, step });
     }
 
     /// Names that get nowhere while etcd is not reached.

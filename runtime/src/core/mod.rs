@@ -16,8 +16,11 @@ use crate::site::Wait;
 
 pub(crate) mod bundle;
 pub(crate) mod deadline;
+mod deletions;
 pub(crate) mod lease;
+mod looks;
 mod pool;
+mod puts;
 pub(crate) mod queue;
 mod queues;
 pub(crate) mod request;
@@ -166,19 +169,21 @@ enum Exchange {
         call: CallId,
     },
     Delete(Vec<Deletion>),
-    Look {
-        looks: Vec<Look>,
-        floor: Revision,
+    Look(Vec<Look>),
+    Repair {
+        name: Key,
+        created: Revision,
     },
-    Repair(Key),
-    /// Is the session key still the one we made, or was etcd wiped?
-    Wiped(LeaseRef),
+    /// Why is the lease gone?
+    Autopsy(LeaseRef),
 }
 
 #[derive(Debug)]
 struct UnderWay {
     exchange: Exchange,
     sent: Moment,
+    /// The highest revision known when it was sent: a lower answer is stale, or etcd was wiped (rules P20, P35).
+    floor: Revision,
 }
 
 /// What a point in time is good for. A timer that is no longer wanted fires and finds nothing to do.
@@ -231,6 +236,8 @@ pub(crate) struct Core {
     outputs: VecDeque<Output>,
     /// The highest revision any transaction or range answered (rule P35).
     highest: Revision,
+    /// The last exchange sent before etcd was found wiped: its answer may still be of the old revisions.
+    old: RequestId,
     last_id: u64,
     random: u64,
     shutdown: Option<Shutdown>,
@@ -258,6 +265,7 @@ impl Core {
             timers: BTreeSet::new(),
             outputs: VecDeque::new(),
             highest: 0,
+            old: 0,
             last_id: 0,
             shutdown: None,
         }
@@ -299,7 +307,7 @@ impl Core {
                 Timer::Wait(call) => self.wait_over(now, call),
                 Timer::Confirm(call) => self.confirm_over(call),
                 Timer::Grant(lease) => self.ask(now, lease),
-                Timer::Renew(lease) => self.renew(now, lease),
+                Timer::Renew(lease) => self.renew_if_due(now, lease),
                 Timer::Stop(lease) => self.stop(now, lease),
                 Timer::Seal(lease) => self.send_seal(now, lease),
                 Timer::Trouble(lease) => self.trouble(now, lease),
@@ -313,14 +321,24 @@ impl Core {
     }
 
     fn answer(&mut self, now: Moment, request: RequestId, result: Result<Response, Failure>) {
-        let Some(UnderWay { exchange, sent }) = self.under_way.remove(&request) else {
+        let Some(UnderWay {
+            exchange,
+            sent,
+            floor,
+        }) = self.under_way.remove(&request)
+        else {
             return;
         };
+        if let Ok(Response::Txn(answer)) = &result
+            && request > self.old
+        {
+            self.highest = self.highest.max(answer.revision);
+        }
         match exchange {
             Exchange::Grant(lease) => self.granted(now, lease, sent, result),
             Exchange::Renewal(lease) => self.renewed(now, lease, sent, result),
             Exchange::Revoke => {}
-            Exchange::Seal(lease) => self.sealed(now, lease, transaction(result)),
+            Exchange::Seal(lease) => self.sealed(now, lease, floor, transaction(result)),
             Exchange::Put { lease, names } => {
                 self.put(now, sent, lease, names, transaction(result))
             }
@@ -328,9 +346,11 @@ impl Core {
                 self.tried(now, sent, lease, &name, call, transaction(result))
             }
             Exchange::Delete(deletions) => self.deleted(now, deletions, transaction(result)),
-            Exchange::Look { looks, floor } => self.looked(now, looks, floor, transaction(result)),
-            Exchange::Repair(name) => self.repaired(now, &name, transaction(result)),
-            Exchange::Wiped(lease) => self.wipe_looked(now, lease, transaction(result)),
+            Exchange::Look(looks) => self.looked(now, looks, floor, transaction(result)),
+            Exchange::Repair { name, created } => {
+                self.repaired(now, &name, created, transaction(result));
+            }
+            Exchange::Autopsy(lease) => self.autopsied(now, lease, floor, transaction(result)),
         }
     }
 
@@ -348,6 +368,7 @@ impl Core {
             UnderWay {
                 exchange,
                 sent: now,
+                floor: self.highest,
             },
         );
         self.outputs.push_back(Output::Send { id, request });

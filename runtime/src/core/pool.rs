@@ -4,7 +4,7 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::lease::{Lease, LeaseRef, Seal, State, Trouble};
 use crate::core::queue::{Queued, Slot};
-use crate::core::request::{Cause, Failure, Key, Refusal, Request, Response, TxnAnswer};
+use crate::core::request::{Cause, Failure, Key, Refusal, Request, Response, Revision, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Output, Refused, Timer, backoff};
 use crate::error::LossCause;
 
@@ -78,7 +78,8 @@ impl Core {
         match result {
             Ok(Response::Granted { lease: id, ttl }) => {
                 l.granted(sent, id, ttl, bundle::session_key(&prefix, id));
-                let renewal = l.renewal_after(sent);
+                l.renew_at = l.renewal_after(sent);
+                let renewal = l.renew_at;
                 self.at(renewal, Timer::Renew(lease));
                 self.arm_stop(lease);
                 self.seal(now, lease);
@@ -137,7 +138,12 @@ impl Core {
         let Some(l) = self.leases.get_mut(&lease) else {
             return;
         };
-        let Some(Trouble { since, cause }) = l.trouble.clone() else {
+        let Some(Trouble {
+            since,
+            cause,
+            step: armed,
+        }) = l.trouble.clone()
+        else {
             return;
         };
         let is_due = |called: Moment| now - called.max(since) >= patience;
@@ -170,8 +176,13 @@ impl Core {
             }
             self.advance(now, &name);
         }
-        if waiting {
-            self.at(now + step, Timer::Trouble(lease));
+        // However often it fails meanwhile, one timer will do.
+        if waiting && armed.is_none_or(|at| at <= now) {
+            let next = now + step;
+            self.at(next, Timer::Trouble(lease));
+            if let Some(trouble) = self.leases.get_mut(&lease).and_then(|l| l.trouble.as_mut()) {
+                trouble.step = Some(next);
+            }
         }
     }
 
@@ -246,6 +257,7 @@ impl Core {
         &mut self,
         now: Moment,
         lease: LeaseRef,
+        floor: Revision,
         result: Result<TxnAnswer, Failure>,
     ) {
         let Some(l) = self.leases.get_mut(&lease) else {
@@ -274,31 +286,27 @@ impl Core {
                 return self.at(again, Timer::Seal(lease));
             }
         };
-        if answer.succeeded && answer.revision < self.highest {
-            // A write cannot be stale: revisions have started again (rule P35).
-            self.wiped(now, lease);
-        }
         let revision = answer.revision;
-        self.highest = self.highest.max(revision);
-        let Some(l) = self.leases.get_mut(&lease) else {
-            return;
-        };
+        // A write is not stale, but its answer may be late: what counts is what was known when it was sent (rule P35).
+        let restarted = revision < floor;
+        let first = l.session_revision == 0;
         let mut answers = answer.answers.into_iter();
         let session = answers.next().and_then(bundle::first);
         if answer.succeeded {
-            if l.session_revision == 0 {
-                l.session_created = revision;
-            }
             l.session_revision = revision;
+            if restarted && first {
+                self.wiped(now, revision, Some(lease));
+            }
         } else {
             match session.filter(|kv| kv.lease == l.id) {
-                Some(kv) => {
-                    l.session_revision = kv.mod_revision;
-                    l.session_created = kv.create_revision;
-                }
+                Some(kv) => l.session_revision = kv.mod_revision,
+                None if restarted => return self.wiped(now, revision, None),
                 None => return self.retire(now, lease),
             }
         }
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
         l.state = State::Open;
         let names = l.seal.take().map(|seal| seal.names).unwrap_or_default();
         let more = !l.doubt.is_empty();
@@ -312,6 +320,13 @@ impl Core {
         }
         if more {
             self.seal(now, lease);
+        }
+    }
+
+    /// Renews the lease unless that has been done since the timer was set.
+    pub(super) fn renew_if_due(&mut self, now: Moment, lease: LeaseRef) {
+        if self.leases.get(&lease).is_some_and(|l| l.renew_at <= now) {
+            self.renew(now, lease);
         }
     }
 
@@ -352,7 +367,8 @@ impl Core {
                     return self.lose(now, lease, LossCause::Expired);
                 }
                 l.failures = 0;
-                let next = l.renewal_after(sent);
+                l.renew_at = l.renewal_after(sent);
+                let next = l.renew_at;
                 let unfresh = std::mem::take(&mut l.unfresh);
                 self.at(next, Timer::Renew(lease));
                 for name in unfresh {
@@ -363,7 +379,7 @@ impl Core {
             | Err(Failure::Refused {
                 kind: Refusal::LeaseNotFound,
                 ..
-            }) => self.lose(now, lease, LossCause::Revoked),
+            }) => self.ended(now, lease),
             // Says nothing about the lease: send again, the first time at once, by another endpoint (rule P30).
             Err(_) => {
                 let again = if l.failures == 0 {
@@ -372,9 +388,38 @@ impl Core {
                     now + backoff(l.failures)
                 };
                 l.failures += 1;
+                l.renew_at = again;
                 self.at(again, Timer::Renew(lease));
             }
         }
+    }
+
+    /// The lease is gone at etcd: its bodies are not polled from now on, and told as soon as it is known why.
+    fn ended(&mut self, now: Moment, lease: LeaseRef) {
+        if let Some(l) = self.leases.get(&lease) {
+            l.deadline.lose();
+        }
+        self.retire(now, lease);
+        if let Some(l) = self.leases.get(&lease) {
+            let request = Request::Txn(bundle::read_session(l));
+            self.send(now, request, Exchange::Autopsy(lease));
+        }
+    }
+
+    /// A revision from before what was known when it was asked for: then etcd has lost its data (rule P35). Only the cause
+    /// hangs on it; a lagging member can do no more harm than to mistake that.
+    pub(super) fn autopsied(
+        &mut self,
+        now: Moment,
+        lease: LeaseRef,
+        floor: Revision,
+        result: Result<TxnAnswer, Failure>,
+    ) {
+        let cause = match result {
+            Ok(answer) if answer.revision < floor => LossCause::Wiped,
+            _ => LossCause::Revoked,
+        };
+        self.lose(now, lease, cause);
     }
 
     fn arm_stop(&mut self, lease: LeaseRef) {
@@ -406,7 +451,10 @@ impl Core {
 
     /// The lease takes no more acquisitions, but keeps its bodies (rule P10).
     pub(super) fn retire(&mut self, now: Moment, lease: LeaseRef) {
-        self.leave(now, lease, State::Retired, None);
+        // A lost lease stays lost, and is not renewed again (rules P28, P30).
+        if self.leases.get(&lease).is_some_and(Lease::is_alive) {
+            self.leave(now, lease, State::Retired, None);
+        }
     }
 
     fn leave(&mut self, now: Moment, lease: LeaseRef, state: State, lost: Option<LossCause>) {
@@ -449,8 +497,9 @@ impl Core {
                         });
                     }
                 }
-                // The lease lives on while it has bodies, and with it this key: it must not block the others.
-                (Slot::Queued(Queued { created, .. }), None) => {
+                // The lease may live on, with its bodies or because it was lost only to us; or the key was put under another
+                // one. It must not block the others.
+                (Slot::Queued(Queued { created, .. }), _) => {
                     let key = bundle::own_key(&queue.family, id);
                     self.deletions.push_back(Deletion {
                         name: name.clone(),
@@ -485,42 +534,14 @@ impl Core {
         }
     }
 
-    /// A read was older than what we have seen: either a member lags, or etcd was wiped. The session key tells (rules
-    /// P20, P35).
-    pub(super) fn suspect_wipe(&mut self, now: Moment, lease: LeaseRef) {
-        let Some(l) = self.leases.get(&lease).filter(|l| l.is_alive()) else {
-            return;
-        };
-        let request = Request::Txn(bundle::read_session(l));
-        self.send(now, request, Exchange::Wiped(lease));
-    }
-
-    pub(super) fn wipe_looked(
-        &mut self,
-        now: Moment,
-        lease: LeaseRef,
-        result: Result<TxnAnswer, Failure>,
-    ) {
-        let Some(l) = self.leases.get(&lease) else {
-            return;
-        };
-        let Ok(answer) = result else { return };
-        let session = answer.answers.into_iter().next().and_then(bundle::first);
-        if session.is_none_or(|kv| kv.create_revision != l.session_created)
-            && answer.revision < self.highest
-        {
-            self.wiped(now, lease);
-            self.lose(now, lease, LossCause::Wiped);
-        }
-    }
-
-    /// etcd has forgotten everything: all leases but the one that found out are lost.
-    fn wiped(&mut self, now: Moment, but: LeaseRef) {
-        self.highest = 0;
+    /// etcd has forgotten everything, and is at this revision: all leases are lost, but one that is newer.
+    fn wiped(&mut self, now: Moment, revision: Revision, but: Option<LeaseRef>) {
+        self.highest = revision;
+        self.old = self.last_id;
         let others: Vec<LeaseRef> = self
             .leases
             .iter()
-            .filter(|(lease, l)| **lease != but && l.is_alive() && l.session_revision != 0)
+            .filter(|(lease, l)| Some(**lease) != but && l.is_alive() && l.session_revision != 0)
             .map(|(lease, _)| *lease)
             .collect();
         for lease in others {

@@ -26,6 +26,8 @@ pub(crate) struct Queue {
     /// Keys live deeper than the contenders: one-key reads may show those, so the whole family is read (rule P2).
     pub(crate) deep: bool,
     pub(crate) watch: Option<WatchId>,
+    /// The mod revision of the last foreign put on our key that was repaired; 0: none of this incarnation.
+    pub(crate) repaired: Revision,
     /// When to read the family again.
     pub(crate) reread_at: Option<Moment>,
     /// Reads since the watch was opened; the first few come early (rule P15).
@@ -103,6 +105,7 @@ impl Queue {
             owner: None,
             deep: false,
             watch: None,
+            repaired: 0,
             reread_at: None,
             reads: 0,
             reading: false,
@@ -119,6 +122,11 @@ impl Queue {
     pub(crate) fn remove(&mut self, call: CallId) -> Option<Call> {
         let at = self.calls.iter().position(|c| c.id == call)?;
         self.calls.remove(at)
+    }
+
+    /// Whether its key is one to look at: it waits, or is held.
+    pub(crate) fn is_watched(&self) -> bool {
+        matches!(self.slot, Slot::Queued(_) | Slot::Held { .. })
     }
 
     /// Who has the name, as far as this process knows: a record to show to a call that is refused.

@@ -1,17 +1,19 @@
 //! Runs a program for as long as our standard input stays open, so that no test leaves a server behind, however it
-//! ends: `guard <program> <argument>…` prints the program's process id and ends when the program does.
+//! ends: `guard <directory> <program> <argument>…` prints the program's process id and ends when the program does.
+//! Unless the last word said to us was `keep`, the directory goes with it.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
 fn main() -> io::Result<ExitCode> {
     let mut words = std::env::args_os().skip(1);
-    let program = words
-        .next()
-        .ok_or_else(|| io::Error::other("usage: guard <program> <argument>…"))?;
+    let usage = || io::Error::other("usage: guard <directory> <program> <argument>…");
+    let directory = words.next().ok_or_else(usage)?;
+    let program = words.next().ok_or_else(usage)?;
     let mut child = Command::new(program)
         .args(words)
         .stdin(Stdio::null())
@@ -19,10 +21,11 @@ fn main() -> io::Result<ExitCode> {
     println!("{}", child.id());
     io::stdout().flush()?;
 
-    let (open, closed) = channel::<()>();
+    let (told, orders) = channel();
     thread::spawn(move || {
-        let _open = open;
-        let _ = io::stdin().read_to_end(&mut Vec::new());
+        let mut said = String::new();
+        let _ = io::stdin().read_to_string(&mut said);
+        let _ = told.send(said);
     });
     loop {
         if let Some(status) = child.try_wait()? {
@@ -32,9 +35,13 @@ fn main() -> io::Result<ExitCode> {
                 ExitCode::FAILURE
             });
         }
-        if closed.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Disconnected) {
+        if let Ok(said) = orders.recv_timeout(Duration::from_millis(20)) {
             child.kill()?;
             child.wait()?;
+            // Killed without a word, the test process cannot clean up after itself.
+            if said != "keep" {
+                fs::remove_dir_all(&directory)?;
+            }
             return Ok(ExitCode::SUCCESS);
         }
     }

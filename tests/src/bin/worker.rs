@@ -204,13 +204,13 @@ fn runtime() -> Runtime {
 fn report(what: &str, error: &LockError) {
     let variant = match error {
         LockError::NotInitialized { .. } => "NotInitialized",
-        LockError::AlreadyInitialized { .. } => "AlreadyInitialized",
+        LockError::AlreadyInitialized => "AlreadyInitialized",
         LockError::Config { .. } => "Config",
         LockError::Held { .. } => "Held",
         LockError::Timeout { .. } => "Timeout",
         LockError::Lost { .. } => "Lost",
         LockError::SelfDeadlock { .. } => "SelfDeadlock",
-        LockError::ShuttingDown { .. } => "ShuttingDown",
+        LockError::ShuttingDown => "ShuttingDown",
         LockError::InvalidName { .. } => "InvalidName",
         LockError::PermissionDenied { .. } => "PermissionDenied",
         LockError::Backend { .. } => "Backend",

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::clients::Call;
 use super::nemesis::Faults;
-use super::store::{Incarnation, Store, revision_of, unavailable, unknown};
+use super::random::Random;
+use super::store::{Incarnation, Store};
 use super::trace::{Trace, brief};
 use crate::clock::Moment;
-use crate::core::request::{Failure, Key, LeaseId, Op, Request, Response, Revision, WatchNews};
+use crate::core::request::{Failure, Key, LeaseId, Request, Response, Revision, WatchNews};
 use crate::core::{CallId, Core, Input, Output, RequestId, Settings, WatchId};
 
 /// More outputs than this for one input, or more steps than this for one seed, and something runs in circles.
@@ -29,6 +30,7 @@ pub(super) struct Bench {
     pub(super) tainted: BTreeSet<Incarnation>,
     /// The last token of each name.
     pub(super) tokens: BTreeMap<Key, Revision>,
+    pub(super) wiped: bool,
     pub(super) trace: Trace,
     agenda: BTreeMap<(Moment, u64), Happening>,
     sequence: u64,
@@ -50,20 +52,36 @@ pub(super) struct Process {
 
 #[derive(Debug)]
 pub(super) struct Watch {
-    prefix: Key,
-    next: Revision,
+    pub(super) prefix: Key,
+    pub(super) next: Revision,
     pub(super) silent: Moment,
     /// News keeps its order.
-    delivered: Moment,
+    pub(super) delivered: Moment,
 }
 
 #[derive(Debug)]
 pub(super) enum Happening {
     /// A request reaches etcd; its answer, if any, is back at that moment.
-    Arrive { from: usize, id: RequestId, request: Request, back: Option<Moment> },
-    Answer { to: usize, id: RequestId, result: Result<Response, Failure> },
-    News { to: usize, watch: WatchId, news: WatchNews },
-    Tell { to: usize, input: Input },
+    Arrive {
+        from: usize,
+        id: RequestId,
+        request: Request,
+        back: Option<Moment>,
+    },
+    Answer {
+        to: usize,
+        id: RequestId,
+        result: Result<Response, Failure>,
+    },
+    News {
+        to: usize,
+        watch: WatchId,
+        news: WatchNews,
+    },
+    Tell {
+        to: usize,
+        input: Input,
+    },
     /// The call begins; is given up; its body ends.
     Call(CallId),
     Cancel(CallId),
@@ -74,7 +92,11 @@ pub(super) enum Happening {
 impl Bench {
     pub(super) fn new(seed: u64, processes: usize, loud: bool) -> Self {
         let core = |n| {
-            Core::new(Settings { prefix: "locks/".into(), connect_timeout: Duration::from_secs(5), seed: seed * 31 + n })
+            Core::new(Settings {
+                prefix: "locks/".into(),
+                connect_timeout: Duration::from_secs(5),
+                seed: seed * 31 + n,
+            })
         };
         let start = Moment::after_boot(Duration::from_secs(1000));
         let process = |n| Process {
@@ -97,6 +119,7 @@ impl Bench {
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),
             tokens: BTreeMap::new(),
+            wiped: false,
             trace: Trace::new(seed, loud),
             agenda: BTreeMap::new(),
             sequence: 0,
@@ -106,20 +129,31 @@ impl Bench {
 
     pub(super) fn at(&mut self, when: Moment, happening: Happening) {
         self.sequence += 1;
-        self.agenda.insert((when.max(self.now), self.sequence), happening);
+        self.agenda
+            .insert((when.max(self.now), self.sequence), happening);
     }
 
     pub(super) fn forget_nemesis(&mut self) {
-        self.agenda.retain(|_, happening| !matches!(happening, Happening::Nemesis));
+        self.agenda
+            .retain(|_, happening| !matches!(happening, Happening::Nemesis));
     }
 
     /// Runs until `done`, at most until `limit`; whether it got done.
     pub(super) fn run_until(&mut self, limit: Moment, done: impl Fn(&Self) -> bool) -> bool {
         while !done(self) {
-            let timeouts = self.processes.iter().enumerate().filter(|(_, p)| !p.dead && !p.finished);
-            let tick = timeouts.filter_map(|(n, p)| Some((p.core.next_timeout()?.max(p.asleep).max(self.now), n))).min();
+            let timeouts = self
+                .processes
+                .iter()
+                .enumerate()
+                .filter(|(_, p)| !p.dead && !p.finished);
+            let tick = timeouts
+                .filter_map(|(n, p)| Some((p.core.next_timeout()?.max(p.asleep).max(self.now), n)))
+                .min();
             let expiry = self.store.next_expiry().unwrap_or(limit);
-            let agenda = self.agenda.first_key_value().map_or(limit, |((at, _), _)| *at);
+            let agenda = self
+                .agenda
+                .first_key_value()
+                .map_or(limit, |((at, _), _)| *at);
             let next = expiry.min(agenda).min(tick.map_or(limit, |(at, _)| at));
             if next >= limit {
                 self.now = limit;
@@ -145,13 +179,28 @@ impl Bench {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Arrive { from, id, request, back } => self.arrive(from, id, &request, back),
+            Happening::Arrive {
+                from,
+                id,
+                request,
+                back,
+            } => self.arrive(from, id, &request, back),
             Happening::Answer { to, id, result } if self.awake(to) => {
-                self.tell(to, Input::Answer { request: id, result });
+                self.tell(
+                    to,
+                    Input::Answer {
+                        request: id,
+                        result,
+                    },
+                );
             }
-            Happening::News { to, watch, news } if self.awake(to) => self.tell(to, Input::Watch { watch, news }),
+            Happening::News { to, watch, news } if self.awake(to) => {
+                self.tell(to, Input::Watch { watch, news })
+            }
             Happening::Tell { to, input } if self.awake(to) => self.tell(to, input),
-            Happening::Answer { to, .. } | Happening::News { to, .. } | Happening::Tell { to, .. } => {
+            Happening::Answer { to, .. }
+            | Happening::News { to, .. }
+            | Happening::Tell { to, .. } => {
                 self.at(self.processes[to].asleep, happening);
             }
             Happening::Call(call) => self.begin(call),
@@ -161,7 +210,7 @@ impl Bench {
         }
     }
 
-    fn awake(&self, process: usize) -> bool {
+    pub(super) fn awake(&self, process: usize) -> bool {
         self.processes[process].asleep <= self.now || self.processes[process].dead
     }
 
@@ -193,8 +242,16 @@ impl Bench {
                 Output::Send { id, request } => self.send(n, id, request),
                 Output::Watch { id, prefix, from } => {
                     let silent = self.now + self.faults.silence(&mut self.random);
-                    let watch = Watch { prefix, next: from, silent, delivered: self.now };
-                    assert!(self.processes[n].watches.insert(id, watch).is_none(), "watch {id} exists");
+                    let watch = Watch {
+                        prefix,
+                        next: from,
+                        silent,
+                        delivered: self.now,
+                    };
+                    assert!(
+                        self.processes[n].watches.insert(id, watch).is_none(),
+                        "watch {id} exists"
+                    );
                 }
                 Output::Unwatch { id } => {
                     self.processes[n].watches.remove(&id);
@@ -202,119 +259,5 @@ impl Bench {
                 told => self.told(n, told),
             }
         }
-    }
-
-    /// The network's part: how long a request travels, whether it arrives, and what the process gets to know.
-    fn send(&mut self, n: usize, id: RequestId, request: Request) {
-        let (now, process) = (self.now, &self.processes[n]);
-        let patience = match &request {
-            Request::KeepAlive { timeout, .. } => *timeout,
-            _ => Duration::from_secs(2),
-        };
-        let trip = self.faults.trip(&mut self.random);
-        if trip.unavailable || (process.unheard > now && self.random.chance(0.5)) {
-            return self.at(now + trip.there.min(patience), Happening::Answer { to: n, id, result: Err(unavailable()) });
-        }
-        let arrives = (process.unheard <= now && !trip.lost).then(|| now + trip.there);
-        let back = arrives.filter(|_| process.deaf <= now && !trip.answer_lost).map(|at| at + trip.back);
-        let back = back.filter(|at| *at < now + patience);
-        if back.is_none() {
-            self.at(now + patience, Happening::Answer { to: n, id, result: Err(unknown()) });
-        }
-        let Some(at) = arrives else { return };
-        if trip.twice && may_arrive_twice(&request) {
-            let later = at + self.faults.trip(&mut self.random).there;
-            self.at(later, Happening::Arrive { from: n, id, request: request.clone(), back: None });
-        }
-        self.at(at, Happening::Arrive { from: n, id, request, back });
-    }
-
-    fn arrive(&mut self, from: usize, id: RequestId, request: &Request, back: Option<Moment>) {
-        let stale = self.faults.stale(&mut self.random);
-        let result = match request {
-            Request::Txn(txn) if stale.is_some() && reads_only(request) => {
-                Ok(Response::Txn(self.store.stale(txn, stale.unwrap_or_default())))
-            }
-            _ => self.store.apply(self.now, request),
-        };
-        self.trace.note(self.now, from, || format!("   {id} at etcd: {result:?}"));
-        if let Ok(Response::Granted { lease, .. }) = result {
-            self.owners.insert(lease, from);
-        }
-        self.check_removals();
-        if let Some(at) = back {
-            self.at(at, Happening::Answer { to: from, id, result });
-        }
-    }
-
-    /// Hands the watches what has happened since.
-    fn spread_news(&mut self) {
-        let mut news = Vec::new();
-        for (n, process) in self.processes.iter_mut().enumerate().filter(|(_, p)| !p.dead) {
-            for (&id, watch) in process.watches.iter_mut().filter(|(_, w)| w.silent <= self.now) {
-                let Some(events) = self.store.events(&watch.prefix, watch.next) else {
-                    watch.silent = Moment::after_boot(Duration::MAX); // cancelled by etcd
-                    news.push((n, id, self.now + self.faults.trip(&mut self.random).back, WatchNews::Compacted));
-                    continue;
-                };
-                for event in events {
-                    watch.next = revision_of(&event) + 1;
-                    for _ in 0..self.faults.copies(&mut self.random) {
-                        watch.delivered = watch.delivered.max(self.now + self.faults.trip(&mut self.random).back);
-                        news.push((n, id, watch.delivered, WatchNews::Event(event.clone())));
-                    }
-                }
-            }
-        }
-        for (to, watch, at, news) in news {
-            self.at(at, Happening::News { to, watch, news });
-        }
-    }
-}
-
-/// Acquisitions are never repeated by anybody; all else may be (rule P8).
-fn may_arrive_twice(request: &Request) -> bool {
-    match request {
-        Request::Grant { .. } => false,
-        Request::KeepAlive { .. } | Request::Revoke { .. } => true,
-        Request::Txn(txn) => !txn.then.iter().any(|op| matches!(op, Op::Put { key, .. } if !key.starts_with("locks%s/"))),
-    }
-}
-
-fn reads_only(request: &Request) -> bool {
-    let Request::Txn(txn) = request else { return false };
-    txn.then.iter().chain(&txn.or_else).all(|op| matches!(op, Op::Get { .. } | Op::Range { .. }))
-}
-
-/// A splitmix64: the same numbers for the same seed, everywhere.
-#[derive(Debug)]
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-
-    pub(super) fn chance(&mut self, share: f64) -> bool {
-        (self.below(10_000) as f64) < share * 10_000.0
-    }
-
-    pub(super) fn micros(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_micros(from + self.below(to - from))
-    }
-
-    pub(super) fn millis(&mut self, from: u64, to: u64) -> Duration {
-        self.micros(from * 1000, to * 1000)
-    }
-
-    pub(super) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
-        of.get(self.below(of.len().max(1) as u64) as usize)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, Happening, Random};
+use super::bench::{Bench, Happening};
+use super::random::Random;
 use super::store::Incarnation;
 use crate::core::Input;
 
@@ -68,6 +69,13 @@ impl Faults {
         }
     }
 
+    /// The worst moment to stop is when a renewal is under way: for how long, and how long cut off from then on.
+    pub(super) fn stops(&self, random: &mut Random) -> Option<(Duration, Duration)> {
+        random
+            .chance(self.hard / 40.0)
+            .then(|| (random.millis(50, 1700), random.millis(1000, 5000)))
+    }
+
     /// How many writes a read is behind.
     pub(super) fn stale(&self, random: &mut Random) -> Option<usize> {
         random.chance(self.stale).then(|| random.below(4) as usize)
@@ -101,13 +109,19 @@ impl Bench {
         if random.chance(faults.hard) {
             let until = now + random.millis(50, 7000);
             match random.below(9) {
-                0..=2 => process.asleep = until,
+                0..=2 => process.asleep = process.asleep.max(until),
                 3 | 4 => process.unheard = until,
                 5 | 6 => process.deaf = until,
                 7 => process.dead |= random.chance(0.3),
                 _ => {
                     let until = now + random.millis(0, 5000);
-                    self.at(now, Happening::Tell { to: n, input: Input::Shutdown { until } });
+                    self.at(
+                        now,
+                        Happening::Tell {
+                            to: n,
+                            input: Input::Shutdown { until },
+                        },
+                    );
                 }
             }
             self.trace.note(now, n, || "*  struck".into());
@@ -115,10 +129,20 @@ impl Bench {
             touched = self.meddle();
         } else if self.random.chance(faults.wipe) {
             self.trace.note(now, 9, || "*  wiped".into());
-            touched = self.store.keys.values().map(|kv| (kv.key.clone(), kv.create_revision)).collect();
+            touched = self
+                .store
+                .keys
+                .values()
+                .map(|kv| (kv.key.clone(), kv.create_revision))
+                .collect();
             self.store.wipe();
+            self.wiped = true;
             self.tokens.clear();
-            for watch in self.processes.iter_mut().flat_map(|p| p.watches.values_mut()) {
+            for watch in self
+                .processes
+                .iter_mut()
+                .flat_map(|p| p.watches.values_mut())
+            {
                 watch.silent = now + Duration::from_secs(100_000);
             }
         } else if self.random.chance(0.5) {
@@ -126,20 +150,38 @@ impl Bench {
         }
         touched.append(&mut self.store.removed);
         self.tainted.extend(touched);
-        let next = now + self.random.millis(100, 2500);
+        // Often alone, sometimes one upon the other.
+        let pause = if self.random.chance(0.4) {
+            (10, 400)
+        } else {
+            (100, 2500)
+        };
+        let next = now + self.random.millis(pause.0, pause.1);
         self.at(next, Happening::Nemesis);
     }
 
     /// An operator's hand; answers the keys it touched.
     fn meddle(&mut self) -> Vec<Incarnation> {
-        let ours: Vec<_> = self.store.keys.values().filter(|kv| kv.key.contains(&b'/')).cloned().collect();
+        let ours: Vec<_> = self
+            .store
+            .keys
+            .values()
+            .filter(|kv| self.owners.contains_key(&kv.lease))
+            .cloned()
+            .collect();
         let leases = self.store.leases();
         let name = *self.random.pick(&super::clients::NAMES).unwrap_or(&"");
         let deed = self.random.below(6);
-        self.trace.note(self.now, 9, || format!("*  operator {deed} {name}"));
+        self.trace
+            .note(self.now, 9, || format!("*  operator {deed} {name}"));
         match (deed, self.random.pick(&ours)) {
             (0, Some(kv)) => self.store.delete(&kv.key),
-            (1, Some(kv)) => {
+            // One nobody has heard of yet would be nobody's to delete.
+            (1, Some(kv))
+                if self
+                    .counted_on(&(kv.key.clone(), kv.create_revision))
+                    .is_some() =>
+            {
                 let lease = self.store.grant(self.now, Duration::from_secs(3600));
                 self.store.put(&kv.key, lease);
                 return vec![(kv.key.clone(), kv.create_revision)];

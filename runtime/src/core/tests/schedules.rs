@@ -6,18 +6,33 @@ use std::time::Duration;
 use super::bench::{Bench, Happening};
 use super::nemesis::Faults;
 use crate::core::Input;
+use crate::core::request::Kv;
 
 const SEEDS: u64 = 400;
 
 #[test]
 fn random_schedules_keep_the_invariants() {
-    let number = |name, default| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    let number = |name, default| {
+        std::env::var(name)
+            .ok()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(default)
+    };
     let first = number("SEED", 1);
-    let seeds = number("SEEDS", if std::env::var("SEED").is_ok() { 1 } else { SEEDS });
+    let seeds = number(
+        "SEEDS",
+        if std::env::var("SEED").is_ok() {
+            1
+        } else {
+            SEEDS
+        },
+    );
     for seed in first..first + seeds {
         if catch_unwind(AssertUnwindSafe(|| run(seed, false))).is_err() {
             run(seed, true); // once more, with words
-            panic!("seed {seed} failed, and did not when run again: something is not deterministic");
+            panic!(
+                "seed {seed} failed, and did not when run again: something is not deterministic"
+            );
         }
     }
 }
@@ -33,7 +48,9 @@ fn run(seed: u64, loud: bool) {
     bench.run_until(bench.now + storm, |_| false);
 
     bench.calm();
-    let served = bench.run_until(bench.now + Duration::from_secs(150), |bench| bench.unanswered().is_empty());
+    let served = bench.run_until(bench.now + Duration::from_secs(150), |bench| {
+        bench.unanswered().is_empty()
+    });
     assert!(served, "unanswered: {:#?}", bench.unanswered());
     bench.run_until(bench.now + Duration::from_secs(20), |_| false);
     bench.check_idle();
@@ -43,12 +60,15 @@ fn run(seed: u64, loud: bool) {
         bench.tell_soon(n, Input::Shutdown { until });
     }
     bench.run_until(bench.now + Duration::from_secs(9), |_| false);
-    assert!(bench.processes.iter().all(|p| p.dead || p.finished), "not shut down");
+    assert!(
+        bench.processes.iter().all(|p| p.dead || p.finished),
+        "not shut down"
+    );
     bench.check_no_keys();
 }
 
 impl Bench {
-    /// Ends all faults, and what the dead left behind.
+    /// Ends all faults, and clears up after the operator.
     fn calm(&mut self) {
         self.faults = Faults::default();
         for process in &mut self.processes {
@@ -56,12 +76,22 @@ impl Bench {
             process.deaf = self.now;
         }
         self.forget_nemesis();
-        let dead = |key: &[u8]| {
-            let lease = std::str::from_utf8(key).unwrap().rsplit('/').next();
+        // What an operator put under another lease does not go with its process.
+        let ended = |kv: &&Kv| {
+            let lease = std::str::from_utf8(&kv.key).unwrap().rsplit('/').next();
             let lease = lease.and_then(|hex| i64::from_str_radix(hex, 16).ok());
-            lease.and_then(|lease| self.owners.get(&lease)).is_some_and(|n| self.processes[*n].dead)
+            let process = lease
+                .and_then(|lease| self.owners.get(&lease))
+                .map(|n| &self.processes[*n]);
+            !self.owners.contains_key(&kv.lease) && process.is_some_and(|p| p.dead || p.finished)
         };
-        let left: Vec<_> = self.store.keys.keys().filter(|key| dead(key)).cloned().collect();
+        let left: Vec<_> = self
+            .store
+            .keys
+            .values()
+            .filter(ended)
+            .map(|kv| kv.key.clone())
+            .collect();
         for key in left {
             self.store.delete(&key);
         }

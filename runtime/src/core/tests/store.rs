@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::request::{
-    Compare, Event, Failure, Key, Kv, LeaseId, Op, OpAnswer, Order, Refusal, Request, Response, Revision, Txn, TxnAnswer,
+    Compare, Event, Failure, Key, Kv, LeaseId, Op, OpAnswer, Order, Refusal, Request, Response,
+    Revision, Txn, TxnAnswer,
 };
 
 /// A key in one incarnation.
@@ -34,7 +35,11 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new() -> Self {
-        Self { revision: 1, granted: 0xa0, ..Self::default() }
+        Self {
+            revision: 1,
+            granted: 0xa0,
+            ..Self::default()
+        }
     }
 
     pub(super) fn apply(&mut self, now: Moment, request: &Request) -> Result<Response, Failure> {
@@ -42,13 +47,19 @@ impl Store {
         match request {
             Request::Grant { ttl_secs } => {
                 let ttl = Duration::from_secs(ttl_secs.unsigned_abs());
-                Ok(Response::Granted { lease: self.grant(now, ttl), ttl })
+                Ok(Response::Granted {
+                    lease: self.grant(now, ttl),
+                    ttl,
+                })
             }
             Request::KeepAlive { lease, .. } => Ok(Response::KeptAlive {
-                ttl: self.leases.get_mut(lease).map_or(Duration::ZERO, |(ttl, until)| {
-                    *until = now + *ttl;
-                    *ttl
-                }),
+                ttl: self
+                    .leases
+                    .get_mut(lease)
+                    .map_or(Duration::ZERO, |(ttl, until)| {
+                        *until = now + *ttl;
+                        *ttl
+                    }),
             }),
             Request::Revoke { lease } => {
                 self.revoke(*lease);
@@ -73,7 +84,12 @@ impl Store {
     }
 
     pub(super) fn expire(&mut self, now: Moment) {
-        while let Some(lease) = self.leases.iter().find(|(_, (_, until))| *until <= now).map(|(lease, _)| *lease) {
+        while let Some(lease) = self
+            .leases
+            .iter()
+            .find(|(_, (_, until))| *until <= now)
+            .map(|(lease, _)| *lease)
+        {
             self.revoke(lease);
         }
     }
@@ -81,8 +97,16 @@ impl Store {
     pub(super) fn revoke(&mut self, lease: LeaseId) {
         self.leases.remove(&lease);
         self.write(|store, revision| {
-            let keys: Vec<_> = store.keys.values().filter(|kv| kv.lease == lease).map(|kv| kv.key.clone()).collect();
-            keys.into_iter().filter(|key| store.remove(key, revision)).count() > 0
+            let keys: Vec<_> = store
+                .keys
+                .values()
+                .filter(|kv| kv.lease == lease)
+                .map(|kv| kv.key.clone())
+                .collect();
+            keys.into_iter()
+                .filter(|key| store.remove(key, revision))
+                .count()
+                > 0
         });
     }
 
@@ -99,7 +123,11 @@ impl Store {
 
     /// Forgets everything and starts again at revision 1, as a fresh cluster under the old address would.
     pub(super) fn wipe(&mut self) {
-        *self = Self { granted: self.granted, forbidden: self.forbidden, ..Self::new() };
+        *self = Self {
+            granted: self.granted,
+            forbidden: self.forbidden,
+            ..Self::new()
+        };
     }
 
     pub(super) fn compact(&mut self) {
@@ -109,14 +137,31 @@ impl Store {
     /// What happened below a prefix from this revision on; `None`: that is compacted.
     pub(super) fn events(&self, prefix: &str, from: Revision) -> Option<Vec<Event>> {
         let below = |event: &&Event| key_of(event).starts_with(prefix.as_bytes());
-        let first = self.history.partition_point(|event| revision_of(event) < from);
-        (from > self.compacted).then(|| self.history[first..].iter().filter(below).cloned().collect())
+        let first = self
+            .history
+            .partition_point(|event| revision_of(event) < from);
+        (from > self.compacted).then(|| {
+            self.history[first..]
+                .iter()
+                .filter(below)
+                .cloned()
+                .collect()
+        })
     }
 
     /// What a member that lags `back` writes behind answers to a transaction that only reads.
     pub(super) fn stale(&self, txn: &Txn, back: usize) -> TxnAnswer {
-        let (revision, keys) = self.past.iter().rev().nth(back).map_or((self.revision, &self.keys), |(at, keys)| (*at, keys));
-        TxnAnswer { revision, succeeded: true, answers: txn.then.iter().map(|op| read(keys, op)).collect() }
+        let (revision, keys) = self
+            .past
+            .iter()
+            .rev()
+            .nth(back)
+            .map_or((self.revision, &self.keys), |(at, keys)| (*at, keys));
+        TxnAnswer {
+            revision,
+            succeeded: true,
+            answers: txn.then.iter().map(|op| read(keys, op)).collect(),
+        }
     }
 
     fn transact(&mut self, txn: &Txn) -> Result<TxnAnswer, Failure> {
@@ -127,7 +172,9 @@ impl Store {
                 Op::Put { key, .. } if self.forbidden.is_some_and(|word| key.contains(word)) => {
                     return Err(refused(Refusal::PermissionDenied));
                 }
-                Op::Put { lease, .. } if !self.leases.contains_key(lease) => return Err(refused(Refusal::LeaseNotFound)),
+                Op::Put { lease, .. } if !self.leases.contains_key(lease) => {
+                    return Err(refused(Refusal::LeaseNotFound));
+                }
                 _ => {}
             }
         }
@@ -138,7 +185,9 @@ impl Store {
                 answers.push(match op {
                     Op::Put { key, value, lease } => {
                         wrote = true;
-                        OpAnswer::Put { previous: store.insert(key.as_bytes(), value, *lease, revision) }
+                        OpAnswer::Put {
+                            previous: store.insert(key.as_bytes(), value, *lease, revision),
+                        }
                     }
                     Op::Delete { key } => {
                         wrote |= store.remove(key.as_bytes(), revision);
@@ -149,15 +198,26 @@ impl Store {
             }
             wrote
         });
-        Ok(TxnAnswer { revision: self.revision, succeeded, answers })
+        Ok(TxnAnswer {
+            revision: self.revision,
+            succeeded,
+            answers,
+        })
     }
 
     fn holds(&self, compare: &Compare) -> bool {
         let of = |key: &Key| self.keys.get(key.as_bytes());
         match compare {
-            Compare::CreateRevision { key, revision } => of(key).map_or(0, |kv| kv.create_revision) == *revision,
-            Compare::ModRevision { key, revision } => of(key).map_or(0, |kv| kv.mod_revision) == *revision,
-            Compare::NoneUnder { prefix } => !self.keys.keys().any(|key| key.starts_with(prefix.as_bytes())),
+            Compare::CreateRevision { key, revision } => {
+                of(key).map_or(0, |kv| kv.create_revision) == *revision
+            }
+            Compare::ModRevision { key, revision } => {
+                of(key).map_or(0, |kv| kv.mod_revision) == *revision
+            }
+            Compare::NoneUnder { prefix } => !self
+                .keys
+                .keys()
+                .any(|key| key.starts_with(prefix.as_bytes())),
         }
     }
 
@@ -173,30 +233,72 @@ impl Store {
         }
     }
 
-    fn insert(&mut self, key: &[u8], value: &[u8], lease: LeaseId, revision: Revision) -> Option<Kv> {
+    fn insert(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        lease: LeaseId,
+        revision: Revision,
+    ) -> Option<Kv> {
         let create_revision = self.keys.get(key).map_or(revision, |kv| kv.create_revision);
-        let kv = Kv { key: key.into(), value: value.into(), create_revision, mod_revision: revision, lease };
+        let kv = Kv {
+            key: key.into(),
+            value: value.into(),
+            create_revision,
+            mod_revision: revision,
+            lease,
+        };
         self.history.push(Event::Put(kv.clone()));
         self.keys.insert(key.into(), kv)
     }
 
     fn remove(&mut self, key: &[u8], revision: Revision) -> bool {
-        let Some(kv) = self.keys.remove(key) else { return false };
+        let Some(kv) = self.keys.remove(key) else {
+            return false;
+        };
         self.removed.push((kv.key.clone(), kv.create_revision));
-        self.history.push(Event::Delete { key: kv.key, revision });
+        self.history.push(Event::Delete {
+            key: kv.key,
+            revision,
+        });
         true
     }
 }
 
 fn read(keys: &Keys, op: &Op) -> OpAnswer {
-    let bare = |kv: &Kv| Kv { value: Vec::new(), ..kv.clone() };
+    let bare = |kv: &Kv| Kv {
+        value: Vec::new(),
+        ..kv.clone()
+    };
     let kvs = match op {
-        Op::Range { prefix, limit, values, order, older_than } => {
+        Op::Range {
+            prefix,
+            limit,
+            values,
+            order,
+            older_than,
+        } => {
             let older = |kv: &&Kv| older_than.is_none_or(|than| kv.create_revision < than);
-            let mut kvs: Vec<&Kv> = keys.values().filter(|kv| kv.key.starts_with(prefix.as_bytes())).filter(older).collect();
-            kvs.sort_by_key(|kv| if *order == Order::OldestFirst { kv.create_revision } else { -kv.create_revision });
-            kvs.truncate(if *limit == 0 { usize::MAX } else { usize::try_from(*limit).unwrap() });
-            kvs.into_iter().map(|kv| if *values { kv.clone() } else { bare(kv) }).collect()
+            let mut kvs: Vec<&Kv> = keys
+                .values()
+                .filter(|kv| kv.key.starts_with(prefix.as_bytes()))
+                .filter(older)
+                .collect();
+            kvs.sort_by_key(|kv| {
+                if *order == Order::OldestFirst {
+                    kv.create_revision
+                } else {
+                    -kv.create_revision
+                }
+            });
+            kvs.truncate(if *limit == 0 {
+                usize::MAX
+            } else {
+                usize::try_from(*limit).unwrap()
+            });
+            kvs.into_iter()
+                .map(|kv| if *values { kv.clone() } else { bare(kv) })
+                .collect()
         }
         Op::Get { key } => keys.get(key.as_bytes()).map(bare).into_iter().collect(),
         Op::Put { .. } | Op::Delete { .. } => unreachable!("not a read"),
@@ -219,7 +321,10 @@ pub(super) fn revision_of(event: &Event) -> Revision {
 }
 
 pub(super) fn refused(kind: Refusal) -> Failure {
-    Failure::Refused { kind, cause: Arc::from(Box::from("refused")) }
+    Failure::Refused {
+        kind,
+        cause: Arc::from(Box::from("refused")),
+    }
 }
 
 pub(super) fn unknown() -> Failure {

@@ -1,0 +1,230 @@
+//! How the keys of a process go again: guarded by their create revision, sent until answered (rules P24 to P26).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::core::bundle::{self, Deletion};
+use crate::core::lease::State;
+use crate::core::queue::{Queued, Slot};
+use crate::core::request::{Failure, Key, Request, TxnAnswer};
+use crate::core::{CallId, Core, Exchange, Output, Refused, Timer, WINDOW, backoff};
+use crate::error::LossCause;
+
+/// How long a release waits for its confirmation (rule P25).
+const CONFIRM: Duration = Duration::from_secs(2);
+
+impl Core {
+    /// The body of a call is gone: now its key may go (rule P26).
+    pub(super) fn release(&mut self, now: Moment, call: CallId, confirm: bool) {
+        let Some(name) = self.calls.remove(&call) else {
+            return;
+        };
+        let Some(queue) = self.queues.get_mut(&name) else {
+            return;
+        };
+        let Slot::Held {
+            lease,
+            created,
+            call: of,
+            guard_at,
+            ..
+        } = queue.slot
+        else {
+            return;
+        };
+        if of != call {
+            return;
+        }
+        self.timers.remove(&(guard_at, Timer::Guard(name.clone())));
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        l.bodies -= 1;
+        let key = bundle::own_key(&queue.family, l.id);
+        self.deletions.push_back(Deletion {
+            name: name.clone(),
+            key,
+            created,
+            lease,
+        });
+        if l.state == State::Lost {
+            // Best effort: the next put goes by another lease and so by another key.
+            if confirm {
+                self.outputs.push_back(Output::Released {
+                    call,
+                    result: Err(Refused::Lost {
+                        cause: LossCause::Expired,
+                    }),
+                });
+            }
+            queue.slot = Slot::Free;
+            self.advance(now, &name);
+        } else {
+            queue.slot = Slot::Deleting {
+                lease,
+                created,
+                confirm: confirm.then_some(call),
+            };
+            if confirm {
+                self.calls.insert(call, name);
+                self.at(now + CONFIRM, Timer::Confirm(call));
+            }
+        }
+        self.flush_deletions(now);
+        self.revoke_if_done(now, lease);
+    }
+
+    /// Whoever waits for a release has waited long enough; the key stays on our list (rule P25).
+    pub(super) fn confirm_over(&mut self, call: CallId) {
+        let Some(name) = self.calls.remove(&call) else {
+            return;
+        };
+        let Some(queue) = self.queues.get_mut(&name) else {
+            return;
+        };
+        if let Slot::Deleting { confirm, lease, .. } = &mut queue.slot
+            && *confirm == Some(call)
+        {
+            *confirm = None;
+            let trouble = self.leases.get(lease).and_then(|l| l.trouble.clone());
+            let cause = match trouble {
+                Some(trouble) => trouble.cause,
+                None => Arc::from(Box::from("etcd did not confirm the release in time")),
+            };
+            self.outputs.push_back(Output::Released {
+                call,
+                result: Err(Refused::Backend(cause)),
+            });
+        }
+    }
+
+    /// Deletes the key of a queue that nobody here wants.
+    pub(super) fn delete(&mut self, now: Moment, name: &Key) {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        let Slot::Queued(Queued { lease, created, .. }) = queue.slot else {
+            return;
+        };
+        let Some(l) = self.leases.get(&lease) else {
+            return;
+        };
+        let key = bundle::own_key(&queue.family, l.id);
+        queue.slot = Slot::Deleting {
+            lease,
+            created,
+            confirm: None,
+        };
+        self.deletions.push_back(Deletion {
+            name: name.clone(),
+            key,
+            created,
+            lease,
+        });
+        self.flush_deletions(now);
+    }
+
+    /// Sends the deletions that wait, as long as the window is free.
+    pub(super) fn flush_deletions(&mut self, now: Moment) {
+        if self.deletions_after.is_some_and(|after| now < after) {
+            return;
+        }
+        while self.deletes_under_way < WINDOW && !self.deletions.is_empty() {
+            let many = self.deletions.len().min(bundle::LOCKS);
+            let deletions: Vec<Deletion> = self.deletions.drain(..many).collect();
+            self.deletes_under_way += 1;
+            self.send(
+                now,
+                Request::Txn(bundle::delete(&deletions)),
+                Exchange::Delete(deletions),
+            );
+        }
+    }
+
+    pub(super) fn deleted(
+        &mut self,
+        now: Moment,
+        deletions: Vec<Deletion>,
+        result: Result<TxnAnswer, Failure>,
+    ) {
+        self.deletes_under_way -= 1;
+        match result {
+            Ok(answer) => {
+                self.deletions_after = None;
+                let left = bundle::undeleted(deletions.clone(), answer);
+                for deletion in deletions.iter().filter(|d| !left.contains(d)) {
+                    self.gone(now, deletion);
+                }
+                self.deletions.extend(left);
+            }
+            // Guarded, so it may be sent as often as we like (rule P24); and it is, even if its lease is gone, because the
+            // name is closed until it is answered (rule P4), and the key may have been put under another lease (rule P25).
+            Err(Failure::Unavailable(_) | Failure::Unknown(_)) => {
+                let after = now + backoff(2);
+                self.deletions_after = Some(after);
+                self.at(after, Timer::Flush);
+                self.deletions.extend(deletions);
+            }
+            Err(Failure::Refused { .. }) if deletions.len() > 1 => {
+                let (left, right) = deletions.split_at(deletions.len() / 2);
+                for half in [left, right] {
+                    self.deletes_under_way += 1;
+                    self.send(
+                        now,
+                        Request::Txn(bundle::delete(half)),
+                        Exchange::Delete(half.to_vec()),
+                    );
+                }
+            }
+            // We may not delete it: it goes with its lease.
+            Err(failure) => {
+                for deletion in deletions {
+                    if let Some(call) = self.confirming(&deletion) {
+                        self.outputs.push_back(Output::Released {
+                            call,
+                            result: Err(Refused::by(failure.clone())),
+                        });
+                    }
+                    self.retire(now, deletion.lease);
+                    self.gone(now, &deletion);
+                }
+            }
+        }
+    }
+
+    /// The call that waits for this deletion, if any; it waits no longer.
+    fn confirming(&mut self, deletion: &Deletion) -> Option<CallId> {
+        let queue = self.queues.get_mut(&deletion.name)?;
+        match &mut queue.slot {
+            Slot::Deleting {
+                lease,
+                created,
+                confirm,
+            } if *lease == deletion.lease && *created == deletion.created => {
+                let call = confirm.take()?;
+                self.calls.remove(&call);
+                Some(call)
+            }
+            _ => None,
+        }
+    }
+
+    /// The incarnation is known to be gone.
+    fn gone(&mut self, now: Moment, deletion: &Deletion) {
+        if let Some(call) = self.confirming(deletion) {
+            self.outputs.push_back(Output::Released {
+                call,
+                result: Ok(()),
+            });
+        }
+        let Some(queue) = self.queues.get(&deletion.name) else {
+            return;
+        };
+        if let Slot::Deleting { lease, created, .. } = queue.slot
+            && (lease, created) == (deletion.lease, deletion.created)
+        {
+            self.free(now, &deletion.name);
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! How a process learns where its keys stand: by reads and by watches (rules P14 to P20).
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::core::bundle::{self, Look, Sight};
+use crate::core::queue::{Queued, Slot};
+use crate::core::request::{Event, Failure, Key, Kv, Request, Revision, TxnAnswer, WatchNews};
+use crate::core::{Core, Exchange, Output, Refused, Timer, WINDOW, WatchId, backoff};
+use crate::error::LossCause;
+
+/// When a fresh watch is read beside: etcd may serve it 100 ms late (rule P15).
+const EARLY: [Duration; 4] = [
+    Duration::from_millis(5),
+    Duration::from_millis(15),
+    Duration::from_millis(30),
+    Duration::from_millis(60),
+];
+
+/// How often a waiter reads the family even if its watch is silent (rule P17).
+const FLOOR: Duration = Duration::from_secs(5);
+
+impl Core {
+    /// Watches and reads the family of a name that is queued behind others.
+    pub(super) fn wait_for_turn(&mut self, name: &Key, revision: Revision) {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        if !matches!(queue.slot, Slot::Queued(Queued { ready: None, .. })) {
+            return;
+        }
+        queue.reads = 0;
+        self.open_watch(name, revision);
+        self.looks.insert(name.clone());
+    }
+
+    fn open_watch(&mut self, name: &Key, from: Revision) {
+        let id = self.new_id();
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        if queue.watch.is_none() {
+            queue.watch = Some(id);
+            self.watches.insert(id, name.clone());
+            self.outputs.push_back(Output::Watch {
+                id,
+                prefix: queue.family.clone(),
+                from,
+            });
+        }
+    }
+
+    /// The name has been held for a while: its key is watched from now on, so that an operator's hand is felt.
+    pub(super) fn guard(&mut self, name: &Key) {
+        let Some(queue) = self.queues.get(name) else {
+            return;
+        };
+        if let Slot::Held {
+            seen, lost: false, ..
+        } = queue.slot
+        {
+            self.open_watch(name, seen);
+        }
+    }
+
+    /// Looks at a name again if it is due.
+    pub(super) fn look_if_due(&mut self, now: Moment, name: &Key) {
+        let Some(queue) = self.queues.get(name) else {
+            return;
+        };
+        if queue.is_watched() && queue.reread_at.is_some_and(|at| at <= now) {
+            self.looks.insert(name.clone());
+        }
+    }
+
+    /// Sends the looks that wait, as long as the window is free.
+    pub(super) fn flush_looks(&mut self, now: Moment) {
+        while self.looks_under_way < WINDOW && !self.looks.is_empty() {
+            let mut looks = Vec::new();
+            let mut later = Vec::new();
+            while looks.len() < bundle::READS {
+                let Some(name) = self.looks.pop_first() else {
+                    break;
+                };
+                let Some(queue) = self.queues.get_mut(&name) else {
+                    continue;
+                };
+                if queue.reading {
+                    later.push(name);
+                    continue;
+                }
+                let (Slot::Queued(Queued { lease, created, .. })
+                | Slot::Held { lease, created, .. }) = queue.slot
+                else {
+                    continue;
+                };
+                let Some(l) = self.leases.get(&lease) else {
+                    continue;
+                };
+                queue.reading = true;
+                let key = bundle::own_key(&queue.family, l.id);
+                looks.push(Look {
+                    name,
+                    family: queue.family.clone(),
+                    key,
+                    created,
+                    whole: queue.deep,
+                });
+            }
+            self.looks.extend(later);
+            if looks.is_empty() {
+                return;
+            }
+            self.looks_under_way += 1;
+            self.send(
+                now,
+                Request::Txn(bundle::look(&looks)),
+                Exchange::Look(looks),
+            );
+        }
+    }
+
+    pub(super) fn looked(
+        &mut self,
+        now: Moment,
+        looks: Vec<Look>,
+        floor: Revision,
+        result: Result<TxnAnswer, Failure>,
+    ) {
+        self.looks_under_way -= 1;
+        for look in &looks {
+            if let Some(queue) = self.queues.get_mut(&look.name) {
+                queue.reading = false;
+            }
+        }
+        let answer = match result {
+            Ok(answer) if answer.revision >= floor => answer,
+            // A lagging member, or a wiped etcd (rules P20, P35): ask again, and find out which. A seal tells, as a write is
+            // never stale.
+            stale => {
+                if stale.is_ok() {
+                    let lease = looks
+                        .iter()
+                        .find_map(|look| self.queues.get(&look.name)?.slot.lease());
+                    if let Some(lease) = lease {
+                        self.seal(now, lease);
+                    }
+                }
+                for look in looks {
+                    self.look_again(now, &look.name, backoff(1));
+                }
+                return;
+            }
+        };
+        let revision = answer.revision;
+        for (look, sight) in looks.into_iter().zip(bundle::sights(answer)) {
+            self.saw(now, &look, sight, revision);
+        }
+    }
+
+    fn look_again(&mut self, now: Moment, name: &Key, after: Duration) {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        if !queue.is_watched() {
+            return; // what was to be read is over, and the queue may be resting
+        }
+        let at = now + after;
+        queue.reread_at = Some(at);
+        self.at(at, Timer::Look(name.clone()));
+    }
+
+    /// Where a name stands, at this revision.
+    fn saw(&mut self, now: Moment, look: &Look, sight: Sight, revision: Revision) {
+        let name = &look.name;
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        let Some(lease) = queue.slot.lease() else {
+            return;
+        };
+        let Some(id) = self.leases.get(&lease).map(|l| l.id) else {
+            return;
+        };
+        if queue.slot.created() != Some(look.created)
+            || bundle::own_key(&queue.family, id) != look.key
+        {
+            return; // it was about an earlier incarnation
+        }
+        match sight.own {
+            Some(kv) if kv.create_revision == look.created => {
+                if kv.lease != id {
+                    self.repair(now, name, &kv);
+                    return self.look_again(now, name, backoff(1));
+                }
+            }
+            _ => return self.own_key_gone(now, name, LossCause::Deleted),
+        }
+        let (contenders, others): (Vec<Kv>, Vec<Kv>) = sight
+            .oldest
+            .into_iter()
+            .partition(|kv| queue.contends(&kv.key));
+        let hidden = !look.whole
+            && (!others.is_empty()
+                || sight
+                    .predecessor
+                    .as_ref()
+                    .is_some_and(|kv| !queue.contends(&kv.key)));
+        if let Slot::Queued(queued) = &mut queue.slot {
+            if hidden {
+                // One key is not enough to see the contenders among the deeper keys (rule P2).
+                queue.deep = true;
+                self.looks.insert(name.clone());
+                return;
+            }
+            queued.seen = revision;
+            let older = |kv: &&Kv| kv.create_revision < look.created;
+            match contenders.first().filter(older) {
+                None => queued.ready = Some(revision),
+                Some(owner) => {
+                    let predecessor = match look.whole {
+                        true => contenders.iter().rfind(older),
+                        false => sight.predecessor.as_ref(),
+                    };
+                    queued.predecessor = predecessor.map(|kv| (kv.key.clone(), kv.create_revision));
+                    queue.owner = Some(owner.value.as_slice().into());
+                }
+            }
+            let waiting = queued.ready.is_none();
+            let refused = queue
+                .calls
+                .front()
+                .filter(|c| c.once && waiting)
+                .map(|c| c.id);
+            if let Some(call) = refused {
+                let holder = queue.owner.clone();
+                self.withdraw(call);
+                self.refuse(call, Refused::Held { holder });
+            }
+        }
+        self.open_watch(name, revision);
+        self.advance(now, name);
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        if matches!(queue.slot, Slot::Queued(_)) {
+            let early = EARLY.get(queue.reads as usize).copied();
+            queue.reads += 1;
+            let after = match early {
+                Some(after) => after,
+                None => self.jittered(FLOOR),
+            };
+            self.look_again(now, name, after);
+        }
+    }
+
+    /// Somebody put our key under another lease: it would outlive us. Attaches it again, if nobody touched it since.
+    fn repair(&mut self, now: Moment, name: &Key, kv: &Kv) {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        // Watch and read tell of the same put, and late: a second repair would find the first one's put and take it for
+        // another stranger's.
+        if kv.mod_revision <= queue.repaired {
+            return;
+        }
+        queue.repaired = kv.mod_revision;
+        let (Some(lease), Some(created)) = (queue.slot.lease(), queue.slot.created()) else {
+            return;
+        };
+        let Some(l) = self.leases.get(&lease) else {
+            return;
+        };
+        let record = queue.record.clone().unwrap_or_else(|| [].into());
+        let key = bundle::own_key(&queue.family, l.id);
+        let request = Request::Txn(bundle::repair(key, created, kv.mod_revision, l.id, record));
+        let name = name.clone();
+        self.send(now, request, Exchange::Repair { name, created });
+    }
+
+    pub(super) fn repaired(
+        &mut self,
+        now: Moment,
+        name: &Key,
+        created: Revision,
+        result: Result<TxnAnswer, Failure>,
+    ) {
+        let slot = self.queues.get(name).map(|queue| &queue.slot);
+        if slot.and_then(Slot::created) != Some(created) {
+            return; // it was about an earlier incarnation
+        }
+        match result {
+            Ok(answer) if !answer.succeeded => {
+                self.own_key_gone(now, name, LossCause::Overwritten);
+            }
+            Err(Failure::Refused { .. }) => self.own_key_gone(now, name, LossCause::Overwritten),
+            // A waiter looked and got no further: it looks again.
+            Ok(_) => {
+                self.looks.insert(name.clone());
+            }
+            Err(_) => {
+                if let Some(queue) = self.queues.get_mut(name) {
+                    queue.repaired = 0;
+                }
+                self.looks.insert(name.clone());
+            }
+        }
+    }
+
+    /// Our key is gone, or not ours any more.
+    fn own_key_gone(&mut self, now: Moment, name: &Key, cause: LossCause) {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        let lease = queue.slot.lease();
+        match &mut queue.slot {
+            Slot::Held { call, lost, .. } => {
+                if !std::mem::replace(lost, true) {
+                    self.outputs.push_back(Output::Lost { call: *call, cause });
+                }
+            }
+            // Overwritten, it is still there and in the way: out with it before the queue goes on.
+            Slot::Queued(_) if cause == LossCause::Overwritten => self.delete(now, name),
+            Slot::Queued(_) => self.free(now, name),
+            _ => return,
+        }
+        // Perhaps the whole lease is gone: the sooner we know, the sooner the others go on.
+        if let Some(lease) = lease {
+            self.renew(now, lease);
+        }
+    }
+
+    /// A watch told something.
+    pub(super) fn news(&mut self, now: Moment, watch: WatchId, news: WatchNews) {
+        let Some(name) = self.watches.get(&watch).cloned() else {
+            return;
+        };
+        let Some(queue) = self.queues.get_mut(&name) else {
+            return;
+        };
+        if queue.watch != Some(watch) {
+            return;
+        }
+        let event = match news {
+            WatchNews::Event(event) => event,
+            WatchNews::Compacted => {
+                self.watches.remove(&watch);
+                queue.watch = None;
+                self.looks.insert(name);
+                return;
+            }
+        };
+        let (Some(lease), Some(created)) = (queue.slot.lease(), queue.slot.created()) else {
+            return;
+        };
+        let Some(id) = self.leases.get(&lease).map(|l| l.id) else {
+            return;
+        };
+        let own = bundle::own_key(&queue.family, id);
+        match event {
+            Event::Put(kv) if kv.key == own.as_bytes() => {
+                if kv.create_revision > created {
+                    self.own_key_gone(now, &name, LossCause::Overwritten);
+                } else if kv.create_revision == created && kv.lease != id {
+                    self.repair(now, &name, &kv);
+                }
+            }
+            Event::Delete { key, revision } if key == own.as_bytes() => {
+                if revision > created {
+                    self.own_key_gone(now, &name, LossCause::Deleted);
+                }
+            }
+            // Only our predecessor's going is news; that it was the owner, only a look can tell (rule P14).
+            Event::Delete { key, revision } if queue.contends(&key) => {
+                if let Slot::Queued(Queued {
+                    ready: None,
+                    predecessor,
+                    seen,
+                    ..
+                }) = &queue.slot
+                {
+                    let expected = predecessor
+                        .as_ref()
+                        .is_none_or(|(pred, born)| *pred == key && revision > *born);
+                    if expected && revision > *seen {
+                        self.looks.insert(name);
+                    }
+                }
+            }
+            Event::Put(_) | Event::Delete { .. } => {}
+        }
+    }
+}

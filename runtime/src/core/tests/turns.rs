@@ -1,0 +1,195 @@
+//! Whose turn it is (rules P2, P11, P14).
+
+use super::rig::Rig;
+use super::store::Store;
+use crate::core::queue::Slot;
+use crate::core::request::{Event, WatchNews};
+use crate::core::{Output, Refused};
+use crate::site::Wait;
+
+/// A core that waits for `locks/a` behind `zy` and `zz`, and has looked.
+fn third_in_line() -> Rig {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/zy");
+    rig.contend("locks/a/zz");
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    rig
+}
+
+fn last_event(store: &Store) -> WatchNews {
+    WatchNews::Event(
+        store
+            .events("locks/", store.revision)
+            .unwrap()
+            .pop()
+            .unwrap(),
+    )
+}
+
+#[test]
+fn a_predecessor_that_gave_up_does_not_make_us_the_owner() {
+    let mut rig = third_in_line();
+    rig.store.delete(b"locks/a/zz");
+    rig.news(last_event(&rig.store));
+    rig.serve();
+    assert!(rig.told(1).is_none());
+    rig.store.delete(b"locks/a/zy");
+    rig.news(last_event(&rig.store));
+    rig.serve();
+    let grant = rig.granted(1);
+    assert_eq!(
+        grant.revision, rig.store.revision,
+        "the state in which nothing older was left"
+    );
+}
+
+#[test]
+fn a_delete_of_an_earlier_incarnation_is_ignored() {
+    let mut rig = third_in_line();
+    let created = rig.slot("locks/a").created().unwrap();
+    for key in ["locks/a/zz", "locks/a/a1"] {
+        rig.news(WatchNews::Event(Event::Delete {
+            key: key.into(),
+            revision: created - 1,
+        }));
+        assert!(rig.sent.is_empty(), "nothing is read again");
+    }
+    assert_eq!(rig.slot("locks/a").created(), Some(created));
+}
+
+#[test]
+fn an_answer_to_a_look_at_an_earlier_incarnation_is_ignored() {
+    let mut rig = Rig::warm();
+    let lease = rig.contend("locks/a/zz");
+    rig.acquire(1, "locks/a", Wait::Forever);
+    let (put, request) = rig.take();
+    let answer = rig.store.apply(rig.now, &request);
+    rig.answer(put, answer);
+    let (look, request) = rig.take();
+    rig.store.revoke(lease);
+    let seen = rig.store.apply(rig.now, &request);
+    // While the answer travels our key goes, another comes first, and ours comes again.
+    rig.store.delete(b"locks/a/a1");
+    rig.news(last_event(&rig.store));
+    rig.contend("locks/a/zz");
+    let (put, request) = rig.take_puts();
+    let answer = rig.store.apply(rig.now, &request);
+    rig.answer(put, answer);
+    rig.answer(look, seen);
+    rig.serve();
+    assert!(rig.told(1).is_none());
+}
+
+#[test]
+fn deeper_keys_do_not_block() {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/b/c");
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.contend("locks/b/b/c");
+    rig.acquire(2, "locks/b", Wait::Once);
+    rig.serve();
+    rig.granted(2);
+}
+
+#[test]
+fn one_try_behind_another_child_is_refused_with_its_record() {
+    for deeper in [false, true] {
+        let mut holder = Rig::warm();
+        if deeper {
+            holder.contend("locks/a/b/c");
+        }
+        holder.acquire(7, "locks/a", Wait::Forever);
+        holder.serve();
+        holder.granted(7);
+
+        let mut rig = Rig::new();
+        rig.store = holder.store;
+        rig.acquire(1, "locks/a", Wait::Once);
+        rig.serve();
+        let Refused::Held {
+            holder: Some(record),
+        } = rig.refused(1)
+        else {
+            panic!("not held")
+        };
+        assert_eq!(&*record, b"call 7");
+        assert!(
+            rig.core.queues.is_empty() || matches!(rig.slot("locks/a"), Slot::Free),
+            "nothing is left"
+        );
+        let second = rig.core.leases.values().next().map(|l| l.id).unwrap();
+        assert!(!rig.has(&format!("locks/a/{second:x}")));
+    }
+}
+
+#[test]
+fn a_silent_watch_is_made_up_for_by_reading() {
+    let mut rig = third_in_line();
+    rig.live(super::SOON * 4);
+    rig.store.delete(b"locks/a/zz");
+    rig.store.delete(b"locks/a/zy");
+    rig.live(super::SOON * 15);
+    rig.granted(1);
+}
+
+#[test]
+fn a_waiter_whose_key_was_put_under_another_lease_takes_it_back_and_still_gets_its_turn() {
+    let mut rig = third_in_line();
+    let created = rig.slot("locks/a").created();
+    let foreign = rig.contend("locks/a/a1");
+    rig.live(super::SOON * 15);
+    assert_ne!(rig.store.keys[b"locks/a/a1".as_slice()].lease, foreign);
+    rig.store.delete(b"locks/a/zz");
+    rig.store.delete(b"locks/a/zy");
+    rig.live(super::SOON * 15);
+    assert_eq!(Some(rig.granted(1).created), created);
+}
+
+#[test]
+fn a_late_answer_to_a_repair_does_not_touch_the_next_incarnation() {
+    let mut rig = third_in_line();
+    rig.contend("locks/a/a1");
+    rig.news(last_event(&rig.store));
+    let (repair, _) = rig.take();
+    // Deleted meanwhile, put again, and granted.
+    for key in ["locks/a/a1", "locks/a/zy", "locks/a/zz"] {
+        rig.store.delete(key.as_bytes());
+    }
+    let gone = rig.store.revision;
+    rig.news(WatchNews::Event(Event::Delete {
+        key: "locks/a/a1".into(),
+        revision: gone,
+    }));
+    rig.serve();
+    rig.granted(1);
+    let refused = crate::core::request::TxnAnswer {
+        revision: gone,
+        succeeded: false,
+        answers: Vec::new(),
+    };
+    rig.answer(repair, Ok(crate::core::request::Response::Txn(refused)));
+    assert!(rig.told(1).is_none());
+}
+
+#[test]
+fn a_waiter_that_gives_up_is_told_whom_it_waited_for() {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/zz");
+    rig.acquire(1, "locks/a", Wait::For(super::SOON));
+    rig.serve();
+    rig.live(super::SOON);
+    assert!(matches!(
+        rig.told(1),
+        Some(Output::Refused {
+            why: Refused::Timeout {
+                holder: Some(_),
+                ..
+            },
+            ..
+        })
+    ));
+    assert!(!rig.has("locks/a/a1"));
+}
