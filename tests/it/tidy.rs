@@ -33,7 +33,12 @@ fn sources(folder: &Path) -> BTreeSet<PathBuf> {
 fn reachable(file: &Path, folder: &Path, found: &mut BTreeSet<PathBuf>) {
     found.insert(file.to_owned());
     let mut named = None;
-    for line in read(file).lines().map(str::trim) {
+    let text = read(file);
+    for line in text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with("//"))
+    {
         if let Some(path) = line.strip_prefix("#[path = \"") {
             named = path.strip_suffix("\"]").map(ToOwned::to_owned);
             continue;

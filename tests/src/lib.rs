@@ -5,3 +5,8 @@ mod witness;
 
 pub use clock::monotonic_ns;
 pub use witness::Witness;
+
+/// The README's example, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

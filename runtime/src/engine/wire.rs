@@ -23,8 +23,9 @@ use crate::core::request::{
 };
 
 /// How long a write may take. etcd itself gives up at 7 s with `request timed out`, which says no more than our own
-/// silence: either way the outcome is unknown, and a seal settles it (rule P10).
-const EXCHANGE: Duration = Duration::from_secs(5);
+/// silence: either way the outcome is unknown, and a seal settles it (rule P10). A write proposed to a leader that dies
+/// is never answered; the next leader is there within two seconds or so, and callers wait ten.
+const EXCHANGE: Duration = Duration::from_secs(3);
 
 /// How long a read may take on one endpoint; it can be resent, so it need not be patient.
 const READ: Duration = Duration::from_secs(2);
