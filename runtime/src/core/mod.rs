@@ -334,11 +334,13 @@ impl Core {
         {
             self.highest = self.highest.max(answer.revision);
         }
+        // What was sent before a wipe was found out does not find it out again.
+        let sealed_above = if request > self.old { floor } else { 0 };
         match exchange {
             Exchange::Grant(lease) => self.granted(now, lease, sent, result),
             Exchange::Renewal(lease) => self.renewed(now, lease, sent, result),
             Exchange::Revoke => {}
-            Exchange::Seal(lease) => self.sealed(now, lease, floor, transaction(result)),
+            Exchange::Seal(lease) => self.sealed(now, lease, sealed_above, transaction(result)),
             Exchange::Put { lease, names } => {
                 self.put(now, sent, lease, names, transaction(result))
             }

@@ -289,20 +289,24 @@ impl Core {
         let revision = answer.revision;
         // A write is not stale, but its answer may be late: what counts is what was known when it was sent (rule P35).
         let restarted = revision < floor;
+        if restarted {
+            self.highest = revision;
+            self.old = self.last_id;
+        }
         let first = l.session_revision == 0;
         let mut answers = answer.answers.into_iter();
         let session = answers.next().and_then(bundle::first);
         if answer.succeeded {
             l.session_revision = revision;
-            if restarted && first {
-                self.wiped(now, revision, Some(lease));
-            }
         } else {
             match session.filter(|kv| kv.lease == l.id) {
                 Some(kv) => l.session_revision = kv.mod_revision,
-                None if restarted => return self.wiped(now, revision, None),
+                None if restarted => return self.wiped(now, None),
                 None => return self.retire(now, lease),
             }
+        }
+        if restarted && first {
+            self.wiped(now, Some(lease));
         }
         let Some(l) = self.leases.get_mut(&lease) else {
             return;
@@ -534,10 +538,8 @@ impl Core {
         }
     }
 
-    /// etcd has forgotten everything, and is at this revision: all leases are lost, but one that is newer.
-    fn wiped(&mut self, now: Moment, revision: Revision, but: Option<LeaseRef>) {
-        self.highest = revision;
-        self.old = self.last_id;
+    /// etcd has forgotten everything: all leases are lost, but one that is newer.
+    fn wiped(&mut self, now: Moment, but: Option<LeaseRef>) {
         let others: Vec<LeaseRef> = self
             .leases
             .iter()

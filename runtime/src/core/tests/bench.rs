@@ -30,7 +30,6 @@ pub(super) struct Bench {
     pub(super) tainted: BTreeSet<Incarnation>,
     /// The last token of each name.
     pub(super) tokens: BTreeMap<Key, Revision>,
-    pub(super) wiped: bool,
     pub(super) trace: Trace,
     agenda: BTreeMap<(Moment, u64), Happening>,
     sequence: u64,
@@ -119,7 +118,6 @@ impl Bench {
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),
             tokens: BTreeMap::new(),
-            wiped: false,
             trace: Trace::new(seed, loud),
             agenda: BTreeMap::new(),
             sequence: 0,

@@ -12,6 +12,12 @@ use crate::core::request::Kv;
 impl Bench {
     /// What must hold at every step.
     pub(super) fn check(&mut self) {
+        for (id, call) in &mut self.calls {
+            if let Stage::Holding { grant, over, .. } = &mut call.stage {
+                let was = std::mem::replace(over, grant.deadline.is_over(self.now));
+                assert!(!was || *over, "the lock of call {id} comes back");
+            }
+        }
         for name in NAMES {
             let polled: Vec<_> = self
                 .calls
@@ -42,7 +48,9 @@ impl Bench {
 
     fn may_be_polled(&self, call: &Call) -> bool {
         match &call.stage {
-            Stage::Holding { grant, lost: false } => {
+            Stage::Holding {
+                grant, lost: false, ..
+            } => {
                 !self.processes[call.process].dead
                     && !grant.deadline.is_over(self.now)
                     && !self.tainted.contains(&incarnation(grant))

@@ -173,6 +173,9 @@ fn answers_from_before_a_wipe_do_not_make_reads_look_stale_after_it() {
     rig.granted(1);
     rig.release(1);
     let (delete, request) = rig.take();
+    for _ in 0..500 {
+        rig.contend("junk");
+    }
     let deleted = rig.store.apply(rig.now, &request);
     rig.store.wipe();
     rig.pass(WHOLE);

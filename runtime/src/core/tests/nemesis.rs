@@ -6,6 +6,7 @@ use super::bench::{Bench, Happening};
 use super::random::Random;
 use super::store::Incarnation;
 use crate::core::Input;
+use crate::core::request::Kv;
 
 /// How likely what is, as the seed has drawn it. All zero: fair weather.
 #[derive(Debug, Default, Clone)]
@@ -17,6 +18,8 @@ pub(super) struct Faults {
     twice: f64,
     stale: f64,
     silent: f64,
+    /// Processes stop in the middle of a renewal.
+    stops: f64,
     /// Processes stop, are cut off, crash.
     hard: f64,
     /// An operator deletes, overwrites, revokes.
@@ -47,7 +50,8 @@ impl Faults {
             twice: share(&[0.0, 0.05, 0.2]),
             stale: share(&[0.0, 0.0, 0.05, 0.3]),
             silent: share(&[0.0, 0.1, 0.5]),
-            hard: share(&[0.0, 0.2, 1.0]),
+            stops: share(&[0.0, 0.02, 0.1]),
+            hard: share(&[0.0, 0.0, 0.2, 1.0]),
             operator: share(&[0.0, 0.0, 0.3, 1.0]),
             wipe: share(&[0.0, 0.0, 0.0, 0.05]),
         }
@@ -72,7 +76,7 @@ impl Faults {
     /// The worst moment to stop is when a renewal is under way: for how long, and how long cut off from then on.
     pub(super) fn stops(&self, random: &mut Random) -> Option<(Duration, Duration)> {
         random
-            .chance(self.hard / 40.0)
+            .chance(self.stops)
             .then(|| (random.millis(50, 1700), random.millis(1000, 5000)))
     }
 
@@ -136,7 +140,6 @@ impl Bench {
                 .map(|kv| (kv.key.clone(), kv.create_revision))
                 .collect();
             self.store.wipe();
-            self.wiped = true;
             self.tokens.clear();
             for watch in self
                 .processes
@@ -204,5 +207,28 @@ impl Bench {
             _ => {}
         }
         Vec::new()
+    }
+
+    /// What an operator put under another lease does not go with its process: he clears it up himself.
+    pub(super) fn clear_up(&mut self) {
+        let ended = |kv: &&Kv| {
+            let lease = std::str::from_utf8(&kv.key).unwrap().rsplit('/').next();
+            let lease = lease.and_then(|hex| i64::from_str_radix(hex, 16).ok());
+            let process = lease
+                .and_then(|lease| self.owners.get(&lease))
+                .map(|n| &self.processes[*n]);
+            !self.owners.contains_key(&kv.lease) && process.is_some_and(|p| p.dead || p.finished)
+        };
+        let left: Vec<_> = self
+            .store
+            .keys
+            .values()
+            .filter(ended)
+            .map(|kv| kv.key.clone())
+            .collect();
+        for key in left {
+            self.store.delete(&key);
+        }
+        self.store.removed.clear();
     }
 }

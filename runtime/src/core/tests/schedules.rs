@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::bench::{Bench, Happening};
 use super::nemesis::Faults;
 use crate::core::Input;
-use crate::core::request::Kv;
 
 const SEEDS: u64 = 400;
 
@@ -68,7 +67,7 @@ fn run(seed: u64, loud: bool) {
 }
 
 impl Bench {
-    /// Ends all faults, and clears up after the operator.
+    /// Ends all faults.
     fn calm(&mut self) {
         self.faults = Faults::default();
         for process in &mut self.processes {
@@ -76,25 +75,6 @@ impl Bench {
             process.deaf = self.now;
         }
         self.forget_nemesis();
-        // What an operator put under another lease does not go with its process.
-        let ended = |kv: &&Kv| {
-            let lease = std::str::from_utf8(&kv.key).unwrap().rsplit('/').next();
-            let lease = lease.and_then(|hex| i64::from_str_radix(hex, 16).ok());
-            let process = lease
-                .and_then(|lease| self.owners.get(&lease))
-                .map(|n| &self.processes[*n]);
-            !self.owners.contains_key(&kv.lease) && process.is_some_and(|p| p.dead || p.finished)
-        };
-        let left: Vec<_> = self
-            .store
-            .keys
-            .values()
-            .filter(ended)
-            .map(|kv| kv.key.clone())
-            .collect();
-        for key in left {
-            self.store.delete(&key);
-        }
-        self.store.removed.clear();
+        self.clear_up();
     }
 }
