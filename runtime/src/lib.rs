@@ -171,7 +171,10 @@ mod held;
 mod holder;
 mod locks;
 mod name;
+mod register;
 mod site;
+#[cfg(feature = "templates")]
+mod templates;
 mod tenure;
 mod token;
 
@@ -185,6 +188,14 @@ pub use crate::held::Held;
 pub use crate::holder::Holder;
 pub use crate::locks::{Acquire, Acquiring, DefaultGuard, Locks};
 pub use crate::name::{LockKey, LockName, Name, Segment};
+#[cfg(feature = "templates")]
+#[doc(hidden)]
+pub use crate::register::__linkme;
+#[cfg(feature = "templates")]
+#[doc(hidden)]
+pub use crate::templates::__TEMPLATES;
+#[cfg(feature = "templates")]
+pub use crate::templates::{Template, assert_no_overlaps, templates};
 pub use crate::token::Token;
 pub use etcd_client;
 pub use etcd_locked_macros::etcd_locked;

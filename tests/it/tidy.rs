@@ -119,6 +119,8 @@ const RUNTIME: &[(&str, &[&str])] = &[
     ("holder.rs", &[]),
     ("name.rs", &[]),
     ("site.rs", &[]),
+    ("register.rs", &[]),
+    ("templates.rs", &[]),
     ("clock.rs", &[]),
     ("token.rs", &[]),
 ];
