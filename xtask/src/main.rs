@@ -1,6 +1,7 @@
 //! `cargo xtask …`: sets up what this machine lacks, then runs.
 
 mod apt;
+mod bench;
 mod demo;
 mod etcd;
 mod http;
@@ -28,6 +29,7 @@ usage: cargo xtask <command>
 
   demo            three order services and a stock that is too small: without the lock, then with it
   test [args]     the whole test suite, on this machine's etcd and on a 3.5; args go to `cargo test`
+  bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
   etcd            find or bring etcd, print what the tests get to know of it, as shell assignments
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
@@ -43,6 +45,9 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "demo" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| demo::demo()),
         "test" => process::end_all_on_interrupt().and_then(|()| suite::test(args)),
+        "bench" if args == ["--compile"] => {
+            process::end_all_on_interrupt().and_then(|()| bench::compile())
+        }
         "etcd" if args.is_empty() => etcd::locate(),
         "protoc" => protoc::exec(args),
         "help" | "--help" | "-h" => Ok(USAGE.trim_end().to_owned()),
