@@ -171,6 +171,7 @@ mod held;
 mod holder;
 mod locks;
 mod name;
+mod names;
 mod register;
 mod site;
 #[cfg(feature = "templates")]
@@ -198,4 +199,4 @@ pub use crate::templates::__TEMPLATES;
 pub use crate::templates::{Template, assert_no_overlaps, templates};
 pub use crate::token::Token;
 pub use etcd_client;
-pub use etcd_locked_macros::etcd_locked;
+pub use etcd_locked_macros::{LockKey, etcd_locked};

@@ -12,12 +12,19 @@ pub use crate::site::{Site, Wait};
 use crate::error::LockError;
 use crate::held::{Guard, Held};
 use crate::locks::{Acquire, Acquiring, Locks};
-use crate::name::{LockKey, Name};
+use crate::name::{LockKey, LockName, Name};
+pub use etcd_locked_macros::lock_names;
 
 /// Fills a template.
 #[must_use]
 pub fn name(template: &'static str, values: &[&dyn LockKey]) -> Name {
     Name::render(template, values)
+}
+
+/// The name a user's expression stands for.
+#[must_use]
+pub fn name_of<N: LockName + ?Sized>(name: &N) -> Name {
+    name.lock_name()
 }
 
 /// A lock on the engine of the scope, thread or process.

@@ -118,6 +118,7 @@ const RUNTIME: &[(&str, &[&str])] = &[
     ("error.rs", &["holder", "name"]),
     ("holder.rs", &[]),
     ("name.rs", &[]),
+    ("names.rs", &[]),
     ("site.rs", &[]),
     ("register.rs", &[]),
     ("templates.rs", &[]),
