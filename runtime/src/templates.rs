@@ -8,7 +8,7 @@ use linkme::distributed_slice;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Template {
-    /// The name as it is written there, such as `orders/<id>`.
+    /// The name as it is written there, such as `orders/<id>`; of a declared name with the types, `orders/<id: u64>`.
     pub template: &'static str,
     /// Module path and name of the function, or of the declared name's type.
     pub function: &'static str,
@@ -103,6 +103,7 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 /// fn lock_names_do_not_overlap() {
 ///     etcd_locked::assert_no_overlaps();
 /// }
+/// # etcd_locked::assert_no_overlaps();
 /// ```
 ///
 /// `orders/<id>` and `orders/archive` overlap, because an id may be `archive`; so do `orders/<id>` and
