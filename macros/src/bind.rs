@@ -291,6 +291,11 @@ impl<'a> Bindings<'a> {
                 path(near)
             );
         }
+        if names.iter().any(|name| name.starts_with("__arg")) {
+            return format!(
+                "no argument named `{word}`: `#[async_trait]` hides patterns; give the argument a plain name, such as `order`, and write `<order.{word}>`"
+            );
+        }
         let field = if self.receiver.is_some() {
             format!("; a field is written `<self.{}>`", path(word))
         } else {

@@ -15,7 +15,7 @@ use crate::value::absolute_path;
 /// ```text
 /// impl ::etcd_locked::LockKey for OrderId {
 ///     fn write(&self, out: &mut ::etcd_locked::Segment<'_>) -> ::core::fmt::Result {
-///         ::etcd_locked::LockKey::write(&self.0, out)
+///         <u64 as ::etcd_locked::LockKey>::write(&self.0, out)
 ///     }
 /// }
 /// ```
@@ -46,8 +46,9 @@ pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
                 None => quote!(0),
             };
             // Located at the type, which is what may be no key.
-            let value = quote_spanned!(here.located_at(ty.span())=> &self.#name);
-            quote_spanned!(here=> #krate::LockKey::write(#value, out))
+            let there = here.located_at(ty.span());
+            let write = quote_spanned!(there=> <#ty as #krate::LockKey>::write);
+            quote_spanned!(here=> #write(&self.#name, out))
         }
         Data::Enum(data) => {
             let variants = variants(&ident, &data)?;
@@ -156,7 +157,7 @@ mod tests {
             written(quote!(
                 struct Id(u64);
             ))
-            .contains("LockKey::write(&self.0,out)")
+            .contains("<u64as::etcd_locked::LockKey>::write(&self.0,out)")
         );
         let generic = written(quote!(
             struct Id<T: Copy> {
@@ -164,7 +165,7 @@ mod tests {
                 raw: T,
             }
         ));
-        assert!(generic.contains("LockKey::write(&self.raw,out)"));
+        assert!(generic.contains("::write(&self.raw,out)"));
         assert!(
             generic.contains(
                 "impl<T:Copy>::etcd_locked::LockKeyforId<T>whereT:::etcd_locked::LockKey"

@@ -11,6 +11,8 @@ mod function;
 mod key;
 mod names;
 mod overlap;
+#[cfg(test)]
+mod seeded;
 mod shape;
 mod template;
 mod typo;

@@ -6,7 +6,10 @@ use quote::{quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::visit_mut::{self, VisitMut};
-use syn::{Attribute, Error, Ident, Lifetime, LitStr, Result, Token, Type, Visibility};
+use syn::{
+    Attribute, Error, GenericArgument, Ident, Lifetime, LitStr, PathArguments, Result, Token, Type,
+    Visibility,
+};
 
 use crate::bind::span_of;
 use crate::overlap::{Overlap, Segment, overlap, segments};
@@ -280,6 +283,18 @@ impl VisitMut for Borrow {
         visit_mut::visit_type_reference_mut(self, reference);
     }
 
+    // `Cow<str>` leaves its lifetime out altogether. Of other types the text does not tell whether they have one.
+    fn visit_path_segment_mut(&mut self, segment: &mut syn::PathSegment) {
+        if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments
+            && segment.ident == "Cow"
+            && !matches!(arguments.args.first(), Some(GenericArgument::Lifetime(_)))
+        {
+            let elided = Lifetime::new("'_", Span::call_site());
+            arguments.args.insert(0, GenericArgument::Lifetime(elided));
+        }
+        visit_mut::visit_path_segment_mut(self, segment);
+    }
+
     fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
         if lifetime.ident == "_" {
             *lifetime = self.lifetime.clone();
@@ -360,6 +375,8 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
         ..
     } = name;
     let there = here.located_at(template.span());
+    // The user's own places, hygiene included: with ours, rustc takes all of the macro for the struct's definition.
+    let keyword = quote_spanned!(ident.span()=> struct);
     let cfgs: Vec<_> = name.cfgs().collect();
     let borrowed = fields.iter().find(|field| field.borrows);
     let generics = borrowed.map(|_| {
@@ -368,14 +385,14 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
     });
     let elided = borrowed.map(|_| quote_spanned!(here=> <'_>));
     let body = if fields.is_empty() {
-        quote_spanned!(here=> ;)
+        quote_spanned!(template.span()=> ;)
     } else {
         let docs = fields
             .iter()
             .map(|field| format!("What stands for `<{}>` in the name.", field.name));
         let names = fields.iter().map(|field| &field.name);
         let types = fields.iter().map(|field| &field.ty);
-        quote_spanned!(here=> { #(#[doc = #docs] #vis #names: #types,)* })
+        quote_spanned!(template.span()=> { #(#[doc = #docs] #vis #names: #types,)* })
     };
     let names = fields.iter().map(|field| &field.name);
     let values = quote_spanned!(there=> &[#(&self.#names),*]);
@@ -389,7 +406,7 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
     });
     quote_spanned! {here=>
         #(#attrs)*
-        #vis struct #ident #generics #body
+        #vis #keyword #ident #generics #body
 
         #(#cfgs)*
         #[allow(deprecated)]
@@ -465,7 +482,7 @@ mod tests {
         let (structs, mistakes) = declared(quote! {
             /// Docs.
             #[derive(Clone)]
-            pub Order = "orders/<id: u64>/<sku: &str>/<c: Cow<'_, str>>/<s: &'static str>";
+            pub Order = "orders/<id: u64>/<sku: &str>/<c: Cow<str>>/<d: Cow<'_, str>>/<s: &'static str>";
             pub(crate) Nightly = "jobs/nightly";
         });
         assert_eq!(mistakes, [""; 0]);
@@ -479,6 +496,8 @@ mod tests {
                 pub sku: &'a str,
                 #[doc = "What stands for `<c>` in the name."]
                 pub c: Cow<'a, str>,
+                #[doc = "What stands for `<d>` in the name."]
+                pub d: Cow<'a, str>,
                 #[doc = "What stands for `<s>` in the name."]
                 pub s: &'static str,
             }

@@ -167,13 +167,19 @@ impl<'a> Template<'a> {
     fn placeholder(&mut self, rest: &'a str, at: usize) -> usize {
         let inside = &rest[1..];
         let Some(end) = self.closing(inside) else {
-            let len = inside
-                .find(|c: char| !is_continue(c) && c != '.')
-                .unwrap_or(inside.len());
-            let name = if len == 0 { "id" } else { &inside[..len] };
+            let ends = |c: char| match c {
+                '/' => true,
+                _ => !self.typed && !is_continue(c) && c != '.',
+            };
+            let len = inside.find(ends).unwrap_or(inside.len());
+            let write = match &inside[..len] {
+                typed if self.typed && typed.contains(':') => format!("<{typed}>"),
+                "" => self.example("id"),
+                name => self.example(name),
+            };
             self.refuse(
                 at..at + 1 + len,
-                format!("unclosed `<` in lock name; write `{}`", self.example(name)),
+                format!("unclosed `<` in lock name; write `{write}`"),
             );
             return 1 + len;
         };
@@ -571,7 +577,7 @@ mod tests {
             ("a/<id: u64", "unclosed `<` in lock name; write `<id: u64>`"),
             (
                 "a/<id: Cow<str>",
-                "unclosed `<` in lock name; write `<id: u64>`",
+                "unclosed `<` in lock name; write `<id: Cow<str>>`",
             ),
             (
                 "a/id>",

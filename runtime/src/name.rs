@@ -227,24 +227,28 @@ pub trait LockName {
     fn lock_name(&self) -> Name;
 }
 
+#[diagnostic::do_not_recommend] // the message has the list
 impl LockName for Name {
     fn lock_name(&self) -> Name {
         self.clone()
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl LockName for str {
     fn lock_name(&self) -> Name {
         Name::given(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl LockName for String {
     fn lock_name(&self) -> Name {
         Name::given(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: LockName + ?Sized> LockName for &T {
     fn lock_name(&self) -> Name {
         (**self).lock_name()

@@ -23,7 +23,7 @@ pub fn name(template: &'static str, values: &[&dyn LockKey]) -> Name {
 
 /// The name a user's expression stands for.
 #[must_use]
-pub fn name_of<N: LockName + ?Sized>(name: &N) -> Name {
+pub fn name_of(name: &dyn LockName) -> Name {
     name.lock_name()
 }
 

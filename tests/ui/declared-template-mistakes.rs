@@ -1,0 +1,9 @@
+etcd_locked::lock_names! {
+    pub Order = "orders//<id: u64>/";
+    pub Line = "lines/<n: u32";
+    pub Job = "jobs/{name}";
+    pub Shard = "shards/<n: u16>-<m: u16>";
+    pub Empty = "";
+}
+
+fn main() {}
