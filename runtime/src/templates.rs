@@ -96,14 +96,21 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 
 /// Panics if two templates of this binary can take the same lock by accident, or one is a path-prefix of the other.
 ///
-/// For a test; [`templates`] says what is compared:
+/// To be all of a test, in each binary there is; [`templates`] says what is compared.
 ///
 /// ```
-/// #[test]
-/// fn lock_names_do_not_overlap() {
-///     etcd_locked::assert_no_overlaps();
+/// # use etcd_locked::{LockError, etcd_locked};
+/// #[etcd_locked("orders/<id>")]
+/// async fn ship(id: u64) -> Result<(), LockError> {
+///     Ok(())
 /// }
-/// # etcd_locked::assert_no_overlaps();
+///
+/// #[etcd_locked("order-lines/<order>/<line>")]
+/// async fn pick(order: u64, line: u32) -> Result<(), LockError> {
+///     Ok(())
+/// }
+///
+/// etcd_locked::assert_no_overlaps(); // `orders/<order>/<line>` would not pass
 /// ```
 ///
 /// `orders/<id>` and `orders/archive` overlap, because an id may be `archive`; so do `orders/<id>` and

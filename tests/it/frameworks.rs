@@ -85,10 +85,14 @@ async fn above_debug_handler(Path((id, line)): Path<(u64, u8)>) -> Result<String
 }
 
 async fn answer(router: &Router, uri: &str, body: &'static str) -> (StatusCode, String) {
-    let request = Request::post(uri).body(Body::from(body)).unwrap();
-    let answer = router.clone().oneshot(request).await.unwrap();
+    let request = Request::post(uri)
+        .body(Body::from(body))
+        .expect("a request");
+    let answer = router.clone().oneshot(request).await.expect("an answer");
     let status = answer.status();
-    let body = to_bytes(answer.into_body(), 1024).await.unwrap();
+    let body = to_bytes(answer.into_body(), 1024)
+        .await
+        .expect("a short body");
     (status, String::from_utf8_lossy(&body).into_owned())
 }
 

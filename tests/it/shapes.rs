@@ -324,8 +324,8 @@ impl Keeper for Shop {
 
 async fn kept(keeper: &mut impl Keeper) -> (String, (String, u32)) {
     (
-        keeper.keep(7).await.unwrap(),
-        keeper.keep_by_default(8).await.unwrap(),
+        keeper.keep(7).await.expect("kept"),
+        keeper.keep_by_default(8).await.expect("kept"),
     )
 }
 
