@@ -98,7 +98,7 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 ///
 /// To be all of a test, in each binary there is; [`templates`] says what is compared.
 ///
-/// ```
+/// ```standalone_crate
 /// # use etcd_locked::{LockError, etcd_locked};
 /// #[etcd_locked("orders/<id>")]
 /// async fn ship(id: u64) -> Result<(), LockError> {
