@@ -12,6 +12,7 @@ mod worker;
 mod ambiguity;
 mod cancellation;
 mod current;
+mod declared;
 mod endpoints;
 mod exclusion;
 mod fifo;
