@@ -6,6 +6,7 @@ mod demo;
 mod etcd;
 mod http;
 mod load;
+mod mistakes;
 mod outside;
 mod process;
 mod protoc;
@@ -31,6 +32,7 @@ usage: cargo xtask <command>
   test [args]     the whole test suite, on this machine's etcd and on a 3.5; args go to `cargo test`
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
   etcd            find or bring etcd, print what the tests get to know of it, as shell assignments
+  mistakes        write the page of mistakes and what the compiler says, from tests/ui
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
 Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
             process::end_all_on_interrupt().and_then(|()| bench::compile())
         }
         "etcd" if args.is_empty() => etcd::locate(),
+        "mistakes" if args.is_empty() => mistakes::write(),
         "protoc" => protoc::exec(args),
         "help" | "--help" | "-h" => Ok(USAGE.trim_end().to_owned()),
         _ => {
