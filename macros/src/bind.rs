@@ -231,7 +231,7 @@ impl<'a> Bindings<'a> {
     }
 
     fn has(&self, word: &Ident) -> bool {
-        self.idents.iter().any(|ident| *ident == word)
+        self.idents.contains(&word)
     }
 
     fn value(

@@ -7,6 +7,7 @@ mod args;
 mod bind;
 mod declared;
 mod expand;
+mod field;
 mod function;
 mod key;
 mod names;

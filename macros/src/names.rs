@@ -5,15 +5,12 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
-use syn::visit_mut::{self, VisitMut};
-use syn::{
-    Attribute, Error, GenericArgument, Ident, Lifetime, LitStr, PathArguments, Result, Token, Type,
-    Visibility,
-};
+use syn::{Attribute, Error, Ident, LitStr, Result, Token, Visibility};
 
 use crate::bind::span_of;
+use crate::field::{Field, lifetime};
 use crate::overlap::{Overlap, Segment, overlap, segments};
-use crate::template::{Placeholder, Template};
+use crate::template::Template;
 
 /// What people write out of habit before a name.
 const KEYWORDS: &[&str] = &[
@@ -43,8 +40,8 @@ pub(crate) fn declare(input: TokenStream) -> TokenStream {
         .map(|declaration| Name::of(declaration, &mut mistakes))
         .collect();
     let twice = clashes(&names, &mut mistakes);
-    let declared = names.iter().zip(twice);
-    let structs = declared.filter_map(|(name, twice)| (!twice).then(|| expand(name, &krate)));
+    let once = names.iter().zip(twice).filter(|(_, twice)| !twice);
+    let structs = once.map(|(name, _)| expand(name, &krate));
     let mistakes = mistakes.into_iter().map(Error::into_compile_error);
     quote!(#(#structs)* #(#mistakes)*)
 }
@@ -161,13 +158,6 @@ struct Name {
     fields: Vec<Field>,
 }
 
-struct Field {
-    name: Ident,
-    ty: Type,
-    /// The type borrows: the struct has a lifetime.
-    borrows: bool,
-}
-
 impl Name {
     fn of(declaration: Declaration, mistakes: &mut Vec<Error>) -> Self {
         let Declaration {
@@ -190,7 +180,7 @@ impl Name {
         };
         let mut fields: Vec<Field> = Vec::new();
         for placeholder in &parsed.placeholders {
-            match field(
+            match Field::of(
                 placeholder,
                 span_of(&template, &text, placeholder.range.clone()),
             ) {
@@ -227,89 +217,6 @@ impl Name {
     /// `cfg` decides about everything that is made of a declaration.
     fn cfgs(&self) -> impl Iterator<Item = &Attribute> {
         self.attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
-    }
-}
-
-/// `<id: u64>` → `id: u64`, at the template.
-fn field(placeholder: &Placeholder<'_>, span: Span) -> std::result::Result<Field, String> {
-    let Placeholder { head, ty, .. } = *placeholder;
-    let name = LitStr::new(head, span)
-        .parse()
-        .map_err(|_| format!("`{head}` is no field name rustc knows"))?;
-    if ty == "str" {
-        return Err(format!(
-            "`<{head}: str>` has no size; write `<{head}: &str>`"
-        ));
-    }
-    let mut ty: Type = LitStr::new(ty, span)
-        .parse()
-        .map_err(|_| format!("`{ty}` in `<{head}: {ty}>` is no type"))?;
-    let mut borrow = Borrow {
-        lifetime: lifetime(span),
-        used: false,
-        named: None,
-    };
-    borrow.visit_type_mut(&mut ty);
-    if let Some(named) = borrow.named {
-        return Err(format!(
-            "`{named}` in `<{head}: {}>` is left out: a name has one lifetime, and it goes without saying",
-            placeholder.ty
-        ));
-    }
-    Ok(Field {
-        name,
-        ty,
-        borrows: borrow.used,
-    })
-}
-
-fn lifetime(span: Span) -> Lifetime {
-    Lifetime::new("'a", Span::mixed_site().located_at(span))
-}
-
-/// Elided lifetimes → the struct's one.
-struct Borrow {
-    lifetime: Lifetime,
-    used: bool,
-    /// One that is not elided, nor `'static`.
-    named: Option<Lifetime>,
-}
-
-impl VisitMut for Borrow {
-    fn visit_type_reference_mut(&mut self, reference: &mut syn::TypeReference) {
-        if reference.lifetime.is_none() {
-            reference.lifetime = Some(Lifetime::new("'_", Span::call_site()));
-        }
-        visit_mut::visit_type_reference_mut(self, reference);
-    }
-
-    // `Cow<str>` leaves its lifetime out altogether. Of other types the text does not tell whether they have one.
-    fn visit_path_segment_mut(&mut self, segment: &mut syn::PathSegment) {
-        if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments
-            && segment.ident == "Cow"
-            && !matches!(arguments.args.first(), Some(GenericArgument::Lifetime(_)))
-        {
-            let elided = Lifetime::new("'_", Span::call_site());
-            arguments.args.insert(0, GenericArgument::Lifetime(elided));
-        }
-        visit_mut::visit_path_segment_mut(self, segment);
-    }
-
-    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
-        if lifetime.ident == "_" {
-            *lifetime = self.lifetime.clone();
-            self.used = true;
-        } else if lifetime.ident != "static" {
-            self.named = Some(lifetime.clone());
-        }
-    }
-
-    // Elision in the arguments of a function means something else.
-    fn visit_type_fn_ptr_mut(&mut self, _: &mut syn::TypeFnPtr) {}
-    fn visit_parenthesized_generic_arguments_mut(
-        &mut self,
-        _: &mut syn::ParenthesizedGenericArguments,
-    ) {
     }
 }
 

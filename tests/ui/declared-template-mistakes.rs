@@ -4,6 +4,10 @@ etcd_locked::lock_names! {
     pub Job = "jobs/{name}";
     pub Shard = "shards/<n: u16>-<m: u16>";
     pub Empty = "";
+    pub Stray = "strays/id>";
+    pub Nameless = "nameless/<: u8>";
+    pub Receiver = "receivers/<self: u8>";
+    pub Kind = "kinds/<type: u8>";
 }
 
 fn main() {}
