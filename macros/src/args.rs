@@ -1,12 +1,14 @@
-//! `("orders/<id>", wait = "5s")` → one name and its options, each value checked. Reading goes on after a
-//! mistake, so that one compilation shows them all.
+//! `("orders/<id>", wait = "5s")` → the names and the options, each value checked. Reading goes on after a mistake,
+//! so that one compilation shows them all. What the names mean is for `bind` to say, who knows the arguments.
 
 use std::time::Duration;
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
+use syn::buffer::Cursor;
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
-use syn::{Error, Expr, Ident, LitStr, Path, Result, Token};
+use syn::token::Paren;
+use syn::{Error, Expr, Ident, Lit, LitStr, Path, Result, Token};
 
 use crate::typo::nearest;
 use crate::value::{OnHeld, Wait, absolute_path, expression, on_held, string, ttl, wait};
@@ -22,11 +24,33 @@ const OPTIONS: &[(&str, &str)] = &[
     ("crate", "crate = ::etcd_locked"),
 ];
 
+/// Options that are words alone. They come with later versions; until then nobody should name something else by them.
+const FLAGS: &[&str] = &["shared", "detach", "reentrant"];
+
+/// Options of later versions that have values.
+const LATER: &[&str] = &[
+    "at_most", "at_least", "deadline", "on_lost", "release", "permits", "when",
+];
+
 #[derive(Default)]
 pub(crate) struct Args {
-    /// `None` only if a mistake was reported.
-    pub(crate) name: Option<LitStr>,
+    /// In the order they were written.
+    pub(crate) names: Vec<Name>,
+    /// A name was written that could not be read, and the mistake is reported.
+    pub(crate) unreadable: bool,
     pub(crate) options: Options,
+}
+
+pub(crate) struct Name {
+    pub(crate) what: NameKind,
+    /// Where it must not stand.
+    pub(crate) after_options: bool,
+}
+
+pub(crate) enum NameKind {
+    Template(LitStr),
+    /// Anything that is a `LockName`.
+    Expression(Expr),
 }
 
 #[derive(Default)]
@@ -38,6 +62,8 @@ pub(crate) struct Options {
     pub(crate) on_error: Option<Expr>,
     pub(crate) locks: Option<Expr>,
     pub(crate) krate: Option<Path>,
+    /// All of them as they were written, but for `crate`.
+    pub(crate) written: Vec<String>,
 }
 
 impl Args {
@@ -50,11 +76,6 @@ impl Args {
         if let Err(error) = read.parse2(tokens) {
             reader.mistakes.push(error);
         }
-        if !reader.named {
-            let message =
-                r#"missing lock name; begin with one, such as `#[etcd_locked("orders/<id>")]`"#;
-            reader.mistakes.push(Error::new(Span::call_site(), message));
-        }
         mistakes.append(&mut reader.mistakes);
         reader.args
     }
@@ -63,8 +84,6 @@ impl Args {
 #[derive(Default)]
 struct Reader {
     args: Args,
-    /// A name was written, be it a good one or not.
-    named: bool,
     /// Options in the order they were written.
     seen: Vec<String>,
     mistakes: Vec<Error>,
@@ -100,42 +119,26 @@ impl Reader {
 
     fn name(&mut self, input: ParseStream<'_>) -> Result<()> {
         if let Some(word) = misplaced_option(input) {
-            let message = match example(&word.unraw().to_string()) {
-                Some(write) => format!("option `{word}` needs a value; write `{write}`"),
-                None => unknown(&word),
-            };
-            return Err(Error::new(word.span(), message));
+            return Err(Error::new(
+                word.span(),
+                misplaced(&word).unwrap_or_default(),
+            ));
         }
-        let Some(name) = lone_string(input)? else {
-            let named = std::mem::replace(&mut self.named, true);
-            let name: Expr = input.parse().map_err(|error| {
+        let what = match lone_string(input)? {
+            Some(template) => NameKind::Template(template),
+            None => NameKind::Expression(input.parse().map_err(|error: Error| {
+                self.args.unreadable = true;
                 Error::new(
                     error.span(),
                     r#"expected a lock name or an option, such as `wait = "5s"`"#,
                 )
-            })?;
-            let message = if named {
-                "neither an option nor a lock name; this version locks one name, a string literal"
-            } else {
-                r#"only string literals name locks in this version; write a template, such as `"orders/<id>"`"#
-            };
-            return Err(Error::new_spanned(name, message));
+            })?),
         };
-        let shown = name.token().to_string();
-        let span = name.span();
-        if std::mem::replace(&mut self.named, true) {
-            let message =
-                format!("second lock name; this version locks one name, so remove `{shown}`");
-            return Err(Error::new(span, message));
-        }
-        self.args.name = Some(name);
-        if self.seen.is_empty() {
-            return Ok(());
-        }
-        Err(Error::new(
-            span,
-            format!("lock names come before the options; move `{shown}` to the front"),
-        ))
+        self.args.names.push(Name {
+            what,
+            after_options: !self.seen.is_empty(),
+        });
+        Ok(())
     }
 
     fn option(&mut self, input: ParseStream<'_>) -> Result<()> {
@@ -154,6 +157,7 @@ impl Reader {
         if input.is_empty() || input.peek(Token![,]) {
             return refuse(format!("option `{key}` needs a value; write `{write}`"));
         }
+        let value = input.cursor();
         let options = &mut self.args.options;
         match key.as_str() {
             "wait" => options.wait = Some(wait(&string(input, &key, write)?)?),
@@ -163,6 +167,10 @@ impl Reader {
             "on_error" => options.on_error = Some(expression(input, &key, write)?),
             "locks" => options.locks = Some(expression(input, &key, write)?),
             _ => options.krate = Some(absolute_path(input)?),
+        }
+        if key != "crate" {
+            let value = between(value, input.cursor());
+            options.written.push(format!("{key} = {value}"));
         }
         let converters = ["map_err", "on_error"];
         let seen = |option: &str| self.seen.iter().any(|seen| seen == option);
@@ -181,14 +189,33 @@ fn begins_option(input: ParseStream<'_>) -> bool {
         && !input.peek2(Token![=>])
 }
 
-/// An option without `=`: `wait`, `wait("5s")`, `wait: "5s"`, or a lone word that is nearly one.
+/// What can only be meant as an option: `wait("5s")`, `wait: "5s"`, or a bare flag. An option's bare word may be the
+/// name of an argument, which is for `bind` to decide.
 fn misplaced_option(input: ParseStream<'_>) -> Option<Ident> {
     let ahead = input.fork();
     let word = ahead.call(Ident::parse_any).ok()?;
     let key = word.to_string();
     let alone = ahead.is_empty() || ahead.peek(Token![,]);
-    let valued = !ahead.peek(Token![::]) && !ahead.peek(Token![.]) && example(&key).is_some();
-    (valued || alone && nearest(&key, option_words()).is_some()).then_some(word)
+    let valued =
+        ahead.peek(Paren) || ahead.peek(Token![:]) && !ahead.peek(Token![::]) || ahead.peek(Lit);
+    let flag = alone && FLAGS.contains(&key.as_str());
+    (flag || valued && example(&key).is_some()).then_some(word)
+}
+
+/// What to say about a bare word that is no binding of the function, if an option was probably meant.
+pub(crate) fn misplaced(word: &Ident) -> Option<String> {
+    let key = word.to_string();
+    if FLAGS.contains(&key.as_str()) {
+        return Some(format!(
+            "option `{key}` is not in this version; remove it, or write `({key})` if it is the name of an argument"
+        ));
+    }
+    if let Some(write) = example(&key) {
+        return Some(format!("option `{key}` needs a value; write `{write}`"));
+    }
+    // Types and constants are written otherwise.
+    let lower = !key.contains(char::is_uppercase);
+    (lower && nearest(&key, option_words()).is_some()).then(|| unknown(word))
 }
 
 /// A string literal that is all of the next item (or that only a missing comma ties to the one after).
@@ -204,6 +231,18 @@ fn lone_string(input: ParseStream<'_>) -> Result<Option<LitStr>> {
     } else {
         Ok(None)
     }
+}
+
+/// The tokens from one place of the input to a later one.
+fn between(mut from: Cursor<'_>, to: Cursor<'_>) -> TokenStream {
+    let mut tokens = TokenStream::new();
+    while from != to
+        && let Some((token, after)) = from.token_tree()
+    {
+        tokens.extend([token]);
+        from = after;
+    }
+    tokens
 }
 
 fn skip_to_comma(input: ParseStream<'_>) {
@@ -222,6 +261,10 @@ fn example(word: &str) -> Option<&'static str> {
 }
 
 fn unknown(word: &Ident) -> String {
+    let later = FLAGS.iter().chain(LATER);
+    if later.into_iter().any(|option| word == option) {
+        return format!("option `{word}` is not in this version; remove it");
+    }
     match nearest(&word.to_string(), option_words()) {
         Some(near) => format!("unknown option `{word}`; did you mean `{near}`?"),
         None => format!(
@@ -243,6 +286,14 @@ mod tests {
         (args, mistakes.iter().map(Error::to_string).collect())
     }
 
+    fn templates(args: &Args) -> Vec<String> {
+        let template = |name: &Name| match &name.what {
+            NameKind::Template(text) => Some(text.value()),
+            NameKind::Expression(_) => None,
+        };
+        args.names.iter().filter_map(template).collect()
+    }
+
     fn good(tokens: TokenStream) -> Args {
         let (args, mistakes) = read(tokens);
         assert_eq!(mistakes, [""; 0]);
@@ -261,9 +312,16 @@ mod tests {
             "orders/<id>", wait = "5s", ttl = "30s", on_held = "skip", map_err = |a, b| f::<A, B>(a, b),
             locks = &self.locks, crate = ::other::etcd_locked,
         });
+        assert_eq!(templates(&args), ["orders/<id>"]);
         assert_eq!(
-            args.name.map(|name| name.value()).as_deref(),
-            Some("orders/<id>")
+            args.options.written,
+            [
+                r#"wait = "5s""#,
+                r#"ttl = "30s""#,
+                r#"on_held = "skip""#,
+                "map_err = | a , b | f :: < A , B > (a , b)",
+                "locks = & self . locks",
+            ]
         );
         assert_eq!(args.options.wait, Some(Wait::For(Duration::from_secs(5))));
         assert_eq!(args.options.ttl, Some(Duration::from_secs(30)));
@@ -281,20 +339,45 @@ mod tests {
     }
 
     #[test]
-    fn the_name_comes_first_and_once() {
-        assert!(the_mistake(quote!()).starts_with("missing lock name"));
-        assert!(the_mistake(quote!(wait = "5s")).starts_with("missing lock name"));
-        assert!(the_mistake(quote!(wait = "5s", "a")).contains(r#"move `"a"` to the front"#));
-        assert!(the_mistake(quote!("a", "b")).contains(r#"remove `"b"`"#));
-        for other in [
+    fn only_a_lone_string_is_a_template() {
+        for template in [quote!("a"), quote!("a",), quote!("a", wait = "5s")] {
+            assert_eq!(templates(&good(template)), ["a"]);
+        }
+        for expression in [
             quote!(NAME),
+            quote!(Order { id }),
             quote!(format!("a")),
-            quote!(5),
             quote!("a".to_owned()),
             quote!("a" + b),
+            quote!((shared)),
+            quote!(wait.name()),
+            quote!(crate::NAME),
+            quote!(nmae),
         ] {
-            assert!(the_mistake(other).starts_with("only string literals name locks"));
+            let args = good(expression);
+            assert!(matches!(
+                &args.names[..],
+                [Name {
+                    what: NameKind::Expression(_),
+                    after_options: false
+                }]
+            ));
         }
+        assert!(good(quote!(wait = "5s", "a")).names[0].after_options);
+        assert!(the_mistake(quote!(fn)).starts_with("expected a lock name or an option"));
+    }
+
+    #[test]
+    fn options_of_later_versions_are_named() {
+        for word in ["shared", "detach", "reentrant"] {
+            let word = Ident::new(word, proc_macro2::Span::call_site());
+            assert!(the_mistake(quote!("a", #word)).contains("is not in this version"));
+            assert!(the_mistake(quote!(#word)).contains("if it is the name of an argument"));
+        }
+        assert_eq!(
+            the_mistake(quote!("a", permits = 5)),
+            "option `permits` is not in this version; remove it"
+        );
     }
 
     #[test]
@@ -303,17 +386,12 @@ mod tests {
             the_mistake(quote!("a", wiat = "5s")),
             "unknown option `wiat`; did you mean `wait`?"
         );
-        assert_eq!(
-            the_mistake(quote!("a", wiat)),
-            "unknown option `wiat`; did you mean `wait`?"
-        );
-        assert!(the_mistake(quote!("a", permits = 5)).contains("the options are `wait`, `ttl`"));
+        assert!(the_mistake(quote!("a", colour = 5)).contains("the options are `wait`, `ttl`"));
         assert_eq!(
             the_mistake(quote!("a", ttl = 30)),
             r#"`ttl` takes a string literal; write `ttl = "30s"`"#
         );
         for valueless in [
-            quote!("a", wait),
             quote!("a", wait =),
             quote!("a", wait("5s")),
             quote!("a", wait: "5s"),
@@ -364,6 +442,6 @@ mod tests {
             crate = x
         ));
         assert_eq!(mistakes.len(), 4);
-        assert!(args.name.is_some());
+        assert_eq!(args.names.len(), 1);
     }
 }

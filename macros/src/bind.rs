@@ -1,28 +1,35 @@
-//! Placeholders → bindings of the function. Whatever is refused beyond the options is refused here, so that
+//! Names → bindings of the function. Whatever is refused beyond the options is refused here, so that
 //! `expand` cannot fail.
 
 use std::ops::Range;
 
-use proc_macro2::{Group, Span};
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens as _;
 use syn::ext::IdentExt as _;
 use syn::visit::{self, Visit};
 use syn::{
-    Error, FnArg, GenericArgument, Ident, Index, LitStr, Member, PatIdent, PathArguments, Result,
-    ReturnType, Signature, Token, Type, TypeParamBound,
+    Error, Expr, FnArg, Ident, Index, LitStr, Member, PatIdent, Result, ReturnType, Signature,
+    Token, Type,
 };
 
-use crate::args::{Args, Options};
+use crate::args::{self, Args, NameKind, Options};
+use crate::declared::{VARIABLE, declared_only};
 use crate::function::{Body, Function};
+use crate::shape::{self, Shape};
 use crate::template::{Placeholder, Template};
 use crate::typo::nearest;
 
 /// Everything `expand` needs, and nothing that could still be wrong.
 pub(crate) struct Bound {
     pub(crate) function: Function,
-    pub(crate) body: Group,
-    pub(crate) template: LitStr,
-    pub(crate) values: Vec<Value>,
+    pub(crate) shape: Shape,
+    pub(crate) name: Name,
     pub(crate) options: Options,
+}
+
+pub(crate) enum Name {
+    Template { text: LitStr, values: Vec<Value> },
+    Expression(Expr),
 }
 
 /// `<order.id>` as tokens: the function's own binding, so that it resolves inside `macro_rules!` too.
@@ -37,23 +44,19 @@ pub(crate) fn bind(
     function: Option<Function>,
     mut mistakes: Vec<Error>,
 ) -> Result<Bound> {
-    let body = function
+    let shape = function
         .as_ref()
-        .and_then(|function| protected_body(function, &mut mistakes));
-    let values = args
-        .name
-        .as_ref()
-        .map(|name| values(name, function.as_ref(), &mut mistakes));
+        .and_then(|function| shape(function, &mut mistakes));
+    let name = name(&args, function.as_ref(), &mut mistakes);
     let error = mistakes.into_iter().reduce(|mut all, next| {
         all.combine(next);
         all
     });
-    match (error, function, body, args.name, values) {
-        (None, Some(function), Some(body), Some(template), Some(values)) => Ok(Bound {
+    match (error, function, shape, name) {
+        (None, Some(function), Some(shape), Some(name)) => Ok(Bound {
             function,
-            body,
-            template,
-            values,
+            shape,
+            name,
             options: args.options,
         }),
         (Some(error), ..) => Err(error),
@@ -65,8 +68,8 @@ pub(crate) fn bind(
     }
 }
 
-/// The body of a function that can wait for a lock. At most one mistake: they follow from each other.
-fn protected_body(function: &Function, mistakes: &mut Vec<Error>) -> Option<Group> {
+/// How a function waits for its lock, if it can. At most one mistake: they follow from each other.
+fn shape(function: &Function, mistakes: &mut Vec<Error>) -> Option<Shape> {
     let sig = &function.sig;
     let refusal = if let Some(keyword) = &sig.constness {
         Error::new(
@@ -76,14 +79,7 @@ fn protected_body(function: &Function, mistakes: &mut Vec<Error>) -> Option<Grou
     } else if let Some(abi) = &sig.abi {
         let message = "an `extern` function cannot wait for a lock; put `#[etcd_locked]` on an `async fn` and call that";
         Error::new(abi.extern_token.span, message)
-    } else if sig.asyncness.is_none() && returns_boxed_future(&sig.output) {
-        let message = format!(
-            "`{}` is no `async fn`: it returns a `Pin<Box<dyn Future>>`, as `#[async_trait]` makes it; \
-             move the body to an `async fn` of a plain `impl` block, put `#[etcd_locked]` on that and call it here",
-            sig.ident
-        );
-        Error::new(sig.ident.span(), message)
-    } else if sig.asyncness.is_none() {
+    } else if sig.asyncness.is_none() && shape::returned_future(&sig.output).is_none() {
         let message = "`#[etcd_locked]` needs an `async fn`; write `async`, \
                        or put `#[etcd_locked]` above the attribute that removed `async` (`#[tokio::main]`, `#[tokio::test]`)";
         Error::new(sig.fn_token.span, message)
@@ -94,7 +90,10 @@ fn protected_body(function: &Function, mistakes: &mut Vec<Error>) -> Option<Grou
         Error::new(never.bang_token.span, message)
     } else {
         match &function.body {
-            Body::Block(body) => return Some(body.clone()),
+            Body::Block(body) => match Shape::of(sig, body) {
+                Ok(shape) => return Some(shape),
+                Err(refusal) => refusal,
+            },
             Body::Missing(semi) => {
                 let message = format!(
                     "`{}` has no body to run under the lock; put `#[etcd_locked]` on the methods that implement it",
@@ -108,7 +107,71 @@ fn protected_body(function: &Function, mistakes: &mut Vec<Error>) -> Option<Grou
     None
 }
 
-fn values(name: &LitStr, function: Option<&Function>, mistakes: &mut Vec<Error>) -> Vec<Value> {
+/// The one name, if it is a good one.
+fn name(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) -> Option<Name> {
+    let bindings = function.map(|function| Bindings::of(&function.sig));
+    let mut found: Option<&NameKind> = None;
+    for name in &args.names {
+        let (tokens, shown): (TokenStream, String) = match &name.what {
+            NameKind::Template(text) => (text.to_token_stream(), format!("`{}`", text.token())),
+            NameKind::Expression(expression) => {
+                if let Some(word) = bare_word(expression)
+                    && !bindings.as_ref().is_some_and(|bindings| bindings.has(word))
+                    && let Some(message) = args::misplaced(word)
+                {
+                    mistakes.push(Error::new(word.span(), message));
+                    continue;
+                }
+                (expression.to_token_stream(), "this expression".to_owned())
+            }
+        };
+        if found.is_some() {
+            let message =
+                format!("second lock name; this version locks one name, so remove {shown}");
+            mistakes.push(Error::new_spanned(tokens, message));
+            continue;
+        }
+        found = Some(&name.what);
+        if name.after_options {
+            let message = format!("lock names come before the options; move {shown} to the front");
+            mistakes.push(Error::new_spanned(tokens, message));
+        }
+    }
+    match found {
+        Some(NameKind::Template(text)) => {
+            if declared_only() {
+                let message = format!(
+                    "this workspace locks declared names only (`{VARIABLE}`); declare this one, \
+                     `lock_names! {{ pub Order = \"orders/<id: u64>\"; }}`, and write `#[etcd_locked(Order {{ id }})]`"
+                );
+                mistakes.push(Error::new(text.span(), message));
+            }
+            Some(Name::Template {
+                text: text.clone(),
+                values: values(text, bindings.as_ref(), mistakes),
+            })
+        }
+        Some(NameKind::Expression(expression)) => Some(Name::Expression(expression.clone())),
+        None => {
+            if !args.unreadable {
+                let message =
+                    r#"missing lock name; begin with one, such as `#[etcd_locked("orders/<id>")]`"#;
+                mistakes.push(Error::new(Span::call_site(), message));
+            }
+            None
+        }
+    }
+}
+
+/// An expression that is one word.
+fn bare_word(expression: &Expr) -> Option<&Ident> {
+    match expression {
+        Expr::Path(path) if path.attrs.is_empty() => path.path.get_ident(),
+        _ => None,
+    }
+}
+
+fn values(name: &LitStr, bindings: Option<&Bindings<'_>>, mistakes: &mut Vec<Error>) -> Vec<Value> {
     let text = name.value();
     let template = Template::parse(&text);
     for mistake in template.mistakes {
@@ -117,10 +180,9 @@ fn values(name: &LitStr, function: Option<&Function>, mistakes: &mut Vec<Error>)
             mistake.message,
         ));
     }
-    let Some(function) = function else {
+    let Some(bindings) = bindings else {
         return Vec::new();
     };
-    let bindings = Bindings::of(&function.sig);
     let mut values = Vec::new();
     for placeholder in template.placeholders {
         let span = span_of(name, &text, placeholder.range.clone());
@@ -134,7 +196,7 @@ fn values(name: &LitStr, function: Option<&Function>, mistakes: &mut Vec<Error>)
 
 /// Where in the literal the mistake is, if this compiler can say (stable cannot) and the value's bytes are the
 /// source's (not so with escapes); else the whole literal. Messages name the part themselves.
-fn span_of(name: &LitStr, text: &str, range: Range<usize>) -> Span {
+pub(crate) fn span_of(name: &LitStr, text: &str, range: Range<usize>) -> Span {
     let token = name.token();
     let verbatim = token
         .to_string()
@@ -166,6 +228,10 @@ impl<'a> Bindings<'a> {
             }
         }
         bindings
+    }
+
+    fn has(&self, word: &Ident) -> bool {
+        self.idents.contains(&word)
     }
 
     fn value(
@@ -225,6 +291,11 @@ impl<'a> Bindings<'a> {
                 path(near)
             );
         }
+        if names.iter().any(|name| name.starts_with("__arg")) {
+            return format!(
+                "no argument named `{word}`: `#[async_trait]` hides patterns; give the argument a plain name, such as `order`, and write `<order.{word}>`"
+            );
+        }
         let field = if self.receiver.is_some() {
             format!("; a field is written `<self.{}>`", path(word))
         } else {
@@ -244,40 +315,4 @@ impl<'a> Visit<'a> for Bindings<'a> {
         self.idents.push(&pat.ident);
         visit::visit_pat_ident(self, pat);
     }
-}
-
-/// `Pin<Box<dyn Future<…> + …>>`, under whatever paths.
-fn returns_boxed_future(output: &ReturnType) -> bool {
-    let ReturnType::Type(_, ty) = output else {
-        return false;
-    };
-    let boxed = last_argument(ty, "Pin").and_then(|pinned| last_argument(pinned, "Box"));
-    let Some(Type::TraitObject(object)) = boxed else {
-        return false;
-    };
-    object.bounds.iter().any(|bound| match bound {
-        TypeParamBound::Trait(bound) => bound
-            .path
-            .segments
-            .last()
-            .is_some_and(|last| last.ident == "Future"),
-        _ => false,
-    })
-}
-
-/// `T` of `path::to::Name<T>`.
-fn last_argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
-    let Type::Path(path) = ty else { return None };
-    let last = path
-        .path
-        .segments
-        .last()
-        .filter(|last| last.ident == name)?;
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
-        return None;
-    };
-    arguments.args.iter().find_map(|argument| match argument {
-        GenericArgument::Type(ty) => Some(ty),
-        _ => None,
-    })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proc_macro2::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
@@ -10,8 +10,10 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{LitStr, ReturnType, Type};
 
 use crate::args::Options;
-use crate::bind::{Bound, Value};
+use crate::bind::{Bound, Name, Value};
+use crate::declared::VARIABLE;
 use crate::function::Function;
+use crate::shape::Frame;
 use crate::value::{OnHeld, Wait};
 
 /// Input:
@@ -25,6 +27,7 @@ use crate::value::{OnHeld, Wait};
 ///
 /// ```text
 /// async fn ship(id: u64) -> Result<Receipt, AppError> {
+///     ::etcd_locked::__register_template!("orders/<id>", .., "wait = \"5s\"");
 ///     let mut __lock = {
 ///         let __names = [::etcd_locked::__private::name("orders/<id>", &[&id])];
 ///         ::etcd_locked::__private::lock(&__names, const { &::etcd_locked::__private::Site { .. } })
@@ -40,7 +43,8 @@ use crate::value::{OnHeld, Wait};
 /// ```
 ///
 /// The names are a block of their own because their `&dyn LockKey` must be gone before the await (else the
-/// future is not `Send`) and need no room in it.
+/// future is not `Send`) and need no room in it. Where the function is no `async fn` but returns one `async move` block,
+/// all of this but the registration is in an `async move` block in the place of that one.
 pub(crate) fn expand(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let (names, lock, body, conversion) =
@@ -54,34 +58,81 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
         let __result = __lock.hold(__body).await;
         #conversion
     };
+    let registration = registration(bound);
+    let (function_body, statements) = match &bound.shape.frame {
+        Frame::AsyncFn => (&bound.shape.body, statements),
+        Frame::Block {
+            constructor,
+            function,
+        } => {
+            let block = quote_spanned!(here=> async move { #statements });
+            // No parentheses around a block without a constructor: rustc would call them unused.
+            let boxed =
+                (!constructor.is_empty()).then(|| quote_spanned!(here=> #constructor(#block)));
+            (function, boxed.unwrap_or(block))
+        }
+    };
     // The user's own braces: with braces of ours rustc takes the function for generated, and `dead_code` falls silent.
-    let braced = braces(statements, bound.body.span());
+    let braced = braces(quote!(#registration #statements), function_body.span());
     let Function {
         attrs, vis, sig, ..
     } = &bound.function;
     quote!(#(#attrs)* #vis #sig #braced)
 }
 
+/// `::etcd_locked::__register_template!("orders/<id>", "shop::ship", "wait = \"5s\"");` A name that is an expression
+/// registers itself, if it is a declared one.
+///
+/// `option_env!` tells cargo that a template depends on that variable: once it is set, the crate is compiled again.
+fn registration(bound: &Bound) -> Option<TokenStream> {
+    let Name::Template { text, .. } = &bound.name else {
+        return None;
+    };
+    let here = Span::mixed_site();
+    let krate = krate(&bound.options, here);
+    let function = function(bound);
+    let options = LitStr::new(&bound.options.written.join(", "), here);
+    Some(quote_spanned! {here=>
+        #krate::__register_template!(#text, #function, #options);
+        const _: ::core::option::Option<&str> = ::core::option_env!(#VARIABLE);
+    })
+}
+
 /// `[::etcd_locked::__private::name("orders/<id>", &[&id])]`
 fn names(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
-    let template = &bound.template;
-    // Located at the template, where a value that is no `LockKey` is written.
-    let there = here.located_at(template.span());
-    let values = bound
-        .values
-        .iter()
-        .map(|Value { head, fields }| quote_spanned!(there=> &#head #(.#fields)*));
-    let values = quote_spanned!(there=> &[#(#values),*]);
-    quote_spanned!(here=> [#private::name(#template, #values)])
+    match &bound.name {
+        Name::Template { text, values } => {
+            // Located at the template, where a value that is no `LockKey` is written.
+            let there = here.located_at(text.span());
+            let values = values
+                .iter()
+                .map(|Value { head, fields }| quote_spanned!(there=> &#head #(.#fields)*));
+            let values = quote_spanned!(there=> &[#(#values),*]);
+            quote_spanned!(here=> [#private::name(#text, #values)])
+        }
+        Name::Expression(name) => {
+            let there = here.located_at(name.span());
+            let name = quote_spanned!(there=> &#name);
+            quote_spanned!(here=> [#private::name_of(#name)])
+        }
+    }
+}
+
+/// `::core::concat!(::core::module_path!(), "::ship")`
+fn function(bound: &Bound) -> TokenStream {
+    let here = Span::mixed_site();
+    let name: &Ident = &bound.function.sig.ident;
+    let name = LitStr::new(&format!("::{}", name.unraw()), here);
+    quote_spanned!(here=> ::core::concat!(::core::module_path!(), #name))
 }
 
 /// `::etcd_locked::__private::lock(&__names, const { &Site { .. } })`
 fn lock(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
-    let function = LitStr::new(&format!("::{}", bound.function.sig.ident.unraw()), here);
+    let function = function(bound);
     let wait = option(bound.options.wait.map(|wait| match wait {
         Wait::Once => quote_spanned!(here=> #private::Wait::Once),
         Wait::Forever => quote_spanned!(here=> #private::Wait::Forever),
@@ -94,7 +145,7 @@ fn lock(bound: &Bound) -> TokenStream {
     let site = quote_spanned! {here=>
         const {
             &#private::Site {
-                function: ::core::concat!(::core::module_path!(), #function),
+                function: #function,
                 wait: #wait,
                 ttl: #ttl,
             }
@@ -110,11 +161,12 @@ fn lock(bound: &Bound) -> TokenStream {
 /// type to the declared one, so that coercions work and a wrong type is an error where the user wrote it.
 fn body(bound: &Bound) -> TokenTree {
     let here = Span::mixed_site();
-    let pinned = pinned(&bound.function.sig.output);
+    let pinned = pinned(&bound.shape.output);
     let lints = lints();
     // A scope of its own, lest a `use Enum::*` in the body change what the pinned type means. Its braces are not
     // the user's, lest rustc call them unused.
-    let scope = braces(bound.body.stream(), here.located_at(bound.body.span()));
+    let user = &bound.shape.body;
+    let scope = braces(user.stream(), here.located_at(user.span()));
     let statements = quote_spanned! {here=>
         #[allow(#lints)]
         if false {
@@ -164,7 +216,7 @@ fn conversion(bound: &Bound) -> TokenStream {
         on_error,
         ..
     } = &bound.options;
-    let there = Span::mixed_site().located_at(match &bound.function.sig.output {
+    let there = Span::mixed_site().located_at(match &bound.shape.output {
         ReturnType::Default => bound.function.sig.ident.span(),
         ReturnType::Type(_, ty) => ty.span(),
     });
@@ -184,9 +236,14 @@ fn conversion(bound: &Bound) -> TokenStream {
 /// `::etcd_locked::__private` located at `span`, or what `crate =` says: those tokens stay where the user wrote them,
 /// so that rustc reports a path that leads nowhere once, however often it is used.
 fn private(options: &Options, span: Span) -> TokenStream {
+    let krate = krate(options, span);
+    quote_spanned!(span=> #krate::__private)
+}
+
+fn krate(options: &Options, span: Span) -> TokenStream {
     match &options.krate {
-        None => quote_spanned!(span=> ::etcd_locked::__private),
-        Some(path) => quote_spanned!(span=> #path::__private),
+        None => quote_spanned!(span=> ::etcd_locked),
+        Some(path) => quote!(#path),
     }
 }
 
@@ -238,6 +295,10 @@ mod tests {
             quote! {
                 #[inline]
                 pub(crate) async fn ship<T>(id: u64) -> Result<Receipt, AppError> where T: Copy {
+                    ::etcd_locked::__register_template!(
+                        "orders/<id>", ::core::concat!(::core::module_path!(), "::ship"), "wait = \"5s\""
+                    );
+                    const _: ::core::option::Option<&str> = ::core::option_env!("ETCD_LOCKED_DECLARED_ONLY");
                     let mut __lock = {
                         let __names = [::etcd_locked::__private::name("orders/<id>", &[&id])];
                         ::etcd_locked::__private::lock(&__names, const { &::etcd_locked::__private::Site {
@@ -338,6 +399,38 @@ mod tests {
             "{expansion}"
         );
         assert!(expansion.contains("from_millis (2000)"), "{expansion}");
+    }
+
+    #[test]
+    fn a_name_may_be_an_expression() {
+        let expansion = expanded(
+            quote!(Order { id }, crate = crate::facade),
+            quote!(
+                async fn f(id: u64) {}
+            ),
+        );
+        let names = quote!(let __names = [crate::facade::__private::name_of(&Order { id })];);
+        assert!(expansion.contains(&names.to_string()), "{expansion}");
+        assert!(!expansion.contains("__register_template"), "{expansion}");
+    }
+
+    #[test]
+    fn a_block_that_is_the_body_is_locked_in_its_place() {
+        let expansion = expanded(
+            quote!("a"),
+            quote!(
+                fn f() -> ::core::pin::Pin<Box<dyn ::core::future::Future<Output = u8>>> {
+                    Box::pin(async move { 5 })
+                }
+            ),
+        );
+        let (head, tail) = expansion.split_once("let mut __lock").expect("a lock");
+        assert!(head.ends_with("; Box :: pin (async move { "), "{head}");
+        assert!(
+            tail.contains(&quote!(let __ret: u8 = loop {};).to_string()),
+            "{tail}"
+        );
+        assert!(tail.ends_with("finish (__result) }) }"), "{tail}");
     }
 
     #[test]

@@ -5,8 +5,16 @@
 
 mod args;
 mod bind;
+mod declared;
 mod expand;
+mod field;
 mod function;
+mod key;
+mod names;
+mod overlap;
+#[cfg(test)]
+mod seeded;
+mod shape;
 mod template;
 mod typo;
 mod value;
@@ -27,13 +35,17 @@ use proc_macro2::TokenStream;
 ///
 /// ```text
 /// lock        := name ("," option)* ","?
-/// name        := a string literal that holds a template
+/// name        := a lone string literal that holds a template, or an expression: Order { id }, Nightly, format!(..)
 /// template    := segment ("/" segment)*                  at most 1 KiB
 /// segment     := literal* placeholder? literal*          never empty
 /// literal     := [A-Za-z0-9._~:@=+-]
 /// placeholder := "<" ident ("." (ident | index))* ">"    <id>, <order.id>, <self.shard>, <pair.0>
 /// duration    := a string literal, integer and unit      "250ms", "5s", "2m", "1h"
 /// ```
+///
+/// An expression is anything that implements `LockName`, such as a name declared by `lock_names!`. `word =` begins an
+/// option; a word alone is an expression, unless it is no argument and nearly an option. For an argument named `shared`,
+/// `detach` or `reentrant`, write `(shared)`: those words are options of later versions.
 ///
 /// | option | default | meaning |
 /// |---|---|---|
@@ -48,10 +60,12 @@ use proc_macro2::TokenStream;
 /// # Typing requirements
 ///
 /// * The function is an `async fn` with a body: no `const`, no `extern`, no trait method without one. Above
-///   `#[tokio::main]` and `#[tokio::test]`, which remove `async`; above or below `#[tracing::instrument]`.
+///   `#[tokio::main]` and `#[tokio::test]`, which remove `async`; above or below `#[tracing::instrument]`; on methods below
+///   `#[async_trait]`, where the arguments are plain names. A function that returns `impl Future` or `Pin<Box<dyn Future>>`
+///   will do if all of its body is one `async move` block.
 /// * `<id>` names a binding of the arguments, also one inside a pattern, such as `id` of `Path(id): Path<u64>`;
 ///   `<self.shard>` a field of the receiver. What it names implements `LockKey`: integers, strings, `bool`, `char`,
-///   addresses, and references, `Box`, `Rc` and `Arc` of those.
+///   addresses, references, `Box`, `Rc` and `Arc` of those, and what has `#[derive(LockKey)]`.
 /// * The function returns `Result<_, E>` with `E: From<LockError>`. With `map_err` any `Result<_, E>` will do, with
 ///   `on_error` any type. `on_held = "skip"` needs `()`, `Option<_>` or a `Result` of those: the value that says
 ///   "skipped" is `()`, `None`, `Ok(())` or `Ok(None)`.
@@ -62,7 +76,8 @@ use proc_macro2::TokenStream;
 ///
 /// # Semantics
 ///
-/// 1. The values of the placeholders are written into the name, left to right, then `locks` is evaluated, once per call
+/// 1. The values of the placeholders are written into the name, left to right (a name that is an expression is evaluated,
+///    with the arguments in scope; what it moves is gone for the body), then `locks` is evaluated, once per call
 ///    and before anything else happens; a value is always exactly one segment, whatever characters it has.
 /// 2. The lock is taken. Without it the body never starts.
 /// 3. The body runs, as long as the lock is held; if the lock is lost, the body is dropped at its next await and
@@ -95,4 +110,33 @@ fn locked(args: TokenStream, item: &TokenStream) -> syn::Result<TokenStream> {
         .ok();
     let bound = bind::bind(args, function, mistakes)?;
     Ok(expand::expand(&bound))
+}
+
+/// What `lock_names!` of etcd-locked hands its input to, after the path of that crate.
+#[doc(hidden)]
+#[proc_macro]
+pub fn lock_names(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    names::declare(input.into()).into()
+}
+
+/// Makes a type of one's own a value that may stand in a lock name.
+///
+/// ```text
+/// #[derive(LockKey)]
+/// struct OrderId(u64);             // writes what the field writes
+///
+/// #[derive(LockKey)]
+/// enum Region { North, South }     // writes `North`, `South`
+/// ```
+///
+/// For a struct with one field, tuple or not, generic or not, and for an enum without fields, which writes the variant's
+/// identifier as it is declared: renaming a variant changes the locks that are taken. Everything else is refused; there
+/// one implements the trait by hand.
+///
+/// Where the runtime is renamed or re-exported, `#[lock_key(crate = path)]` says where it is.
+#[proc_macro_derive(LockKey, attributes(lock_key))]
+pub fn lock_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    key::derive(input.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }

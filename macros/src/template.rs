@@ -1,4 +1,5 @@
-//! `"orders/<id>"` → its placeholders and its mistakes. Text in, text out: nothing here knows syn.
+//! `"orders/<id>"` → its placeholders and its mistakes. Text in, text out: nothing here knows syn. In `lock_names!` a
+//! placeholder has a type, `<id: u64>`; in the attribute it names what has one.
 
 use std::ops::Range;
 
@@ -23,15 +24,18 @@ const PATH_KEYWORDS: &[&str] = &["Self", "crate", "self", "super"];
 /// A template, read to its end: the good placeholders, and everything that is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Template<'a> {
+    typed: bool,
     pub(crate) placeholders: Vec<Placeholder<'a>>,
     pub(crate) mistakes: Vec<Mistake>,
 }
 
-/// `<order.id>`: the binding it starts from, the fields after it, and where it stands.
+/// `<order.id>`: the binding it starts from, the fields after it, and where it stands. Or `<id: u64>`: a field and its type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placeholder<'a> {
     pub(crate) head: &'a str,
     pub(crate) fields: Vec<&'a str>,
+    /// Empty unless the template is a typed one.
+    pub(crate) ty: &'a str,
     /// Bytes of the template, the angle brackets included.
     pub(crate) range: Range<usize>,
 }
@@ -44,21 +48,48 @@ pub(crate) struct Mistake {
 }
 
 impl<'a> Template<'a> {
+    /// What stands in `#[etcd_locked("…")]`.
     pub(crate) fn parse(text: &'a str) -> Self {
-        let mut template = Self::default();
+        Self::default().read(text)
+    }
+
+    /// What stands in `lock_names!`.
+    pub(crate) fn parse_typed(text: &'a str) -> Self {
+        let typed = Self {
+            typed: true,
+            ..Self::default()
+        };
+        typed.read(text)
+    }
+
+    fn read(mut self, text: &'a str) -> Self {
+        let template = &mut self;
         if text.trim_matches('/').is_empty() {
             template.refuse(
                 0..text.len(),
                 "empty lock name; write one, such as `orders/<id>`",
             );
-            return template;
+            return self;
         }
         if text.len() > MAX_LEN {
             let message = format!("lock name of {} bytes; the limit is {MAX_LEN}", text.len());
             template.refuse(0..text.len(), message);
         }
         template.scan(text);
-        template
+        self
+    }
+
+    /// The template as it is shown: without types.
+    pub(crate) fn untyped(&self, text: &str) -> String {
+        let mut shown = String::with_capacity(text.len());
+        let mut at = 0;
+        for placeholder in &self.placeholders {
+            shown.push_str(&text[at..placeholder.range.start]);
+            shown.push_str(&format!("<{}>", placeholder.head));
+            at = placeholder.range.end;
+        }
+        shown.push_str(&text[at..]);
+        shown
     }
 
     fn scan(&mut self, text: &'a str) {
@@ -82,13 +113,17 @@ impl<'a> Template<'a> {
                 '>' => {
                     self.refuse(
                         at..at + 1,
-                        "stray `>` in lock name; a placeholder is written `<id>`",
+                        format!(
+                            "stray `>` in lock name; a placeholder is written `{}`",
+                            self.example("id")
+                        ),
                     );
                     1
                 }
                 '{' if braced(rest).is_some() => {
                     let name = braced(rest).unwrap_or_default();
-                    let message = format!("`{{{name}}}` is no placeholder; write `<{name}>`");
+                    let write = self.example(name);
+                    let message = format!("`{{{name}}}` is no placeholder; write `{write}`");
                     self.refuse(at..at + name.len() + 2, message);
                     name.len() + 2
                 }
@@ -131,34 +166,73 @@ impl<'a> Template<'a> {
     /// `rest` begins with `<`; returns how much of it is used up.
     fn placeholder(&mut self, rest: &'a str, at: usize) -> usize {
         let inside = &rest[1..];
-        let end = inside.find(['<', '>']);
-        let Some(end) = end.filter(|&end| inside[end..].starts_with('>')) else {
-            let len = inside
-                .find(|c: char| !is_continue(c) && c != '.')
-                .unwrap_or(inside.len());
-            let name = if len == 0 { "id" } else { &inside[..len] };
+        let Some(end) = self.closing(inside) else {
+            let ends = |c: char| match c {
+                '/' => true,
+                _ => !self.typed && !is_continue(c) && c != '.',
+            };
+            let len = inside.find(ends).unwrap_or(inside.len());
+            let write = match &inside[..len] {
+                typed if self.typed && typed.contains(':') => format!("<{typed}>"),
+                "" => self.example("id"),
+                name => self.example(name),
+            };
             self.refuse(
                 at..at + 1 + len,
-                format!("unclosed `<` in lock name; write `<{name}>`"),
+                format!("unclosed `<` in lock name; write `{write}`"),
             );
             return 1 + len;
         };
         let range = at..at + end + 2;
         let content = &inside[..end];
-        match refusal(content) {
+        let (path, ty) = if self.typed {
+            typed(content)
+        } else {
+            (content, "")
+        };
+        let refusal = if self.typed {
+            typed_refusal(content, path, ty)
+        } else {
+            refusal(content)
+        };
+        match refusal {
             Some(message) => self.refuse(range, message),
             None => {
-                let mut parts = content.split('.');
-                let head = parts.next().unwrap_or(content);
+                let mut parts = path.split('.');
+                let head = parts.next().unwrap_or(path);
                 let fields = parts.collect();
                 self.placeholders.push(Placeholder {
                     head,
                     fields,
+                    ty,
                     range,
                 });
             }
         }
         end + 2
+    }
+
+    /// Where the `>` is that closes a placeholder; types have such brackets of their own.
+    fn closing(&self, inside: &str) -> Option<usize> {
+        let mut open = 0;
+        for (at, bracket) in inside.match_indices(['<', '>']) {
+            match bracket {
+                "<" if !self.typed => return None,
+                "<" => open += 1,
+                _ if open == 0 => return Some(at),
+                _ => open -= 1,
+            }
+        }
+        None
+    }
+
+    /// How a placeholder is written here.
+    fn example(&self, name: &str) -> String {
+        if self.typed {
+            format!("<{name}: u64>")
+        } else {
+            format!("<{name}>")
+        }
     }
 
     fn one_per_segment(&mut self, first: Option<&str>, second: &str, at: usize) {
@@ -212,6 +286,41 @@ fn refusal(content: &str) -> Option<String> {
     parts
         .filter(|part| !is_index(part))
         .find_map(|part| word_refusal(content, part))
+}
+
+/// `id: u64` → its two parts.
+fn typed(content: &str) -> (&str, &str) {
+    let (name, ty) = content.split_once(':').unwrap_or((content, ""));
+    (name.trim(), ty.trim())
+}
+
+fn typed_refusal(content: &str, name: &str, ty: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some(format!(
+            "empty placeholder `<{content}>`; name a field and its type, such as `<id: u64>`"
+        ));
+    }
+    if let Some(field) = name
+        .rsplit_once('.')
+        .map(|(_, field)| field)
+        .filter(|_| refusal(name).is_none())
+    {
+        let field = if is_index(field) { "id" } else { field };
+        return Some(format!(
+            "`<{content}>` is a path, and a declared name has fields of its own; write `<{field}: {}>`",
+            if ty.is_empty() { "u64" } else { ty }
+        ));
+    }
+    if name == "self" {
+        return Some(format!(
+            "`self` in `<{content}>` is a keyword; name a field, such as `<id: u64>`"
+        ));
+    }
+    if let Some(message) = word_refusal(content, name) {
+        return Some(message);
+    }
+    ty.is_empty()
+        .then(|| format!("`<{content}>` has no type; write it down, such as `<{name}: u64>`"))
 }
 
 fn word_refusal(content: &str, word: &str) -> Option<String> {
@@ -421,5 +530,72 @@ mod tests {
     #[test]
     fn all_mistakes_are_reported_at_once() {
         assert_eq!(mistakes("/a b/<>/<c").len(), 4);
+    }
+
+    /// The message of every mistake of a typed template.
+    fn typed_mistakes(text: &str) -> Vec<String> {
+        let mistakes = Template::parse_typed(text).mistakes;
+        mistakes.into_iter().map(|m| m.message).collect()
+    }
+
+    #[test]
+    fn declared_placeholders_have_types() {
+        let text = "a/<b: u64>/v<c:Cow<'_, str>>.x/<r#type: a::B<C<D>>>";
+        let template = Template::parse_typed(text);
+        assert_eq!(template.mistakes, []);
+        let parts: Vec<_> = template
+            .placeholders
+            .iter()
+            .map(|p| (p.head, p.ty))
+            .collect();
+        assert_eq!(
+            parts,
+            [
+                ("b", "u64"),
+                ("c", "Cow<'_, str>"),
+                ("r#type", "a::B<C<D>>")
+            ]
+        );
+        assert_eq!(template.untyped(text), "a/<b>/v<c>.x/<r#type>");
+    }
+
+    #[test]
+    fn mistakes_in_declared_placeholders_say_how_to_write_one() {
+        for (text, message) in [
+            (
+                "a/<id>",
+                "`<id>` has no type; write it down, such as `<id: u64>`",
+            ),
+            (
+                "a/<id:>",
+                "`<id:>` has no type; write it down, such as `<id: u64>`",
+            ),
+            (
+                "a/<: u64>",
+                "empty placeholder `<: u64>`; name a field and its type, such as `<id: u64>`",
+            ),
+            ("a/<id: u64", "unclosed `<` in lock name; write `<id: u64>`"),
+            (
+                "a/<id: Cow<str>",
+                "unclosed `<` in lock name; write `<id: Cow<str>>`",
+            ),
+            (
+                "a/id>",
+                "stray `>` in lock name; a placeholder is written `<id: u64>`",
+            ),
+            ("a/{id}", "`{id}` is no placeholder; write `<id: u64>`"),
+            (
+                "a/<type: u8>",
+                "`type` in `<type: u8>` is a keyword; write `r#type` if that is its name",
+            ),
+            (
+                "a/<self: u8>",
+                "`self` in `<self: u8>` is a keyword; name a field, such as `<id: u64>`",
+            ),
+        ] {
+            assert_eq!(typed_mistakes(text)[0], message, "{text}");
+        }
+        assert!(typed_mistakes("a/<order.id: u8>")[0].ends_with("write `<id: u8>`"));
+        assert!(typed_mistakes("a/<self.id>")[0].ends_with("write `<id: u64>`"));
     }
 }

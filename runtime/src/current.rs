@@ -1,9 +1,6 @@
 //! Which locks the running task holds: decided by the poll stack.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use crate::core::request::Key;
 use crate::engine::Engine;
@@ -85,13 +82,10 @@ impl Current {
         }))
     }
 
-    /// Polls a future with this lock as the current one.
-    pub(crate) fn poll<F: Future + ?Sized>(
-        &self,
-        future: Pin<&mut F>,
-        cx: &mut Context<'_>,
-    ) -> Poll<F::Output> {
-        CURRENT.sync_scope(self.clone(), || future.poll(cx))
+    /// Runs something with this lock as the current one. Not generic, so that what the task-local costs is compiled once and not for every annotated function (P11).
+    #[inline(never)]
+    pub(crate) fn within(&self, f: &mut dyn FnMut()) {
+        CURRENT.sync_scope(self.clone(), f);
     }
 }
 

@@ -143,6 +143,28 @@ fn lost_by(name: Name, cause: LossCause) -> LockError {
     }
 }
 
+/// What runs under a lock: a future until it has ended, then nothing.
+pub(crate) trait Body<T> {
+    /// Polls it; pending for ever once it has ended.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T>;
+
+    /// Drops it in place.
+    fn end(self: Pin<&mut Self>);
+}
+
+impl<F: Future> Body<F::Output> for Option<F> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        match self.as_pin_mut() {
+            Some(running) => running.poll(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn end(mut self: Pin<&mut Self>) {
+        self.set(None);
+    }
+}
+
 /// Stands between a body and its polls: none at or after the loss of the lock (invariant I2).
 #[derive(Debug)]
 pub(crate) struct Guard {
@@ -160,21 +182,21 @@ impl Guard {
         }
     }
 
-    /// Polls the body if the lock is held, and drops it in place once it is done or the lock is lost.
-    pub(crate) fn poll<F: Future>(
+    /// Polls the body if the lock is held, and drops it in place once it is done or the lock is lost. Compiled once for
+    /// each type of answer, not for each body.
+    pub(crate) fn poll<T>(
         &mut self,
-        mut body: Pin<&mut Option<F>>,
+        mut body: Pin<&mut (dyn Body<T> + '_)>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<F::Output, LockError>> {
+    ) -> Poll<Result<T, LockError>> {
         if let Err(error) = self.admit(cx) {
-            body.set(None);
+            body.end();
             return Poll::Ready(Err(error));
         }
-        let Some(running) = body.as_mut().as_pin_mut() else {
-            return Poll::Pending; // polled after it was done
-        };
-        let output = ready!(self.current.poll(running, cx));
-        body.set(None);
+        let mut polled = Poll::Pending;
+        self.current.within(&mut || polled = body.as_mut().poll(cx));
+        let output = ready!(polled);
+        body.end();
         Poll::Ready(Ok(output))
     }
 

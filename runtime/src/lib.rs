@@ -85,8 +85,13 @@
 //! ```
 //!
 //! Values are escaped, so that whatever they contain they are one segment of one name: `orders/<id>` with the id `1/2`
-//! locks `orders/1%2F2`. What can stand in a placeholder is a [`LockKey`]. The attribute's page, [`etcd_locked`](macro@etcd_locked), has the
-//! grammar and all options.
+//! locks `orders/1%2F2`. What can stand in a placeholder is a [`LockKey`]. The attribute's page,
+//! [`etcd_locked`](macro@etcd_locked), has the grammar and all options.
+//!
+//! Each mistake that the compiler refuses is listed with what it says: [`mistakes`]. The feature `templates` lists every lock
+//! site of a binary (`templates()`: template, function, place, options), for a check at start-up, for documentation, or for
+//! the access rights of a service, and `assert_no_overlaps()` finds in a test what only the whole binary can show: two crates
+//! that take the same lock by accident.
 //!
 //! In etcd the key is `locks/<name>/<lease id>` and its value says who holds it ([`Holder`]):
 //! `etcdctl get --prefix locks/orders/42` answers "who?", deleting that key takes the lock away. `etcdctl lock
@@ -170,8 +175,16 @@ mod global;
 mod held;
 mod holder;
 mod locks;
+// The page, not its examples: as tests they run in `tests/ui`.
+#[cfg(all(doc, not(doctest)))]
+#[doc = include_str!("../docs/mistakes.md")]
+pub mod mistakes {}
 mod name;
+mod names;
+mod register;
 mod site;
+#[cfg(feature = "templates")]
+mod templates;
 mod tenure;
 mod token;
 
@@ -185,6 +198,14 @@ pub use crate::held::Held;
 pub use crate::holder::Holder;
 pub use crate::locks::{Acquire, Acquiring, DefaultGuard, Locks};
 pub use crate::name::{LockKey, LockName, Name, Segment};
+#[cfg(feature = "templates")]
+#[doc(hidden)]
+pub use crate::register::__linkme;
+#[cfg(feature = "templates")]
+#[doc(hidden)]
+pub use crate::templates::__TEMPLATES;
+#[cfg(feature = "templates")]
+pub use crate::templates::{Template, assert_no_overlaps, templates};
 pub use crate::token::Token;
 pub use etcd_client;
-pub use etcd_locked_macros::etcd_locked;
+pub use etcd_locked_macros::{LockKey, etcd_locked};

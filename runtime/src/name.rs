@@ -12,10 +12,16 @@ const LONGEST: usize = 1024;
 
 /// A value that may stand in a placeholder of a lock name.
 ///
-/// Implemented for integers, `NonZero` integers, `bool`, `char`, strings, IP addresses, and references, `Box`, `Rc`, `Arc`
-/// and `Cow` of those. Not for floats (two that print alike may differ), collections or `Option` (what would `None` lock?).
+/// Implemented for integers, `NonZero` integers, `bool`, `char`, strings, IP addresses, `Uuid` (feature `uuid`), and
+/// references, `Box`, `Rc`, `Arc` and `Cow` of those; `#[derive(LockKey)]` is for a struct around one of them and for an enum
+/// without fields. Not for floats (two that differ may print alike), collections or `Option` (what would `None` lock?).
 ///
-/// An implementation writes the value's text; the [`Segment`] escapes it, so that a value is always exactly one segment of
+/// ```
+/// #[derive(etcd_locked::LockKey)]
+/// struct OrderId(u64);
+/// ```
+///
+/// An implementation by hand writes the value's text; the [`Segment`] escapes it, so that a value is always exactly one segment of
 /// the name. Two values that should lock different things must write different texts, and none may write nothing.
 ///
 /// ```
@@ -33,8 +39,9 @@ const LONGEST: usize = 1024;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand in a lock name",
     label = "not a `LockKey`",
-    note = "integers, `bool`, `char`, strings and IP addresses can, and types that implement `LockKey`",
-    note = "name a field that can, such as `<order.id>`, or implement `etcd_locked::LockKey` for `{Self}`"
+    note = "integers, `bool`, `char`, strings and IP addresses can, and types with `#[derive(LockKey)]`: newtypes of those, and enums without fields",
+    note = "of a struct, name a field that can, such as `<order.id>`; of an `Option` or a collection, lock what is in it",
+    note = "of a float, lock an integer, such as cents: floats that differ may print alike"
 )]
 pub trait LockKey {
     /// Writes the value's text.
@@ -207,30 +214,41 @@ fn check(text: &str) -> Result<(), &'static str> {
 
 /// What can be locked: anything that gives a [`Name`].
 ///
-/// Implemented for `str` and `String` (checked when the lock is taken), [`Name`], and references to those.
+/// Implemented for what [`lock_names!`](crate::lock_names!) declares, [`Name`], `str` and `String` (checked when the lock is
+/// taken), and references to those.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the name of a lock",
+    label = "not a `LockName`",
+    note = "names are what `lock_names!` declares, such as `Order {{ id }}`, strings, and `etcd_locked::Name`",
+    note = "to lock the value of an argument, write a template, such as `\"orders/<id>\"`"
+)]
 pub trait LockName {
     /// The name to lock.
     fn lock_name(&self) -> Name;
 }
 
+#[diagnostic::do_not_recommend] // the message has the list
 impl LockName for Name {
     fn lock_name(&self) -> Name {
         self.clone()
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl LockName for str {
     fn lock_name(&self) -> Name {
         Name::given(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl LockName for String {
     fn lock_name(&self) -> Name {
         Name::given(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: LockName + ?Sized> LockName for &T {
     fn lock_name(&self) -> Name {
         (**self).lock_name()
@@ -239,6 +257,7 @@ impl<T: LockName + ?Sized> LockName for &T {
 
 macro_rules! printed {
     ($($type:ty)*) => {$(
+        #[diagnostic::do_not_recommend] // the message has the list
         impl LockKey for $type {
             fn write(&self, out: &mut Segment<'_>) -> fmt::Result {
                 write!(out, "{self}")
@@ -254,8 +273,12 @@ printed! {
     bool char str String IpAddr Ipv4Addr Ipv6Addr
 }
 
+#[cfg(feature = "uuid")]
+printed! { uuid::Uuid }
+
 macro_rules! pointed {
     ($($type:ty)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl<T: LockKey + ?Sized> LockKey for $type {
             fn write(&self, out: &mut Segment<'_>) -> fmt::Result {
                 (**self).write(out)
@@ -266,6 +289,7 @@ macro_rules! pointed {
 
 pointed! { &T &mut T Box<T> Rc<T> Arc<T> }
 
+#[diagnostic::do_not_recommend]
 impl<T: LockKey + ToOwned + ?Sized> LockKey for Cow<'_, T> {
     fn write(&self, out: &mut Segment<'_>) -> fmt::Result {
         (**self).write(out)

@@ -10,14 +10,21 @@ use tokio::sync::oneshot;
 pub use crate::site::{Site, Wait};
 
 use crate::error::LockError;
-use crate::held::{Guard, Held};
+use crate::held::{Body, Guard, Held};
 use crate::locks::{Acquire, Acquiring, Locks};
-use crate::name::{LockKey, Name};
+use crate::name::{LockKey, LockName, Name};
+pub use etcd_locked_macros::lock_names;
 
 /// Fills a template.
 #[must_use]
 pub fn name(template: &'static str, values: &[&dyn LockKey]) -> Name {
     Name::render(template, values)
+}
+
+/// The name a user's expression stands for.
+#[must_use]
+pub fn name_of(name: &dyn LockName) -> Name {
+    name.lock_name()
 }
 
 /// A lock on the engine of the scope, thread or process.
@@ -60,6 +67,35 @@ impl Lock {
             lock: self,
             body,
             output: None,
+        }
+    }
+
+    /// One poll of an annotated call.
+    #[inline(never)]
+    fn run<T>(
+        &mut self,
+        mut body: Pin<&mut (dyn Body<T> + '_)>,
+        output: &mut Option<Box<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, LockError>> {
+        if output.is_none() {
+            let polled = match ready!(self.acquired(cx)) {
+                Ok(guard) => ready!(guard.poll(body.as_mut(), cx)),
+                Err(error) => Err(error),
+            };
+            match polled {
+                Ok(done) => *output = Some(Box::new(done)),
+                Err(error) => {
+                    body.end();
+                    self.abandon();
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        ready!(self.released(cx));
+        match output.take() {
+            Some(output) => Poll::Ready(Ok(*output)),
+            None => Poll::Pending,
         }
     }
 
@@ -124,28 +160,10 @@ impl<F: Future> std::fmt::Debug for Hold<'_, F> {
 impl<F: Future> Future for Hold<'_, F> {
     type Output = Result<F::Output, LockError>;
 
-    // Generic, and so compiled once for every annotated function: only what must be.
+    // Compiled once for every annotated function: nothing but the way to what is not.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if this.output.is_none() {
-            let polled = match ready!(this.lock.acquired(cx)) {
-                Ok(guard) => ready!(guard.poll(this.body.as_mut(), cx)),
-                Err(error) => Err(error),
-            };
-            match polled {
-                Ok(output) => this.output = Some(Box::new(output)),
-                Err(error) => {
-                    this.body.set(None);
-                    this.lock.abandon();
-                    return Poll::Ready(Err(error));
-                }
-            }
-        }
-        ready!(this.lock.released(cx));
-        match this.output.take() {
-            Some(output) => Poll::Ready(Ok(*output)),
-            None => Poll::Pending,
-        }
+        this.lock.run(this.body.as_mut(), &mut this.output, cx)
     }
 }
 

@@ -34,10 +34,11 @@
     clippy::unwrap_used
 )]
 
+use std::future::Future;
 use std::result;
 use std::sync::Arc;
 
-use etcd_locked::{LockError, Locks, etcd_locked};
+use etcd_locked::{LockError, LockKey, Locks, etcd_locked, lock_names};
 use tokio::task;
 
 type Result<T = (), E = LockError> = result::Result<T, E>;
@@ -142,6 +143,83 @@ impl Shop {
     }
 }
 
+lock_names! {
+    /// One order.
+    Order = "lints/orders/<id: u64>";
+    /// What somebody keeps, by its name and its owner.
+    #[derive(Clone, Copy)]
+    Kept = "lints/kept/<owner: Customer>/<what: &str>";
+    /// All of it.
+    Everything = "lints/everything";
+}
+
+/// A number of a customer.
+#[derive(Clone, Copy, LockKey)]
+struct Customer(u64);
+
+/// Where an order is.
+#[derive(Clone, Copy, LockKey)]
+enum State {
+    New,
+    Shipped,
+}
+
+#[etcd_locked(Order { id })]
+async fn declared(id: u64) -> Result<u64> {
+    Ok(id)
+}
+
+#[etcd_locked(Kept { owner, what }, on_held = "skip")]
+async fn declared_and_borrowed(owner: Customer, what: &str) {
+    forget(what);
+}
+
+#[etcd_locked(Everything)]
+async fn declared_without_fields() -> Result {
+    Ok(())
+}
+
+#[etcd_locked("lints/states/<state>")]
+async fn derived_key(state: State) -> Result<bool> {
+    Ok(matches!(state, State::New))
+}
+
+#[etcd_locked("lints/futures/<id>")]
+fn returned(id: u64) -> impl Future<Output = Result<u64>> + Send {
+    async move { Ok(id) }
+}
+
+#[async_trait::async_trait]
+trait Keeper: Sync {
+    #[etcd_locked("lints/keepers/<id>")]
+    async fn keep(&self, id: u64) -> Result<u64> {
+        Ok(id)
+    }
+}
+
+#[async_trait::async_trait]
+impl Keeper for Customer {
+    #[etcd_locked("lints/customers/<self.0>")]
+    async fn keep(&self, id: u64) -> Result<u64> {
+        if id == 0 {
+            return Ok(self.0);
+        }
+        bare(id).await
+    }
+}
+
+#[tracing::instrument(skip_all)]
+#[etcd_locked("lints/traced/<id>")]
+async fn traced(id: u64) -> Result<u64> {
+    Ok(id)
+}
+
+#[etcd_locked("lints/traced/<id>")]
+#[tracing::instrument]
+async fn traced_inside(id: u64) -> Result<u64> {
+    Ok(id)
+}
+
 const fn forget<T: Copy>(_: T) {}
 
 #[tokio::test]
@@ -160,6 +238,17 @@ async fn no_lint_fires_because_of_the_attribute() {
         never_returns(1),
         some_iterator(2),
         pattern((1, 2), Vec::new()),
+    ));
+    drop((
+        declared(1),
+        declared_and_borrowed(Customer(1), "it"),
+        declared_without_fields(),
+        derived_key(State::New),
+        derived_key(State::Shipped),
+        returned(1),
+        Customer(1).keep(2),
+        traced(1),
+        traced_inside(1),
     ));
     if let Some(locks) = locks {
         drop((every_option(1, &locks), own_engine("1", &locks)));

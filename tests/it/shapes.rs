@@ -1,185 +1,582 @@
-//! Shapes of functions the attribute leaves as they are. That this file compiles is most of the test; what the
-//! locked functions do is tested where the lock is.
-#![allow(dead_code)] // compiled, not run
+//! Every shape of function runs under its lock and answers what it would without; that each compiles is half of the test.
 
+use std::borrow::Cow;
+use std::error::Error;
 use std::fmt::Display;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
-use axum::Json;
-use axum::extract::{Path, State};
-use etcd_locked::{LockError, Locks, etcd_locked};
+use etcd_locked::{LockError, LockKey, current, etcd_locked};
+use tokio::task::yield_now;
+use tokio::time::timeout;
 
-#[derive(Debug)]
-struct AppError;
-
-impl From<LockError> for AppError {
-    fn from(_: LockError) -> Self {
-        AppError
-    }
-}
-
-impl axum::response::IntoResponse for AppError {
-    fn into_response(self) -> axum::response::Response {
-        axum::response::IntoResponse::into_response("refused")
-    }
-}
+use crate::under::{AppError, alone, name};
 
 #[derive(Clone)]
 struct Shop {
     shard: u32,
-    name: String,
-    locks: Locks,
+    title: String,
 }
 
-struct Order {
-    id: u64,
-    lines: (u8, Line),
-    r#type: String,
-}
-
-struct Line {
-    sku: Arc<str>,
-}
-
-trait Keeper {
-    async fn keep(&self, id: u64) -> Result<(), AppError>;
-
-    #[etcd_locked("default/<id>")]
-    async fn with_body(&self, id: u64) -> Result<u64, AppError> {
-        self.keep(id).await?;
-        Ok(id)
-    }
-}
-
-impl Keeper for Shop {
-    #[etcd_locked("shops/<self.shard>/orders/<id>")]
-    async fn keep(&self, id: u64) -> Result<(), AppError> {
-        let _: &Self = self;
-        Ok(())
+fn shop() -> Shop {
+    Shop {
+        shard: 3,
+        title: "corner shop".to_owned(),
     }
 }
 
 impl Shop {
-    #[etcd_locked("shops/<self.name>")]
-    async fn borrowed(&self, suffix: &str) -> Result<String, LockError> {
-        Ok(self.name.clone() + suffix)
+    #[etcd_locked("shops/<self.shard>")]
+    async fn by_reference(&self, suffix: &str) -> Result<(String, &String), LockError> {
+        Ok((name() + suffix, &self.title))
     }
 
     #[etcd_locked("shops/<self.shard>")]
-    async fn mutable_borrow(&mut self) -> Result<&mut String, LockError> {
-        self.name.push('!');
-        Ok(&mut self.name)
+    async fn by_mutable_reference(&mut self) -> Result<&mut String, LockError> {
+        self.title = name();
+        yield_now().await;
+        Ok(&mut self.title)
     }
 
-    #[etcd_locked("shops/<self.shard>", locks = &self.locks)]
-    async fn owned(mut self) -> Result<Self, LockError> {
+    #[etcd_locked("shops/<self.title>")]
+    async fn by_value(mut self) -> Result<Self, LockError> {
         self.shard += 1;
+        self.title = name();
         Ok(self)
     }
 
     #[etcd_locked("shops/<self.shard>")]
-    async fn shared(self: Arc<Self>) -> Result<Arc<Self>, LockError> {
-        Ok(self)
+    async fn in_an_arc(self: Arc<Self>) -> Result<(String, Arc<Self>), LockError> {
+        Ok((name(), self))
     }
 
     #[etcd_locked("shops/<self.shard>")]
-    async fn pinned(self: Pin<&mut Self>) -> Result<u32, LockError> {
-        Ok(self.shard)
+    async fn in_an_rc(self: Rc<Self>) -> Result<String, LockError> {
+        yield_now().await;
+        Ok(name() + &self.title)
     }
 
-    #[etcd_locked("shops/<shop.shard>")]
-    async fn associated<const N: usize>(shop: &Shop) -> Result<[u8; N], LockError> {
-        Ok([0; N])
+    #[etcd_locked("shops/<self.shard>")]
+    async fn in_a_box(self: Box<Self>) -> Result<(String, Box<Self>), LockError> {
+        Ok((name(), self))
+    }
+
+    #[etcd_locked("shops/<self.shard>")]
+    async fn pinned(mut self: Pin<&mut Self>) -> Result<String, LockError> {
+        self.shard += 1;
+        Ok(name())
+    }
+
+    #[etcd_locked("shops/<self.shard>")]
+    async fn by_reference_to_an_arc(self: &Arc<Self>) -> Result<(String, Arc<Self>), LockError> {
+        Ok((name(), Arc::clone(self)))
+    }
+
+    #[etcd_locked("shops/<other.shard>")]
+    async fn associated(other: &Self) -> Result<(String, Self), LockError> {
+        Ok((name(), Self::clone(other)))
     }
 }
 
-#[etcd_locked("orders/<id>")]
-async fn handler(State(shop): State<Shop>, Path(id): Path<u64>) -> Result<Json<String>, AppError> {
-    let _ = id;
-    Ok(Json(shop.name))
+#[test]
+fn methods_with_any_self() {
+    alone(async {
+        let mut shop = shop();
+        let (seen, title) = shop.by_reference("!").await.unwrap();
+        assert_eq!((seen.as_str(), title.as_str()), ("shops/3!", "corner shop"));
+        shop.by_mutable_reference().await.unwrap().push('?');
+        assert_eq!(shop.title, "shops/3?");
+        shop.title = "a/b".to_owned();
+        let mut shop = shop.by_value().await.unwrap();
+        assert_eq!((shop.shard, shop.title.as_str()), (4, "shops/a%2Fb"));
+        let arc = Arc::new(shop.clone());
+        let (seen, same) = Arc::clone(&arc).in_an_arc().await.unwrap();
+        assert_eq!(seen, "shops/4");
+        let (seen, other) = arc.by_reference_to_an_arc().await.unwrap();
+        assert_eq!(seen, "shops/4");
+        assert!(Arc::ptr_eq(&same, &arc) && Arc::ptr_eq(&other, &arc));
+        assert_eq!(
+            Rc::new(shop.clone()).in_an_rc().await.unwrap(),
+            "shops/4shops/a%2Fb"
+        );
+        let (seen, boxed) = Box::new(shop.clone()).in_a_box().await.unwrap();
+        assert_eq!((seen.as_str(), boxed.shard), ("shops/4", 4));
+        // The name is what it was at the call.
+        assert_eq!(Pin::new(&mut shop).pinned().await.unwrap(), "shops/4");
+        let (seen, shop) = Shop::associated(&shop).await.unwrap();
+        assert_eq!((seen.as_str(), shop.shard), ("shops/5", 5));
+    });
 }
 
-#[etcd_locked("orders/<id>/<sku>/<kind>/<first>")]
+#[etcd_locked("generic/<key>")]
+async fn generic<K, T: Clone>(key: K, value: &T) -> Result<(String, T), LockError>
+where
+    K: LockKey + Send,
+{
+    yield_now().await;
+    drop(key);
+    Ok((name(), value.clone()))
+}
+
+struct Repository<T, const N: usize>([T; N]);
+
+impl<T: LockKey + Copy, const N: usize> Repository<T, N> {
+    #[etcd_locked("repositories/<first>")]
+    async fn all<U: From<T>>(&self, first: T) -> Result<(String, [U; N]), LockError> {
+        let _ = first;
+        Ok((name(), self.0.map(U::from)))
+    }
+}
+
+#[test]
+fn generics() {
+    alone(async {
+        assert_eq!(
+            generic(7_u8, &"seven").await.unwrap(),
+            ("generic/7".to_owned(), "seven")
+        );
+        assert_eq!(
+            generic("a b", &[1]).await.unwrap(),
+            ("generic/a%20b".to_owned(), [1])
+        );
+    });
+}
+
+#[test]
+fn const_generics_and_generics_of_the_impl() {
+    alone(async {
+        let (seen, all) = Repository([1_u8, 2]).all::<u64>(1).await.unwrap();
+        assert_eq!((seen.as_str(), all), ("repositories/1", [1_u64, 2]));
+    });
+}
+
+#[etcd_locked("lifetimes/<name>")]
+async fn longer<'a, 'b: 'a>(
+    name: &str,
+    one: &'a str,
+    other: &'b str,
+) -> Result<&'a str, LockError> {
+    Ok(if one.len() > other.len() { one } else { other })
+}
+
+#[etcd_locked("lifetimes/<text>")]
+async fn elided(text: &str, more: Cow<'_, str>) -> Result<String, LockError> {
+    yield_now().await;
+    Ok(name() + &more)
+}
+
+#[test]
+fn lifetimes() {
+    alone(async {
+        let one = "one".to_owned();
+        let longer = {
+            let name = "n".to_owned();
+            longer(&name, &one, "other").await.unwrap()
+        };
+        assert_eq!(longer, "other");
+        assert_eq!(elided("x", "!".into()).await.unwrap(), "lifetimes/x!");
+    });
+}
+
+#[etcd_locked("opaque/<id>")]
+async fn opaque(
+    id: impl LockKey + Copy,
+    each: impl AsyncFn(u8) -> u8,
+) -> Result<(String, impl Iterator<Item = u8>, Vec<impl Display>), LockError> {
+    let first = each(1).await;
+    if first == 0 {
+        return Ok((name(), 0..1, vec!["none"]));
+    }
+    Ok((name(), first..first + 2, vec!["some"]))
+}
+
+#[test]
+fn impl_trait_in_arguments_and_answers() {
+    alone(async {
+        let (seen, numbers, words) = opaque(7, async |n| n * 2).await.unwrap();
+        assert_eq!(seen, "opaque/7");
+        assert_eq!(numbers.collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(words[0].to_string(), "some");
+        let (_, numbers, _) = opaque("x", async |_| 0).await.unwrap();
+        assert_eq!(numbers.collect::<Vec<_>>(), [0]);
+    });
+}
+
+struct Order {
+    id: u64,
+    lines: (u8, Arc<str>),
+    r#type: char,
+}
+
+#[etcd_locked("orders/<id>/<sku>/<kind>/<first>/<a>")]
 async fn patterns(
     Order {
         id,
-        lines: (_, Line { sku }),
+        lines: (_, sku),
         r#type: kind,
     }: Order,
     [first, .., mut last]: [u8; 3],
     ref whole @ (a, _): (u8, u8),
-) -> Result<u8, LockError> {
-    last += first + a + whole.1 + kind.len() as u8 + sku.len() as u8;
-    Ok(last + id as u8)
+) -> Result<(String, u8), LockError> {
+    last += whole.1;
+    Ok((name(), last))
 }
 
-#[etcd_locked("orders/<order.id>/<order.lines.0>/<order.lines.1.sku>/<order.r#type>/<r#type>")]
-async fn field_paths(order: &Order, r#type: &str) -> Result<usize, LockError> {
-    Ok(order.r#type.len() + r#type.len())
+#[etcd_locked("orders/<order.id>/<order.lines.1>/<order.r#type>/<r#type>")]
+async fn field_paths(order: &Order, r#type: &str) -> Result<String, LockError> {
+    Ok(name())
 }
 
-#[etcd_locked("generic/<key>")]
-async fn generic<'a, K, T>(
-    key: K,
-    values: &'a [T],
-    f: impl Fn(&T) -> bool,
-) -> Result<Option<&'a T>, LockError>
-where
-    K: etcd_locked::LockKey,
-{
-    drop(key);
-    Ok(values.iter().find(|value| f(value)))
+#[test]
+fn destructured_patterns_and_fields() {
+    alone(async {
+        let order = || Order {
+            id: 1,
+            lines: (2, "sku".into()),
+            r#type: '/',
+        };
+        assert_eq!(
+            patterns(order(), [3, 4, 5], (6, 7)).await.unwrap(),
+            ("orders/1/sku/%2F/3/6".to_owned(), 12)
+        );
+        assert_eq!(
+            field_paths(&order(), "t").await.unwrap(),
+            "orders/1/sku/%2F/t"
+        );
+    });
 }
 
-#[etcd_locked("opaque")]
-async fn opaque(n: u8) -> Result<(impl Iterator<Item = u8>, Vec<impl Display>), LockError> {
-    if n == 0 {
-        return Ok((0..1, vec!["none"]));
+#[etcd_locked("ends/<how>")]
+async fn ends(how: &str) -> Result<String, AppError> {
+    if how == "returns" {
+        return Ok(name());
     }
-    Ok((0..n, vec![]))
+    let number: u8 = how.parse()?;
+    yield_now().await;
+    Ok(format!("{} {number}", name()))
 }
 
-#[etcd_locked("coercions")]
-async fn coercions(
-    early: bool,
-) -> Result<Box<dyn Display + Send>, Box<dyn std::error::Error + Send + Sync>> {
-    if early {
-        return Ok(Box::new(1));
+#[test]
+fn return_and_question_mark_end_the_body_and_release() {
+    alone(async {
+        for _ in 0..2 {
+            // The second round would wait for a lock that the first had kept.
+            assert_eq!(ends("returns").await.unwrap(), "ends/returns");
+            assert_eq!(ends("7").await.unwrap(), "ends/7 7");
+            assert_eq!(
+                ends("x").await.unwrap_err(),
+                AppError("invalid digit found in string".to_owned())
+            );
+        }
+    });
+}
+
+type Answer = Result<Box<dyn Display + Send>, Box<dyn Error + Send + Sync>>;
+
+#[etcd_locked("coercions/<how>")]
+async fn coerced(how: u8) -> Answer {
+    match how {
+        0 => return Ok(Box::new(name())),
+        1 => return Err("early".into()),
+        2 => Err("question mark")?,
+        _ => {}
     }
-    "x".parse::<u8>()?;
-    Err("late")?;
-    Ok(Box::new("late"))
+    Ok(Box::new(how))
+}
+
+#[test]
+fn coercions_where_the_body_returns() {
+    alone(async {
+        assert_eq!(coerced(0).await.unwrap().to_string(), "coercions/0");
+        let error = |answer: Answer| answer.err().map(|error| error.to_string());
+        assert_eq!(error(coerced(1).await).as_deref(), Some("early"));
+        assert_eq!(error(coerced(2).await).as_deref(), Some("question mark"));
+        assert_eq!(coerced(3).await.unwrap().to_string(), "3");
+    });
+}
+
+trait Keeper {
+    fn shard(&self) -> u32;
+
+    async fn keep(&self, id: u64) -> Result<String, AppError>;
+
+    #[etcd_locked("defaults/<id>")]
+    async fn keep_by_default(&mut self, id: u64) -> Result<(String, u32), AppError> {
+        Ok((name(), self.shard()))
+    }
+}
+
+impl Keeper for Shop {
+    fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    #[etcd_locked("shops/<self.shard>/orders/<id>")]
+    async fn keep(&self, id: u64) -> Result<String, AppError> {
+        Ok(name())
+    }
+}
+
+async fn kept(keeper: &mut impl Keeper) -> (String, (String, u32)) {
+    (
+        keeper.keep(7).await.expect("kept"),
+        keeper.keep_by_default(8).await.expect("kept"),
+    )
+}
+
+#[test]
+fn trait_methods() {
+    alone(async {
+        let seen = kept(&mut shop()).await;
+        assert_eq!(
+            seen,
+            ("shops/3/orders/7".to_owned(), ("defaults/8".to_owned(), 3))
+        );
+    });
+}
+
+#[async_trait::async_trait]
+trait Dynamic: Sync {
+    async fn keep(&self, id: u64) -> Result<String, AppError>;
+
+    #[etcd_locked("defaults/<id>")]
+    async fn keep_by_default(&self, id: u64) -> Result<String, AppError> {
+        Ok(format!("{} {id}", name()))
+    }
+}
+
+#[async_trait::async_trait]
+impl Dynamic for Shop {
+    #[etcd_locked("shops/orders/<id>")]
+    async fn keep(&self, id: u64) -> Result<String, AppError> {
+        if id == 0 {
+            return Ok(format!("{} early", name()));
+        }
+        yield_now().await;
+        Ok(format!("{} of {}", name(), self.title))
+    }
+}
+
+#[test]
+fn methods_of_async_trait() {
+    alone(async {
+        let keeper: Box<dyn Dynamic + Send> = Box::new(shop());
+        assert_eq!(
+            keeper.keep(7).await.unwrap(),
+            "shops/orders/7 of corner shop"
+        );
+        assert_eq!(keeper.keep(0).await.unwrap(), "shops/orders/0 early");
+        assert_eq!(keeper.keep_by_default(8).await.unwrap(), "defaults/8 8");
+    });
+}
+
+#[etcd_locked("futures/<id>")]
+fn returned(id: u64) -> impl Future<Output = Result<String, AppError>> + Send {
+    async move {
+        yield_now().await;
+        Ok(name())
+    }
+}
+
+#[test]
+fn a_function_that_returns_a_future() {
+    alone(async {
+        assert_eq!(returned(7).await.unwrap(), "futures/7");
+    });
+}
+
+// Our own lints forbid `unsafe`; what another crate's macro says is that crate's.
+etcd_locked_tests::unsafe_function!(unsafe_to_call, call_it, name());
+
+#[test]
+fn an_unsafe_function() {
+    alone(async {
+        assert_eq!(call_it(7).await.unwrap(), "unsafe/7");
+    });
+}
+
+macro_rules! locked {
+    ($name:ident, $template:literal, $id:ident: $ty:ty, $wait:literal, $body:block) => {
+        #[etcd_locked($template, wait = $wait)]
+        async fn $name($id: $ty) -> Result<($ty, String), LockError> $body
+    };
+    (hidden $name:ident $ty:ident) => {
+        #[etcd_locked("hidden/<id>")]
+        async fn $name(id: u8) -> Result<String, LockError> {
+            Ok(name())
+        }
+
+        impl $ty {
+            #[etcd_locked("hidden/<self.shard>/<id>")]
+            async fn $name(&self, id: u8) -> Result<String, LockError> {
+                Ok(name())
+            }
+        }
+    };
+}
+
+locked!(made_by_a_macro, "made/<id>", id: u64, "5s", { Ok((id + 1, name())) });
+locked!(hidden in_a_macro Shop);
+
+#[test]
+fn functions_that_a_macro_writes() {
+    alone(async {
+        assert_eq!(made_by_a_macro(7).await.unwrap(), (8, "made/7".to_owned()));
+        assert_eq!(in_a_macro(7).await.unwrap(), "hidden/7");
+        assert_eq!(shop().in_a_macro(7).await.unwrap(), "hidden/3/7");
+    });
+}
+
+/// As a team's own crate would pass ours on.
+mod platform {
+    pub(super) mod locking {
+        pub(crate) use etcd_locked::*;
+    }
+}
+
+#[crate::shapes::platform::locking::etcd_locked("renamed/<id>", wait = "5s", crate = crate::shapes::platform::locking)]
+async fn renamed(id: u64) -> Result<String, platform::locking::LockError> {
+    Ok(name())
+}
+
+#[test]
+fn a_renamed_crate() {
+    alone(async {
+        assert_eq!(renamed(7).await.unwrap(), "renamed/7");
+    });
+}
+
+#[etcd_locked("upper/<n>")]
+#[etcd_locked("lower/<n>")]
+async fn two_attributes(n: u8) -> Result<String, LockError> {
+    // The upper one expands first, so it is the inner one; that the other is held as well shows in who wants it again.
+    let again = etcd_locked::lock(format!("lower/{n}")).try_once().await;
+    assert!(matches!(again, Err(LockError::SelfDeadlock { .. })));
+    Ok(name())
+}
+
+#[test]
+fn two_attributes_take_two_locks() {
+    alone(async {
+        assert_eq!(two_attributes(7).await.unwrap(), "upper/7");
+    });
+}
+
+#[etcd_locked("shadow/<__lock>")]
+async fn shadowing(__lock: u8, __names: &str, __result: u8) -> Result<(String, u8), LockError> {
+    enum Shadow {
+        Result,
+    }
+    use Shadow::*;
+    let _ = Result;
+    let __body = __lock;
+    Ok((name() + __names, __body + __result))
+}
+
+mod names_of_the_users_own {
+    #![allow(non_camel_case_types, dead_code)]
+
+    mod core {}
+    mod std {}
+    mod etcd_locked {}
+    struct Option;
+    struct Some;
+    struct None;
+    struct Ok;
+    struct Err;
+    struct Box;
+
+    #[::etcd_locked::etcd_locked("own/<id>", wait = "5s", ttl = "30s", map_err = |error| error)]
+    pub(super) async fn own_names(id: u64) -> Result<String, ::etcd_locked::LockError> {
+        Result::Ok(super::name())
+    }
+}
+
+#[test]
+fn names_of_the_users_own_are_not_ours() {
+    alone(async {
+        assert_eq!(
+            shadowing(1, "!", 2).await.unwrap(),
+            ("shadow/1!".to_owned(), 3)
+        );
+        assert_eq!(names_of_the_users_own::own_names(7).await.unwrap(), "own/7");
+    });
+}
+
+#[etcd_locked("not-send/<id>")]
+async fn not_send(id: Rc<u64>) -> Result<(String, u64), LockError> {
+    let inner = Rc::clone(&id);
+    yield_now().await;
+    Ok((name(), *inner))
+}
+
+#[test]
+fn bodies_that_are_not_send() {
+    alone(async {
+        let call = pin!(not_send(Rc::new(7)));
+        assert_eq!(call.await.unwrap(), ("not-send/7".to_owned(), 7));
+    });
+}
+
+#[etcd_locked("skipped/<n>", wait = "none", on_held = "skip")]
+async fn skipped(n: u8) -> Result<Option<String>, AppError> {
+    Ok((n > 1).then(name))
+}
+
+#[etcd_locked("converted/<n>", on_error = |error| format!("{n} of {whose}: {error}"))]
+async fn converted(n: u8, whose: &str) -> String {
+    format!("{} of {whose}", name())
+}
+
+#[test]
+fn functions_that_answer_something_else() {
+    alone(async {
+        assert_eq!(skipped(7).await.unwrap().as_deref(), Some("skipped/7"));
+        let held = etcd_locked::lock("skipped/7").await.unwrap();
+        assert_eq!(skipped(7).await.unwrap(), None);
+        held.release().await.unwrap();
+        assert_eq!(converted(7, "me").await, "converted/7 of me");
+    });
+    assert!(current().is_none());
 }
 
 #[etcd_locked("diverging")]
 async fn diverging() -> Result<u8, LockError> {
     loop {
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
 }
 
 #[etcd_locked("panicking")]
 async fn panicking() -> Result<u8, LockError> {
-    todo_later()
+    panics()
 }
 
-fn todo_later() -> ! {
-    panic!("not now")
+fn panics() -> ! {
+    panic!("on purpose")
 }
 
-#[etcd_locked("unsafe")]
-#[expect(unsafe_code)] // the function is unsafe to call, its body is not
-async unsafe fn unsafe_to_call() -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("not-send")]
-async fn not_send(counter: Rc<u8>) -> Result<u8, LockError> {
-    tokio::task::yield_now().await;
-    Ok(*counter)
+#[test]
+fn bodies_that_never_return() {
+    alone(async {
+        // Dropped while its body runs, at whatever await that is.
+        let dropped = timeout(Duration::from_millis(300), diverging()).await;
+        assert!(dropped.is_err());
+        let mut panicking = pin!(panicking());
+        let panic = poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| panicking.as_mut().poll(cx)));
+            match polled {
+                Ok(polled) => polled.map(|_| false),
+                Err(_) => Poll::Ready(true),
+            }
+        });
+        assert!(panic.await, "the body's panic is the caller's");
+    });
 }
 
 #[etcd_locked("inner-attributes")]
@@ -187,18 +584,6 @@ async fn inner_attributes() -> Result<u8, LockError> {
     #![allow(unused_variables)]
     let unused = 1;
     Ok(2)
-}
-
-enum Shadow {
-    Result,
-}
-
-#[etcd_locked("shadow/<__lock>")]
-async fn shadowing(__lock: u8, __names: &str, __result: u8) -> Result<u8, LockError> {
-    use Shadow::*;
-    let _ = (Result, __names);
-    let __body = __lock;
-    Ok(__body + __result)
 }
 
 #[etcd_locked("items/<n>")]
@@ -210,108 +595,27 @@ async fn items_in_the_body(n: u8) -> Result<u8, LockError> {
     Ok(twice(n) + ONE)
 }
 
-#[etcd_locked("outer/<n>")]
-#[etcd_locked("inner/<n>")]
-async fn two_locks(n: u8) -> Result<u8, LockError> {
-    Ok(n)
+#[test]
+fn inner_attributes_and_items_in_the_body() {
+    alone(async {
+        assert_eq!(inner_attributes().await.unwrap(), 2);
+        assert_eq!(items_in_the_body(7).await.unwrap(), 15);
+    });
 }
-
-#[tracing::instrument]
-#[etcd_locked("traced/<n>")]
-async fn below_instrument(n: u8) -> Result<u8, LockError> {
-    Ok(n)
-}
-
-#[etcd_locked("traced/<n>")]
-#[tracing::instrument]
-async fn above_instrument(n: u8) -> Result<u8, LockError> {
-    Ok(n)
-}
-
-#[etcd_locked("main", on_error = |error| panic!("{error}"))]
-#[tokio::main]
-async fn above_tokio_main() {
-    tokio::task::yield_now().await;
-}
-
-#[etcd_locked("skip", on_held = "skip")]
-async fn skip_in_a_result(n: u8) -> Result<Option<u8>, AppError> {
-    Ok((n > 1).then_some(n))
-}
-
-#[etcd_locked("skip", on_held = "skip", map_err = |error| error.to_string())]
-async fn skip_and_map() -> Result<(), String> {
-    Err("own".to_owned())
-}
-
-#[etcd_locked("copied/<id>", on_error = |error| format!("{id} of {shop_name}: {error}"))]
-async fn converted_with_arguments(id: u64, shop_name: &str) -> String {
-    format!("{id}{shop_name}")
-}
-
-mod names_of_the_users_own {
-    #![allow(non_camel_case_types)]
-
-    mod core {}
-    mod std {}
-    mod etcd_locked {}
-    struct Option;
-    struct Some;
-    struct None;
-    struct Ok;
-    struct Err;
-
-    #[::etcd_locked::etcd_locked("own/<id>", wait = "5s", map_err = |error| error)]
-    async fn own_names(id: u64) -> Result<u64, ::etcd_locked::LockError> {
-        let _ = (Option, Some, None, Ok, Err);
-        Result::Ok(id)
-    }
-}
-
-macro_rules! locked {
-    ($name:ident, $template:literal, $id:ident: $ty:ty, $wait:literal, $body:block) => {
-        #[etcd_locked($template, wait = $wait)]
-        async fn $name($id: $ty) -> Result<$ty, LockError> $body
-    };
-    (hidden $name:ident) => {
-        #[etcd_locked("hidden/<id>")]
-        async fn $name(id: u8) -> Result<u8, LockError> {
-            Ok(id)
-        }
-
-        impl Line {
-            #[etcd_locked("hidden/<self.sku>")]
-            async fn $name(&self) -> Result<usize, LockError> {
-                Ok(self.sku.len())
-            }
-        }
-    };
-}
-
-locked!(made_by_a_macro, "made/<id>", id: u64, "5s", { Ok(id + 1) });
-locked!(hidden in_a_macro);
 
 fn is_send<F: Future + Send>(_: F) {}
 
 #[test]
 fn futures_of_send_bodies_are_send() {
-    is_send(field_paths(
-        &Order {
-            id: 1,
-            lines: (2, Line { sku: "a".into() }),
-            r#type: String::new(),
-        },
-        "",
-    ));
-    is_send(coercions(true));
-    is_send(two_locks(1));
-    is_send(skip_in_a_result(1));
-    is_send(converted_with_arguments(1, ""));
+    is_send(shop().by_reference(""));
+    is_send(Arc::new(shop()).in_an_arc());
+    is_send(generic(7, &1));
+    is_send(coerced(1));
+    is_send(ends(""));
+    is_send(returned(7));
+    is_send(two_attributes(1));
+    is_send(skipped(1));
+    is_send(converted(1, ""));
     is_send(made_by_a_macro(1));
-}
-
-#[test]
-fn handlers_stay_handlers() {
-    let _: axum::Router<Shop> =
-        axum::Router::new().route("/orders/{id}", axum::routing::post(handler));
+    is_send(shop().in_a_macro(1));
 }

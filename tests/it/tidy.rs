@@ -118,7 +118,10 @@ const RUNTIME: &[(&str, &[&str])] = &[
     ("error.rs", &["holder", "name"]),
     ("holder.rs", &[]),
     ("name.rs", &[]),
+    ("names.rs", &[]),
     ("site.rs", &[]),
+    ("register.rs", &[]),
+    ("templates.rs", &[]),
     ("clock.rs", &[]),
     ("token.rs", &[]),
 ];
@@ -136,9 +139,12 @@ fn rooms_call_only_where_the_architecture_lets_them() {
         };
         for file in files {
             for line in read(&file).lines() {
-                let Some((_, used)) = line.split_once("crate::") else {
+                let Some((before, used)) = line.split_once("crate::") else {
                     continue;
                 };
+                if before.ends_with('$') {
+                    continue; // what a macro expands to is not called from here
+                }
                 let room_of = used
                     .split(|c: char| !(c.is_alphanumeric() || c == '_'))
                     .next()

@@ -1,6 +1,7 @@
 //! What the test target and the worker process share: one clock, and the witness of exclusion.
 
 mod clock;
+pub mod elsewhere;
 mod witness;
 
 pub use clock::monotonic_ns;
@@ -10,3 +11,19 @@ pub use witness::Witness;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// An annotated `async unsafe fn` of this name, and a function that calls it: in a crate that forbids `unsafe` only another
+/// crate's macro can write one.
+#[macro_export]
+macro_rules! unsafe_function {
+    ($name:ident, $call:ident, $answer:expr) => {
+        #[::etcd_locked::etcd_locked("unsafe/<id>")]
+        async unsafe fn $name(id: u64) -> Result<String, ::etcd_locked::LockError> {
+            Ok($answer)
+        }
+
+        async fn $call(id: u64) -> Result<String, ::etcd_locked::LockError> {
+            unsafe { $name(id) }.await
+        }
+    };
+}

@@ -2,8 +2,8 @@ use etcd_locked::{LockError, etcd_locked};
 
 struct Customer;
 
-#[etcd_locked("customers/<customer>/<discount>")]
-async fn greet(customer: Customer, discount: f64) -> Result<(), LockError> {
+#[etcd_locked("customers/<customer>")]
+async fn greet(customer: Customer) -> Result<(), LockError> {
     Ok(())
 }
 

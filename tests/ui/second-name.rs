@@ -5,4 +5,9 @@ async fn ship(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
+#[etcd_locked("orders/<id>", format!("stock/{id}"))]
+async fn count(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
 fn main() {}

@@ -1,10 +1,12 @@
 //! `cargo xtask …`: sets up what this machine lacks, then runs.
 
 mod apt;
+mod bench;
 mod demo;
 mod etcd;
 mod http;
 mod load;
+mod mistakes;
 mod outside;
 mod process;
 mod protoc;
@@ -28,7 +30,9 @@ usage: cargo xtask <command>
 
   demo            three order services and a stock that is too small: without the lock, then with it
   test [args]     the whole test suite, on this machine's etcd and on a 3.5; args go to `cargo test`
+  bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
   etcd            find or bring etcd, print what the tests get to know of it, as shell assignments
+  mistakes        write the page of mistakes and what the compiler says, from tests/ui
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
 Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
@@ -43,7 +47,11 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "demo" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| demo::demo()),
         "test" => process::end_all_on_interrupt().and_then(|()| suite::test(args)),
+        "bench" if args == ["--compile"] => {
+            process::end_all_on_interrupt().and_then(|()| bench::compile())
+        }
         "etcd" if args.is_empty() => etcd::locate(),
+        "mistakes" if args.is_empty() => mistakes::write(),
         "protoc" => protoc::exec(args),
         "help" | "--help" | "-h" => Ok(USAGE.trim_end().to_owned()),
         _ => {

@@ -1,0 +1,103 @@
+//! `<id: u64>` of a declared name → a field of its struct.
+
+use proc_macro2::Span;
+use syn::visit_mut::{self, VisitMut};
+use syn::{GenericArgument, Ident, Lifetime, LitStr, PathArguments, Type};
+
+use crate::template::Placeholder;
+
+pub(crate) struct Field {
+    pub(crate) name: Ident,
+    pub(crate) ty: Type,
+    /// The type borrows: the struct has a lifetime.
+    pub(crate) borrows: bool,
+}
+
+impl Field {
+    /// A field located at its placeholder, as far as this compiler can say where that is.
+    pub(crate) fn of(
+        placeholder: &Placeholder<'_>,
+        span: Span,
+    ) -> std::result::Result<Self, String> {
+        let Placeholder { head, ty, .. } = *placeholder;
+        let name = LitStr::new(head, span)
+            .parse()
+            .map_err(|_| format!("`{head}` is no field name rustc knows"))?;
+        if ty == "str" {
+            return Err(format!(
+                "`<{head}: str>` has no size; write `<{head}: &str>`"
+            ));
+        }
+        let mut ty: Type = LitStr::new(ty, span)
+            .parse()
+            .map_err(|_| format!("`{ty}` in `<{head}: {ty}>` is no type"))?;
+        let mut borrow = Borrow {
+            lifetime: lifetime(span),
+            used: false,
+            named: None,
+        };
+        borrow.visit_type_mut(&mut ty);
+        if let Some(named) = borrow.named {
+            return Err(format!(
+                "leave `{named}` out of `<{head}: {}>`; a declared name has one lifetime, which goes without saying",
+                placeholder.ty
+            ));
+        }
+        Ok(Self {
+            name,
+            ty,
+            borrows: borrow.used,
+        })
+    }
+}
+
+/// The struct's one lifetime.
+pub(crate) fn lifetime(span: Span) -> Lifetime {
+    Lifetime::new("'a", Span::mixed_site().located_at(span))
+}
+
+/// Elided lifetimes → the struct's one.
+struct Borrow {
+    lifetime: Lifetime,
+    used: bool,
+    /// One that is not elided, nor `'static`.
+    named: Option<Lifetime>,
+}
+
+impl VisitMut for Borrow {
+    fn visit_type_reference_mut(&mut self, reference: &mut syn::TypeReference) {
+        if reference.lifetime.is_none() {
+            reference.lifetime = Some(Lifetime::new("'_", Span::call_site()));
+        }
+        visit_mut::visit_type_reference_mut(self, reference);
+    }
+
+    // `Cow<str>` leaves its lifetime out altogether. Of other types the text does not tell whether they have one.
+    fn visit_path_segment_mut(&mut self, segment: &mut syn::PathSegment) {
+        if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments
+            && segment.ident == "Cow"
+            && !matches!(arguments.args.first(), Some(GenericArgument::Lifetime(_)))
+        {
+            let elided = Lifetime::new("'_", Span::call_site());
+            arguments.args.insert(0, GenericArgument::Lifetime(elided));
+        }
+        visit_mut::visit_path_segment_mut(self, segment);
+    }
+
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        if lifetime.ident == "_" {
+            *lifetime = self.lifetime.clone();
+            self.used = true;
+        } else if lifetime.ident != "static" {
+            self.named = Some(lifetime.clone());
+        }
+    }
+
+    // Elision in the arguments of a function means something else.
+    fn visit_type_fn_ptr_mut(&mut self, _: &mut syn::TypeFnPtr) {}
+    fn visit_parenthesized_generic_arguments_mut(
+        &mut self,
+        _: &mut syn::ParenthesizedGenericArguments,
+    ) {
+    }
+}

@@ -1,0 +1,465 @@
+//! `lock_names! { pub Order = "orders/<id: u64>"; }` → one struct per name. A mistake in one name leaves the others, and
+//! as much of its own as can be.
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt as _;
+use syn::parse::{ParseStream, Parser as _};
+use syn::{Attribute, Error, Ident, LitStr, Result, Token, Visibility};
+
+use crate::bind::span_of;
+use crate::field::{Field, lifetime};
+use crate::overlap::{Overlap, Segment, overlap, segments};
+use crate::template::Template;
+
+/// What people write out of habit before a name.
+const KEYWORDS: &[&str] = &[
+    "struct", "const", "static", "type", "enum", "fn", "let", "name",
+];
+
+/// Input: `path::to::runtime; ` and the declarations, as `lock_names!` hands them over.
+pub(crate) fn declare(input: TokenStream) -> TokenStream {
+    let mut mistakes = Vec::new();
+    let mut krate = TokenStream::new();
+    let mut names = Vec::new();
+    let read = |input: ParseStream<'_>| {
+        while !input.is_empty() && !input.peek(Token![;]) {
+            krate.extend([input.parse::<TokenTree>()?]);
+        }
+        input.parse::<Option<Token![;]>>()?;
+        while !input.is_empty() {
+            names.extend(declaration(input, &mut mistakes));
+        }
+        Ok(())
+    };
+    if let Err(error) = read.parse2(input) {
+        mistakes.push(error);
+    }
+    let names: Vec<Name> = names
+        .into_iter()
+        .map(|declaration| Name::of(declaration, &mut mistakes))
+        .collect();
+    let twice = clashes(&names, &mut mistakes);
+    let once = names.iter().zip(twice).filter(|(_, twice)| !twice);
+    let structs = once.map(|(name, _)| expand(name, &krate));
+    let mistakes = mistakes.into_iter().map(Error::into_compile_error);
+    quote!(#(#structs)* #(#mistakes)*)
+}
+
+/// `/// docs  pub Order = "orders/<id: u64>";`
+struct Declaration {
+    attrs: Vec<Attribute>,
+    vis: Visibility,
+    ident: Ident,
+    /// `None` only if a mistake was reported.
+    template: Option<LitStr>,
+}
+
+/// Reads up to the next `;`, whatever is in between.
+fn declaration(input: ParseStream<'_>, mistakes: &mut Vec<Error>) -> Option<Declaration> {
+    let head = |input: ParseStream<'_>| {
+        let attrs = input.call(Attribute::parse_outer)?;
+        let vis = input.parse()?;
+        let word = input.call(Ident::parse_any).map_err(|error| {
+            Error::new(
+                error.span(),
+                "expected a name and its template, such as `pub Order = \"orders/<id: u64>\";`",
+            )
+        })?;
+        if KEYWORDS.iter().any(|keyword| word == keyword) && input.peek(Ident::peek_any) {
+            let name: Ident = input.call(Ident::parse_any)?;
+            let message = format!(
+                "`{word}` is left out in `lock_names!`; write `{name} = \"orders/<id: u64>\";`"
+            );
+            return Err(Error::new(word.span(), message));
+        }
+        // As an identifier: what cannot be one is refused here, and not where the struct is.
+        let ident = syn::parse2(TokenTree::from(word.clone()).into()).map_err(|_| {
+            Error::new(
+                word.span(),
+                format!("`{word}` is a keyword; give the name another"),
+            )
+        })?;
+        Ok(Declaration {
+            attrs,
+            vis,
+            ident,
+            template: None,
+        })
+    };
+    let mut declaration = match head(input) {
+        Ok(declaration) => declaration,
+        Err(mistake) => {
+            mistakes.push(mistake);
+            skip_past_semicolon(input);
+            return None;
+        }
+    };
+    match template(input, &declaration.ident) {
+        Ok(template) => declaration.template = Some(template),
+        Err(mistake) => {
+            mistakes.push(mistake);
+            skip_past_semicolon(input);
+            return Some(declaration);
+        }
+    }
+    if input.parse::<Token![;]>().is_err() {
+        let shown = declaration
+            .template
+            .as_ref()
+            .map(|text| text.token().to_string())
+            .unwrap_or_default();
+        let message = format!("missing `;` after `{shown}`");
+        let span = declaration
+            .template
+            .as_ref()
+            .map_or_else(|| input.span(), LitStr::span);
+        mistakes.push(Error::new(span, message));
+        // The next declaration, if there is one: nothing else begins like it.
+        if !input.peek(Token![pub]) && !input.peek(Token![#]) && !input.peek(Ident) {
+            skip_past_semicolon(input);
+        }
+    }
+    Some(declaration)
+}
+
+/// `= "orders/<id: u64>"`
+fn template(input: ParseStream<'_>, ident: &Ident) -> Result<LitStr> {
+    let example = format!("write `{ident} = \"orders/<id: u64>\";`");
+    if input.parse::<Token![=]>().is_err() {
+        let message = format!("`{ident}` has no template; {example}");
+        return Err(Error::new(ident.span(), message));
+    }
+    let value = input.cursor().token_tree().map(|(token, _)| token.span());
+    input.parse().map_err(|_| {
+        let message = format!("the template of `{ident}` is a string literal; {example}");
+        Error::new(value.unwrap_or_else(|| ident.span()), message)
+    })
+}
+
+fn skip_past_semicolon(input: ParseStream<'_>) {
+    while !input.is_empty() && input.parse::<Option<Token![;]>>().ok().flatten().is_none() {
+        if input.parse::<TokenTree>().is_err() {
+            return;
+        }
+    }
+}
+
+/// A declaration that was understood, as far as it could be.
+struct Name {
+    attrs: Vec<Attribute>,
+    vis: Visibility,
+    ident: Ident,
+    /// As it is written, and without the types.
+    template: LitStr,
+    shown: String,
+    /// Empty if there were mistakes: then it is compared with no other.
+    segments: Vec<Segment>,
+    fields: Vec<Field>,
+}
+
+impl Name {
+    fn of(declaration: Declaration, mistakes: &mut Vec<Error>) -> Self {
+        let Declaration {
+            attrs,
+            vis,
+            ident,
+            template,
+        } = declaration;
+        let before = mistakes.len();
+        let unwritten = template.is_none();
+        let template = template.unwrap_or_else(|| LitStr::new("", ident.span()));
+        let text = template.value();
+        let parsed = if unwritten {
+            Template::default()
+        } else {
+            Template::parse_typed(&text)
+        };
+        let mut refuse = |mistake: std::ops::Range<usize>, message: String| {
+            mistakes.push(Error::new(span_of(&template, &text, mistake), message));
+        };
+        let mut fields: Vec<Field> = Vec::new();
+        for placeholder in &parsed.placeholders {
+            match Field::of(
+                placeholder,
+                span_of(&template, &text, placeholder.range.clone()),
+            ) {
+                Ok(field) if fields.iter().any(|other| other.name == field.name) => refuse(
+                    placeholder.range.clone(),
+                    format!(
+                        "`{}` has two placeholders named `{}`; give each a name of its own",
+                        ident, field.name
+                    ),
+                ),
+                Ok(field) => fields.push(field),
+                Err(message) => refuse(placeholder.range.clone(), message),
+            }
+        }
+        for mistake in &parsed.mistakes {
+            refuse(mistake.range.clone(), mistake.message.clone());
+        }
+        let good = mistakes.len() == before && !unwritten;
+        Self {
+            attrs,
+            vis,
+            ident,
+            shown: parsed.untyped(&text),
+            segments: if good {
+                segments(&text, &parsed)
+            } else {
+                Vec::new()
+            },
+            template,
+            fields,
+        }
+    }
+
+    /// `cfg` decides about everything that is made of a declaration.
+    fn cfgs(&self) -> impl Iterator<Item = &Attribute> {
+        self.attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
+    }
+}
+
+/// Refuses every name that gets into the way of an earlier one; says which are declared twice, and so not to be written.
+fn clashes(names: &[Name], mistakes: &mut Vec<Error>) -> Vec<bool> {
+    let mut twice = vec![false; names.len()];
+    for (n, name) in names.iter().enumerate() {
+        for other in &names[..n] {
+            let same_ident = other.ident == name.ident;
+            if same_ident && name.cfgs().next().is_some() && other.cfgs().next().is_some() {
+                continue; // alternatives
+            }
+            if same_ident {
+                twice[n] = true;
+                let message = format!(
+                    "`{}` is declared twice; give one of them another name",
+                    name.ident
+                );
+                mistakes.push(Error::new(name.ident.span(), message));
+                break;
+            }
+            if name.segments.is_empty() || other.segments.is_empty() {
+                continue;
+            }
+            if let Some(overlap) = overlap(&other.segments, &name.segments) {
+                mistakes.push(Error::new(
+                    name.template.span(),
+                    clash(other, name, overlap),
+                ));
+                break;
+            }
+        }
+    }
+    twice
+}
+
+fn clash(other: &Name, name: &Name, overlap: Overlap) -> String {
+    let (text, other_text) = (name.template.value(), other.template.value());
+    let (name, other) = (&name.ident, &other.ident);
+    let how = match overlap {
+        Overlap::Same => {
+            format!("`{name}` and `{other}` can be the same key, as `{text}` and `{other_text}`")
+        }
+        Overlap::Prefix => format!(
+            "`{other}` is a path-prefix of `{name}`, `{other_text}` of `{text}`: keys of one would lie among those of the other"
+        ),
+        Overlap::Extends => format!(
+            "`{name}` is a path-prefix of `{other}`, `{text}` of `{other_text}`: keys of one would lie among those of the other"
+        ),
+    };
+    format!("{how}; give one of them another literal segment")
+}
+
+fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let Name {
+        attrs,
+        vis,
+        ident,
+        template,
+        shown,
+        fields,
+        ..
+    } = name;
+    let there = here.located_at(template.span());
+    // The user's own places, hygiene included: with ours, rustc takes all of the macro for the struct's definition.
+    let keyword = quote_spanned!(ident.span()=> struct);
+    let cfgs: Vec<_> = name.cfgs().collect();
+    let borrowed = fields.iter().find(|field| field.borrows);
+    let generics = borrowed.map(|_| {
+        let lifetime = lifetime(template.span());
+        quote!(<#lifetime>)
+    });
+    let elided = borrowed.map(|_| quote_spanned!(here=> <'_>));
+    let body = if fields.is_empty() {
+        quote_spanned!(template.span()=> ;)
+    } else {
+        let docs = fields
+            .iter()
+            .map(|field| format!("What stands for `<{}>` in the name.", field.name));
+        let names = fields.iter().map(|field| &field.name);
+        let types = fields.iter().map(|field| &field.ty);
+        quote_spanned!(template.span()=> { #(#[doc = #docs] #vis #names: #types,)* })
+    };
+    let names = fields.iter().map(|field| &field.name);
+    let values = quote_spanned!(there=> &[#(&self.#names),*]);
+    let path = LitStr::new(&format!("::{}", ident.unraw()), here);
+    // With the types: they tell apart what the text does not.
+    let registered = (!template.value().is_empty()).then(|| {
+        quote_spanned! {here=>
+            #(#cfgs)*
+            #krate::__register_template!(#template, ::core::concat!(::core::module_path!(), #path), "");
+        }
+    });
+    quote_spanned! {here=>
+        #(#attrs)*
+        #vis #keyword #ident #generics #body
+
+        #(#cfgs)*
+        #[allow(deprecated)]
+        impl #ident #elided {
+            /// The name's template, without types.
+            #vis const TEMPLATE: &'static str = #shown;
+        }
+
+        #(#cfgs)*
+        #[allow(deprecated)]
+        #[automatically_derived]
+        impl #krate::LockName for #ident #elided {
+            fn lock_name(&self) -> #krate::Name {
+                #krate::__private::name(Self::TEMPLATE, #values)
+            }
+        }
+
+        /// Prints the template only: the values may be personal data.
+        #(#cfgs)*
+        #[allow(deprecated)]
+        #[automatically_derived]
+        impl ::core::fmt::Debug for #ident #elided {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.write_str(Self::TEMPLATE)
+            }
+        }
+
+        #registered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expansion as text, and the messages in it.
+    fn declared(input: TokenStream) -> (String, Vec<String>) {
+        let expansion = declare(quote!(krate; #input));
+        let file: syn::File = syn::parse2(expansion).expect("items");
+        let mut messages = Vec::new();
+        let mut items = String::new();
+        for item in file.items {
+            match item {
+                syn::Item::Macro(item)
+                    if item
+                        .mac
+                        .path
+                        .segments
+                        .last()
+                        .is_some_and(|last| last.ident == "compile_error") =>
+                {
+                    messages.push(
+                        syn::parse2::<LitStr>(item.mac.tokens)
+                            .expect("a message")
+                            .value(),
+                    );
+                }
+                syn::Item::Struct(item) => items += &quote!(#item).to_string(),
+                _ => {}
+            }
+        }
+        (items, messages)
+    }
+
+    fn the_mistake(input: TokenStream) -> String {
+        let (_, mut messages) = declared(input.clone());
+        assert_eq!(messages.len(), 1, "{input}: {messages:?}");
+        messages.remove(0)
+    }
+
+    #[test]
+    fn each_name_is_a_struct() {
+        let (structs, mistakes) = declared(quote! {
+            /// Docs.
+            #[derive(Clone)]
+            pub Order = "orders/<id: u64>/<sku: &str>/<c: Cow<str>>/<d: Cow<'_, str>>/<s: &'static str>";
+            pub(crate) Nightly = "jobs/nightly";
+        });
+        assert_eq!(mistakes, [""; 0]);
+        let wanted = quote! {
+            #[doc = r" Docs."]
+            #[derive(Clone)]
+            pub struct Order<'a> {
+                #[doc = "What stands for `<id>` in the name."]
+                pub id: u64,
+                #[doc = "What stands for `<sku>` in the name."]
+                pub sku: &'a str,
+                #[doc = "What stands for `<c>` in the name."]
+                pub c: Cow<'a, str>,
+                #[doc = "What stands for `<d>` in the name."]
+                pub d: Cow<'a, str>,
+                #[doc = "What stands for `<s>` in the name."]
+                pub s: &'static str,
+            }
+            pub(crate) struct Nightly;
+        };
+        assert_eq!(
+            structs.replace(' ', ""),
+            wanted.to_string().replace(' ', "")
+        );
+    }
+
+    #[test]
+    fn a_mistake_in_one_name_leaves_the_others() {
+        let (structs, mistakes) = declared(quote! {
+            A = "a/<id: u64>/<b>";
+            pub B "b";
+            C = 5;
+            struct D = "d";
+            E = "e/<x: u8>/<x: u8>";
+            F = "f" pub G = "g";
+            G = "h";
+            H = "a//h";
+            I = "i/<x: 5>/<y: str>/<z: &'z str>"
+        });
+        assert_eq!(mistakes.len(), 12, "{mistakes:#?}");
+        for name in ["A", "B", "C", "E", "F", "G", "H", "I"] {
+            assert_eq!(
+                structs.matches(&format!("struct {name}")).count(),
+                1,
+                "{name} in {structs}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_meet_are_both_named() {
+        assert_eq!(
+            the_mistake(quote! { Order = "orders/<id: &str>"; Archive = "orders/archive"; }),
+            "`Archive` and `Order` can be the same key, as `orders/archive` and `orders/<id: &str>`; \
+             give one of them another literal segment"
+        );
+        assert!(
+            the_mistake(quote! { Line = "o/<id: u8>/l/<n: u8>"; Order = "o/<id: u8>"; })
+                .starts_with(
+                    "`Order` is a path-prefix of `Line`, `o/<id: u8>` of `o/<id: u8>/l/<n: u8>`"
+                )
+        );
+        assert!(
+            the_mistake(quote! { A = "o"; B = "o/<id: u8>"; })
+                .starts_with("`A` is a path-prefix of `B`")
+        );
+        let (_, mistakes) = declared(quote! {
+            Order = "orders/<id: u64>"; Archive = "orders/archive";
+            #[cfg(a)] Job = "jobs"; #[cfg(not(a))] Job = "jobs";
+        });
+        assert_eq!(mistakes, [""; 0]);
+    }
+}

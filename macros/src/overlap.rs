@@ -1,0 +1,216 @@
+//! Can two declared names be the same key, or can one lie among the keys of the other? Decided on the text alone, so
+//! that it is known while compiling: in doubt they can.
+
+use crate::template::Template;
+
+/// How two names get into each other's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overlap {
+    /// Some values give both the same key.
+    Same,
+    /// The first is a path-prefix of the second.
+    Prefix,
+    /// The second is a path-prefix of the first.
+    Extends,
+}
+
+/// What stands between two `/`: `v<id: u64>.x`, or all literal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    before: String,
+    /// The type of the placeholder, if there is one, and the literal text after it.
+    rest: Option<(String, String)>,
+}
+
+/// The segments of a template without mistakes.
+pub(crate) fn segments(text: &str, template: &Template<'_>) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let mut placeholders = template.placeholders.iter().peekable();
+    let mut at = 0;
+    loop {
+        let slash = |from: usize| text[from..].find('/').map_or(text.len(), |len| from + len);
+        let mut end = slash(at);
+        let inside = placeholders.next_if(|placeholder| placeholder.range.start < end);
+        let Some(placeholder) = inside else {
+            segments.push(Segment {
+                before: text[at..end].to_owned(),
+                rest: None,
+            });
+            if end == text.len() {
+                return segments;
+            }
+            at = end + 1;
+            continue;
+        };
+        end = slash(placeholder.range.end);
+        let after = text[placeholder.range.end..end].to_owned();
+        segments.push(Segment {
+            before: text[at..placeholder.range.start].to_owned(),
+            rest: Some((placeholder.ty.to_owned(), after)),
+        });
+        if end == text.len() {
+            return segments;
+        }
+        at = end + 1;
+    }
+}
+
+/// Whether two names can meet. Of equal length they do unless some segment differs; of unequal length the shorter is a
+/// prefix unless some segment differs.
+pub(crate) fn overlap(one: &[Segment], other: &[Segment]) -> Option<Overlap> {
+    if one.iter().zip(other).any(|(one, other)| differ(one, other)) {
+        return None;
+    }
+    Some(match one.len().cmp(&other.len()) {
+        std::cmp::Ordering::Less => Overlap::Prefix,
+        std::cmp::Ordering::Equal => Overlap::Same,
+        std::cmp::Ordering::Greater => Overlap::Extends,
+    })
+}
+
+fn differ(one: &Segment, other: &Segment) -> bool {
+    match (&one.rest, &other.rest) {
+        (None, None) => one.before != other.before,
+        (None, Some((ty, after))) => !fits(&one.before, &other.before, ty, after),
+        (Some((ty, after)), None) => !fits(&other.before, &one.before, ty, after),
+        (Some((_, after)), Some((_, other_after))) => {
+            let prefixes =
+                one.before.starts_with(&other.before) || other.before.starts_with(&one.before);
+            let suffixes = after.ends_with(other_after) || other_after.ends_with(after);
+            !(prefixes && suffixes)
+        }
+    }
+}
+
+/// Whether `<…: ty>` between `before` and `after` can be written as `literal`.
+fn fits(literal: &str, before: &str, ty: &str, after: &str) -> bool {
+    let value = literal
+        .strip_prefix(before)
+        .and_then(|rest| rest.strip_suffix(after));
+    value.is_some_and(|value| !value.is_empty() && prints(ty, value))
+}
+
+/// Whether a type, as it is spelled, can print this text. A type that is not known here can print anything.
+fn prints(ty: &str, text: &str) -> bool {
+    macro_rules! known {
+        ($($spelling:literal => $known:ty,)*) => {
+            match spelled(ty) {
+                $($spelling => text.parse::<$known>().is_ok_and(|value| value.to_string() == text),)*
+                _ => true,
+            }
+        };
+    }
+    // `usize` may be 64 bits wide where the program runs.
+    known! {
+        "u8" => u8, "u16" => u16, "u32" => u32, "u64" => u64, "u128" => u128, "usize" => u64,
+        "i8" => i8, "i16" => i16, "i32" => i32, "i64" => i64, "i128" => i128, "isize" => i64,
+        "bool" => bool, "char" => char,
+    }
+}
+
+/// `u64` of `&u64`, `&'a u64` and `&mut u64`, which print alike.
+fn spelled(ty: &str) -> &str {
+    let Some(referent) = ty.strip_prefix('&') else {
+        return ty;
+    };
+    let mut referent = referent.trim_start();
+    if referent.starts_with('\'') {
+        referent = referent
+            .split_once(char::is_whitespace)
+            .map_or("", |(_, rest)| rest.trim_start());
+    }
+    spelled(
+        referent
+            .strip_prefix("mut ")
+            .unwrap_or(referent)
+            .trim_start(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn between(one: &str, other: &str) -> Option<Overlap> {
+        let read = |text| {
+            let template = Template::parse_typed(text);
+            assert_eq!(template.mistakes, [], "{text}");
+            segments(text, &template)
+        };
+        let (one, other) = (read(one), read(other));
+        let there = overlap(&one, &other);
+        let back = overlap(&other, &one).map(|overlap| match overlap {
+            Overlap::Same => Overlap::Same,
+            Overlap::Prefix => Overlap::Extends,
+            Overlap::Extends => Overlap::Prefix,
+        });
+        assert_eq!(there, back, "the order must not matter");
+        there
+    }
+
+    #[test]
+    fn literal_segments_tell_names_apart() {
+        assert_eq!(between("a/b", "a/b"), Some(Overlap::Same));
+        assert_eq!(between("a/b", "a/c"), None);
+        assert_eq!(between("a/<x: &str>", "b/<x: &str>"), None);
+        assert_eq!(between("a/<x: &str>/b", "a/<y: u8>/c"), None);
+        assert_eq!(between("<x: &str>/a", "b/<y: &str>"), Some(Overlap::Same));
+    }
+
+    #[test]
+    fn the_shorter_of_two_is_a_prefix_unless_a_segment_differs() {
+        assert_eq!(between("a", "a/b"), Some(Overlap::Prefix));
+        assert_eq!(between("a/<x: u8>/b", "a/<y: u8>"), Some(Overlap::Extends));
+        assert_eq!(between("a/b", "a/<x: &str>/c"), Some(Overlap::Prefix));
+        assert_eq!(between("a", "b/a"), None);
+        assert_eq!(between("jobs/nightly", "jobs/<id: u64>/x"), None);
+    }
+
+    #[test]
+    fn a_literal_a_type_cannot_print_differs_from_its_placeholder() {
+        let meet = |ty: &str, literal: &str| {
+            between(&format!("orders/<id: {ty}>"), &format!("orders/{literal}")).is_some()
+        };
+        for (ty, literal) in [
+            ("&str", "archive"),
+            ("String", "archive"),
+            ("OrderId", "archive"),
+            ("Option<u8>", "archive"),
+            ("u64", "7"),
+            ("&u64", "7"),
+            ("&'static u64", "7"),
+            ("i8", "-128"),
+            ("bool", "true"),
+            ("char", "x"),
+            ("usize", "18446744073709551615"),
+        ] {
+            assert!(meet(ty, literal), "{ty} prints {literal}");
+        }
+        for (ty, literal) in [
+            ("u64", "archive"),
+            ("& mut u64", "archive"),
+            ("u64", "07"),
+            ("u64", "+7"),
+            ("u64", "-7"),
+            ("u8", "256"),
+            ("i8", "-129"),
+            ("bool", "archive"),
+            ("char", "archive"),
+        ] {
+            assert!(!meet(ty, literal), "{ty} does not print {literal}");
+        }
+    }
+
+    #[test]
+    fn text_around_a_placeholder_tells_apart_where_it_cannot_coincide() {
+        assert_eq!(between("v<x: &str>", "v1"), Some(Overlap::Same));
+        assert_eq!(between("v<x: &str>", "w1"), None);
+        assert_eq!(between("<x: &str>.x", "v.y"), None);
+        assert_eq!(between("v<x: &str>", "v"), None, "a value is never empty");
+        assert_eq!(between("ab<x: &str>b", "ab"), None);
+        assert_eq!(between("v<x: u8>", "w<y: u8>"), None);
+        assert_eq!(between("v<x: u8>", "va<y: u8>"), Some(Overlap::Same));
+        assert_eq!(between("<x: u8>.a", "<y: u8>.b"), None);
+        assert_eq!(between("v<x: u8>", "<y: u8>.b"), Some(Overlap::Same));
+    }
+}

@@ -1,0 +1,258 @@
+//! A million inputs, most of them nearly right, without a panic. Seeded: what fails once fails again.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::overlap::{overlap, segments};
+use crate::template::Template;
+
+/// The pieces of templates, and of what is mistaken for one.
+const PIECES: &[&str] = &[
+    "orders",
+    "a",
+    "/",
+    "/",
+    "//",
+    "<id>",
+    "<id: u64>",
+    "<",
+    ">",
+    "<>",
+    ":",
+    ": ",
+    ".",
+    "..",
+    "self",
+    "r#type",
+    "type",
+    "<a.b>",
+    "<a.0>",
+    "Cow<'_, str>",
+    "&'a str",
+    "&str",
+    "{id}",
+    "{",
+    "}",
+    "%",
+    " ",
+    "\"",
+    "\\",
+    "\n",
+    "ü",
+    "🔒",
+    "\0",
+    "-",
+    "5",
+    "<x: Vec<Vec<u8>>>",
+    "<_>",
+    "<Self>",
+];
+
+/// The pieces of an attribute, a block of declarations and a type to derive for. Brackets come in pairs, as from rustc.
+const TOKENS: &[&str] = &[
+    "\"orders/<id>\"",
+    "\"a\"",
+    "\"a/<x: u8>\"",
+    "\"5s\"",
+    "r\"raw\"",
+    "b\"bytes\"",
+    "'c'",
+    "5",
+    "1.5",
+    ",",
+    ",",
+    "=",
+    "=",
+    "==",
+    "=>",
+    ";",
+    ";",
+    ":",
+    "::",
+    ".",
+    "..",
+    "&",
+    "|",
+    "<",
+    ">",
+    "->",
+    "!",
+    "?",
+    "#",
+    "$",
+    "'a",
+    "-",
+    "*",
+    "wait",
+    "ttl",
+    "on_held",
+    "map_err",
+    "on_error",
+    "locks",
+    "crate",
+    "shared",
+    "permits",
+    "wiat",
+    "id",
+    "Order",
+    "r#type",
+    "_",
+    "self",
+    "pub",
+    "struct",
+    "enum",
+    "union",
+    "fn",
+    "async",
+    "move",
+    "impl",
+    "dyn",
+    "Future",
+    "Pin",
+    "Box",
+    "pin",
+    "u64",
+    "str",
+    "where",
+    "for",
+    "mut",
+    "ref",
+    "const",
+    "unsafe",
+    "extern",
+    "(id)",
+    "(id: u64)",
+    "(&self, id: u64)",
+    "{}",
+    "{ id }",
+    "{ Ok(()) }",
+    "[u8; 4]",
+    "(crate)",
+    "[derive(Clone)]",
+    "[cfg(x)]",
+    "pub Order = \"orders/<id: u64>\";",
+    "wait = \"5s\"",
+    "async fn f(id: u64) -> Result<(), E> { Ok(()) }",
+];
+
+/// xorshift64*: no more is needed.
+struct Seed(u64);
+
+impl Seed {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
+        usize::try_from(high).unwrap_or(0) % limit
+    }
+
+    fn text(&mut self, pieces: &[&str], most: usize, between: &str) -> String {
+        let count = self.below(most);
+        let pieces: Vec<_> = (0..count)
+            .map(|_| pieces[self.below(pieces.len())])
+            .collect();
+        pieces.join(between)
+    }
+
+    /// What lexes; the rest never comes as far as a macro.
+    fn tokens(&mut self) -> TokenStream {
+        loop {
+            if let Ok(tokens) = self.text(TOKENS, 9, " ").parse() {
+                return tokens;
+            }
+        }
+    }
+}
+
+#[test]
+fn no_template_makes_the_parser_panic() {
+    let mut seed = Seed(4);
+    let mut good = Vec::new();
+    for n in 0..350_000 {
+        let text = seed.text(PIECES, 8, "");
+        let template = Template::parse(&text);
+        for mistake in &template.mistakes {
+            assert!(
+                text.get(mistake.range.clone()).is_some(),
+                "{text:?}: {mistake:?}"
+            );
+            assert!(!mistake.message.is_empty());
+        }
+        let typed = Template::parse_typed(&text);
+        for placeholder in &typed.placeholders {
+            assert!(
+                text[placeholder.range.clone()].starts_with('<'),
+                "{text:?}: {placeholder:?}"
+            );
+        }
+        if typed.mistakes.is_empty() {
+            assert!(
+                Template::parse(&typed.untyped(&text)).mistakes.is_empty(),
+                "{text:?}"
+            );
+            let segments = segments(&text, &typed);
+            assert!(
+                overlap(&segments, &segments).is_some(),
+                "{text:?} is itself"
+            );
+            good.push(segments);
+        }
+        if let [.., one, other] = &good[..] {
+            assert_eq!(
+                overlap(one, other).is_some(),
+                overlap(other, one).is_some(),
+                "{n}"
+            );
+        }
+    }
+    assert!(
+        good.len() > 10_000,
+        "only {} of them were templates",
+        good.len()
+    );
+}
+
+#[test]
+fn no_attribute_makes_the_macro_panic() {
+    let mut seed = Seed(5);
+    let mut good = 0;
+    for n in 0..150_000 {
+        let args = match n % 3 {
+            0 => seed.tokens(),
+            1 => {
+                let tokens = seed.tokens();
+                quote!("orders/<id>", #tokens)
+            }
+            _ => {
+                let text = seed.text(PIECES, 6, "");
+                quote!(#text, wait = "5s")
+            }
+        };
+        let item = match n % 4 {
+            0 => seed.tokens(),
+            _ => quote!(
+                async fn ship(id: u64, a: A) -> Result<(), E> {
+                    Ok(())
+                }
+            ),
+        };
+        good += usize::from(crate::locked(args, &item).is_ok());
+    }
+    assert!(good > 1_000, "only {good} were good");
+}
+
+#[test]
+fn no_declaration_and_no_type_makes_the_macro_panic() {
+    let mut seed = Seed(6);
+    for _ in 0..75_000 {
+        let (any, after) = (seed.tokens(), seed.tokens());
+        let text = seed.text(PIECES, 6, "");
+        drop(crate::names::declare(
+            quote!(krate; #any A = #text; #after pub B = "b";),
+        ));
+        let (fields, variants) = (seed.tokens(), seed.tokens());
+        drop(crate::key::derive(quote!(#any struct A(#fields);)));
+        drop(crate::key::derive(quote!(enum A { #variants })));
+    }
+}

@@ -1,0 +1,188 @@
+//! How a function comes to its future: as an `async fn`, or without the keyword in the two forms where nothing runs
+//! before the future does. In any other, an early `return` would go round the lock.
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use syn::{
+    Error, GenericArgument, PathArguments, Result, ReturnType, Signature, Token, Type,
+    TypeParamBound,
+};
+
+pub(crate) struct Shape {
+    /// What makes the function's value of the locked block: nothing in an `async fn`.
+    pub(crate) frame: Frame,
+    /// The braces to run under the lock.
+    pub(crate) body: Group,
+    /// What those return.
+    pub(crate) output: ReturnType,
+}
+
+pub(crate) enum Frame {
+    AsyncFn,
+    /// `-> impl Future` with `{ async move { … } }`; or what `#[async_trait]` makes of an `async fn`,
+    /// `-> Pin<Box<dyn Future>>` with `{ Box::pin(async move { … }) }`, where the constructor is `Box::pin`.
+    Block {
+        constructor: TokenStream,
+        function: Group,
+    },
+}
+
+impl Shape {
+    pub(crate) fn of(sig: &Signature, body: &Group) -> Result<Self> {
+        if sig.asyncness.is_some() {
+            return Ok(Shape {
+                frame: Frame::AsyncFn,
+                body: body.clone(),
+                output: sig.output.clone(),
+            });
+        }
+        let returned = returned_future(&sig.output);
+        let Some((block, output)) = block(body.stream()).zip(returned) else {
+            let message = format!(
+                "`{}` is no `async fn`, and its body is not one `async move` block, the form `#[async_trait]` gives it; \
+                 write `async fn`, or move the body to an `async fn`, put `#[etcd_locked]` on that and call it here",
+                sig.ident
+            );
+            return Err(Error::new(sig.ident.span(), message));
+        };
+        let (constructor, block) = block;
+        Ok(Shape {
+            frame: Frame::Block {
+                constructor,
+                function: body.clone(),
+            },
+            body: block,
+            output: ReturnType::Type(<Token![->]>::default(), Box::new(output.clone())),
+        })
+    }
+}
+
+/// `async move { … }` or `Box::pin(async move { … })` → what stands before the `async`, and the braces.
+fn block(tokens: TokenStream) -> Option<(TokenStream, Group)> {
+    let mut tokens: Vec<_> = tokens.into_iter().collect();
+    let last = tokens.pop()?;
+    let TokenTree::Group(group) = last else {
+        return None;
+    };
+    let words: Vec<_> = tokens.iter().map(ToString::to_string).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    match (group.delimiter(), &words[..]) {
+        (Delimiter::Brace, ["async", "move"]) => Some((TokenStream::new(), group)),
+        (Delimiter::Parenthesis, [.., "Box", ":", ":", "pin"]) if is_path(&words) => {
+            let (inside, block) = block(group.stream())?;
+            let constructor = tokens.into_iter().collect();
+            inside.is_empty().then_some((constructor, block))
+        }
+        _ => None,
+    }
+}
+
+/// `Box::pin`, `::std::boxed::Box::pin`: no `;`, no `?`, no call before it.
+fn is_path(words: &[&str]) -> bool {
+    let word = |word: &&str| word.starts_with(|c: char| c.is_alphabetic());
+    words.iter().all(|part| *part == ":" || word(part))
+        && !words.iter().any(|part| ["return", "let"].contains(part))
+}
+
+/// `T` of `impl Future<Output = T> + …` and of `Pin<Box<dyn Future<Output = T> + …>>`, under whatever paths.
+pub(crate) fn returned_future(output: &ReturnType) -> Option<&Type> {
+    let ReturnType::Type(_, ty) = output else {
+        return None;
+    };
+    let bounds = match ty.as_ref() {
+        Type::ImplTrait(object) => &object.bounds,
+        ty => match last_argument(ty, "Pin").and_then(|pinned| last_argument(pinned, "Box"))? {
+            Type::TraitObject(object) => &object.bounds,
+            _ => return None,
+        },
+    };
+    bounds.iter().find_map(|bound| {
+        let TypeParamBound::Trait(bound) = bound else {
+            return None;
+        };
+        let last = bound.path.segments.last()?;
+        let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+            return None;
+        };
+        arguments.args.iter().find_map(|argument| match argument {
+            GenericArgument::AssocType(assoc)
+                if last.ident == "Future" && assoc.ident == "Output" =>
+            {
+                Some(&assoc.ty)
+            }
+            _ => None,
+        })
+    })
+}
+
+/// `T` of `path::to::Name<T>`.
+fn last_argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path
+        .path
+        .segments
+        .last()
+        .filter(|last| last.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::{ToTokens as _, quote};
+
+    use super::*;
+
+    fn shape(function: TokenStream) -> Option<(String, String)> {
+        let function = crate::function::Function::parse(function).expect("a function");
+        let crate::function::Body::Block(body) = &function.body else {
+            panic!("a body")
+        };
+        let shape = Shape::of(&function.sig, body).ok()?;
+        let constructor = match shape.frame {
+            Frame::AsyncFn => "async fn".to_owned(),
+            Frame::Block { constructor, .. } => constructor.to_string(),
+        };
+        Some((constructor, shape.output.to_token_stream().to_string()))
+    }
+
+    #[test]
+    fn only_a_block_that_is_all_of_the_body_is_recognised() {
+        let boxed = quote!(Pin<Box<dyn Future<Output = u8> + Send + 'async_trait>>);
+        let wanted = |constructor: &str| Some((constructor.to_owned(), "-> u8".to_owned()));
+        assert_eq!(
+            shape(quote! { async fn f() -> u8 { 1 } }),
+            wanted("async fn")
+        );
+        assert_eq!(
+            shape(quote! { fn f() -> #boxed { Box::pin(async move { 1 }) } }),
+            wanted("Box :: pin")
+        );
+        assert_eq!(
+            shape(
+                quote! { fn f() -> impl ::core::future::Future<Output = u8> { async move { 1 } } }
+            ),
+            wanted("")
+        );
+        for other in [
+            quote! { Box::pin(async { 1 }) },
+            quote! { Box::pin(async move { 1 }); },
+            quote! { return Box::pin(async move { 1 }) },
+            quote! { g(); Box::pin(async move { 1 }) },
+            quote! { Box::pin(g()) },
+            quote! { Box::pin(Box::pin(async move { 1 })) },
+            quote! { Box::pin(async move { 1 }.boxed()) },
+            quote! {},
+        ] {
+            assert_eq!(
+                shape(quote! { fn f() -> #boxed { #other } }),
+                None,
+                "{other}"
+            );
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Every lock site of the binary, collected by the linker.
+
+use std::fmt::{self, Display};
+
+use linkme::distributed_slice;
+
+/// A place of this binary that takes a lock: an annotated function, or a name declared by `lock_names!`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Template {
+    /// The name as it is written there, such as `orders/<id>`; of a declared name with the types, `orders/<id: u64>`.
+    pub template: &'static str,
+    /// Module path and name of the function, or of the declared name's type.
+    pub function: &'static str,
+    /// The source file, as the compiler was given it.
+    pub file: &'static str,
+    /// The attribute's line; of an attribute inside a `macro_rules!`, the line where that is called.
+    pub line: u32,
+    /// The attribute's options as they are written, such as `wait = "5s", ttl = "30s"`; empty if there are none.
+    pub options: &'static str,
+}
+
+impl Template {
+    /// What `__register_template!` calls; a struct literal could not be written outside, since more may be known one day.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn __new(
+        template: &'static str,
+        function: &'static str,
+        file: &'static str,
+        line: u32,
+        options: &'static str,
+    ) -> Self {
+        Self {
+            template,
+            function,
+            file,
+            line,
+            options,
+        }
+    }
+}
+
+/// `src/shop.rs:12: orders/<id> (shop::ship)`
+impl Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            template,
+            function,
+            file,
+            line,
+            ..
+        } = self;
+        write!(f, "{file}:{line}: {template} ({function})")
+    }
+}
+
+/// Where expansions put theirs.
+#[doc(hidden)]
+#[distributed_slice]
+pub static __TEMPLATES: [Template];
+
+/// Every lock site of this binary: annotated functions and declared names of all its crates, called or not.
+///
+/// For a check at start-up, for documentation, or to see which prefixes of etcd the service's user needs. Sorted by
+/// template, then by place.
+///
+/// ```
+/// # use etcd_locked::{LockError, etcd_locked};
+/// #[etcd_locked("orders/<id>", wait = "5s")]
+/// async fn ship(id: u64) -> Result<(), LockError> {
+///     Ok(())
+/// }
+///
+/// for site in etcd_locked::templates() {
+///     println!("{site} {}", site.options); // src/main.rs:1: orders/<id> (shop::ship) wait = "5s"
+/// }
+/// # assert!(etcd_locked::templates().any(|site| site.template == "orders/<id>"));
+/// ```
+///
+/// Names made at run time ([`lock`](crate::lock()) with a `String`) are not among them. A function written in a crate
+/// that the binary does not link, or in one that nothing refers to, is not part of the binary.
+pub fn templates() -> impl Iterator<Item = &'static Template> {
+    let mut sites: Vec<_> = __TEMPLATES.iter().collect();
+    sites.sort_unstable_by_key(|site| {
+        (
+            site.template,
+            site.file,
+            site.line,
+            site.function,
+            site.options,
+        )
+    });
+    sites.into_iter()
+}
+
+/// Panics if two templates of this binary can take the same lock by accident, or one is a path-prefix of the other.
+///
+/// To be all of a test, in each binary there is; [`templates`] says what is compared.
+///
+/// ```standalone_crate
+/// # use etcd_locked::{LockError, etcd_locked};
+/// #[etcd_locked("orders/<id>")]
+/// async fn ship(id: u64) -> Result<(), LockError> {
+///     Ok(())
+/// }
+///
+/// #[etcd_locked("order-lines/<order>/<line>")]
+/// async fn pick(order: u64, line: u32) -> Result<(), LockError> {
+///     Ok(())
+/// }
+///
+/// etcd_locked::assert_no_overlaps(); // `orders/<order>/<line>` would not pass
+/// ```
+///
+/// `orders/<id>` and `orders/archive` overlap, because an id may be `archive`; so do `orders/<id>` and
+/// `orders/<id>/lines/<n>`: in etcd the second is below the first. Sites whose templates differ in nothing but what the
+/// placeholders are called, `orders/<id>` and `orders/<order.id>`, mean the same lock and may be as many as there are.
+/// A placeholder may be any text, unless its type is written beside it and can be none but a number, `bool` or `char`, as
+/// in `orders/<id: u64>`.
+///
+/// # Panics
+/// If there is such a pair; the message names both sites of each.
+#[track_caller]
+pub fn assert_no_overlaps() {
+    let overlaps = overlaps(templates());
+    assert!(
+        overlaps.is_empty(),
+        "lock names overlap; give them different literal text:\n{}",
+        overlaps.join("\n")
+    );
+}
+
+/// A message for each pair of templates that overlap, with the first site of each.
+fn overlaps(sites: impl Iterator<Item = &'static Template>) -> Vec<String> {
+    let mut families: Vec<(&Template, Vec<Segment>)> =
+        sites.map(|site| (site, segments(site.template))).collect();
+    families.sort_by(|(_, one), (_, other)| one.cmp(other));
+    families.dedup_by(|(_, one), (_, other)| one == other);
+    families.sort_by_key(|(site, _)| site.template);
+    let mut messages = Vec::new();
+    for (n, (first, one)) in families.iter().enumerate() {
+        for (second, other) in &families[n + 1..] {
+            let pairs = || one.iter().zip(other);
+            let equal_length = one.len() == other.len();
+            let same = equal_length && pairs().all(|(a, b)| a.means(b));
+            if same || pairs().any(|(a, b)| a.differs(b)) {
+                continue;
+            }
+            let how = if equal_length {
+                "both can be the same name"
+            } else {
+                "one can be a path-prefix of the other"
+            };
+            messages.push(format!("  {first}\n  {second}\n    {how}"));
+        }
+    }
+    messages
+}
+
+/// What stands between two slashes: literal text, or text around a placeholder.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Segment {
+    Literal(&'static str),
+    Placeholder {
+        before: &'static str,
+        after: &'static str,
+        /// The type, if it is written and says what text it can be. The name means nothing.
+        of: Type,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Type {
+    Integer,
+    Bool,
+    Char,
+    Any,
+}
+
+fn segments(template: &'static str) -> Vec<Segment> {
+    // Not `split('/')`: a type that is written in a placeholder is the user's text.
+    let mut segments = Vec::new();
+    let mut rest = template;
+    loop {
+        let mut depth = 0_usize;
+        let end = rest.find(|c| {
+            match c {
+                '<' => depth += 1,
+                '>' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            c == '/' && depth == 0
+        });
+        segments.push(Segment::parse(end.map_or(rest, |end| &rest[..end])));
+        match end {
+            Some(end) => rest = &rest[end + 1..],
+            None => return segments,
+        }
+    }
+}
+
+impl Segment {
+    fn parse(text: &'static str) -> Self {
+        let placeholder = text.split_once('<').and_then(|(before, rest)| {
+            let (inner, after) = rest.rsplit_once('>')?;
+            Some((before, inner, after))
+        });
+        match placeholder {
+            None => Self::Literal(text),
+            Some((before, inner, after)) => Self::Placeholder {
+                before,
+                after,
+                of: inner
+                    .split_once(':')
+                    .map_or(Type::Any, |(_, ty)| Type::parse(ty)),
+            },
+        }
+    }
+
+    /// Whether they were meant to be the same: they differ at most in the placeholder's name and type.
+    fn means(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Literal(one), Self::Literal(other)) => one == other,
+            (
+                Self::Placeholder { before, after, .. },
+                Self::Placeholder {
+                    before: other_before,
+                    after: other_after,
+                    ..
+                },
+            ) => before == other_before && after == other_after,
+            _ => false,
+        }
+    }
+
+    /// Whether no text can be both.
+    fn differs(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Literal(one), Self::Literal(other)) => one != other,
+            (Self::Literal(text), Self::Placeholder { before, after, of })
+            | (Self::Placeholder { before, after, of }, Self::Literal(text)) => text
+                .strip_prefix(before)
+                .and_then(|rest| rest.strip_suffix(after))
+                .is_none_or(|value| !of.can_be(value)),
+            (
+                Self::Placeholder { before, after, .. },
+                Self::Placeholder {
+                    before: other_before,
+                    after: other_after,
+                    ..
+                },
+            ) => {
+                let begin_alike =
+                    before.starts_with(other_before) || other_before.starts_with(before);
+                let end_alike = after.ends_with(other_after) || other_after.ends_with(after);
+                !(begin_alike && end_alike)
+            }
+        }
+    }
+}
+
+impl Type {
+    fn parse(spelt: &str) -> Self {
+        let spelt: String = spelt.split_whitespace().collect();
+        match spelt.trim_start_matches('&') {
+            "u8" | "u16" | "u32" | "u64" | "u128" | "usize" | "i8" | "i16" | "i32" | "i64"
+            | "i128" | "isize" => Self::Integer,
+            "bool" => Self::Bool,
+            "char" => Self::Char,
+            _ => Self::Any,
+        }
+    }
+
+    /// Whether a value can be this literal text, which needs no escaping.
+    fn can_be(self, text: &str) -> bool {
+        match self {
+            Self::Integer => {
+                let digits = text.strip_prefix('-').unwrap_or(text);
+                !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+            }
+            Self::Bool => text == "true" || text == "false",
+            Self::Char => text.len() == 1,
+            Self::Any => !text.is_empty(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sites(templates: &[&'static str]) -> Vec<&'static Template> {
+        let site = |(line, template): (usize, &&'static str)| -> &'static Template {
+            let line = u32::try_from(line).expect("a few");
+            Box::leak(Box::new(Template::__new(
+                template, "shop::f", "shop.rs", line, "",
+            )))
+        };
+        templates.iter().enumerate().map(site).collect()
+    }
+
+    fn overlap(one: &'static str, other: &'static str) -> bool {
+        let found = overlaps(sites(&[one, other]).into_iter());
+        let reversed = overlaps(sites(&[other, one]).into_iter());
+        assert_eq!(found.len(), reversed.len(), "{one} {other}");
+        !found.is_empty()
+    }
+
+    #[test]
+    fn templates_that_can_be_one_name_overlap() {
+        for (one, other) in [
+            ("orders/<id>", "orders/archive"),
+            ("orders/<id>", "<kind>/<id>"),
+            ("orders/<id>", "orders/o-<id>"),
+            ("a<x>", "<y>b"),
+            ("a<x>c", "ab<y>"),
+            ("orders/<id: u64>", "orders/7"),
+            ("orders/<id: &str>", "orders/archive"),
+            ("orders/<id: bool>", "orders/true"),
+            ("orders/<id: char>", "orders/x"),
+            ("orders/<id: u64>", "orders/<id>-1"),
+        ] {
+            assert!(overlap(one, other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_path_prefix_overlaps() {
+        for (one, other) in [
+            ("orders", "orders/<id>"),
+            ("orders/<id>", "orders/<id>/lines/<n>"),
+            ("<any>", "orders/archive/old"),
+        ] {
+            assert!(overlap(one, other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn what_differs_in_a_segment_does_not_overlap() {
+        for (one, other) in [
+            ("orders/<id>", "accounts/<id>"),
+            ("orders/o-<id>", "orders/a-<id>"),
+            ("orders/<id>-o", "orders/<id>-a"),
+            ("orders/o<id>", "orders/o"), // a value is never empty
+            ("orders/<id: u64>", "orders/archive"),
+            ("orders/<id: & i8>", "orders/1e5"),
+            ("orders/<id: bool>", "orders/yes"),
+            ("orders/<id: char>", "orders/xy"),
+            ("order", "orders/<id>"),
+            ("a/<x>/c", "a/<x>/d/<y>"),
+        ] {
+            assert!(!overlap(one, other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn names_of_placeholders_make_no_difference() {
+        assert!(!overlap("orders/<id>", "orders/<order.id>"));
+        assert!(!overlap("orders/<id>", "orders/<id>"));
+        assert!(!overlap("orders/<id>", "orders/<id: u64>"));
+        assert!(!overlap("orders/<id: Cow<'a, str>>/x", "orders/<it>/x"));
+    }
+
+    #[test]
+    fn both_sites_are_named() {
+        let found = overlaps(sites(&["b/<id>", "c", "b/x"]).into_iter());
+        assert_eq!(
+            found,
+            [
+                "  shop.rs:0: b/<id> (shop::f)\n  shop.rs:2: b/x (shop::f)\n    both can be the same name"
+            ]
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! Beside the attributes and traits of other crates the attribute does what it does alone.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+
+use actix_web::error::ErrorLocked;
+use actix_web::{App, HttpResponse, test as actix, web};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, State};
+use axum::http::{Request, StatusCode};
+use axum::routing::post;
+use etcd_locked::{LockError, Locks, etcd_locked};
+use tokio::task::yield_now;
+use tower::ServiceExt as _;
+
+use crate::corner::Corner;
+use crate::under::{AppError, alone, name, with_locks};
+
+#[tracing::instrument(err)]
+#[etcd_locked("traced/<n>")]
+async fn below_instrument(n: u8) -> Result<String, AppError> {
+    yield_now().await;
+    Ok(name())
+}
+
+#[etcd_locked("traced/<n>")]
+#[tracing::instrument(skip(secret), fields(id = n), ret)]
+async fn above_instrument(n: u8, secret: &str) -> Result<String, AppError> {
+    if n == 0 {
+        return Ok(secret.to_owned());
+    }
+    yield_now().await;
+    Ok(name())
+}
+
+struct Traced(u32);
+
+impl Traced {
+    #[tracing::instrument(skip_all)]
+    #[etcd_locked("traced/<self.0>/below")]
+    async fn below(&self) -> Result<(String, &u32), AppError> {
+        Ok((name(), &self.0))
+    }
+
+    #[etcd_locked("traced/<self.0>/above")]
+    #[tracing::instrument(skip_all)]
+    async fn above(&mut self) -> Result<(String, &mut u32), AppError> {
+        Ok((name(), &mut self.0))
+    }
+}
+
+#[test]
+fn above_and_below_tracing_instrument() {
+    alone(async {
+        assert_eq!(below_instrument(7).await.unwrap(), "traced/7");
+        assert_eq!(above_instrument(7, "secret").await.unwrap(), "traced/7");
+        assert_eq!(above_instrument(0, "secret").await.unwrap(), "secret");
+        let mut traced = Traced(3);
+        assert_eq!(traced.below().await.unwrap().0, "traced/3/below");
+        let (seen, number) = traced.above().await.unwrap();
+        assert_eq!((seen.as_str(), *number), ("traced/3/above", 3));
+    });
+}
+
+#[derive(Clone)]
+struct Shop(&'static str);
+
+#[axum::debug_handler]
+#[etcd_locked("orders/<id>")]
+async fn below_debug_handler(
+    State(shop): State<Shop>,
+    Path(id): Path<u64>,
+    body: String,
+) -> Result<String, AppError> {
+    yield_now().await;
+    Ok(format!("{} {} {body}", shop.0, name()))
+}
+
+#[etcd_locked("orders/<id>/<line>", wait = "none")]
+#[axum::debug_handler(state = Shop)]
+async fn above_debug_handler(Path((id, line)): Path<(u64, u8)>) -> Result<String, AppError> {
+    Ok(name())
+}
+
+async fn answer(router: &Router, uri: &str, body: &'static str) -> (StatusCode, String) {
+    let request = Request::post(uri)
+        .body(Body::from(body))
+        .expect("a request");
+    let answer = router.clone().oneshot(request).await.expect("an answer");
+    let status = answer.status();
+    let body = to_bytes(answer.into_body(), 1024)
+        .await
+        .expect("a short body");
+    (status, String::from_utf8_lossy(&body).into_owned())
+}
+
+#[test]
+fn axum_handlers() {
+    let router = Router::new()
+        .route("/orders/{id}", post(below_debug_handler))
+        .route("/orders/{id}/{line}", post(above_debug_handler))
+        .with_state(Shop("shop"));
+    alone(async {
+        assert_eq!(
+            answer(&router, "/orders/7", "body").await,
+            (StatusCode::OK, "shop orders/7 body".to_owned())
+        );
+        assert_eq!(
+            answer(&router, "/orders/7/1", "").await,
+            (StatusCode::OK, "orders/7/1".to_owned())
+        );
+        let held = etcd_locked::lock("orders/7/2").await.unwrap();
+        let (status, said) = answer(&router, "/orders/7/2", "").await;
+        assert_eq!(status, StatusCode::LOCKED, "{said}");
+        held.release().await.unwrap();
+    });
+}
+
+// Its `Path` derefs to the values, so that their fields are fields of the argument.
+#[actix_web::post("/orders/{id}")]
+#[etcd_locked("orders/<path.0>")]
+async fn below_route(path: web::Path<(u64,)>, body: String) -> Result<HttpResponse, AppError> {
+    let not_send = Rc::new(path.0);
+    yield_now().await;
+    Ok(HttpResponse::Ok().body(format!("{} {not_send} {body}", name())))
+}
+
+#[etcd_locked("orders/<path.0>/<path.1>", wait = "none", map_err = ErrorLocked)]
+#[actix_web::post("/orders/{id}/{line}")]
+async fn above_route(path: web::Path<(u64, u8)>) -> actix_web::Result<String> {
+    let (order, line) = path.into_inner();
+    Ok(format!("{} {order} {line}", name()))
+}
+
+async fn plain_route(path: web::Path<(u64,)>) -> Result<String, AppError> {
+    #[etcd_locked("lines/<id>")]
+    async fn line(id: u64) -> Result<String, AppError> {
+        Ok(name())
+    }
+    line(path.0).await
+}
+
+#[test]
+fn actix_handlers() {
+    alone(async {
+        let app = App::new()
+            .service(below_route)
+            .service(above_route)
+            .route("/lines/{id}", web::post().to(plain_route));
+        let app = actix::init_service(app).await;
+        let answer = async |uri: &str| {
+            let request = actix::TestRequest::post().uri(uri).set_payload("body");
+            let answer = actix::call_service(&app, request.to_request()).await;
+            let status = answer.status().as_u16();
+            let body = actix::read_body(answer).await;
+            (status, String::from_utf8_lossy(&body).into_owned())
+        };
+        assert_eq!(
+            answer("/orders/7").await,
+            (200, "orders/7 7 body".to_owned())
+        );
+        assert_eq!(
+            answer("/orders/7/1").await,
+            (200, "orders/7/1 7 1".to_owned())
+        );
+        assert_eq!(answer("/lines/7").await, (200, "lines/7".to_owned()));
+        let held = etcd_locked::lock("orders/7/2").await.unwrap();
+        let (status, said) = answer("/orders/7/2").await;
+        assert_eq!(status, 423, "{said}");
+        held.release().await.unwrap();
+    });
+}
+
+struct Ship {
+    order: u64,
+}
+
+/// As tonic-build writes it for a service.
+#[tonic::async_trait]
+trait Warehouse: Send + Sync + 'static {
+    async fn ship(
+        &self,
+        request: tonic::Request<Ship>,
+    ) -> Result<tonic::Response<String>, tonic::Status>;
+    async fn close(
+        &self,
+        request: tonic::Request<()>,
+    ) -> Result<tonic::Response<String>, tonic::Status>;
+}
+
+struct Desk {
+    number: u32,
+}
+
+fn unavailable(error: LockError) -> tonic::Status {
+    tonic::Status::unavailable(error.to_string())
+}
+
+etcd_locked::lock_names! {
+    /// One order of the warehouse.
+    Shipped = "shipped/<order: u64>";
+}
+
+#[tonic::async_trait]
+impl Warehouse for Desk {
+    #[etcd_locked(Shipped { order: request.get_ref().order }, map_err = unavailable)]
+    async fn ship(
+        &self,
+        request: tonic::Request<Ship>,
+    ) -> Result<tonic::Response<String>, tonic::Status> {
+        let Ship { order } = request.into_inner();
+        if order == 0 {
+            return Err(tonic::Status::not_found("no order"));
+        }
+        Ok(tonic::Response::new(format!(
+            "{} at {}",
+            name(),
+            self.number
+        )))
+    }
+
+    #[etcd_locked("desks/<self.number>", wait = "none", map_err = unavailable)]
+    async fn close(
+        &self,
+        _request: tonic::Request<()>,
+    ) -> Result<tonic::Response<String>, tonic::Status> {
+        yield_now().await;
+        Ok(tonic::Response::new(name()))
+    }
+}
+
+#[test]
+fn tonic_service_methods() {
+    alone(async {
+        let desk: Arc<dyn Warehouse> = Arc::new(Desk { number: 3 });
+        let ship = |order| desk.ship(tonic::Request::new(Ship { order }));
+        assert_eq!(
+            ship(7).await.unwrap().into_inner(),
+            "shipped/7 at 3".to_owned()
+        );
+        assert_eq!(
+            ship(0).await.unwrap_err().code(),
+            tonic::Code::NotFound,
+            "the body's own error"
+        );
+        let close = || desk.close(tonic::Request::new(()));
+        assert_eq!(close().await.unwrap().into_inner(), "desks/3");
+        let held = etcd_locked::lock("desks/3").await.unwrap();
+        assert_eq!(
+            close().await.unwrap_err().code(),
+            tonic::Code::Unavailable,
+            "the lock's"
+        );
+        held.release().await.unwrap();
+    });
+}
+
+/// The engine of a test that has no place to set one up.
+async fn engine() -> Locks {
+    Corner::new().await.locks().await
+}
+
+#[etcd_locked("tests/one-at-a-time", locks = &engine().await)]
+#[tokio::test]
+async fn below_is_tokio_test() -> Result<(), AppError> {
+    yield_now().await;
+    assert_eq!(name(), "tests/one-at-a-time");
+    Ok(())
+}
+
+#[etcd_locked("main/<n>", on_error = |error| panic!("{error}"))]
+#[tokio::main(flavor = "current_thread")]
+async fn below_is_tokio_main(n: u8) -> String {
+    yield_now().await;
+    name()
+}
+
+#[test]
+fn below_is_tokio_main_which_makes_it_a_plain_function() {
+    with_locks(async |locks| {
+        let locks = locks.clone();
+        // A thread without a runtime, as `main` has it.
+        let main = thread::spawn(move || {
+            let _default = locks.set_default();
+            below_is_tokio_main(7)
+        });
+        assert_eq!(main.join().expect("no panic"), "main/7");
+    });
+}

@@ -1,0 +1,171 @@
+//! The binary knows its lock sites, whatever they stand in.
+
+use etcd_locked::{LockError, LockKey, Template, assert_no_overlaps, etcd_locked, templates};
+use etcd_locked_tests::elsewhere;
+
+#[etcd_locked("listed/free/<id>", wait = "5s", ttl = "30s")]
+async fn free(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+const FREE: u32 = line!() - 4;
+
+/// Never instantiated with any `T`, and listed all the same.
+#[allow(dead_code)]
+#[etcd_locked("listed/generic/<key>")]
+async fn generic<T: LockKey, const N: usize>(key: T) -> Result<[T; N], LockError> {
+    Err(LockError::ShuttingDown)
+}
+
+struct Shop<T>(T);
+
+impl<T: LockKey> Shop<T> {
+    #[etcd_locked("listed/method/<self.0>", on_held = "skip")]
+    async fn method(&self) -> Result<(), LockError> {
+        Ok(())
+    }
+}
+
+trait Keeper {
+    #[etcd_locked("listed/trait/<id>")]
+    async fn keep(&self, id: u64) -> Result<(), LockError> {
+        Ok(())
+    }
+}
+
+impl Keeper for Shop<u8> {}
+
+macro_rules! locked {
+    ($($name:ident $template:literal;)*) => {$(
+        #[etcd_locked($template)]
+        async fn $name(id: u64) -> Result<(), LockError> {
+            Ok(())
+        }
+    )*};
+}
+
+locked! {
+    one "listed/macro/one/<id>";
+    two "listed/macro/two/<id>";
+}
+
+/// An item inside a function, and what a test of one's own may write.
+fn inside() {
+    #[etcd_locked("listed/inside/<id>")]
+    async fn nested(id: u64) -> Result<(), LockError> {
+        Ok(())
+    }
+    drop(nested(1));
+}
+
+fn the(template: &str) -> &'static Template {
+    let mut found = templates().filter(|site| site.template == template);
+    let site = found.next().unwrap_or_else(|| {
+        panic!(
+            "`{template}` is not listed: {:?}",
+            templates().collect::<Vec<_>>()
+        )
+    });
+    assert_eq!(found.next(), None, "`{template}` is listed twice");
+    site
+}
+
+#[test]
+fn every_shape_is_listed_with_its_place() {
+    drop((
+        free(1),
+        Shop(1).method(),
+        Shop(1_u8).keep(1),
+        one(1),
+        two(1),
+    ));
+    inside();
+    for (template, function) in [
+        ("listed/free/<id>", "free"),
+        ("listed/generic/<key>", "generic"),
+        ("listed/method/<self.0>", "method"),
+        ("listed/trait/<id>", "keep"),
+        ("listed/macro/one/<id>", "one"),
+        ("listed/macro/two/<id>", "two"),
+        ("listed/inside/<id>", "nested"),
+    ] {
+        let site = the(template);
+        assert_eq!(site.function, format!("{}::{function}", module_path!()));
+        assert!(site.file.ends_with("it/templates.rs"), "{site}");
+    }
+    let site = the("listed/free/<id>");
+    assert_eq!(site.line, FREE);
+    assert_eq!(
+        site.to_string(),
+        format!(
+            "{}:{FREE}: listed/free/<id> ({}::free)",
+            file!(),
+            module_path!()
+        )
+    );
+}
+
+#[test]
+fn options_are_listed_as_they_are_written() {
+    assert_eq!(
+        the("listed/free/<id>").options,
+        r#"wait = "5s", ttl = "30s""#
+    );
+    assert_eq!(the("listed/method/<self.0>").options, r#"on_held = "skip""#);
+    assert_eq!(the("listed/trait/<id>").options, "");
+}
+
+#[test]
+fn sites_of_another_crate_are_listed() {
+    assert_eq!(elsewhere::linked(), "elsewhere"); // something of that crate, but none of its sites
+    for (template, function) in [
+        ("elsewhere/<id>", "etcd_locked_tests::elsewhere::function"),
+        (
+            "elsewhere/generic/<key>",
+            "etcd_locked_tests::elsewhere::generic",
+        ),
+    ] {
+        let site = the(template);
+        assert_eq!(site.function, function);
+        assert!(site.file.ends_with("src/elsewhere.rs"), "{site}");
+    }
+}
+
+#[test]
+fn overlaps_of_the_binary_are_told_with_both_sites() {
+    #[etcd_locked("overlapping/<id>")]
+    async fn by_id(id: u64) -> Result<(), LockError> {
+        Ok(())
+    }
+    #[etcd_locked("overlapping/<order>")]
+    async fn by_order(order: u64) -> Result<(), LockError> {
+        Ok(())
+    }
+    #[etcd_locked("overlapping/archive")]
+    async fn archive() -> Result<(), LockError> {
+        Ok(())
+    }
+    #[etcd_locked("overlapping/archive/<year>")]
+    async fn below(year: u16) -> Result<(), LockError> {
+        Ok(())
+    }
+    drop((by_id(1), by_order(1), archive(), below(2)));
+
+    let panic = std::panic::catch_unwind(assert_no_overlaps).expect_err("they overlap");
+    let message = panic.downcast_ref::<String>().expect("a message");
+    let [by_id, archive, below] = [
+        "overlapping/<id>",
+        "overlapping/archive",
+        "overlapping/archive/<year>",
+    ]
+    .map(the);
+    for pair in [
+        format!("  {by_id}\n  {archive}\n    both can be the same name"),
+        format!("  {by_id}\n  {below}\n    one can be a path-prefix of the other"),
+        format!("  {archive}\n  {below}\n    one can be a path-prefix of the other"),
+    ] {
+        assert!(message.contains(&pair), "{message}\nlacks\n{pair}");
+    }
+    // Another site of the same family is no overlap, whatever its placeholder is called.
+    let by_order = the("overlapping/<order>").to_string();
+    assert!(!message.contains(&by_order), "{message}");
+}

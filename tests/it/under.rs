@@ -1,0 +1,60 @@
+//! A call under its lock, and what a body sees of it.
+
+use std::future::Future;
+
+use etcd_locked::{LockError, Locks, current};
+
+use crate::corner::Corner;
+use crate::limit::{run, within};
+
+/// The name under which the caller's body runs.
+pub(crate) fn name() -> String {
+    let lock = current().expect("the body runs under its lock");
+    assert!(lock.is_held());
+    lock.name().text().expect("held, hence valid").to_owned()
+}
+
+/// Runs calls on an engine of their own; when they have returned, nothing of them may be left.
+pub(crate) fn alone(calls: impl Future<Output = ()>) {
+    with_locks(async |locks| locks.scope(calls).await);
+}
+
+/// The same, for what must be told which engine to use.
+pub(crate) fn with_locks(calls: impl AsyncFnOnce(&Locks)) {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        within("the calls", calls(&locks)).await;
+        corner.until_empty().await;
+    });
+}
+
+/// The error of an application.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AppError(pub(crate) String);
+
+impl From<LockError> for AppError {
+    fn from(error: LockError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<std::num::ParseIntError> for AppError {
+    fn from(error: std::num::ParseIntError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl axum::response::IntoResponse for AppError {
+    fn into_response(self) -> axum::response::Response {
+        axum::response::IntoResponse::into_response((axum::http::StatusCode::LOCKED, self.0))
+    }
+}
+
+impl std::fmt::Display for AppError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl actix_web::ResponseError for AppError {}

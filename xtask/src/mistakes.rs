@@ -1,0 +1,272 @@
+//! `cargo xtask mistakes`: the page of mistakes and what the compiler says, written from the ui cases.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{Result, workspace};
+
+/// Title, what the mistakes below it have in common, and the cases in the order in which one reads them.
+const GROUPS: &[(&str, &str, &[&str])] = &[
+    (
+        "The attribute",
+        "All mistakes of one attribute are told at once, each where it was typed; the function stays, so that its callers \
+         are no errors.",
+        &[
+            "three-mistakes",
+            "missing-name",
+            "second-name",
+            "name-after-option",
+            "missing-comma",
+            "item-kept",
+            "name-unreadable",
+            "not-a-lock-name",
+            "name-moves-an-argument",
+            "not-a-fn",
+        ],
+    ),
+    (
+        "Templates",
+        "A template is `segment/segment/…`, each of literal text, a placeholder, or both.",
+        &[
+            "unknown-placeholder",
+            "no-such-argument",
+            "unknown-field",
+            "unclosed-placeholder",
+            "stray-bracket",
+            "empty-placeholder",
+            "bad-placeholder",
+            "braces",
+            "typed-placeholder",
+            "placeholder-keyword",
+            "placeholder-on-self",
+            "placeholder-on-underscore",
+            "two-placeholders-in-one-segment",
+            "empty-name",
+            "doubled-slash",
+            "leading-slash",
+            "trailing-slash",
+            "character-outside-alphabet",
+            "name-too-long",
+            "not-a-lock-key",
+            "float-in-a-name",
+            "option-in-a-name",
+            "collection-in-a-name",
+        ],
+    ),
+    (
+        "Options",
+        "Options come after the name, as `option = value`.",
+        &[
+            "unknown-option",
+            "misspelt-option",
+            "word-near-an-option",
+            "option-of-a-later-version",
+            "duplicate-option",
+            "option-without-value",
+            "value-not-a-string",
+            "bad-duration",
+            "duration-out-of-range",
+            "unknown-on-held",
+            "cannot-skip",
+            "cannot-skip-converted",
+            "map-err-and-on-error",
+            "map-err-without-result",
+            "wrong-map-err",
+            "wrong-on-error",
+            "not-locks",
+            "relative-crate-path",
+            "crate-not-found",
+            "crate-without-conversion",
+        ],
+    ),
+    (
+        "The function",
+        "An `async fn` whose answer can say that there was no lock; errors in its body are rustc's own, where they are.",
+        &[
+            "not-async",
+            "below-tokio-main",
+            "async-trait-pattern",
+            "future-not-one-block",
+            "const-fn",
+            "extern-fn",
+            "method-without-body",
+            "no-return-type",
+            "return-type-not-a-result",
+            "missing-from-lock-error",
+            "never-returns",
+            "forgotten-tail",
+            "wrong-tail-type",
+            "wrong-early-return",
+            "wrong-question-mark",
+            "moved-into-the-body",
+            "body-not-send",
+            "implementation-detail",
+        ],
+    ),
+    (
+        "Declared names",
+        "What `lock_names!` and `#[derive(LockKey)]` refuse.",
+        &[
+            "not-declared",
+            "declared-names-overlap",
+            "declared-name-is-a-prefix",
+            "declared-name-misused",
+            "declared-twice",
+            "declared-without-type",
+            "declared-type-unknown",
+            "declared-type-refused",
+            "declared-placeholder-twice",
+            "declared-template-mistakes",
+            "declared-debug-derived",
+            "declaration-unreadable",
+            "derive-key-of-many-fields",
+            "derive-key-of-variants",
+            "derive-key-around-no-key",
+            "derive-key-option",
+        ],
+    ),
+];
+
+/// What every page of ours that is generated says first.
+const HEAD: &str = "\
+<!-- Written by `cargo xtask mistakes` from tests/ui; not by hand. -->
+# Mistakes, and what the compiler says
+
+Everything that can be known while compiling is refused while compiling. Each entry is a whole mistake and the whole answer
+of rustc; imports and `fn main` are left out, as is the note that an error comes out of a macro.
+";
+
+pub(crate) fn write() -> Result<String> {
+    let (page, text) = (page(), generate()?);
+    let io = |error: std::io::Error| format!("{}: {error}", page.display());
+    if let Some(folder) = page.parent() {
+        fs::create_dir_all(folder).map_err(io)?;
+    }
+    fs::write(&page, &text).map_err(io)?;
+    Ok(format!("mistakes: ok — {}", page.display()))
+}
+
+fn page() -> PathBuf {
+    workspace::root().join("runtime/docs/mistakes.md")
+}
+
+fn generate() -> Result<String> {
+    let folder = workspace::root().join("tests/ui");
+    let mut left = cases(&folder)?;
+    let mut text = HEAD.to_owned();
+    for (title, what, cases) in GROUPS {
+        if cases.is_empty() {
+            continue;
+        }
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n## {title}\n\n{what}\n");
+        for case in *cases {
+            if !left.remove(*case) {
+                return Err(format!(
+                    "tests/ui has no `{case}`, of which {} speaks",
+                    file!()
+                ));
+            }
+            let _ = write!(
+                text,
+                "\n### {}\n\n```rust,compile_fail\n{}\n```\n\n```text\n{}\n```\n",
+                heading(case),
+                code(&read(&folder.join(format!("{case}.rs")))?),
+                answer(&read(&folder.join(format!("{case}.stderr")))?)
+            );
+        }
+    }
+    if left.is_empty() {
+        Ok(text)
+    } else {
+        Err(format!(
+            "say in GROUPS of {} where these belong: {left:?}",
+            file!()
+        ))
+    }
+}
+
+/// The names of all that fails to compile with an answer of its own.
+fn cases(folder: &Path) -> Result<BTreeSet<String>> {
+    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut cases = BTreeSet::new();
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|it| it == "stderr")
+            && let Some(case) = path.file_stem()
+        {
+            cases.insert(case.to_string_lossy().into_owned());
+        }
+    }
+    Ok(cases)
+}
+
+/// `misspelt-option` → `Misspelt option`
+fn heading(case: &str) -> String {
+    let mut words = case.replace('-', " ");
+    if let Some(first) = words.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    words
+}
+
+/// The mistake itself.
+fn code(source: &str) -> String {
+    let kept = source.lines().filter(|line| {
+        !(line.starts_with("use ") || line.starts_with("//!") || *line == "fn main() {}")
+    });
+    let mut lines: Vec<&str> = Vec::new();
+    for line in kept {
+        // One empty line where there were several, and none at the start.
+        if !(line.is_empty() && lines.last().is_none_or(|last| last.is_empty())) {
+            lines.push(line);
+        }
+    }
+    lines.join("\n").trim_end().to_owned()
+}
+
+fn answer(stderr: &str) -> String {
+    let kept = stderr
+        .lines()
+        .filter(|line| !line.contains("= note: this error originates in the "));
+    kept.collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_what_the_cases_say() {
+        let page = read(&page()).unwrap();
+        let wanted = generate().unwrap();
+        let at = page
+            .lines()
+            .zip(wanted.lines())
+            .position(|(is, should)| is != should);
+        assert!(
+            page == wanted,
+            "runtime/docs/mistakes.md differs from tests/ui in line {}; run `cargo xtask mistakes`",
+            at.map_or_else(
+                || page.lines().count().min(wanted.lines().count()),
+                |at| at + 1
+            )
+        );
+    }
+
+    #[test]
+    fn only_the_mistake_is_shown() {
+        let source = "use std::rc::Rc;\n\nuse a::b;\n\n#[etcd_locked(\"a\")]\nfn f() {\n    use c::d;\n}\n\nfn main() {}\n";
+        assert_eq!(
+            code(source),
+            "#[etcd_locked(\"a\")]\nfn f() {\n    use c::d;\n}"
+        );
+        assert_eq!(heading("const-fn"), "Const fn");
+    }
+}
