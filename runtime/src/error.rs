@@ -10,7 +10,8 @@ use crate::name::Name;
 
 /// Why a lock was not taken, or not kept.
 ///
-/// `Display` shows templates, never the values in a name, so it may be shown to clients; `Debug` shows the names themselves.
+/// `Display` shows templates, never the values in a name, which may be personal data; `Debug` shows the names themselves. It
+/// also names hosts, processes and endpoints: for logs, not for the clients of a public service.
 #[non_exhaustive]
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LockError {
@@ -43,7 +44,7 @@ pub enum LockError {
     },
 
     /// The lock was not to be had within the wait.
-    #[error("lock `{name}` was not free within {waited:.1?}: it is held{}", by(.holder))]
+    #[error("lock `{name}` was not free within {waited:.1?}{}", held(.holder))]
     Timeout {
         /// The lock.
         name: Name,
@@ -128,6 +129,13 @@ fn by(holder: &Option<Holder>) -> String {
         .as_ref()
         .map(|holder| format!(" by {holder}"))
         .unwrap_or_default()
+}
+
+fn held(holder: &Option<Holder>) -> String {
+    match holder {
+        Some(holder) => format!(": it is held by {holder}"),
+        None => String::new(),
+    }
 }
 
 fn what(name: &Option<Name>) -> String {

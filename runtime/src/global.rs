@@ -9,7 +9,23 @@ use crate::error::LockError;
 use crate::locks::{Acquire, Locks};
 use crate::name::LockName;
 
-static GLOBAL: OnceCell<Locks> = OnceCell::new();
+static GLOBAL: OnceCell<Global> = OnceCell::new();
+
+#[derive(Debug)]
+enum Global {
+    Started(Locks),
+    /// Shut down before it was ever started.
+    Closed,
+}
+
+impl Global {
+    fn locks(&self) -> Result<Locks, LockError> {
+        match self {
+            Self::Started(locks) => Ok(locks.clone()),
+            Self::Closed => Err(LockError::ShuttingDown),
+        }
+    }
+}
 
 /// Starts the process's engine with a configuration and waits until etcd can be reached.
 ///
@@ -17,16 +33,19 @@ static GLOBAL: OnceCell<Locks> = OnceCell::new();
 /// [`Config::from_env`]). After [`shutdown`] it is not started again.
 ///
 /// # Errors
-/// [`LockError::AlreadyInitialized`], or those of [`Locks::connect`]; after an error it may be called again. Cancel safe.
+/// [`LockError::AlreadyInitialized`], [`LockError::ShuttingDown`] after [`shutdown`], or those of [`Locks::connect`]; after an error it may be called again. Cancel safe.
 pub async fn init(config: Config) -> Result<(), LockError> {
-    if GLOBAL.get().is_some() {
-        return Err(LockError::AlreadyInitialized);
+    if let Some(global) = GLOBAL.get() {
+        return global.locks().and(Err(LockError::AlreadyInitialized));
     }
     let locks = Locks::connect(config).await?;
-    GLOBAL.set(locks).map_err(|_| LockError::AlreadyInitialized)
+    GLOBAL
+        .set(Global::Started(locks))
+        .map_err(|_| LockError::AlreadyInitialized)
 }
 
-/// Ends the process's engine; see [`Locks::shutdown`]. Without an engine it does nothing. Cancel safe: the shutdown goes on.
+/// Ends the process's engine for good; see [`Locks::shutdown`]. If none was started, none will be. Cancel safe: the shutdown
+/// goes on.
 ///
 /// ```no_run
 /// # async fn serve() {}
@@ -36,7 +55,7 @@ pub async fn init(config: Config) -> Result<(), LockError> {
 /// # }
 /// ```
 pub async fn shutdown(grace: Duration) {
-    if let Some(locks) = GLOBAL.get() {
+    if let Global::Started(locks) = GLOBAL.get_or_init(|| Global::Closed) {
         locks.shutdown(grace).await;
     }
 }
@@ -56,6 +75,6 @@ pub fn lock(name: impl LockName) -> Acquire {
 /// The process's engine, started from the environment if need be.
 pub(crate) fn locks() -> Result<Locks, LockError> {
     GLOBAL
-        .get_or_try_init(|| Locks::start(Config::from_env()?))
-        .cloned()
+        .get_or_try_init(|| Locks::start(Config::from_env()?).map(Global::Started))?
+        .locks()
 }

@@ -6,7 +6,10 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-/// Who holds a lock, as the holder wrote it.
+/// Who holds a lock, as the holder wrote it when it queued.
+///
+/// Host, process and service are always those of the holder. If the call that queued gave up and another call of its process
+/// took over its place, function, template and since are still those of the first.
 // One pointer, because it travels in errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder(Arc<Record>);

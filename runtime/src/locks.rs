@@ -105,9 +105,10 @@ impl Locks {
         if let Ok(locks) = SCOPE.try_with(Clone::clone) {
             return Ok(locks);
         }
-        match DEFAULT.with(|default| default.borrow().clone()) {
-            Some(locks) => Ok(locks),
-            None => global::locks(),
+        // The thread may be ending: then it has no default any more.
+        match DEFAULT.try_with(|default| default.borrow().clone()) {
+            Ok(Some(locks)) => Ok(locks),
+            _ => global::locks(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::core::bundle::{self, Deletion};
 use crate::core::lease::State;
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Failure, Key, Request, TxnAnswer};
-use crate::core::{CallId, Core, Exchange, Output, Refused, Timer, WINDOW, backoff};
+use crate::core::{CallId, Core, Exchange, Output, Refused, Timer, WINDOW};
 use crate::error::LossCause;
 
 /// How long a release waits for its confirmation (rule P25).
@@ -152,6 +152,7 @@ impl Core {
         match result {
             Ok(answer) => {
                 self.deletions_after = None;
+                self.deletes_failed = 0;
                 let left = bundle::undeleted(deletions.clone(), answer);
                 for deletion in deletions.iter().filter(|d| !left.contains(d)) {
                     self.gone(now, deletion);
@@ -161,7 +162,9 @@ impl Core {
             // Guarded, so it may be sent as often as we like (rule P24); and it is, even if its lease is gone, because the
             // name is closed until it is answered (rule P4), and the key may have been put under another lease (rule P25).
             Err(Failure::Unavailable(_) | Failure::Unknown(_)) => {
-                let after = now + backoff(2);
+                let pause = self.pause(self.deletes_failed);
+                self.deletes_failed += 1;
+                let after = now + pause;
                 self.deletions_after = Some(after);
                 self.at(after, Timer::Flush);
                 self.deletions.extend(deletions);
@@ -218,9 +221,10 @@ impl Core {
                 result: Ok(()),
             });
         }
-        let Some(queue) = self.queues.get(&deletion.name) else {
+        let Some(queue) = self.queues.get_mut(&deletion.name) else {
             return;
         };
+        queue.heard = Some(now);
         if let Slot::Deleting { lease, created, .. } = queue.slot
             && (lease, created) == (deletion.lease, deletion.created)
         {

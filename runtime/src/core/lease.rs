@@ -46,6 +46,8 @@ pub(crate) struct Lease {
     pub(crate) session_revision: Revision,
     valid_until: Moment,
     pub(crate) deadline: Arc<Deadline>,
+    /// etcd says that there is no such lease.
+    pub(crate) ended: bool,
     pub(crate) renewing: bool,
     /// When the next renewal is due; one that comes earlier moves it on, so that there is one timer's worth of them.
     pub(crate) renew_at: Moment,
@@ -101,6 +103,7 @@ impl Lease {
             session_revision: 0,
             valid_until: now,
             deadline: Arc::new(Deadline::new(now)),
+            ended: false,
             renewing: false,
             renew_at: now,
             failures: 0,

@@ -6,7 +6,7 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Look, Sight};
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Event, Failure, Key, Kv, Request, Revision, TxnAnswer, WatchNews};
-use crate::core::{Core, Exchange, Output, Refused, Timer, WINDOW, WatchId, backoff};
+use crate::core::{Core, Exchange, Output, Refused, Timer, WINDOW, WatchId};
 use crate::error::LossCause;
 
 /// When a fresh watch is read beside: etcd may serve it 100 ms late (rule P15).
@@ -51,7 +51,7 @@ impl Core {
     }
 
     /// The name has been held for a while: its key is watched from now on, so that an operator's hand is felt.
-    pub(super) fn guard(&mut self, name: &Key) {
+    pub(super) fn guard(&mut self, now: Moment, name: &Key) {
         let Some(queue) = self.queues.get(name) else {
             return;
         };
@@ -60,6 +60,8 @@ impl Core {
         } = queue.slot
         {
             self.open_watch(name, seen);
+            let floor = self.jittered(FLOOR);
+            self.look_again(now, name, floor);
         }
     }
 
@@ -146,12 +148,15 @@ impl Core {
                         self.seal(now, lease);
                     }
                 }
+                let pause = self.pause(self.looks_failed);
+                self.looks_failed += 1;
                 for look in looks {
-                    self.look_again(now, &look.name, backoff(1));
+                    self.look_again(now, &look.name, pause);
                 }
                 return;
             }
         };
+        self.looks_failed = 0;
         let revision = answer.revision;
         for (look, sight) in looks.into_iter().zip(bundle::sights(answer)) {
             self.saw(now, &look, sight, revision);
@@ -191,7 +196,8 @@ impl Core {
             Some(kv) if kv.create_revision == look.created => {
                 if kv.lease != id {
                     self.repair(now, name, &kv);
-                    return self.look_again(now, name, backoff(1));
+                    let pause = self.pause(1);
+                    return self.look_again(now, name, pause);
                 }
             }
             _ => return self.own_key_gone(now, name, LossCause::Deleted),
@@ -243,8 +249,9 @@ impl Core {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
-        if matches!(queue.slot, Slot::Queued(_)) {
-            let early = EARLY.get(queue.reads as usize).copied();
+        if queue.is_watched() {
+            let waits = matches!(queue.slot, Slot::Queued(_));
+            let early = EARLY.get(queue.reads as usize).copied().filter(|_| waits);
             queue.reads += 1;
             let after = match early {
                 Some(after) => after,
@@ -379,9 +386,11 @@ impl Core {
                     ..
                 }) = &queue.slot
                 {
-                    let expected = predecessor
-                        .as_ref()
-                        .is_none_or(|(pred, born)| *pred == key && revision > *born);
+                    // While a read is under way the predecessor it will show may be going already.
+                    let expected = queue.reading
+                        || predecessor
+                            .as_ref()
+                            .is_none_or(|(pred, born)| *pred == key && revision > *born);
                     if expected && revision > *seen {
                         self.looks.insert(name);
                     }

@@ -227,6 +227,9 @@ pub(crate) struct Core {
     deletions: VecDeque<Deletion>,
     deletes_under_way: usize,
     deletions_after: Option<Moment>,
+    /// Deletions, and looks, that failed in a row.
+    deletes_failed: u32,
+    looks_failed: u32,
     /// Names to look at.
     looks: BTreeSet<Key>,
     looks_under_way: usize,
@@ -258,6 +261,8 @@ impl Core {
             deletions: VecDeque::new(),
             deletes_under_way: 0,
             deletions_after: None,
+            deletes_failed: 0,
+            looks_failed: 0,
             looks: BTreeSet::new(),
             looks_under_way: 0,
             watches: HashMap::new(),
@@ -312,7 +317,7 @@ impl Core {
                 Timer::Seal(lease) => self.send_seal(now, lease),
                 Timer::Trouble(lease) => self.trouble(now, lease),
                 Timer::Look(name) => self.look_if_due(now, &name),
-                Timer::Guard(name) => self.guard(&name),
+                Timer::Guard(name) => self.guard(now, &name),
                 Timer::Rest(name) => self.rest(now, &name),
                 Timer::Flush => {}
                 Timer::Shutdown => self.shutdown_due(now),
@@ -397,15 +402,16 @@ impl Core {
         base.mul_f64(0.9 + 0.2 * share)
     }
 
+    /// How long to wait before what failed this often in a row is sent again: longer each time, and not in step with
+    /// other processes (rule P34).
+    fn pause(&mut self, failures: u32) -> Duration {
+        self.jittered(Duration::from_millis(50 << failures.min(4)))
+    }
+
     fn refuse(&mut self, call: CallId, why: Refused) {
         self.calls.remove(&call);
         self.outputs.push_back(Output::Refused { call, why });
     }
-}
-
-/// How long to wait before what failed this often in a row is sent again.
-fn backoff(failures: u32) -> Duration {
-    Duration::from_millis(50 << failures.min(4))
 }
 
 /// The transaction in an answer.

@@ -1,12 +1,17 @@
 //! The leases of a process: one for each TTL in use, opened when first wanted, renewed, replaced when lost (rule P27).
 
+use std::time::Duration;
+
 use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::lease::{Lease, LeaseRef, Seal, State, Trouble};
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Cause, Failure, Key, Refusal, Request, Response, Revision, TxnAnswer};
-use crate::core::{CallId, Core, Exchange, Output, Refused, Timer, backoff};
+use crate::core::{CallId, Core, Exchange, Output, Refused, Timer};
 use crate::error::LossCause;
+
+/// How long to find out why a lease is gone, before its bodies are told without.
+const AUTOPSY: Duration = Duration::from_millis(300);
 
 impl Core {
     /// The lease calls of this TTL use; asked for if there is none.
@@ -115,8 +120,11 @@ impl Core {
         };
         l.failed(sent, cause);
         l.failures += 1;
-        l.hold_off = now + backoff(l.failures);
-        let again = l.hold_off;
+        let failures = l.failures;
+        let again = now + self.pause(failures);
+        if let Some(l) = self.leases.get_mut(&lease) {
+            l.hold_off = again;
+        }
         self.at(again, Timer::Flush);
         self.trouble(now, lease);
         again
@@ -146,6 +154,13 @@ impl Core {
         else {
             return;
         };
+        // Names whose calls have gone: in an outage nothing else takes them off.
+        let mut pending = std::mem::take(&mut l.pending);
+        pending.retain(|name| self.wants(name, lease));
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        l.pending = pending;
         let is_due = |called: Moment| now - called.max(since) >= patience;
         let (due, warming): (Vec<_>, Vec<_>) =
             l.warming.drain(..).partition(|(_, called)| is_due(*called));
@@ -302,7 +317,16 @@ impl Core {
             match session.filter(|kv| kv.lease == l.id) {
                 Some(kv) => l.session_revision = kv.mod_revision,
                 None if restarted => return self.wiped(now, None),
-                None => return self.retire(now, lease),
+                None => {
+                    // What it found would stay as long as the lease has bodies, in everybody's way.
+                    let names = l.seal.take().map(|seal| seal.names).unwrap_or_default();
+                    for (name, kv) in names.into_iter().zip(answers.map(bundle::first)) {
+                        if let Some(kv) = kv {
+                            self.orphan(lease, &name, kv.create_revision);
+                        }
+                    }
+                    return self.retire(now, lease);
+                }
             }
         }
         if restarted && first {
@@ -386,13 +410,15 @@ impl Core {
             }) => self.ended(now, lease),
             // Says nothing about the lease: send again, the first time at once, by another endpoint (rule P30).
             Err(_) => {
-                let again = if l.failures == 0 {
-                    now
-                } else {
-                    now + backoff(l.failures)
-                };
+                let failures = l.failures;
                 l.failures += 1;
-                l.renew_at = again;
+                let again = match failures {
+                    0 => now,
+                    _ => now + self.pause(failures),
+                };
+                if let Some(l) = self.leases.get_mut(&lease) {
+                    l.renew_at = again;
+                }
                 self.at(again, Timer::Renew(lease));
             }
         }
@@ -400,13 +426,15 @@ impl Core {
 
     /// The lease is gone at etcd: its bodies are not polled from now on, and told as soon as it is known why.
     fn ended(&mut self, now: Moment, lease: LeaseRef) {
-        if let Some(l) = self.leases.get(&lease) {
+        if let Some(l) = self.leases.get_mut(&lease) {
+            l.ended = true;
             l.deadline.lose();
         }
         self.retire(now, lease);
         if let Some(l) = self.leases.get(&lease) {
             let request = Request::Txn(bundle::read_session(l));
             self.send(now, request, Exchange::Autopsy(lease));
+            self.at(now + AUTOPSY, Timer::Stop(lease));
         }
     }
 
@@ -438,7 +466,12 @@ impl Core {
             return;
         };
         if l.is_alive() && l.deadline.is_over(now) {
-            self.lose(now, lease, LossCause::Expired);
+            let cause = if l.ended {
+                LossCause::Revoked
+            } else {
+                LossCause::Expired
+            };
+            self.lose(now, lease, cause);
         } else {
             self.arm_stop(lease);
         }
@@ -548,6 +581,14 @@ impl Core {
             .collect();
         for lease in others {
             self.lose(now, lease, LossCause::Wiped);
+        }
+        // Watches wait for revisions the new store may not reach for days.
+        for (id, name) in std::mem::take(&mut self.watches) {
+            self.outputs.push_back(Output::Unwatch { id });
+            if let Some(queue) = self.queues.get_mut(&name) {
+                queue.watch = None;
+                self.looks.insert(name);
+            }
         }
     }
 }

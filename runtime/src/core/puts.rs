@@ -325,6 +325,7 @@ impl Core {
         if !matches!(queue.slot, Slot::Putting { lease: of } if of == lease) {
             return self.orphan(lease, name, created);
         }
+        queue.heard = Some(now);
         queue.deep |= oldest.is_some_and(|kv| !queue.contends(&kv.key));
         queue.slot = Slot::Queued(Queued {
             lease,
@@ -362,6 +363,7 @@ impl Core {
         if !matches!(queue.slot, Slot::Putting { lease: of } if of == lease) {
             return self.orphan(lease, name, created);
         }
+        queue.heard = Some(now);
         queue.slot = Slot::Queued(Queued {
             lease,
             created,
@@ -373,7 +375,7 @@ impl Core {
     }
 
     /// A key that no queue counts on any more: its lease was left while the put was under way.
-    fn orphan(&mut self, lease: LeaseRef, name: &Key, created: Revision) {
+    pub(super) fn orphan(&mut self, lease: LeaseRef, name: &Key, created: Revision) {
         if let Some(l) = self.leases.get(&lease) {
             let key = bundle::own_key(&family_of(name), l.id);
             self.deletions.push_back(Deletion {
@@ -400,6 +402,7 @@ impl Core {
         if !matches!(queue.slot, Slot::Doubt { lease: of } if of == lease) {
             return;
         }
+        queue.heard = Some(now);
         queue.slot = match kv {
             Some(kv) => Slot::Queued(Queued {
                 lease,

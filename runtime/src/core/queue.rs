@@ -25,6 +25,8 @@ pub(crate) struct Queue {
     pub(crate) owner: Option<Arc<[u8]>>,
     /// Keys live deeper than the contenders: one-key reads may show those, so the whole family is read (rule P2).
     pub(crate) deep: bool,
+    /// When etcd last answered about the name.
+    pub(crate) heard: Option<Moment>,
     pub(crate) watch: Option<WatchId>,
     /// The mod revision of the last foreign put on our key that was repaired; 0: none of this incarnation.
     pub(crate) repaired: Revision,
@@ -104,6 +106,7 @@ impl Queue {
             record: None,
             owner: None,
             deep: false,
+            heard: None,
             watch: None,
             repaired: 0,
             reread_at: None,
@@ -126,7 +129,7 @@ impl Queue {
 
     /// Whether its key is one to look at: it waits, or is held.
     pub(crate) fn is_watched(&self) -> bool {
-        matches!(self.slot, Slot::Queued(_) | Slot::Held { .. })
+        matches!(self.slot, Slot::Queued(_) | Slot::Held { lost: false, .. })
     }
 
     /// Who has the name, as far as this process knows: a record to show to a call that is refused.

@@ -1,5 +1,6 @@
 //! The names of a process: how a call comes to its turn.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
@@ -84,14 +85,21 @@ impl Core {
         let Some(queue) = self.queues.get(&name) else {
             return;
         };
-        let trouble = match queue.slot {
-            Slot::Wanting { lease } | Slot::Doubt { lease } => {
-                self.leases.get(&lease).and_then(|l| l.trouble.clone())
+        // Silence is no answer: that nobody told us of a holder does not mean that there is one.
+        let heard = queue.heard.is_some_and(|at| at >= waiting.since);
+        let unheard = match queue.slot {
+            _ if heard => None,
+            Slot::Wanting { lease } | Slot::Putting { lease } | Slot::Doubt { lease } => {
+                let trouble = self.leases.get(&lease).and_then(|l| l.trouble.clone());
+                Some(match trouble {
+                    Some(trouble) => trouble.cause,
+                    None => Arc::from(Box::from("no answer within the wait")),
+                })
             }
             _ => None,
         };
-        let why = match trouble {
-            Some(trouble) => Refused::Backend(trouble.cause),
+        let why = match unheard {
+            Some(cause) => Refused::Backend(cause),
             None => Refused::Timeout {
                 holder: queue.holder(),
                 waited: now - waiting.since,

@@ -13,6 +13,7 @@ mod network;
 mod random;
 mod rig;
 mod schedules;
+mod silence;
 mod store;
 mod trace;
 mod turns;

@@ -89,21 +89,33 @@ impl Engine {
             last_call: AtomicU64::new(0),
         });
         let weak = Arc::downgrade(&shared);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| broken(format!("the engine's runtime does not start: {e}")))?;
-        Wire::new(&config, clock.clone()).map_err(broken)?;
+        // The runtime is made where it will be dropped: on a caller's thread, which may be inside another, that would panic.
+        let (started, start) = std::sync::mpsc::sync_channel(1);
         thread::Builder::new()
             .name("etcd-locked".into())
             .spawn(move || {
-                LocalSet::new().block_on(&runtime, async move {
-                    if let Ok(wire) = Wire::new(&config, clock.clone()) {
-                        Loop::new(&config, clock, wire, weak).run(inbox).await;
-                    }
+                let parts = Wire::new(&config, clock.clone()).and_then(|wire| {
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .build();
+                    Ok((wire, runtime.map_err(|e| format!("its runtime: {e}"))?))
                 });
+                match parts {
+                    Ok((wire, runtime)) => {
+                        let _ = started.send(Ok(())); // the caller waits for it
+                        let turn = Loop::new(&config, clock, wire, weak).run(inbox);
+                        LocalSet::new().block_on(&runtime, turn);
+                    }
+                    Err(message) => {
+                        let _ = started.send(Err(message));
+                    }
+                }
             })
             .map_err(|e| broken(format!("the engine's thread does not start: {e}")))?;
+        start
+            .recv()
+            .unwrap_or_else(|_| Err("its thread ended".into()))
+            .map_err(|message| broken(format!("the engine does not start: {message}")))?;
         Ok(Self(shared))
     }
 
@@ -373,7 +385,11 @@ impl Loop {
     fn exchange(&self, id: RequestId, request: Request) {
         let (wire, answers) = (self.wire.clone(), self.answers.clone());
         spawn_local(async move {
-            let result = wire.exchange(request).await;
+            // In a task of its own: should it panic, the core must still get its answer, or it waits for ever.
+            let result = match spawn_local(async move { wire.exchange(request).await }).await {
+                Ok(result) => result,
+                Err(panic) => Err(Failure::Unknown(Arc::new(panic))),
+            };
             let _ = answers.send((id, result)); // the engine may have ended
         });
     }
