@@ -1,5 +1,8 @@
 //! A job that every replica starts at the same time and exactly one does.
 //!
+//! The lock keeps two from doing it at once, not from doing it one after the other: a replica whose clock is late by more
+//! than the job takes would do it again. A job that must not run twice a night notes in its own store that it has run.
+//!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
 //! cargo run --bin nightly & cargo run --bin nightly

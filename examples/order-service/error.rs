@@ -38,13 +38,18 @@ impl IntoResponse for AppError {
             Self::Lock(error) if error.is_retryable() => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 [(header::RETRY_AFTER, "1")],
-                error.to_string(),
+                "busy, try again",
             )
                 .into_response(),
             Self::Lock(error) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
+                // The text names hosts and endpoints: for the log, not for the customer.
+                eprintln!("{error}");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
             }
-            Self::Store(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+            Self::Store(error) => {
+                eprintln!("{error}");
+                StatusCode::BAD_GATEWAY.into_response()
+            }
         }
     }
 }

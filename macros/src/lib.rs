@@ -49,9 +49,9 @@ use proc_macro2::TokenStream;
 ///
 /// | option | default | meaning |
 /// |---|---|---|
-/// | `wait = "5s"` | `"10s"`, configurable | how long to queue for the lock; `"none"` is one try, `"forever"` has no end |
+/// | `wait = "5s"` | `"10s"`, configurable | how long to queue for the lock; `"none"` is one try, `"forever"` has no end (but where etcd cannot be reached, the call fails after about the connect time-out) |
 /// | `ttl = "30s"` | `"15s"`, configurable | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
-/// | `on_held = "skip"` | `"error"` | when the lock cannot be had within `wait`, return without running the body |
+/// | `on_held = "skip"` | `"error"` | when somebody else has the lock for all of `wait`, return without running the body; where the type carries no error (`()`, `Option`), other failures skip as well and are reported as a `tracing` error event |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |

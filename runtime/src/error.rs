@@ -101,7 +101,8 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// Whether the same call may succeed later without anybody changing code, configuration or permissions.
+    /// Whether the same call may succeed later with nothing changed in the code: somebody else had the lock, or etcd failed.
+    /// (Of [`Backend`](Self::Backend) it is said in general, although bad credentials are among its causes.)
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {

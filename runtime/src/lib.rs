@@ -94,7 +94,7 @@
 //! that take the same lock by accident.
 //!
 //! In etcd the key is `locks/<name>/<lease id>` and its value says who holds it ([`Holder`]):
-//! `etcdctl get --prefix locks/orders/42` answers "who?", deleting that key takes the lock away. `etcdctl lock
+//! `etcdctl get --prefix locks/orders/42/` answers "who?", deleting that key takes the lock away. `etcdctl lock
 //! locks/orders/42` and Go's `concurrency.Mutex` on that name wait behind us, and we behind them.
 //!
 //! # When the lock is not to be had
@@ -109,6 +109,12 @@
 //!     // one replica is here; for the others the call has returned
 //! }
 //! ```
+//!
+//! Where the type can carry no error, as here, any other failure (etcd out of reach, say) is reported as a `tracing` error
+//! event: have a subscriber for it, or return `Result<Option<_>, _>`, which tells.
+//!
+//! When etcd itself cannot be reached, a call is refused with [`LockError::Backend`] after about the connect time-out (5 s
+//! unless configured), whatever its `wait`: silence is never taken for "held".
 //!
 //! A function that returns something else than a `Result` says what to answer:
 //!

@@ -19,6 +19,8 @@ static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 const POLL: Duration = Duration::from_millis(10);
+/// How long a process has, after an interrupt, to end by itself.
+const GRACE: Duration = Duration::from_millis(300);
 /// How long the main thread has, after an interrupt, to drop what it holds.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -146,10 +148,12 @@ pub(crate) fn end_all_on_interrupt() -> Result<()> {
                     let _ = kill_process(*pid, Signal::TERM);
                 }
             }
-            thread::sleep(LAST_WORDS);
+            // A service that waits for an etcd that has just ended would wait for long.
+            thread::sleep(GRACE);
             for pid in running().iter() {
                 let _ = kill_process(*pid, Signal::KILL);
             }
+            thread::sleep(LAST_WORDS);
             std::process::exit(130);
         }
     });

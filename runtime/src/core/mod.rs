@@ -146,8 +146,10 @@ pub(crate) enum Refused {
     Lost { cause: LossCause },
     /// No new locks.
     ShuttingDown,
-    /// etcd's user may not.
+    /// etcd's user may not use the name's key.
     PermissionDenied(Cause),
+    /// etcd's user may not use the session keys (rule P10b).
+    SessionDenied(Cause),
     /// etcd could not be reached, or refused.
     Backend(Cause),
 }

@@ -288,7 +288,11 @@ impl Core {
                 ..
             }) => return self.lose(now, lease, LossCause::Revoked),
             Err(failure @ Failure::Refused { .. }) if l.session_revision == 0 => {
-                return self.give_up(now, lease, &Refused::by(failure));
+                let why = match Refused::by(failure) {
+                    Refused::PermissionDenied(cause) => Refused::SessionDenied(cause),
+                    why => why,
+                };
+                return self.give_up(now, lease, &why);
             }
             Err(Failure::Refused { .. }) => return self.retire(now, lease),
             Err(Failure::Unavailable(_) | Failure::Unknown(_))

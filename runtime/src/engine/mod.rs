@@ -446,6 +446,7 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
         },
         (Refused::Lost { cause }, Some(name)) => LockError::Lost { name, cause },
         (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
+        (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },
         (Refused::Backend(source), _) => LockError::Backend { source },
         // Only named calls are refused for the other reasons.
         (

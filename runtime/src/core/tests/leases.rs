@@ -7,7 +7,7 @@ use super::rig::{Rig, TTL};
 use super::store::{refused, unknown};
 use crate::core::lease::State;
 use crate::core::request::{Refusal, Request, Response};
-use crate::core::{Input, Output};
+use crate::core::{Input, Output, Refused};
 use crate::error::LossCause;
 use crate::site::Wait;
 
@@ -276,4 +276,16 @@ fn a_holder_hears_of_an_operators_hand() {
             }
         );
     }
+}
+
+#[test]
+fn a_call_is_told_that_the_session_keys_are_forbidden_not_its_own() {
+    let mut rig = Rig::new();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    let (grant, request) = rig.take();
+    let granted = rig.store.apply(rig.now, &request);
+    rig.answer(grant, granted);
+    let (seal, _) = rig.take();
+    rig.answer(seal, Err(refused(Refusal::PermissionDenied)));
+    assert!(matches!(rig.refused(1), Refused::SessionDenied(_)));
 }
