@@ -307,7 +307,8 @@ impl Core {
         };
         let revision = answer.revision;
         // A write is not stale, but its answer may be late: what counts is what was known when it was sent (rule P35).
-        let restarted = revision < floor;
+        // And a write has a revision of its own.
+        let restarted = revision < floor + Revision::from(answer.succeeded);
         if restarted {
             self.highest = revision;
             self.old = self.last_id;
