@@ -108,6 +108,30 @@ fn a_slow_network_only_costs_time() {
     });
 }
 
+/// Such a TTL leaves a renewal 300 ms: not enough for two round trips here, so that a connection is not to be had at
+/// one go.
+#[test]
+fn a_connection_over_a_slow_network_is_opened_anew_within_a_short_ttl() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let proxy = Proxy::start(etcd.address()).await;
+        proxy.delay(Duration::from_millis(75));
+        let ttl = Duration::from_secs(2);
+        let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
+        let held = locks.lock("reports/today").await.unwrap();
+        let kept = held.hold(async {
+            proxy.cut();
+            // The body's work: several TTLs of it.
+            sleep(4 * ttl).await;
+        });
+        within("the body's end", kept).await.unwrap();
+        assert!(held.is_held());
+        held.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
 #[test]
 fn a_dead_member_of_a_cluster_is_not_noticed() {
     run(async {

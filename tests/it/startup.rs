@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::authority::Authority;
-use crate::corner::{Corner, connect, pass};
+use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Etcd, free_port};
 use crate::limit::{run, within};
 use crate::proxy::Proxy;
@@ -129,6 +129,21 @@ fn the_environment_says_everything() {
         assert_eq!(lease.granted_ttl(), 7);
         worker.tell("done till");
         worker.says("released").await;
+    });
+}
+
+#[test]
+fn an_engine_may_try_once_by_default() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = connect(corner.config().try_once()).await;
+        let held = take("a free name", locks.lock("orders/7")).await;
+        let refused = within("a try", locks.lock("orders/7")).await;
+        assert!(
+            matches!(refused, Err(LockError::Held { .. })),
+            "{refused:?}"
+        );
+        held.release().await.unwrap();
     });
 }
 
@@ -258,6 +273,26 @@ fn a_server_that_says_nothing_is_named() {
         let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
         assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
         silent.abort();
+    });
+}
+
+/// They share the connect time-out, or all of them together would take a multiple of it.
+#[test]
+fn several_servers_that_say_nothing_are_named_in_the_time_of_one() {
+    run(async {
+        let mut silent = Vec::new();
+        for _ in 0..3 {
+            // What nobody accepts is answered by nobody.
+            silent.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        }
+        let endpoints: Vec<_> = silent
+            .iter()
+            .map(|listener| format!("http://{}", listener.local_addr().unwrap()))
+            .collect();
+        let error = refused(Config::new(endpoints.clone()), &endpoints[0]).await;
+        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        says(&error, &[&endpoints[1]]);
+        says(&error, &[&endpoints[2]]);
     });
 }
 

@@ -25,7 +25,10 @@ use crate::site::Wait;
 use crate::tenure::Tenure;
 use crate::token::Token;
 
+mod convert;
 mod endpoint;
+mod errors;
+mod renewals;
 mod watch;
 mod wire;
 

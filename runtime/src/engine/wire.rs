@@ -1,26 +1,21 @@
 //! Requests become etcd-client calls, answers and errors become values (rules P6, P8, P30, P32 to P35).
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{
-    Client, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, KeyValue,
-    LeaseKeepAliveStream, LeaseKeeper, PutOptions, SortOrder, SortTarget, TxnOp, TxnOpResponse,
-};
+use etcd_client::{Client, ConnectOptions, Error};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::endpoint::{Class, Connection, Endpoint, all, classify, silence, unopened};
-use crate::clock::{Clock, Moment};
+use super::convert::{malformed, reads_only, send};
+use super::endpoint::{Connection, Endpoint};
+use super::errors::{Class, all, classify, silence, unopened};
+use super::renewals::{Renewals, Stream};
+use crate::clock::Clock;
 use crate::config::Config;
-use crate::core::request::{
-    Compare, Failure, Kv, LeaseId, Op, OpAnswer, Order, Refusal, Request, Response, Revision, Txn,
-    TxnAnswer,
-};
+use crate::core::request::{Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
 
 /// How long a write may take. etcd itself gives up at 7 s with `request timed out`, which says no more than our own
 /// silence: either way the outcome is unknown, and a seal settles it (rule P10). A write proposed to a leader that dies
@@ -36,14 +31,8 @@ const SHARE: Duration = Duration::from_secs(2);
 /// HTTP/2 pings: etcd closes connections that ping more often than every 5 s (rule P33).
 const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
 
-/// A renewal stream unused for this long has outlived the longest TTL.
-const FORGET: Duration = Duration::from_secs(600);
-
 /// Longer than any configuration that makes sense, and short enough for every clock.
 const FOREVER: Duration = Duration::from_secs(86_400);
-
-/// Answers may be larger than tonic's 4 MiB: a range over a long queue.
-pub(super) const MAX_ANSWER: usize = 64 << 20;
 
 /// The way to etcd; clones share it.
 #[derive(Clone, Debug)]
@@ -55,12 +44,13 @@ struct Shared {
     current: AtomicUsize,
     /// The highest revision a transaction has answered (rule P20).
     highest: AtomicI64,
-    renewals: Mutex<HashMap<LeaseId, Renewal>>,
-    clock: Arc<dyn Clock>,
+    renewals: Renewals,
     urls: Vec<String>,
     options: ConnectOptions,
     authenticates: bool,
     connect_timeout: Duration,
+    /// The part of it that each endpoint gets.
+    share: Duration,
 }
 
 impl fmt::Debug for Shared {
@@ -72,25 +62,12 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A lease's renewal stream, with the connection it runs on.
-struct Renewal {
-    keeper: LeaseKeeper,
-    answers: LeaseKeepAliveStream,
-    endpoint: usize,
-    connection: Connection,
-    used: Moment,
-}
-
 impl Wire {
     /// Reads the configuration; opens nothing.
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
         config.check()?;
         let urls = config.urls();
-        let share = if urls.len() > 1 {
-            config.connect_timeout.min(SHARE)
-        } else {
-            config.connect_timeout
-        };
+        let share = share(config.connect_timeout, urls.len());
         let (interval, timeout) = PING;
         let mut options = ConnectOptions::new()
             .with_keep_alive(interval, timeout)
@@ -107,15 +84,7 @@ impl Wire {
         }
         let endpoints: Vec<_> = urls
             .iter()
-            .map(|url| {
-                Endpoint::new(
-                    url.clone(),
-                    options.clone(),
-                    config.user.is_some(),
-                    share,
-                    Arc::clone(&clock),
-                )
-            })
+            .map(|url| Endpoint::new(url.clone(), options.clone(), config.user.is_some(), share))
             .collect();
         // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
         let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
@@ -123,12 +92,12 @@ impl Wire {
             endpoints,
             current: AtomicUsize::new(first),
             highest: AtomicI64::new(0),
-            renewals: Mutex::default(),
-            clock,
+            renewals: Renewals::new(clock),
             urls,
             options,
             authenticates: config.user.is_some(),
             connect_timeout: config.connect_timeout,
+            share,
         })))
     }
 
@@ -202,21 +171,23 @@ impl Wire {
     }
 
     async fn grant(&self, ttl_secs: i64) -> Result<Response, Failure> {
-        self.once_applied(|mut connection: Connection| async move {
-            let answer = connection.client.lease_grant(ttl_secs, None).await?;
-            match u64::try_from(answer.ttl()) {
-                Ok(ttl @ 1..) if answer.id() != 0 => Ok(Response::Granted {
-                    lease: answer.id(),
-                    ttl: Duration::from_secs(ttl),
-                }),
-                _ => Err(malformed()),
-            }
-        })
-        .await
+        let (lease, ttl) = self
+            .once_applied(|mut connection: Connection| async move {
+                let answer = connection.client.lease_grant(ttl_secs, None).await?;
+                match u64::try_from(answer.ttl()) {
+                    Ok(ttl @ 1..) if answer.id() != 0 => {
+                        Ok((answer.id(), Duration::from_secs(ttl)))
+                    }
+                    _ => Err(malformed()),
+                }
+            })
+            .await?;
+        self.0.renewals.keep(lease, ttl, None);
+        Ok(Response::Granted { lease, ttl })
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<Response, Failure> {
-        self.renewals().remove(&lease);
+        self.0.renewals.forget(lease);
         let revoked = self
             .once_applied(|mut connection: Connection| async move {
                 connection.client.lease_revoke(lease).await?;
@@ -250,7 +221,10 @@ impl Wire {
         let mut stale: Option<TxnAnswer> = None;
         for endpoint in self.round() {
             let call = |connection| send(connection, txn);
-            match self.ask(endpoint, READ, deadline, call).await {
+            match self
+                .ask(endpoint, READ, deadline, Proof::Wanted, call)
+                .await
+            {
                 Ok(answer) if answer.revision >= known => {
                     self.0.highest.fetch_max(answer.revision, Ordering::Relaxed);
                     return Ok(Response::Txn(answer));
@@ -285,7 +259,8 @@ impl Wire {
         let deadline = self.whole(EXCHANGE);
         let mut causes = Vec::new();
         for endpoint in self.round() {
-            match self.ask(endpoint, EXCHANGE, deadline, &call).await {
+            let asked = self.ask(endpoint, EXCHANGE, deadline, Proof::Wanted, &call);
+            match asked.await {
                 Err(Failure::Unavailable(cause)) => causes.push(cause),
                 Err(Failure::Unknown(cause)) => {
                     self.move_on(endpoint);
@@ -304,6 +279,7 @@ impl Wire {
         endpoint: usize,
         limit: Duration,
         deadline: Instant,
+        proof: Proof,
         call: impl Fn(Connection) -> F,
     ) -> Result<T, Failure>
     where
@@ -312,16 +288,24 @@ impl Wire {
         let endpoint = &self.0.endpoints[endpoint];
         let mut authenticated = false;
         loop {
-            let connection = match timeout_at(deadline, endpoint.connect()).await {
+            let connected = match proof {
+                Proof::Wanted => timeout_at(deadline, endpoint.connect()).await,
+                Proof::Needless => timeout_at(deadline, endpoint.connect_unproven()).await,
+            };
+            let connection = match connected {
                 Ok(connected) => connected?,
                 Err(_) => return Err(Failure::Unavailable(endpoint.silence(limit))),
             };
-            let end = deadline.min(Instant::now() + limit);
-            let error = match timeout_at(end, call(connection.clone())).await {
+            let left = limit.min(deadline.saturating_duration_since(Instant::now()));
+            let error = match timeout(left, call(connection.clone())).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => error,
                 Err(_) => {
-                    endpoint.lose(&connection);
+                    // A call that began on a connection still being opened, or with most of its time gone for that,
+                    // proves nothing against it: the next attempt may find it ready.
+                    if connection.proven && left >= limit.mul_f64(0.9) {
+                        endpoint.lose(&connection);
+                    }
                     return Err(Failure::Unknown(endpoint.silence(limit)));
                 }
             };
@@ -339,36 +323,38 @@ impl Wire {
     /// Renews a lease over a stream of its own (rule P30), all of it within `limit`.
     async fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Response, Failure> {
         let deadline = Instant::now() + limit;
-        let open = self.renewals().remove(&lease);
         // A connection that another exchange has given up is not waited for again.
-        if let Some(mut renewal) = open
-            && let endpoint = &self.0.endpoints[renewal.endpoint]
-            && !endpoint.is_lost(&renewal.connection)
+        if let Some(mut stream) = self.0.renewals.take(lease)
+            && let endpoint = &self.0.endpoints[stream.endpoint]
+            && !endpoint.is_lost(&stream.connection)
         {
-            match timeout_at(deadline, renewal.renew(lease)).await {
-                Ok(Ok(ttl)) => return Ok(self.kept(lease, ttl, renewal)),
+            match timeout_at(deadline, stream.renew(lease)).await {
+                Ok(Ok(ttl)) => return Ok(self.kept(lease, ttl, stream)),
                 Ok(Err(error)) => {
                     // A broken stream says nothing about the lease.
-                    let failure = endpoint.failed(&renewal.connection, &error);
+                    let failure = endpoint.failed(&stream.connection, &error);
                     tracing::debug!(?failure, "renewal stream broke");
-                    self.move_on(renewal.endpoint);
+                    self.move_on(stream.endpoint);
                 }
                 Err(_) => {
-                    self.abandon(renewal.endpoint, &renewal.connection);
+                    self.abandon(stream.endpoint, &stream.connection);
                     return Err(Failure::Unknown(endpoint.silence(limit)));
                 }
             }
         }
+        let known = self.0.renewals.ttl(lease);
         let mut causes = Vec::new();
         let mut sent = false;
         for endpoint in self.round() {
-            let call = |connection| Renewal::open(connection, endpoint, lease, self.0.clock.now());
-            match self.ask(endpoint, limit, deadline, call).await {
-                Ok((ttl, renewal)) => return Ok(self.kept(lease, ttl, renewal)),
+            let call = |connection| Stream::open(connection, endpoint, lease, known);
+            let asked = self.ask(endpoint, limit, deadline, Proof::Needless, call);
+            match asked.await {
+                Ok((ttl, stream)) => return Ok(self.kept(lease, ttl, stream)),
                 Err(Failure::Refused {
                     kind: Refusal::LeaseNotFound,
                     ..
                 }) => {
+                    self.0.renewals.forget(lease);
                     return Ok(Response::KeptAlive {
                         ttl: Duration::ZERO,
                     });
@@ -392,23 +378,12 @@ impl Wire {
     }
 
     /// Puts the stream back for the next renewal, unless the lease is gone.
-    fn kept(&self, lease: LeaseId, ttl: Duration, mut renewal: Renewal) -> Response {
-        if !ttl.is_zero() {
-            let now = self.0.clock.now();
-            renewal.used = now;
-            let mut renewals = self.renewals();
-            // Leases that were lost are not revoked, so nothing else drops their streams.
-            renewals.retain(|_, other| now - other.used < FORGET);
-            renewals.insert(lease, renewal);
+    fn kept(&self, lease: LeaseId, ttl: Duration, stream: Stream) -> Response {
+        match ttl.is_zero() {
+            true => self.0.renewals.forget(lease),
+            false => self.0.renewals.keep(lease, ttl, Some(stream)),
         }
         Response::KeptAlive { ttl }
-    }
-
-    fn renewals(&self) -> MutexGuard<'_, HashMap<LeaseId, Renewal>> {
-        self.0
-            .renewals
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All endpoints, the current one first.
@@ -430,168 +405,24 @@ impl Wire {
     /// When a round of all endpoints must have ended.
     fn whole(&self, limit: Duration) -> Instant {
         let count = u32::try_from(self.0.endpoints.len()).unwrap_or(u32::MAX);
-        let each = self.0.connect_timeout.saturating_add(limit);
+        let each = self.0.share.saturating_add(limit);
         Instant::now() + each.saturating_mul(count).min(FOREVER)
     }
 }
 
-impl Renewal {
-    async fn open(
-        mut connection: Connection,
-        endpoint: usize,
-        lease: LeaseId,
-        now: Moment,
-    ) -> Result<(Duration, Self), Error> {
-        let (keeper, answers) = connection.client.lease_keep_alive(lease).await?;
-        let mut renewal = Self {
-            keeper,
-            answers,
-            endpoint,
-            connection,
-            used: now,
-        };
-        // etcd-client keeps the first answer's TTL to itself. One more round trip per stream, over the stream just
-        // opened, is cheaper than a call of another kind, and right even if the TTL is not what was granted.
-        let ttl = renewal.renew(lease).await?;
-        Ok((ttl, renewal))
-    }
-
-    /// The TTL the lease has now; zero: there is no such lease.
-    async fn renew(&mut self, lease: LeaseId) -> Result<Duration, Error> {
-        self.keeper.keep_alive().await?;
-        match self.answers.message().await? {
-            // An unanswered request ends the stream, so this answers the request just sent.
-            Some(answer) if answer.id() == lease => Ok(Duration::from_secs(
-                u64::try_from(answer.ttl()).unwrap_or(0),
-            )),
-            Some(_) => Err(malformed()),
-            None => Err(Error::LeaseKeepAliveError("stream ended".into())),
-        }
-    }
+/// Whether a connection must have been proven before the call.
+#[derive(Clone, Copy)]
+enum Proof {
+    Wanted,
+    /// The call may be sent twice.
+    Needless,
 }
 
-/// An answer that etcd does not give; its outcome is unknown like that of any other answer that cannot be read.
-fn malformed() -> Error {
-    Error::Internal("malformed answer".into())
-}
-
-fn reads_only(txn: &Txn) -> bool {
-    txn.then
-        .iter()
-        .chain(&txn.or_else)
-        .all(|op| matches!(op, Op::Get { .. } | Op::Range { .. }))
-}
-
-async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer, Error> {
-    let request = etcd_client::Txn::new()
-        .when(txn.when.iter().map(compare).collect::<Vec<_>>())
-        .and_then(txn.then.iter().map(operation).collect::<Vec<_>>())
-        .or_else(txn.or_else.iter().map(operation).collect::<Vec<_>>());
-    let mut kv = connection
-        .client
-        .kv_client()
-        .max_decoding_message_size(MAX_ANSWER);
-    let answer = kv.txn(request).await?;
-    let revision = answer.header().ok_or_else(malformed)?.revision();
-    let succeeded = answer.succeeded();
-    let asked = if succeeded { &txn.then } else { &txn.or_else };
-    // etcd-client panics on an operation's answer without content; that must not take the engine's thread along.
-    let answers =
-        catch_unwind(AssertUnwindSafe(|| answer.op_responses())).map_err(|_| malformed())?;
-    if answers.len() != asked.len() {
-        return Err(malformed());
-    }
-    let answers = asked
-        .iter()
-        .zip(answers)
-        .map(|(op, answer)| op_answer(op, answer))
-        .collect::<Option<_>>()
-        .ok_or_else(malformed)?;
-    Ok(TxnAnswer {
-        revision,
-        succeeded,
-        answers,
-    })
-}
-
-fn compare(compare: &Compare) -> etcd_client::Compare {
-    match compare {
-        Compare::CreateRevision { key, revision } => {
-            etcd_client::Compare::create_revision(&**key, CompareOp::Equal, *revision)
-        }
-        Compare::ModRevision { key, revision } => {
-            etcd_client::Compare::mod_revision(&**key, CompareOp::Equal, *revision)
-        }
-        // Over a range, etcd wants every key of it to fit, and no key has create revision 0.
-        Compare::NoneUnder { prefix } => {
-            etcd_client::Compare::create_revision(&**prefix, CompareOp::Equal, 0).with_prefix()
-        }
-    }
-}
-
-fn operation(op: &Op) -> TxnOp {
-    match op {
-        // The previous key-value tells whether the key is new, hence its create revision (rule P8).
-        Op::Put { key, value, lease } => TxnOp::put(
-            &**key,
-            &**value,
-            Some(PutOptions::new().with_lease(*lease).with_prev_key()),
-        ),
-        Op::Get { key } => TxnOp::get(&**key, Some(GetOptions::new().with_keys_only())),
-        Op::Range {
-            prefix,
-            limit,
-            values,
-            order,
-            older_than,
-        } => TxnOp::get(&**prefix, Some(range(*limit, *values, *order, *older_than))),
-        Op::Delete { key } => TxnOp::delete(&**key, Some(DeleteOptions::new())),
-    }
-}
-
-fn range(limit: i64, values: bool, order: Order, older_than: Option<Revision>) -> GetOptions {
-    let order = match order {
-        Order::OldestFirst => SortOrder::Ascend,
-        Order::NewestFirst => SortOrder::Descend,
-    };
-    let mut options = GetOptions::new()
-        .with_prefix()
-        .with_limit(limit)
-        .with_sort(SortTarget::Create, order);
-    if !values {
-        options = options.with_keys_only();
-    }
-    if let Some(revision) = older_than {
-        // 0 would mean no bound; nothing has create revision 1 (an empty store's revision).
-        options = options.with_max_create_revision((revision - 1).max(1));
-    }
-    options
-}
-
-fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<OpAnswer> {
-    match (op, answer) {
-        (Op::Put { .. }, TxnOpResponse::Put(mut put)) => Some(OpAnswer::Put {
-            previous: put.take_prev_key().map(key_value),
-        }),
-        (Op::Get { .. } | Op::Range { .. }, TxnOpResponse::Get(mut get)) => Some(OpAnswer::Found {
-            kvs: get.take_kvs().into_iter().map(key_value).collect(),
-        }),
-        (Op::Delete { .. }, TxnOpResponse::Delete(_)) => Some(OpAnswer::Deleted),
-        _ => None,
-    }
-}
-
-/// etcd's key-value as the core knows it.
-pub(super) fn key_value(kv: KeyValue) -> Kv {
-    let (create_revision, mod_revision, lease) =
-        (kv.create_revision(), kv.mod_revision(), kv.lease());
-    let (key, value) = kv.into_key_value();
-    Kv {
-        key,
-        value,
-        create_revision,
-        mod_revision,
-        lease,
+/// How long opening one endpoint of so many may take: in the connect time-out, all of them have had their turn.
+fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
+    match u32::try_from(endpoints).unwrap_or(u32::MAX) {
+        0 | 1 => connect_timeout,
+        several => SHARE.min(connect_timeout / several),
     }
 }
 
@@ -599,6 +430,7 @@ pub(super) fn key_value(kv: KeyValue) -> Kv {
 mod tests {
     use super::*;
     use crate::clock::BootClock;
+    use crate::core::request::Op;
 
     fn wire(endpoints: &[&str]) -> Wire {
         Wire::new(&Config::new(endpoints.iter().copied()), Arc::new(BootClock)).unwrap()
@@ -612,16 +444,11 @@ mod tests {
     }
 
     #[test]
-    fn only_reads_are_reads() {
-        let get = || Op::Get { key: "a".into() };
-        let delete = || Op::Delete { key: "a".into() };
-        assert!(reads_only(&txn(vec![get()])));
-        assert!(!reads_only(&txn(vec![get(), delete()])));
-        let or_else = Txn {
-            or_else: vec![delete()],
-            ..txn(vec![get()])
-        };
-        assert!(!reads_only(&or_else));
+    fn endpoints_share_the_connect_timeout() {
+        let secs = Duration::from_secs;
+        assert_eq!(share(secs(5), 1), secs(5));
+        assert_eq!(share(secs(10), 2), SHARE);
+        assert_eq!(share(secs(3), 3), secs(1));
     }
 
     #[test]

@@ -1,0 +1,231 @@
+//! Where etcd is and how to lock by default; from code or from the environment.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::LockError;
+use crate::site::Wait;
+
+mod check;
+mod env;
+#[cfg(feature = "tls")]
+mod tls;
+
+use check::without_user;
+#[cfg(feature = "tls")]
+pub use tls::Tls;
+
+pub(crate) use check::check_ttl;
+
+/// What `Debug` shows for a secret that is set.
+const HIDDEN: &str = "***";
+
+/// Where etcd is, who asks, and what locks do unless told otherwise.
+///
+/// ```no_run
+/// # async fn start() -> Result<(), etcd_locked::LockError> {
+/// use std::time::Duration;
+/// use etcd_locked::Config;
+///
+/// let config = Config::new(["http://10.0.0.1:2379", "http://10.0.0.2:2379"])
+///     .prefix("shop/locks/")
+///     .ttl(Duration::from_secs(20));
+/// etcd_locked::init(config).await
+/// # }
+/// ```
+///
+/// The methods check nothing: [`init`](crate::init) and [`Locks::connect`](crate::Locks::connect) do, and answer
+/// [`LockError::Config`] with what to write instead.
+#[derive(Clone)]
+pub struct Config {
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) prefix: String,
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Wait,
+    pub(crate) service: String,
+    pub(crate) user: Option<(String, String)>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Tls>,
+    pub(crate) connect_timeout: Duration,
+}
+
+impl Config {
+    /// etcd at these endpoints, everything else by default.
+    ///
+    /// An endpoint is `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, which means `https` if
+    /// `tls` is set and `http` otherwise. Name all members of the cluster, in any order: when one fails, the next is
+    /// asked.
+    ///
+    /// Variable: `ETCD_LOCKED_ENDPOINTS`, separated by commas.
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            prefix: "locks/".into(),
+            ttl: Duration::from_secs(15),
+            wait: Wait::For(Duration::from_secs(10)),
+            service: executable(),
+            user: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+
+    /// The configuration the environment gives, which is also what the first lock uses without [`init`](crate::init).
+    ///
+    /// | variable | meaning | where unset |
+    /// |---|---|---|
+    /// | `ETCD_LOCKED_ENDPOINTS` | endpoints, separated by commas | `ETCDCTL_ENDPOINTS` |
+    /// | `ETCD_LOCKED_PREFIX` | [`prefix`](Self::prefix) | `locks/` |
+    /// | `ETCD_LOCKED_TTL` | [`ttl`](Self::ttl), e.g. `15s` | `15s` |
+    /// | `ETCD_LOCKED_WAIT` | [`wait`](Self::wait), e.g. `500ms`, or `none`, or `forever` | `10s` |
+    /// | `ETCD_LOCKED_SERVICE` | [`service`](Self::service) | the executable's file name |
+    /// | `ETCD_LOCKED_USER` | [`user`](Self::user), as `name:password` | `ETCDCTL_USER`, `ETCDCTL_PASSWORD` |
+    /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | `ETCDCTL_CACERT` |
+    /// | `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY` | files with the client's certificate and key (PEM) | `ETCDCTL_CERT`, `ETCDCTL_KEY` |
+    ///
+    /// Durations are `<integer>(ms|s|m|h)`. An empty variable counts as unset. As for `etcdctl`, its own certificate
+    /// variables mean nothing where every endpoint is `http://`.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::NotInitialized`] if no endpoint is set; [`LockError::Config`] if a value is not what it should be.
+    pub fn from_env() -> Result<Self, LockError> {
+        Self::from_lookup(|variable| {
+            std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
+        })
+    }
+
+    /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end. Default: `locks/`.
+    ///
+    /// Processes exclude each other only if their prefixes are equal. Variable: `ETCD_LOCKED_PREFIX`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The lease's time to live: how long a crashed holder blocks others. 2 s to 300 s, rounded up to whole seconds;
+    /// default: 15 s.
+    ///
+    /// Below 5 s, a change of etcd's leader costs locks. Variable: `ETCD_LOCKED_TTL`.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to queue for a lock. Default: 10 s. Variable: `ETCD_LOCKED_WAIT`.
+    ///
+    /// Where etcd cannot be reached, no call waits for much longer than [`connect_timeout`](Self::connect_timeout).
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Wait::For(wait);
+        self
+    }
+
+    /// Queue for as long as others hold the lock. Variable: `ETCD_LOCKED_WAIT=forever`.
+    ///
+    /// That is not to wait for etcd: when it has not been reached for about
+    /// [`connect_timeout`](Self::connect_timeout), the call answers [`LockError::Backend`].
+    #[must_use]
+    pub fn wait_forever(mut self) -> Self {
+        self.wait = Wait::Forever;
+        self
+    }
+
+    /// Do not queue: a lock that is held answers [`LockError::Held`]. Variable: `ETCD_LOCKED_WAIT=none`.
+    #[must_use]
+    pub fn try_once(mut self) -> Self {
+        self.wait = Wait::Once;
+        self
+    }
+
+    /// The service's name in the holder record, for whoever asks who holds a lock. Default: the executable's file
+    /// name.
+    ///
+    /// Variable: `ETCD_LOCKED_SERVICE`.
+    #[must_use]
+    pub fn service(mut self, service: impl Into<String>) -> Self {
+        self.service = service.into();
+        self
+    }
+
+    /// The etcd user to authenticate as. Default: none. Variable: `ETCD_LOCKED_USER`, as `name:password`.
+    #[must_use]
+    pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.user = Some((name.into(), password.into()));
+        self
+    }
+
+    /// Certificates for `https` endpoints. Default: the system's authorities, no certificate of one's own.
+    ///
+    /// Variables: `ETCD_LOCKED_CACERT`, `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// How long opening a connection may take, TLS and authentication included; several endpoints share it, and each
+    /// gets at most 2 s. Default: 5 s.
+    ///
+    /// It is also how long a call puts up with an etcd that cannot be reached: after about this time it answers
+    /// [`LockError::Backend`], whatever its wait.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// The endpoints with their schemes.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        let scheme = if self.has_tls() { "https" } else { "http" };
+        self.endpoints
+            .iter()
+            .map(|endpoint| match endpoint.trim_end_matches('/') {
+                url if url.contains("://") => url.to_owned(),
+                host => format!("{scheme}://{host}"),
+            })
+            .collect()
+    }
+
+    fn shown_endpoints(&self) -> Vec<String> {
+        let endpoints = self.endpoints.iter();
+        endpoints.map(|endpoint| without_user(endpoint)).collect()
+    }
+
+    fn has_tls(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        return false;
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Config");
+        shown
+            .field("endpoints", &self.shown_endpoints())
+            .field("prefix", &self.prefix)
+            .field("ttl", &self.ttl)
+            .field("wait", &self.wait)
+            .field("service", &self.service)
+            .field("user", &self.user.as_ref().map(|(name, _)| (name, HIDDEN)));
+        #[cfg(feature = "tls")]
+        shown.field("tls", &self.tls);
+        shown
+            .field("connect_timeout", &self.connect_timeout)
+            .finish()
+    }
+}
+
+/// The executable's file name.
+fn executable() -> String {
+    std::env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| "unknown".into())
+}

@@ -1,0 +1,236 @@
+//! Many watches over one etcd watch stream (rules P16, P17, P19).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use super::wire::Wire;
+use crate::clock::{Clock, Moment};
+use crate::core::request::{Event, Key, Revision, WatchNews};
+
+mod stream;
+mod table;
+
+use stream::Stream;
+
+/// The pause before a task that ended by itself is followed by another.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// One adding of a watch. The engine's ids come back; this does not, so late news of an earlier watch is told apart.
+type Incarnation = u64;
+
+/// The engine's watches. A task of its own talks to etcd, so nothing here waits for it.
+pub(crate) struct Watches {
+    wire: Wire,
+    clock: Arc<dyn Clock>,
+    incarnations: Incarnation,
+    live: HashMap<u64, Live>,
+    task: Option<Task>,
+    /// The task ended though things are watched: another one is started then.
+    again: Option<Moment>,
+}
+
+struct Live {
+    incarnation: Incarnation,
+    prefix: Key,
+    /// Where another task resumes.
+    from: Revision,
+}
+
+/// The two ends of the task's channels; dropping them ends it.
+struct Task {
+    commands: UnboundedSender<Command>,
+    news: UnboundedReceiver<(u64, Incarnation, WatchNews)>,
+}
+
+#[derive(Debug)]
+enum Command {
+    Add {
+        id: u64,
+        incarnation: Incarnation,
+        prefix: Key,
+        from: Revision,
+    },
+    Remove(Incarnation),
+}
+
+impl fmt::Debug for Watches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watches")
+            .field("live", &self.live.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Watches {
+    pub(crate) fn new(wire: Wire, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            wire,
+            clock,
+            incarnations: 0,
+            live: HashMap::new(),
+            task: None,
+            again: None,
+        }
+    }
+
+    /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16). An id that is in
+    /// use is replaced.
+    pub(crate) fn add(&mut self, id: u64, prefix: Key, from: Revision) {
+        self.incarnations += 1;
+        let live = Live {
+            incarnation: self.incarnations,
+            prefix,
+            from,
+        };
+        let addition = live.addition(id);
+        let replaced = self.live.insert(id, live);
+        match &self.task {
+            Some(task) => {
+                if let Some(replaced) = replaced {
+                    task.command(Command::Remove(replaced.incarnation));
+                }
+                task.command(addition);
+            }
+            None if self.again.is_none() => self.start(),
+            None => {} // with the others
+        }
+    }
+
+    /// No news of this id any more, not even what is under way.
+    pub(crate) fn remove(&mut self, id: u64) {
+        if let Some(live) = self.live.remove(&id)
+            && let Some(task) = &self.task
+        {
+            task.command(Command::Remove(live.incarnation));
+        }
+    }
+
+    /// The next news; never, if nothing is watched. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> (u64, WatchNews) {
+        loop {
+            if let Some(task) = &mut self.task {
+                match task.news.recv().await {
+                    Some((id, incarnation, news)) => {
+                        if self.is_told(id, incarnation, &news) {
+                            return (id, news);
+                        }
+                    }
+                    None => self.ended(),
+                }
+            } else if let Some(again) = self.again {
+                self.clock.sleep_until(again).await;
+                self.again = None;
+                self.start();
+            } else {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Whether these are news of a live watch; if so, they are accounted for.
+    fn is_told(&mut self, id: u64, incarnation: Incarnation, news: &WatchNews) -> bool {
+        let Some(live) = self.live.get_mut(&id) else {
+            return false;
+        };
+        if live.incarnation != incarnation {
+            return false;
+        }
+        match news {
+            WatchNews::Compacted => {
+                self.live.remove(&id);
+            }
+            WatchNews::Event(event) => live.from = live.from.max(event.revision()),
+        }
+        true
+    }
+
+    /// A task of its own, for all that is watched.
+    fn start(&mut self) {
+        let task = Stream::spawn(self.wire.clone(), Arc::clone(&self.clock));
+        for (id, live) in &self.live {
+            task.command(live.addition(*id));
+        }
+        self.task = Some(task);
+    }
+
+    /// The task has ended by itself, which only a panic in it can bring about. In a moment another one watches the
+    /// same: whoever waits for a lock must not wait for ever.
+    fn ended(&mut self) {
+        self.task = None;
+        if !self.live.is_empty() {
+            tracing::error!("the task that watches etcd has ended; starting another");
+            self.again = Some(self.clock.now() + AGAIN);
+        }
+    }
+}
+
+impl Live {
+    fn addition(&self, id: u64) -> Command {
+        Command::Add {
+            id,
+            incarnation: self.incarnation,
+            prefix: self.prefix.clone(),
+            from: self.from,
+        }
+    }
+}
+
+impl Task {
+    fn command(&self, command: Command) {
+        // Refused only once the task has ended; the next one is told everything.
+        let _ = self.commands.send(command);
+    }
+}
+
+impl Event {
+    fn revision(&self) -> Revision {
+        match self {
+            Self::Put(kv) => kv.mod_revision,
+            Self::Delete { revision, .. } => *revision,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::clock::BootClock;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn a_task_that_ended_is_followed_by_another_that_watches_the_same() {
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let wire = Wire::new(&Config::new(["http://127.0.0.1:1"]), clock.clone()).unwrap();
+        let mut watches = Watches::new(wire, clock);
+        let (commands, mut told) = unbounded_channel();
+        let (telling, news) = unbounded_channel();
+        watches.task = Some(Task { commands, news });
+        watches.add(1, "locks/a/".into(), 7);
+        watches.add(2, "locks/b/".into(), 8);
+        assert!(matches!(told.try_recv(), Ok(Command::Add { id: 1, .. })));
+        let deletion = Event::Delete {
+            key: b"locks/a/x".to_vec(),
+            revision: 9,
+        };
+        telling.send((1, 1, WatchNews::Event(deletion))).unwrap();
+        assert!(matches!(watches.next().await, (1, WatchNews::Event(_))));
+        drop((telling, told)); // as a panic would
+        let silence = tokio::time::timeout(AGAIN / 2, watches.next()).await;
+        assert!(silence.is_err());
+        assert!(watches.task.is_none());
+        watches.add(3, "locks/c/".into(), 9);
+        watches.remove(2);
+        let silence = tokio::time::timeout(AGAIN, watches.next()).await;
+        assert!(silence.is_err());
+        assert!(watches.task.is_some() && watches.again.is_none());
+        let mut resumed: Vec<_> = watches.live.iter().map(|(id, it)| (*id, it.from)).collect();
+        resumed.sort_unstable();
+        assert_eq!(resumed, [(1, 9), (3, 9)]);
+    }
+}
