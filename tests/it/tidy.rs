@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -72,6 +73,12 @@ fn every_source_file_is_reachable() {
         ("runtime/src/lib.rs", &[]),
         ("xtask/src/main.rs", &[]),
         ("tests/it/main.rs", &[]),
+        ("tests/names/main.rs", &[]),
+        (
+            "tests/src/lib.rs",
+            &["tests/src/bin/guard.rs", "tests/src/bin/worker.rs"],
+        ),
+        ("examples/order-service/main.rs", &[]),
     ] {
         let start = root().join(start);
         let folder = start.parent().expect("a folder").to_owned();
@@ -85,76 +92,148 @@ fn every_source_file_is_reachable() {
     }
 }
 
-/// What each room of the runtime may call: the house has no stairs upwards.
+/// What each room of the runtime, a file or a folder, may call: the house has no stairs upwards but for `BACK`.
 const RUNTIME: &[(&str, &[&str])] = &[
-    ("core", &["clock", "error", "site"]),
+    ("private", &["error", "held", "locks", "name", "site"]),
+    ("global", &["config", "error", "locks", "name"]),
+    (
+        "locks",
+        &[
+            "config", "core", "current", "engine", "error", "global", "held", "holder", "name",
+            "site",
+        ],
+    ),
+    (
+        "held",
+        &[
+            "core", "current", "engine", "error", "name", "tenure", "token",
+        ],
+    ),
+    (
+        "current",
+        &["core", "engine", "error", "name", "tenure", "token"],
+    ),
     (
         "engine",
         &[
             "clock", "config", "core", "error", "held", "holder", "name", "site", "tenure", "token",
         ],
     ),
-    ("tenure.rs", &["clock", "core", "error", "name", "token"]),
-    (
-        "current.rs",
-        &["core", "engine", "error", "name", "tenure", "token"],
-    ),
-    (
-        "held.rs",
-        &[
-            "core", "current", "engine", "error", "name", "tenure", "token",
-        ],
-    ),
-    (
-        "locks.rs",
-        &[
-            "config", "core", "current", "engine", "error", "global", "held", "holder", "name",
-            "site",
-        ],
-    ),
-    ("global.rs", &["config", "error", "locks", "name"]),
-    ("private.rs", &["error", "held", "locks", "name", "site"]),
-    ("config.rs", &["error", "site"]),
-    ("error.rs", &["holder", "name"]),
-    ("holder.rs", &[]),
-    ("name.rs", &[]),
-    ("names.rs", &[]),
-    ("site.rs", &[]),
-    ("register.rs", &[]),
-    ("templates.rs", &[]),
-    ("clock.rs", &[]),
-    ("token.rs", &[]),
+    ("tenure", &["clock", "core", "error", "name", "token"]),
+    ("core", &["clock", "error", "site"]),
+    ("config", &["error", "site"]),
+    ("error", &["holder", "name"]),
+    ("holder", &[]),
+    ("name", &[]),
+    ("names", &[]),
+    ("site", &[]),
+    ("register", &[]),
+    ("templates", &[]),
+    ("clock", &[]),
+    ("token", &[]),
 ];
+
+/// The calls that close a circle; ARCHITECTURE.md says what they are for.
+const BACK: &[(&str, &str)] = &[("locks", "global"), ("engine", "held")];
+
+/// The files of a room of the runtime: `x.rs`, what is below `x/`, or both.
+fn files(room: &str) -> BTreeSet<PathBuf> {
+    let path = root().join("runtime/src").join(room);
+    let mut files = BTreeSet::new();
+    if path.is_dir() {
+        files = sources(&path);
+    }
+    let file = path.with_extension("rs");
+    if file.exists() {
+        files.insert(file);
+    }
+    assert!(!files.is_empty(), "there is no room `{room}` any more");
+    files
+}
+
+/// A source without the lines that are comments.
+fn code(text: &str) -> String {
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| [line, "\n"])
+        .collect()
+}
+
+/// What stands behind each `crate::`, and in the braces of each `crate::{…}`: the first name of the path.
+fn called(code: &str) -> Vec<String> {
+    let first = |path: &str| -> String {
+        let path = path.trim_start();
+        let end = path.find(|c: char| !(c.is_alphanumeric() || c == '_'));
+        path[..end.unwrap_or(path.len())].to_owned()
+    };
+    let mut called = Vec::new();
+    for (at, found) in code.match_indices("crate::") {
+        if code[..at].ends_with('$') {
+            continue; // what a macro expands to is not called from here
+        }
+        let path = &code[at + found.len()..];
+        let Some(group) = path.trim_start().strip_prefix('{') else {
+            called.push(first(path));
+            continue;
+        };
+        let (mut depth, mut from) = (0, 0);
+        for (to, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth > 0 => depth -= 1,
+                ',' | '}' if depth == 0 => {
+                    if !group[from..to].trim().is_empty() {
+                        called.push(first(&group[from..to]));
+                    }
+                    from = to + 1;
+                    if c == '}' {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    called
+}
+
+#[test]
+fn calls_are_found_in_every_form_of_a_path() {
+    let code = code(
+        "use crate::held::Held;\n// use crate::not::This;\nuse crate::{\n    core::{CallId, request::{Key, Kv}},\n    \
+         engine, self,\n};\nlet it = crate::global::locks($crate::Template);\nuse crate::*;\n",
+    );
+    assert_eq!(
+        called(&code),
+        ["held", "core", "engine", "self", "global", ""]
+    );
+}
 
 #[test]
 fn rooms_call_only_where_the_architecture_lets_them() {
     let src = root().join("runtime/src");
     let mut rooms = BTreeSet::from([src.join("lib.rs")]);
     for (room, allowed) in RUNTIME {
-        let path = src.join(room);
-        let files = if path.is_dir() {
-            sources(&path)
-        } else {
-            BTreeSet::from([path])
-        };
-        for file in files {
-            for line in read(&file).lines() {
-                let Some((before, used)) = line.split_once("crate::") else {
-                    continue;
-                };
-                if before.ends_with('$') {
-                    continue; // what a macro expands to is not called from here
-                }
-                let room_of = used
-                    .split(|c: char| !(c.is_alphanumeric() || c == '_'))
-                    .next()
-                    .unwrap_or_default();
-                let own = room.trim_end_matches(".rs") == room_of;
-                let macro_or_type = room_of.chars().next().is_none_or(char::is_uppercase);
-                let docs = line.trim_start().starts_with("//");
+        for file in files(room) {
+            let code = code(&read(&file));
+            for called in called(&code) {
                 assert!(
-                    own || docs || macro_or_type || allowed.contains(&room_of),
-                    "{} must not call `{room_of}`",
+                    called == *room || allowed.contains(&called.as_str()),
+                    "{} must not call `{called}`; what it may call is in a table here",
+                    file.display()
+                );
+            }
+            // The other ways to another room, round the table.
+            let (own, _tests) = code
+                .split_once("#[cfg(test)]\nmod tests {")
+                .unwrap_or((&code, ""));
+            let door = file.strip_prefix(&src).expect("a file of the runtime");
+            let deep = door.components().count() - usize::from(file.ends_with("mod.rs"));
+            let up = "super::".repeat(deep);
+            for way in [up.as_str(), "use etcd_locked::", "use crate as"] {
+                assert!(
+                    !own.contains(way),
+                    "{} says `{way}`; write `crate::…`",
                     file.display()
                 );
             }
@@ -166,6 +245,106 @@ fn rooms_call_only_where_the_architecture_lets_them() {
         unlisted.is_empty(),
         "say in the table above what {unlisted:?} may call"
     );
+}
+
+#[test]
+fn the_rooms_have_no_circle_but_those_we_know() {
+    // Takes away whoever calls nobody that is left; who stays then is in a circle, or calls one.
+    let circle = |back: &[(&str, &str)]| -> BTreeSet<&str> {
+        let mut left: BTreeSet<&str> = RUNTIME.iter().map(|(room, _)| *room).collect();
+        loop {
+            let stays = |room: &str, called: &[&str]| {
+                left.contains(room)
+                    && called
+                        .iter()
+                        .any(|other| left.contains(other) && !back.contains(&(room, other)))
+            };
+            let next: BTreeSet<&str> = RUNTIME
+                .iter()
+                .filter(|(room, called)| stays(room, called))
+                .map(|(room, _)| *room)
+                .collect();
+            if next == left {
+                return left;
+            }
+            left = next;
+        }
+    };
+    assert_eq!(circle(BACK), BTreeSet::new(), "there is a circle in these");
+    for (n, known) in BACK.iter().enumerate() {
+        let others: Vec<_> = [&BACK[..n], &BACK[n + 1..]].concat();
+        assert!(
+            !circle(&others).is_empty(),
+            "{known:?} closes no circle any more: strike it off"
+        );
+    }
+    for (room, called) in RUNTIME {
+        for other in *called {
+            assert!(
+                RUNTIME.iter().any(|(known, _)| known == other),
+                "`{room}` may call `{other}`, which there is not"
+            );
+        }
+    }
+}
+
+/// The paths that the code map of ARCHITECTURE.md names, by indentation; a folder ends in `/`.
+fn map() -> BTreeSet<String> {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let (_, map) = text
+        .split_once("## Code map\n")
+        .expect("ARCHITECTURE.md has a code map");
+    let (map, _) = map.split_once("\n## ").unwrap_or((map, ""));
+    let mut folders: Vec<(usize, String)> = Vec::new();
+    let mut named = BTreeSet::new();
+    for line in map.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let name = line.split_whitespace().next().unwrap_or_default();
+        // Less is prose, more continues what was said of the line above.
+        if !(4..=8).contains(&indent) || !(name.ends_with('/') || name.ends_with(".rs")) {
+            continue;
+        }
+        folders.retain(|(outer, _)| *outer < indent);
+        let above = folders
+            .last()
+            .map_or("", |(_, folder)| folder.as_str())
+            .to_owned();
+        let path = above + name;
+        if name.ends_with('/') {
+            folders.push((indent, path.clone()));
+        }
+        named.insert(path);
+    }
+    named
+}
+
+#[test]
+fn the_code_map_names_every_room_and_nothing_else() {
+    let named = map();
+    for path in &named {
+        assert!(
+            root().join(path).exists(),
+            "the code map of ARCHITECTURE.md names {path}, which there is not"
+        );
+    }
+    for folder in ["macros/src", "runtime/src"] {
+        for source in sources(&root().join(folder)) {
+            let source = source.strip_prefix(root()).expect("a path below the root");
+            // A folder may stand for what is in it, if nothing in it is named.
+            let stands_for = |folder: &Path| {
+                let folder = format!("{}/", folder.display());
+                named.contains(&folder)
+                    && !named
+                        .iter()
+                        .any(|path| path.starts_with(&folder) && *path != folder)
+            };
+            assert!(
+                named.contains(&source.display().to_string()) || source.ancestors().any(stands_for),
+                "the code map of ARCHITECTURE.md does not name {}",
+                source.display()
+            );
+        }
+    }
 }
 
 #[test]
@@ -193,14 +372,22 @@ fn the_core_awaits_nothing_and_reads_no_clock() {
 
 #[test]
 fn xtask_needs_no_protoc() {
-    let manifest = read(&root().join("xtask/Cargo.toml"));
-    for dependency in ["etcd", "tonic", "prost"] {
-        assert!(
-            !manifest
-                .lines()
-                .any(|line| line.trim_start().starts_with(dependency)),
-            "{dependency}"
-        );
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let tree = Command::new(cargo)
+        .current_dir(root())
+        .args(["tree", "--offline", "--package", "xtask"])
+        .args(["--edges", "normal,build", "--prefix", "none"])
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&tree.stderr);
+    assert!(tree.status.success(), "cargo tree: {said}");
+    let tree = String::from_utf8_lossy(&tree.stdout);
+    assert!(tree.starts_with("xtask "), "{tree}");
+    for dependency in tree.lines() {
+        // Ours are all built on etcd-client; only xtask is not.
+        for with_protoc in ["etcd", "tonic", "prost"] {
+            assert!(!dependency.starts_with(with_protoc), "{dependency}");
+        }
     }
 }
 

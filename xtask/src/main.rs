@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         "protoc" => protoc::exec(args),
         "help" | "--help" | "-h" => Ok(USAGE.trim_end().to_owned()),
         _ => {
-            eprintln!(
+            eprint!(
                 "xtask: cannot make sense of `{}`\n\n{USAGE}",
                 line.join(" ")
             );

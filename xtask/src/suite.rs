@@ -22,22 +22,16 @@ pub(crate) fn test(args: &[String]) -> Result<String> {
         "the whole workspace, on etcd {}",
         first.version
     ));
-    run(
-        "cargo test",
-        suite(&first, best).arg("--workspace").args(args),
-    )?;
+    run("cargo test", suite(&first, best).args(args))?;
     let mut versions = first.version.to_string();
     if let Some(current) = &current {
         say::step(format_args!(
             "the promises once more, on etcd {}",
             current.version
         ));
-        // `--workspace` again: for one package alone cargo would compile other features of the same crates.
         run(
             "cargo test",
-            suite(current, best)
-                .args(["--workspace", "--test", "it"])
-                .args(args),
+            suite(current, best).args(["--test", "it"]).args(args),
         )?;
         versions += &format!(" and {}", current.version);
     }
@@ -54,9 +48,12 @@ pub(crate) fn test(args: &[String]) -> Result<String> {
     ))
 }
 
-/// `cargo test` with this etcd for the tests.
+/// `cargo test` with this etcd for the tests. Always of the whole workspace with all features: for one package alone cargo
+/// would compile other features of the same crates, and leave examples of the docs out.
 fn suite(etcd: &Etcd, best: &Etcd) -> Command {
     let mut cargo = workspace::cargo();
-    cargo.arg("test").envs(etcd.variables(best));
+    cargo
+        .args(["test", "--workspace", "--all-features"])
+        .envs(etcd.variables(best));
     cargo
 }
