@@ -24,6 +24,7 @@ mod puts;
 pub(crate) mod queue;
 mod queues;
 pub(crate) mod request;
+mod seals;
 mod shutdown;
 #[cfg(test)]
 mod tests;

@@ -106,3 +106,33 @@ fn after_a_wipe_a_waiter_watches_anew() {
     let after = rig.core.queues["locks/a"].watch;
     assert!(after.is_some() && after != before);
 }
+
+/// Two leases are opened after a wipe; the first answer that tells of it is of the very revision that was known before.
+#[test]
+fn an_answer_that_tells_of_a_wipe_late_costs_no_new_lease() {
+    let mut rig = Rig::warm();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    let known = rig.granted(1).revision;
+    rig.store.wipe();
+    rig.acquire_for(2, "locks/b", Wait::Forever, 5);
+    rig.acquire_for(3, "locks/c", Wait::Forever, 6);
+    for _ in 0..2 {
+        let (grant, request) = rig.take();
+        let granted = rig.store.apply(rig.now, &request);
+        rig.answer(grant, granted);
+    }
+    let (late, request) = rig.take();
+    let overtaken = rig.store.apply(rig.now, &request);
+    let (seal, request) = rig.take();
+    let sealed = rig.store.apply(rig.now, &request);
+    assert_eq!(rig.store.revision, known);
+    rig.answer(seal, sealed);
+    rig.serve();
+    rig.granted(3);
+    assert_eq!(rig.lost(1), LossCause::Wiped);
+    rig.answer(late, overtaken);
+    rig.serve();
+    rig.granted(2);
+    assert!(rig.told(3).is_none());
+}
