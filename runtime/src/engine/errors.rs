@@ -211,8 +211,13 @@ fn hint(url: &str, text: &str) -> &'static str {
         true if has(&["InvalidContentType", "handshake eof"]) => {
             "; if this port speaks plain http, write `http://`"
         }
-        true if cut || has(&["CertificateRequired", "BadCertificate"]) => {
+        true if has(&["CertificateRequired", "BadCertificate"]) => {
             "; if etcd wants a client certificate, name one"
+        }
+        // Which of the two it is, the other side did not wait to say.
+        true if cut => {
+            "; TLS was cut short: if this port speaks plain http, write `http://`, and if etcd wants a client certificate, \
+             name one"
         }
         false if cut || has(&["frame with invalid size"]) => {
             "; if this port speaks TLS, write `https://`"
