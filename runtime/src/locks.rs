@@ -160,7 +160,8 @@ impl Acquire {
         self
     }
 
-    /// Queues until served.
+    /// Queues until served. Where etcd cannot be reached, it is refused with [`LockError::Backend`] after about the connect
+    /// time-out all the same.
     pub fn wait_forever(mut self) -> Self {
         self.wait = Some(Wait::Forever);
         self
