@@ -26,8 +26,6 @@ mod queues;
 pub(crate) mod request;
 mod seals;
 mod shutdown;
-#[cfg(test)]
-mod tests;
 
 use bundle::{Deletion, Look};
 use deadline::Deadline;
@@ -157,7 +155,7 @@ pub(crate) enum Refused {
 
 /// What is under way at etcd.
 #[derive(Debug)]
-enum Exchange {
+pub(crate) enum Exchange {
     Grant(LeaseRef),
     Renewal(LeaseRef),
     Revoke,
@@ -182,7 +180,7 @@ enum Exchange {
 }
 
 #[derive(Debug)]
-struct UnderWay {
+pub(crate) struct UnderWay {
     exchange: Exchange,
     sent: Moment,
     /// The highest revision known when it was sent: a lower answer is stale, or etcd was wiped (rules P20, P35).
@@ -191,7 +189,7 @@ struct UnderWay {
 
 /// What a point in time is good for. A timer that is no longer wanted fires and finds nothing to do.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
+pub(crate) enum Timer {
     /// The call's wait is over.
     Wait(CallId),
     /// The release has waited long enough for its confirmation.
@@ -221,13 +219,13 @@ enum Timer {
 #[derive(Debug)]
 pub(crate) struct Core {
     settings: Settings,
-    queues: BTreeMap<Key, Queue>,
+    pub(crate) queues: BTreeMap<Key, Queue>,
     /// The name each call waits for or holds.
-    calls: HashMap<CallId, Key>,
-    leases: BTreeMap<LeaseRef, Lease>,
+    pub(crate) calls: HashMap<CallId, Key>,
+    pub(crate) leases: BTreeMap<LeaseRef, Lease>,
     /// The lease that calls of a TTL use.
     pool: BTreeMap<i64, LeaseRef>,
-    deletions: VecDeque<Deletion>,
+    pub(crate) deletions: VecDeque<Deletion>,
     deletes_under_way: usize,
     deletions_after: Option<Moment>,
     /// Deletions, and looks, that failed in a row.
@@ -236,9 +234,9 @@ pub(crate) struct Core {
     /// Names to look at.
     looks: BTreeSet<Key>,
     looks_under_way: usize,
-    watches: HashMap<WatchId, Key>,
-    under_way: HashMap<RequestId, UnderWay>,
-    timers: BTreeSet<(Moment, Timer)>,
+    pub(crate) watches: HashMap<WatchId, Key>,
+    pub(crate) under_way: HashMap<RequestId, UnderWay>,
+    pub(crate) timers: BTreeSet<(Moment, Timer)>,
     outputs: VecDeque<Output>,
     /// The highest revision any transaction or range answered (rule P35).
     highest: Revision,

@@ -240,7 +240,7 @@ impl Core {
     }
 
     /// Renews the lease now, unless that is under way.
-    pub(super) fn renew(&mut self, now: Moment, lease: LeaseRef) {
+    pub(crate) fn renew(&mut self, now: Moment, lease: LeaseRef) {
         let cancelled = self.shutdown_cancels();
         let Some(l) = self.leases.get_mut(&lease) else {
             return;

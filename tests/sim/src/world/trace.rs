@@ -10,7 +10,7 @@ const STEPS: usize = 60;
 
 /// What happened last. Silent unless the seed has failed before: words cost more than steps.
 #[derive(Debug)]
-pub(super) struct Trace {
+pub(crate) struct Trace {
     seed: u64,
     /// How many steps to tell.
     limit: usize,
@@ -18,7 +18,7 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    pub(super) fn new(seed: u64, loud: bool) -> Self {
+    pub(crate) fn new(seed: u64, loud: bool) -> Self {
         let limit = std::env::var("STEPS")
             .ok()
             .and_then(|n| n.parse().ok())
@@ -30,7 +30,7 @@ impl Trace {
         }
     }
 
-    pub(super) fn note(&mut self, now: Moment, process: usize, step: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, now: Moment, process: usize, step: impl FnOnce() -> String) {
         if self.limit == 0 {
             return;
         }
@@ -57,7 +57,7 @@ impl Drop for Trace {
 }
 
 /// A request in one line.
-pub(super) fn brief(request: &Request) -> String {
+pub(crate) fn brief(request: &Request) -> String {
     let Request::Txn(txn) = request else {
         return format!("{request:?}");
     };

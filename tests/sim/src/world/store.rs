@@ -11,7 +11,7 @@ use crate::core::request::{
 };
 
 /// A key in one incarnation.
-pub(super) type Incarnation = (Vec<u8>, Revision);
+pub(crate) type Incarnation = (Vec<u8>, Revision);
 
 type Keys = BTreeMap<Vec<u8>, Kv>;
 
@@ -19,22 +19,22 @@ type Keys = BTreeMap<Vec<u8>, Kv>;
 const PAST: usize = 6;
 
 #[derive(Debug, Default)]
-pub(super) struct Store {
-    pub(super) keys: Keys,
-    pub(super) revision: Revision,
+pub(crate) struct Store {
+    pub(crate) keys: Keys,
+    pub(crate) revision: Revision,
     leases: BTreeMap<LeaseId, (Duration, Moment)>,
     granted: LeaseId,
     history: Vec<Event>,
     compacted: Revision,
     past: VecDeque<(Revision, Keys)>,
     /// Incarnations that went, for the checker to take.
-    pub(super) removed: Vec<Incarnation>,
+    pub(crate) removed: Vec<Incarnation>,
     /// Keys with this in them may not be written.
-    pub(super) forbidden: Option<&'static str>,
+    pub(crate) forbidden: Option<&'static str>,
 }
 
 impl Store {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             revision: 1,
             granted: 0xa0,
@@ -42,7 +42,7 @@ impl Store {
         }
     }
 
-    pub(super) fn apply(&mut self, now: Moment, request: &Request) -> Result<Response, Failure> {
+    pub(crate) fn apply(&mut self, now: Moment, request: &Request) -> Result<Response, Failure> {
         self.expire(now);
         match request {
             Request::Grant { ttl_secs } => {
@@ -69,21 +69,21 @@ impl Store {
         }
     }
 
-    pub(super) fn grant(&mut self, now: Moment, ttl: Duration) -> LeaseId {
+    pub(crate) fn grant(&mut self, now: Moment, ttl: Duration) -> LeaseId {
         self.granted += 1;
         self.leases.insert(self.granted, (ttl, now + ttl));
         self.granted
     }
 
-    pub(super) fn leases(&self) -> Vec<LeaseId> {
+    pub(crate) fn leases(&self) -> Vec<LeaseId> {
         self.leases.keys().copied().collect()
     }
 
-    pub(super) fn next_expiry(&self) -> Option<Moment> {
+    pub(crate) fn next_expiry(&self) -> Option<Moment> {
         self.leases.values().map(|(_, until)| *until).min()
     }
 
-    pub(super) fn expire(&mut self, now: Moment) {
+    pub(crate) fn expire(&mut self, now: Moment) {
         while let Some(lease) = self
             .leases
             .iter()
@@ -94,7 +94,7 @@ impl Store {
         }
     }
 
-    pub(super) fn revoke(&mut self, lease: LeaseId) {
+    pub(crate) fn revoke(&mut self, lease: LeaseId) {
         self.leases.remove(&lease);
         self.write(|store, revision| {
             let keys: Vec<_> = store
@@ -110,11 +110,11 @@ impl Store {
         });
     }
 
-    pub(super) fn delete(&mut self, key: &[u8]) {
+    pub(crate) fn delete(&mut self, key: &[u8]) {
         self.write(|store, revision| store.remove(key, revision));
     }
 
-    pub(super) fn put(&mut self, key: &[u8], lease: LeaseId) {
+    pub(crate) fn put(&mut self, key: &[u8], lease: LeaseId) {
         self.write(|store, revision| {
             store.insert(key, &[], lease, revision);
             true
@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// Forgets everything and starts again at revision 1, as a fresh cluster under the old address would.
-    pub(super) fn wipe(&mut self) {
+    pub(crate) fn wipe(&mut self) {
         *self = Self {
             granted: self.granted,
             forbidden: self.forbidden,
@@ -130,12 +130,12 @@ impl Store {
         };
     }
 
-    pub(super) fn compact(&mut self) {
+    pub(crate) fn compact(&mut self) {
         self.compacted = self.revision;
     }
 
     /// What happened below a prefix from this revision on; `None`: that is compacted.
-    pub(super) fn events(&self, prefix: &str, from: Revision) -> Option<Vec<Event>> {
+    pub(crate) fn events(&self, prefix: &str, from: Revision) -> Option<Vec<Event>> {
         let below = |event: &&Event| key_of(event).starts_with(prefix.as_bytes());
         let first = self
             .history
@@ -150,7 +150,7 @@ impl Store {
     }
 
     /// What a member that lags `back` writes behind answers to a transaction that only reads.
-    pub(super) fn stale(&self, txn: &Txn, back: usize) -> TxnAnswer {
+    pub(crate) fn stale(&self, txn: &Txn, back: usize) -> TxnAnswer {
         let (revision, keys) = self
             .past
             .iter()
@@ -294,7 +294,7 @@ fn read(keys: &Keys, op: &Op) -> OpAnswer {
             kvs.truncate(if *limit == 0 {
                 usize::MAX
             } else {
-                usize::try_from(*limit).unwrap()
+                usize::try_from(*limit).expect("a small limit")
             });
             kvs.into_iter()
                 .map(|kv| if *values { kv.clone() } else { bare(kv) })
@@ -306,31 +306,31 @@ fn read(keys: &Keys, op: &Op) -> OpAnswer {
     OpAnswer::Found { kvs }
 }
 
-pub(super) fn key_of(event: &Event) -> &[u8] {
+pub(crate) fn key_of(event: &Event) -> &[u8] {
     match event {
         Event::Put(kv) => &kv.key,
         Event::Delete { key, .. } => key,
     }
 }
 
-pub(super) fn revision_of(event: &Event) -> Revision {
+pub(crate) fn revision_of(event: &Event) -> Revision {
     match event {
         Event::Put(kv) => kv.mod_revision,
         Event::Delete { revision, .. } => *revision,
     }
 }
 
-pub(super) fn refused(kind: Refusal) -> Failure {
+pub(crate) fn refused(kind: Refusal) -> Failure {
     Failure::Refused {
         kind,
         cause: Arc::from(Box::from("refused")),
     }
 }
 
-pub(super) fn unknown() -> Failure {
+pub(crate) fn unknown() -> Failure {
     Failure::Unknown(Arc::from(Box::from("timed out")))
 }
 
-pub(super) fn unavailable() -> Failure {
+pub(crate) fn unavailable() -> Failure {
     Failure::Unavailable(Arc::from(Box::from("not reached")))
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::rig::Rig;
-use super::store::{unavailable, unknown};
 use crate::core::Refused;
 use crate::core::request::WatchNews;
 use crate::error::LossCause;
 use crate::site::Wait;
+use crate::world::store::{unavailable, unknown};
 
 fn last_event(rig: &Rig) -> WatchNews {
     let mut events = rig.store.events("locks/", rig.store.revision).unwrap();

@@ -17,49 +17,49 @@ const OUTPUTS: usize = 200;
 const STEPS: usize = 60_000;
 
 #[derive(Debug)]
-pub(super) struct Bench {
-    pub(super) now: Moment,
-    pub(super) random: Random,
-    pub(super) faults: Faults,
-    pub(super) processes: Vec<Process>,
-    pub(super) store: Store,
-    pub(super) calls: BTreeMap<CallId, Call>,
+pub(crate) struct Bench {
+    pub(crate) now: Moment,
+    pub(crate) random: Random,
+    pub(crate) faults: Faults,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) store: Store,
+    pub(crate) calls: BTreeMap<CallId, Call>,
     /// Which process a lease was granted to.
-    pub(super) owners: BTreeMap<LeaseId, usize>,
+    pub(crate) owners: BTreeMap<LeaseId, usize>,
     /// Incarnations an operator laid hands on: their holders may overlap with the next ones until they hear of it.
-    pub(super) tainted: BTreeSet<Incarnation>,
+    pub(crate) tainted: BTreeSet<Incarnation>,
     /// The last token of each name.
-    pub(super) tokens: BTreeMap<Key, Revision>,
-    pub(super) trace: Trace,
+    pub(crate) tokens: BTreeMap<Key, Revision>,
+    pub(crate) trace: Trace,
     agenda: BTreeMap<(Moment, u64), Happening>,
     sequence: u64,
     steps: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Process {
-    pub(super) core: Core,
+pub(crate) struct Process {
+    pub(crate) core: Core,
     /// Until then nothing reaches the core; its bodies run on.
-    pub(super) asleep: Moment,
+    pub(crate) asleep: Moment,
     /// Until then nothing of it reaches etcd; or nothing comes back.
-    pub(super) unheard: Moment,
-    pub(super) deaf: Moment,
-    pub(super) dead: bool,
-    pub(super) finished: bool,
-    pub(super) watches: BTreeMap<WatchId, Watch>,
+    pub(crate) unheard: Moment,
+    pub(crate) deaf: Moment,
+    pub(crate) dead: bool,
+    pub(crate) finished: bool,
+    pub(crate) watches: BTreeMap<WatchId, Watch>,
 }
 
 #[derive(Debug)]
-pub(super) struct Watch {
-    pub(super) prefix: Key,
-    pub(super) next: Revision,
-    pub(super) silent: Moment,
+pub(crate) struct Watch {
+    pub(crate) prefix: Key,
+    pub(crate) next: Revision,
+    pub(crate) silent: Moment,
     /// News keeps its order.
-    pub(super) delivered: Moment,
+    pub(crate) delivered: Moment,
 }
 
 #[derive(Debug)]
-pub(super) enum Happening {
+pub(crate) enum Happening {
     /// A request reaches etcd; its answer, if any, is back at that moment.
     Arrive {
         from: usize,
@@ -89,7 +89,7 @@ pub(super) enum Happening {
 }
 
 impl Bench {
-    pub(super) fn new(seed: u64, processes: usize, loud: bool) -> Self {
+    pub(crate) fn new(seed: u64, processes: usize, loud: bool) -> Self {
         let core = |n| {
             Core::new(Settings {
                 prefix: "locks/".into(),
@@ -125,19 +125,19 @@ impl Bench {
         }
     }
 
-    pub(super) fn at(&mut self, when: Moment, happening: Happening) {
+    pub(crate) fn at(&mut self, when: Moment, happening: Happening) {
         self.sequence += 1;
         self.agenda
             .insert((when.max(self.now), self.sequence), happening);
     }
 
-    pub(super) fn forget_nemesis(&mut self) {
+    pub(crate) fn forget_nemesis(&mut self) {
         self.agenda
             .retain(|_, happening| !matches!(happening, Happening::Nemesis));
     }
 
     /// Runs until `done`, at most until `limit`; whether it got done.
-    pub(super) fn run_until(&mut self, limit: Moment, done: impl Fn(&Self) -> bool) -> bool {
+    pub(crate) fn run_until(&mut self, limit: Moment, done: impl Fn(&Self) -> bool) -> bool {
         while !done(self) {
             let timeouts = self
                 .processes
@@ -164,7 +164,7 @@ impl Bench {
                 self.store.expire(next);
                 self.store.removed.clear();
             } else if agenda == next {
-                let (_, happening) = self.agenda.pop_first().unwrap();
+                let (_, happening) = self.agenda.pop_first().expect("a happening");
                 self.happen(happening);
             } else if let Some((_, n)) = tick {
                 self.tell(n, Input::Tick);
@@ -208,12 +208,12 @@ impl Bench {
         }
     }
 
-    pub(super) fn awake(&self, process: usize) -> bool {
+    pub(crate) fn awake(&self, process: usize) -> bool {
         self.processes[process].asleep <= self.now || self.processes[process].dead
     }
 
     /// An input to a process that is awake, or, if it sleeps, for when it wakes.
-    pub(super) fn tell_soon(&mut self, to: usize, input: Input) {
+    pub(crate) fn tell_soon(&mut self, to: usize, input: Input) {
         self.happen(Happening::Tell { to, input });
     }
 

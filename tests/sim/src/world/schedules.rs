@@ -11,6 +11,11 @@ const SEEDS: u64 = 400;
 
 #[test]
 fn random_schedules_keep_the_invariants() {
+    play_all();
+}
+
+/// Plays the seeds that `SEED` and `SEEDS` name.
+pub(crate) fn play_all() {
     let number = |name, default| {
         std::env::var(name)
             .ok()

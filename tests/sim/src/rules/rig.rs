@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::store::Store;
 use crate::clock::Moment;
 use crate::core::lease::State;
 use crate::core::queue::Slot;
@@ -13,6 +12,7 @@ use crate::core::{
 };
 use crate::error::LossCause;
 use crate::site::Wait;
+use crate::world::store::Store;
 
 /// The TTL of all calls, unless said otherwise, in seconds.
 pub(super) const TTL: i64 = 9;

@@ -10,7 +10,7 @@ use crate::core::request::Kv;
 
 /// How likely what is, as the seed has drawn it. All zero: fair weather.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     lost: f64,
     answer_lost: f64,
     unavailable: f64,
@@ -29,18 +29,18 @@ pub(super) struct Faults {
 
 /// One exchange with etcd, as the network will have it.
 #[derive(Debug)]
-pub(super) struct Trip {
-    pub(super) there: Duration,
-    pub(super) back: Duration,
-    pub(super) lost: bool,
-    pub(super) answer_lost: bool,
-    pub(super) unavailable: bool,
+pub(crate) struct Trip {
+    pub(crate) there: Duration,
+    pub(crate) back: Duration,
+    pub(crate) lost: bool,
+    pub(crate) answer_lost: bool,
+    pub(crate) unavailable: bool,
     /// Delivered again, a little later.
-    pub(super) twice: bool,
+    pub(crate) twice: bool,
 }
 
 impl Faults {
-    pub(super) fn drawn(random: &mut Random) -> Self {
+    pub(crate) fn drawn(random: &mut Random) -> Self {
         let mut share = |of: &[f64]| random.pick(of).copied().unwrap_or_default();
         Self {
             lost: share(&[0.0, 0.01, 0.05, 0.2]),
@@ -57,7 +57,7 @@ impl Faults {
         }
     }
 
-    pub(super) fn trip(&self, random: &mut Random) -> Trip {
+    pub(crate) fn trip(&self, random: &mut Random) -> Trip {
         let mut way = || match random.chance(self.slow) {
             true => random.millis(1, 5000) / if random.chance(0.7) { 20 } else { 1 },
             false => random.micros(200, 3000),
@@ -74,19 +74,19 @@ impl Faults {
     }
 
     /// The worst moment to stop is when a renewal is under way: for how long, and how long cut off from then on.
-    pub(super) fn stops(&self, random: &mut Random) -> Option<(Duration, Duration)> {
+    pub(crate) fn stops(&self, random: &mut Random) -> Option<(Duration, Duration)> {
         random
             .chance(self.stops)
             .then(|| (random.millis(50, 1700), random.millis(1000, 5000)))
     }
 
     /// How many writes a read is behind.
-    pub(super) fn stale(&self, random: &mut Random) -> Option<usize> {
+    pub(crate) fn stale(&self, random: &mut Random) -> Option<usize> {
         random.chance(self.stale).then(|| random.below(4) as usize)
     }
 
     /// How long a fresh watch says nothing.
-    pub(super) fn silence(&self, random: &mut Random) -> Duration {
+    pub(crate) fn silence(&self, random: &mut Random) -> Duration {
         match random.chance(self.silent) {
             true => random.millis(0, 8000),
             false => random.millis(0, 100),
@@ -94,7 +94,7 @@ impl Faults {
     }
 
     /// How often an event is told.
-    pub(super) fn copies(&self, random: &mut Random) -> u64 {
+    pub(crate) fn copies(&self, random: &mut Random) -> u64 {
         match random.chance(self.silent) {
             true => random.below(3),
             false => 1,
@@ -104,7 +104,7 @@ impl Faults {
 
 impl Bench {
     /// Does something nasty, and comes back later.
-    pub(super) fn strike(&mut self) {
+    pub(crate) fn strike(&mut self) {
         let (now, faults) = (self.now, self.faults.clone());
         let random = &mut self.random;
         let n = random.below(self.processes.len() as u64) as usize;
@@ -210,9 +210,12 @@ impl Bench {
     }
 
     /// What an operator put under another lease does not go with its process: he clears it up himself.
-    pub(super) fn clear_up(&mut self) {
+    pub(crate) fn clear_up(&mut self) {
         let ended = |kv: &&Kv| {
-            let lease = std::str::from_utf8(&kv.key).unwrap().rsplit('/').next();
+            let lease = std::str::from_utf8(&kv.key)
+                .expect("ascii")
+                .rsplit('/')
+                .next();
             let lease = lease.and_then(|hex| i64::from_str_radix(hex, 16).ok());
             let process = lease
                 .and_then(|lease| self.owners.get(&lease))

@@ -1,11 +1,11 @@
 //! Whose turn it is (rules P2, P11, P14).
 
 use super::rig::Rig;
-use super::store::Store;
 use crate::core::queue::Slot;
 use crate::core::request::{Event, WatchNews};
 use crate::core::{Output, Refused};
 use crate::site::Wait;
+use crate::world::store::Store;
 
 /// A core that waits for `locks/a` behind `zy` and `zz`, and has looked.
 fn third_in_line() -> Rig {

@@ -10,7 +10,7 @@ use crate::core::request::{Op, Request, Response, WatchNews};
 
 impl Bench {
     /// The network's part: how long a request travels, whether it arrives, and what the process gets to know.
-    pub(super) fn send(&mut self, n: usize, id: RequestId, request: Request) {
+    pub(crate) fn send(&mut self, n: usize, id: RequestId, request: Request) {
         let (now, process) = (self.now, &self.processes[n]);
         let patience = match &request {
             Request::KeepAlive { timeout, .. } => *timeout,
@@ -73,7 +73,7 @@ impl Bench {
         );
     }
 
-    pub(super) fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         from: usize,
         id: RequestId,
@@ -106,7 +106,7 @@ impl Bench {
     }
 
     /// Hands the watches what has happened since.
-    pub(super) fn spread_news(&mut self) {
+    pub(crate) fn spread_news(&mut self) {
         let mut news = Vec::new();
         for (n, process) in self
             .processes

@@ -1,21 +1,12 @@
-//! The core under test: against a small etcd, rule by rule and under random schedules.
+//! Rule by rule: one core, one etcd, and every request through the test's hands.
 
 use std::time::Duration;
 
-mod bench;
-mod clients;
 mod ending;
-mod invariants;
 mod keys;
 mod leases;
-mod nemesis;
-mod network;
-mod random;
 mod rig;
-mod schedules;
 mod silence;
-mod store;
-mod trace;
 mod turns;
 
 /// Longer than any pause before something is sent again, shorter than a renewal takes to be due.

@@ -1,11 +1,11 @@
 //! How a key comes into etcd and goes again (rules P4, P8–P10).
 
 use super::rig::{Rig, TTL, deletes, puts};
-use super::store::{refused, unavailable, unknown};
 use crate::core::queue::Slot;
 use crate::core::request::Refusal;
 use crate::core::{Input, Output, Refused};
 use crate::site::Wait;
+use crate::world::store::{refused, unavailable, unknown};
 
 #[test]
 fn an_unanswered_put_is_sealed_before_anything_is_put_again() {

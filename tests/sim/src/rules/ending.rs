@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::SOON;
 use super::rig::{Rig, TTL};
-use super::store::unknown;
 use crate::core::{Input, Output, Refused};
 use crate::error::LossCause;
 use crate::site::Wait;
+use crate::world::store::unknown;
 
 fn ending(grace: Duration) -> Rig {
     let mut rig = Rig::warm();

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::SOON;
 use super::rig::{Rig, TTL};
-use super::store::{refused, unknown};
 use crate::core::lease::State;
 use crate::core::request::{Refusal, Request, Response};
 use crate::core::{Input, Output, Refused};
 use crate::error::LossCause;
 use crate::site::Wait;
+use crate::world::store::{refused, unknown};
 
 const WHOLE: Duration = Duration::from_secs(TTL as u64);
 

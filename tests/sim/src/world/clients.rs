@@ -9,13 +9,13 @@ use crate::core::{Acquire, CallId, Grant, Input, Output, Refused};
 use crate::error::LossCause;
 use crate::site::Wait;
 
-pub(super) const NAMES: [&str; 3] = ["locks/a", "locks/b", "locks/forbidden"];
+pub(crate) const NAMES: [&str; 3] = ["locks/a", "locks/b", "locks/forbidden"];
 
 /// One call of `lock(..)` and its body.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) process: usize,
-    pub(super) name: Key,
+pub(crate) struct Call {
+    pub(crate) process: usize,
+    pub(crate) name: Key,
     ttl_secs: i64,
     wait: Wait,
     cancel_after: Option<Duration>,
@@ -24,11 +24,11 @@ pub(super) struct Call {
     reluctance: Duration,
     confirm: bool,
     nested: bool,
-    pub(super) stage: Stage,
+    pub(crate) stage: Stage,
 }
 
 #[derive(Debug)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     Idle,
     Waiting,
     Holding {
@@ -44,7 +44,7 @@ pub(super) enum Stage {
 
 impl Bench {
     /// Plans a random call.
-    pub(super) fn plan(&mut self, call: CallId, within: Duration) {
+    pub(crate) fn plan(&mut self, call: CallId, within: Duration) {
         let random = &mut self.random;
         let wait = match random.below(10) {
             0 | 1 => Wait::Once,
@@ -83,7 +83,7 @@ impl Bench {
         self.at(at, Happening::Call(call));
     }
 
-    pub(super) fn begin(&mut self, id: CallId) {
+    pub(crate) fn begin(&mut self, id: CallId) {
         let now = self.now;
         let Some(call) = self.calls.get(&id) else {
             return;
@@ -104,11 +104,11 @@ impl Bench {
     }
 
     /// The core gets to know the call.
-    pub(super) fn told_of(&mut self, id: CallId) {
+    pub(crate) fn told_of(&mut self, id: CallId) {
         self.calls.get_mut(&id).expect("a call").stage = Stage::Waiting;
     }
 
-    pub(super) fn cancel(&mut self, id: CallId) {
+    pub(crate) fn cancel(&mut self, id: CallId) {
         let asleep = self.now < self.processes[self.calls[&id].process].asleep;
         if asleep {
             return;
@@ -124,7 +124,7 @@ impl Bench {
     }
 
     /// The body of the call ends.
-    pub(super) fn drop_body(&mut self, id: CallId) {
+    pub(crate) fn drop_body(&mut self, id: CallId) {
         let Some(call) = self.calls.get_mut(&id) else {
             return;
         };
@@ -140,7 +140,7 @@ impl Bench {
     }
 
     /// A core told its calls something.
-    pub(super) fn told(&mut self, n: usize, output: Output) {
+    pub(crate) fn told(&mut self, n: usize, output: Output) {
         let now = self.now;
         match output {
             Output::Granted(grant) => self.granted(grant),
@@ -254,6 +254,6 @@ impl Bench {
     }
 }
 
-pub(super) fn incarnation(grant: &Grant) -> Incarnation {
+pub(crate) fn incarnation(grant: &Grant) -> Incarnation {
     (grant.key.as_bytes().to_vec(), grant.created)
 }

@@ -11,7 +11,7 @@ use crate::core::request::Kv;
 
 impl Bench {
     /// What must hold at every step.
-    pub(super) fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         for (id, call) in &mut self.calls {
             if let Stage::Holding { grant, over, .. } = &mut call.stage {
                 let was = std::mem::replace(over, grant.deadline.is_over(self.now));
@@ -60,7 +60,7 @@ impl Bench {
     }
 
     /// A process has removed keys: none that one of its bodies, or its own state, still counts on.
-    pub(super) fn check_removals(&mut self) {
+    pub(crate) fn check_removals(&mut self) {
         for (key, created) in std::mem::take(&mut self.store.removed) {
             for (id, call) in &self.calls {
                 let Stage::Holding { grant, .. } = &call.stage else {
@@ -81,7 +81,7 @@ impl Bench {
     }
 
     /// The queue of a process that waits or holds by this incarnation.
-    pub(super) fn counted_on(&self, (key, created): &Incarnation) -> Option<&Queue> {
+    pub(crate) fn counted_on(&self, (key, created): &Incarnation) -> Option<&Queue> {
         let cores = self.processes.iter().filter(|p| !p.dead).map(|p| &p.core);
         let mut queues =
             cores.flat_map(|core| core.queues.values().map(move |queue| (core, queue)));
@@ -105,7 +105,7 @@ impl Bench {
     }
 
     /// Whether no call waits, holds or releases any more.
-    pub(super) fn unanswered(&self) -> Vec<(CallId, &Call, Option<&Queue>)> {
+    pub(crate) fn unanswered(&self) -> Vec<(CallId, &Call, Option<&Queue>)> {
         let there = |call: &Call| {
             !self.processes[call.process].dead && !self.processes[call.process].finished
         };
@@ -124,7 +124,7 @@ impl Bench {
     }
 
     /// What a core holds on to once nobody wants anything: nothing.
-    pub(super) fn check_idle(&self) {
+    pub(crate) fn check_idle(&self) {
         for process in self.processes.iter().filter(|p| !p.dead && !p.finished) {
             let core = &process.core;
             assert!(core.queues.is_empty(), "left: {:?}", core.queues);
@@ -142,7 +142,7 @@ impl Bench {
     }
 
     /// No key of ours is left, but session keys that an operator took over: those are in nobody's way.
-    pub(super) fn check_no_keys(&self) {
+    pub(crate) fn check_no_keys(&self) {
         let ours = |kv: &&Kv| {
             !kv.key.ends_with(b"/er")
                 && (self.owners.contains_key(&kv.lease) || !kv.key.starts_with(b"locks%s/"))
