@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::core::CallId;
 use crate::core::request::Key;
 use crate::engine::Engine;
 use crate::error::LossCause;
@@ -24,6 +25,7 @@ pub struct Current(Arc<Held>);
 struct Held {
     tenure: Arc<Tenure>,
     engine: Engine,
+    call: CallId,
     /// What the task held already.
     outer: Option<Current>,
 }
@@ -48,19 +50,19 @@ impl Current {
     /// The fencing token.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.0.tenure.token
+        self.0.tenure.first.token
     }
 
     /// The name.
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.0.tenure.name
+        &self.0.tenure.first.name
     }
 
     /// The template of the name; `None` if it was given at run time.
     #[must_use]
     pub fn template(&self) -> Option<&'static str> {
-        self.0.tenure.name.template()
+        self.0.tenure.first.name.template()
     }
 
     /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
@@ -74,10 +76,11 @@ impl Current {
         self.0.tenure.until_lost().await
     }
 
-    pub(crate) fn of(tenure: Arc<Tenure>, engine: Engine) -> Self {
+    pub(crate) fn of(tenure: Arc<Tenure>, engine: Engine, call: CallId) -> Self {
         Self(Arc::new(Held {
             tenure,
             engine,
+            call,
             outer: current(),
         }))
     }
@@ -89,22 +92,26 @@ impl Current {
     }
 }
 
-/// Whether this task holds any lock of the engine; with a key, whether it holds that very name.
-pub(crate) fn holds(engine: &Engine, name: Option<&Key>) -> bool {
-    let mut at = current();
-    while let Some(Current(held)) = at {
-        let same = name.is_none_or(|name| {
-            held.tenure
-                .key
-                .rsplit_once('/')
+/// The calls whose locks of this engine the task holds, innermost first.
+pub(crate) fn holds(engine: &Engine) -> Vec<CallId> {
+    held(engine).map(|Current(held)| held.call).collect()
+}
+
+/// Whether the task holds this very name.
+pub(crate) fn holds_name(engine: &Engine, name: &Key) -> bool {
+    held(engine).any(|Current(held)| {
+        let mut keys = held.tenure.locks().map(|lock| &lock.key);
+        keys.any(|key| {
+            key.rsplit_once('/')
                 .is_some_and(|(held, _)| held == &**name)
-        });
+        })
+    })
+}
+
+/// What the task holds of this engine, innermost first.
+fn held(engine: &Engine) -> impl Iterator<Item = Current> {
+    std::iter::successors(current(), |Current(held)| held.outer.clone())
         // A future that was begun under a lock may be polled on after it.
-        let over = held.tenure.lost() == Some(LossCause::Released);
-        if same && !over && held.engine.is(engine) {
-            return true;
-        }
-        at = held.outer.clone();
-    }
-    false
+        .filter(|Current(held)| held.tenure.lost() != Some(LossCause::Released))
+        .filter(|Current(held)| held.engine.is(engine))
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use etcd_client::{Compare, CompareOp};
@@ -14,7 +15,7 @@ use crate::current::Current;
 use crate::engine::Engine;
 use crate::error::{LockError, LossCause};
 use crate::name::Name;
-use crate::tenure::Tenure;
+use crate::tenure::{OwnedLock, Tenure};
 use crate::token::Token;
 
 /// A lock that was taken.
@@ -35,6 +36,8 @@ pub struct Held {
     tenure: Arc<Tenure>,
     engine: Engine,
     call: CallId,
+    /// Somebody may rely on the keys: they are not handed on (rule P22).
+    fenced: AtomicBool,
     released: bool,
 }
 
@@ -44,6 +47,7 @@ impl Held {
             tenure,
             engine,
             call,
+            fenced: AtomicBool::new(false),
             released: false,
         }
     }
@@ -64,13 +68,13 @@ impl Held {
     /// The fencing token.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.tenure.token
+        self.tenure.first.token
     }
 
     /// The name.
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.tenure.name
+        &self.tenure.first.name
     }
 
     /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
@@ -87,11 +91,9 @@ impl Held {
     /// A condition for etcd transactions of your own: true only as long as this very ownership lasts.
     #[must_use]
     pub fn fence(&self) -> Compare {
-        Compare::create_revision(
-            self.tenure.key.as_bytes(),
-            CompareOp::Equal,
-            self.tenure.created,
-        )
+        self.fenced.store(true, Ordering::Relaxed);
+        let OwnedLock { key, created, .. } = &self.tenure.first;
+        Compare::create_revision(key.as_bytes(), CompareOp::Equal, *created)
     }
 
     /// Releases the lock and waits until etcd has confirmed that, for two seconds at most; after that the engine goes on
@@ -104,7 +106,7 @@ impl Held {
     /// Cancel safe: the release goes on.
     pub async fn release(self) -> Result<(), LockError> {
         let lost = self.tenure.lost();
-        let name = self.tenure.name.clone();
+        let name = self.tenure.first.name.clone();
         let confirmation = self.begin_release();
         match (lost, confirmation) {
             (Some(cause), _) => Err(lost_by(name, cause)),
@@ -126,7 +128,8 @@ impl Held {
             return None;
         }
         self.tenure.lose(LossCause::Released); // for whoever still looks at it
-        self.engine.release(self.call, confirm)
+        let fenced = *self.fenced.get_mut();
+        self.engine.release(self.call, confirm, fenced)
     }
 }
 
@@ -177,7 +180,7 @@ impl Guard {
     pub(crate) fn new(held: &Held) -> Self {
         Self {
             tenure: held.tenure.clone(),
-            current: Current::of(held.tenure.clone(), held.engine.clone()),
+            current: Current::of(held.tenure.clone(), held.engine.clone(), held.call),
             wakeup: Box::pin(held.tenure.wakeup()),
         }
     }
@@ -206,7 +209,7 @@ impl Guard {
         // Registers first, looks second: a loss in between is seen by the look.
         let _ = self.wakeup.as_mut().poll(cx);
         match self.tenure.lost() {
-            Some(cause) => Err(lost_by(self.tenure.name.clone(), cause)),
+            Some(cause) => Err(lost_by(self.tenure.first.name.clone(), cause)),
             None => Ok(()),
         }
     }

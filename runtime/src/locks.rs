@@ -201,10 +201,10 @@ impl Acquire {
         let ttl = self.ttl.unwrap_or(config.ttl);
         check_ttl(ttl).map_err(|message| LockError::Config { message })?;
         let key: Key = format!("{}{text}", config.prefix).into();
-        if current::holds(&engine, Some(&key)) {
+        if current::holds_name(&engine, &key) {
             return Err(LockError::SelfDeadlock { name: self.name });
         }
-        let nested = current::holds(&engine, None);
+        let holds = current::holds(&engine);
         let record = Holder::here(
             engine.host(),
             &config.service,
@@ -212,7 +212,7 @@ impl Acquire {
             self.name.template(),
         );
         let wait = self.wait.unwrap_or(config.wait);
-        let (call, reply) = engine.acquire(self.name, key, ttl, wait, &record, nested)?;
+        let (call, reply) = engine.acquire(vec![(self.name, key)], ttl, wait, &record, holds)?;
         Ok(Sent {
             engine,
             call,

@@ -1,4 +1,4 @@
-//! One ownership of one lock, as its holder sees it.
+//! What one call holds, as its holder sees it: one lock or several, which are lost together (rule P13).
 //!
 //! Invariants:
 //! - Lost is absorbing: once [`Tenure::lost`] has answered a cause it always will.
@@ -16,37 +16,48 @@ use crate::error::LossCause;
 use crate::name::Name;
 use crate::token::Token;
 
+/// One ownership of the locks of one call.
 #[derive(Debug)]
 pub(crate) struct Tenure {
-    pub(crate) name: Name,
-    pub(crate) key: Key,
-    pub(crate) created: Revision,
-    pub(crate) token: Token,
+    /// The first of its names: it stands for all where one is to be told.
+    pub(crate) first: OwnedLock,
+    /// The others, in the order of the call.
+    pub(crate) others: Vec<OwnedLock>,
     deadline: Arc<Deadline>,
     clock: Arc<dyn Clock>,
     cause: OnceLock<LossCause>,
     wake: Arc<Notify>,
 }
 
+/// One lock that is held.
+#[derive(Debug)]
+pub(crate) struct OwnedLock {
+    pub(crate) name: Name,
+    pub(crate) key: Key,
+    pub(crate) created: Revision,
+    pub(crate) token: Token,
+}
+
 impl Tenure {
     pub(crate) fn new(
-        name: Name,
-        key: Key,
-        created: Revision,
-        token: Token,
+        first: OwnedLock,
+        others: Vec<OwnedLock>,
         deadline: Arc<Deadline>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
-            name,
-            key,
-            created,
-            token,
+            first,
+            others,
             deadline,
             clock,
             cause: OnceLock::new(),
             wake: Arc::new(Notify::new()),
         }
+    }
+
+    /// Its locks, in the order of the call's names.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = &OwnedLock> {
+        std::iter::once(&self.first).chain(&self.others)
     }
 
     /// How it was lost, if it was: reads the clock.

@@ -13,11 +13,8 @@ pub struct Token {
 }
 
 impl Token {
-    pub(crate) fn new(revision: i64) -> Self {
-        Self {
-            revision,
-            handover: 0,
-        }
+    pub(crate) fn new(revision: i64, handover: u16) -> Self {
+        Self { revision, handover }
     }
 
     /// One number for a database column: `revision << 16 | handover`.

@@ -16,7 +16,7 @@ const CONFIRM: Duration = Duration::from_secs(2);
 
 impl Core {
     /// The body of a call is gone: now its key may go (rule P26).
-    pub(super) fn release(&mut self, now: Moment, call: CallId, confirm: bool) {
+    pub(super) fn release(&mut self, now: Moment, call: CallId, confirm: bool, _fenced: bool) {
         let Some(name) = self.calls.remove(&call) else {
             return;
         };

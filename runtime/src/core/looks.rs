@@ -241,7 +241,7 @@ impl Core {
             if let Some(call) = refused {
                 let holder = queue.owner.clone();
                 self.withdraw(call);
-                self.refuse(call, Refused::Held { holder });
+                self.refuse(call, Refused::Held { name: 0, holder });
             }
         }
         self.open_watch(name, revision);

@@ -55,12 +55,17 @@ pub(crate) struct Settings {
 /// What happens to a core.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// A call wants a name.
+    /// A call wants its names.
     Acquire(Acquire),
     /// A call that waits has gone away.
     Cancel { call: CallId },
     /// The body of a call has been dropped; `confirm`: somebody waits to hear that its key is gone.
-    Release { call: CallId, confirm: bool },
+    /// `fenced`: somebody relies on the keys going with the body: they are not handed on (rule P22).
+    Release {
+        call: CallId,
+        confirm: bool,
+        fenced: bool,
+    },
     /// Open a lease of this TTL and say so: etcd can be reached, and we may write there.
     Warm { call: CallId, ttl_secs: i64 },
     /// etcd answered, or did not.
@@ -76,18 +81,18 @@ pub(crate) enum Input {
     Tick,
 }
 
-/// A call that wants a name.
+/// A call that wants names: all of them, or none (rule P13).
 #[derive(Debug)]
 pub(crate) struct Acquire {
     pub(crate) call: CallId,
-    /// Prefix and rendered name, without a trailing `/`.
-    pub(crate) name: Key,
+    /// Prefix and rendered name, without a trailing `/`: at least one, at most [`NAMES`], each once.
+    pub(crate) names: Vec<Key>,
     pub(crate) ttl_secs: i64,
     pub(crate) wait: Wait,
     /// The holder record.
     pub(crate) record: Arc<[u8]>,
-    /// The calling task holds another lock.
-    pub(crate) nested: bool,
+    /// The calls whose locks the calling task holds; where there are any, the call is nested.
+    pub(crate) holds: Vec<CallId>,
 }
 
 /// What a core wants done.
@@ -120,24 +125,39 @@ pub(crate) enum Output {
     Finished,
 }
 
-/// A lock that was taken.
+/// The locks of a call were taken.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) call: CallId,
+    /// In the order of the call's names.
+    pub(crate) owned: Vec<Owned>,
+    pub(crate) deadline: Arc<Deadline>,
+}
+
+/// A lock that was taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Owned {
     pub(crate) key: Key,
     pub(crate) created: Revision,
     /// The token's revision (rule P21).
     pub(crate) revision: Revision,
-    pub(crate) deadline: Arc<Deadline>,
+    /// How often the key was handed on in this process since (rule P22).
+    pub(crate) handover: u16,
 }
 
 /// Why a call is not served.
 #[derive(Debug, Clone)]
 pub(crate) enum Refused {
     /// One try, and the name was taken.
-    Held { holder: Option<Arc<[u8]>> },
+    Held {
+        /// Which of the call's names, counted from 0.
+        name: usize,
+        holder: Option<Arc<[u8]>>,
+    },
     /// The wait was over.
     Timeout {
+        /// Which of the call's names, counted from 0.
+        name: usize,
         holder: Option<Arc<[u8]>>,
         waited: Duration,
     },
@@ -247,6 +267,9 @@ pub(crate) struct Core {
     shutdown: Option<Shutdown>,
 }
 
+/// Names one call may have: a group is put in one transaction, and others are to have room in it (rules P6, P13).
+pub(crate) const NAMES: usize = 32;
+
 /// Bundles of one kind that may be under way at a time: the next one fills while these travel (rule P7).
 const WINDOW: usize = 2;
 
@@ -282,7 +305,11 @@ impl Core {
         match input {
             Input::Acquire(acquire) => self.acquire(now, acquire),
             Input::Cancel { call } => self.cancel(now, call),
-            Input::Release { call, confirm } => self.release(now, call, confirm),
+            Input::Release {
+                call,
+                confirm,
+                fenced,
+            } => self.release(now, call, confirm, fenced),
             Input::Warm { call, ttl_secs } => self.warm(now, call, ttl_secs),
             Input::Answer { request, result } => self.answer(now, request, result),
             Input::Watch { watch, news } => self.news(now, watch, news),
@@ -427,6 +454,14 @@ fn transaction(result: Result<Response, Failure>) -> Result<request::TxnAnswer, 
 }
 
 impl Refused {
+    /// Which of the call's names it is about, counted from 0; the first stands for all.
+    pub(crate) fn name(&self) -> usize {
+        match self {
+            Self::Held { name, .. } | Self::Timeout { name, .. } => *name,
+            _ => 0,
+        }
+    }
+
     /// What a call is told about a failure.
     fn by(failure: Failure) -> Self {
         match failure {

@@ -168,7 +168,7 @@ impl Core {
             Some(kv) if queue.contends(&kv.key) => {
                 let holder = Some(kv.value.into());
                 if self.withdraw(call).is_some() {
-                    self.refuse(call, Refused::Held { holder });
+                    self.refuse(call, Refused::Held { name: 0, holder });
                 }
                 self.advance(now, name);
             }
@@ -342,7 +342,13 @@ impl Core {
             .map(|c| c.id);
         if let Some(call) = refused {
             self.withdraw(call);
-            self.refuse(call, Refused::Held { holder: None });
+            self.refuse(
+                call,
+                Refused::Held {
+                    name: 0,
+                    holder: None,
+                },
+            );
         }
         self.advance(now, name);
         self.wait_for_turn(name, revision);

@@ -9,7 +9,7 @@ use crate::core::lease::LeaseRef;
 use crate::core::pool::family_of;
 use crate::core::queue::{Call, Queue, Queued, Slot};
 use crate::core::request::{Key, Revision};
-use crate::core::{Acquire, CallId, Core, Grant, Output, Refused, Timer};
+use crate::core::{Acquire, CallId, Core, Grant, Output, Owned, Refused, Timer};
 use crate::site::Wait;
 
 /// How long a lock is held before its key is watched: short sections pay nothing (rule P18).
@@ -22,12 +22,20 @@ impl Core {
     pub(super) fn acquire(&mut self, now: Moment, acquire: Acquire) {
         let Acquire {
             call,
-            name,
+            mut names,
             ttl_secs,
             wait,
             record,
-            nested,
+            holds,
         } = acquire;
+        let nested = !holds.is_empty();
+        let name = match names.pop() {
+            Some(name) if names.is_empty() => name,
+            _ => {
+                let cause = Arc::from(Box::from("several names in one call: not yet"));
+                return self.refuse(call, Refused::Backend(cause));
+            }
+        };
         if self.refuses(nested) {
             return self.refuse(call, Refused::ShuttingDown);
         }
@@ -38,7 +46,7 @@ impl Core {
         let once = wait == Wait::Once;
         if once && !(queue.calls.is_empty() && matches!(queue.slot, Slot::Free)) {
             let holder = queue.holder();
-            return self.refuse(call, Refused::Held { holder });
+            return self.refuse(call, Refused::Held { name: 0, holder });
         }
         let until = match wait {
             Wait::For(wait) => Some(now + wait),
@@ -101,6 +109,7 @@ impl Core {
         let why = match unheard {
             Some(cause) => Refused::Backend(cause),
             None => Refused::Timeout {
+                name: 0,
                 holder: queue.holder(),
                 waited: now - waiting.since,
             },
@@ -214,9 +223,12 @@ impl Core {
         l.bodies += 1;
         let grant = Grant {
             call: call.id,
-            key: bundle::own_key(&queue.family, l.id),
-            created,
-            revision: ready.max(created),
+            owned: vec![Owned {
+                key: bundle::own_key(&queue.family, l.id),
+                created,
+                revision: ready.max(created),
+                handover: 0,
+            }],
             deadline: l.deadline.clone(),
         };
         let guard_at = now + GUARD_AFTER;

@@ -16,13 +16,15 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::clock::{BootClock, Clock};
 use crate::config::Config;
 use crate::core::request::{Cause, Failure, Key, Request, Response};
-use crate::core::{Acquire, CallId, Core, Grant, Input, Output, Refused, RequestId, Settings};
+use crate::core::{
+    Acquire, CallId, Core, Grant, Input, NAMES, Output, Refused, RequestId, Settings,
+};
 use crate::error::LockError;
 use crate::held::Held;
 use crate::holder::Holder;
 use crate::name::Name;
 use crate::site::Wait;
-use crate::tenure::Tenure;
+use crate::tenure::{OwnedLock, Tenure};
 use crate::token::Token;
 
 mod convert;
@@ -53,7 +55,7 @@ struct Shared {
 enum Command {
     Acquire {
         acquire: Acquire,
-        name: Name,
+        names: Vec<Name>,
         reply: oneshot::Sender<Result<Held, LockError>>,
     },
     Cancel {
@@ -61,6 +63,7 @@ enum Command {
     },
     Release {
         call: CallId,
+        fenced: bool,
         reply: Option<oneshot::Sender<Result<(), LockError>>>,
     },
     Warm {
@@ -146,30 +149,38 @@ impl Engine {
         answer.await.unwrap_or(Err(LockError::ShuttingDown))
     }
 
-    /// Queues a call for a lock.
+    /// Queues a call for these locks, as one group (rule P13): each name once, at least one, at most [`NAMES`]. `holds`: the
+    /// calls whose locks the calling task holds.
     pub(crate) fn acquire(
         &self,
-        name: Name,
-        key: Key,
+        names: Vec<(Name, Key)>,
         ttl: Duration,
         wait: Wait,
         record: &Holder,
-        nested: bool,
+        holds: Vec<CallId>,
     ) -> Result<(CallId, oneshot::Receiver<Result<Held, LockError>>), LockError> {
+        if names.len() > NAMES {
+            let message = format!(
+                "{} names in one call: {NAMES} at most, because they are taken in one transaction",
+                names.len()
+            );
+            return Err(LockError::Config { message });
+        }
         let call = self.new_call();
         let record = record.to_json().into();
+        let (names, keys) = names.into_iter().unzip();
         let acquire = Acquire {
             call,
-            name: key,
+            names: keys,
             ttl_secs: whole_secs(ttl),
             wait,
             record,
-            nested,
+            holds,
         };
         let (reply, answer) = oneshot::channel();
         self.send(Command::Acquire {
             acquire,
-            name,
+            names,
             reply,
         })?;
         Ok((call, answer))
@@ -180,14 +191,20 @@ impl Engine {
         let _ = self.send(Command::Cancel { call }); // an engine that has ended has nothing to cancel
     }
 
-    /// The body of the call has been dropped.
+    /// The body of the call has been dropped; `fenced`: what its keys say may be relied on elsewhere (rule P22).
     pub(crate) fn release(
         &self,
         call: CallId,
         confirm: bool,
+        fenced: bool,
     ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
         let (reply, answer) = confirm.then(oneshot::channel).unzip();
-        self.send(Command::Release { call, reply }).ok()?;
+        self.send(Command::Release {
+            call,
+            fenced,
+            reply,
+        })
+        .ok()?;
         answer
     }
 
@@ -232,6 +249,9 @@ fn cause(failure: Failure) -> Cause {
     }
 }
 
+/// Whoever waits for a lock.
+type Taker = oneshot::Sender<Result<Held, LockError>>;
+
 /// The engine's side of things.
 struct Loop {
     core: Core,
@@ -241,7 +261,7 @@ struct Loop {
     handle: Weak<Shared>,
     answers: mpsc::UnboundedSender<(RequestId, Result<Response, Failure>)>,
     answered: mpsc::UnboundedReceiver<(RequestId, Result<Response, Failure>)>,
-    waiting: HashMap<CallId, (Name, oneshot::Sender<Result<Held, LockError>>)>,
+    waiting: HashMap<CallId, (Vec<Name>, Taker)>,
     held: HashMap<CallId, Arc<Tenure>>,
     releasing: HashMap<CallId, (Name, oneshot::Sender<Result<(), LockError>>)>,
     warming: HashMap<CallId, oneshot::Sender<Result<(), LockError>>>,
@@ -304,23 +324,32 @@ impl Loop {
         match command {
             Command::Acquire {
                 acquire,
-                name,
+                names,
                 reply,
             } => {
-                self.waiting.insert(acquire.call, (name, reply));
+                self.waiting.insert(acquire.call, (names, reply));
                 self.tell(Input::Acquire(acquire));
             }
             Command::Cancel { call } => {
                 self.waiting.remove(&call);
                 self.tell(Input::Cancel { call });
             }
-            Command::Release { call, reply } => {
+            Command::Release {
+                call,
+                fenced,
+                reply,
+            } => {
                 let tenure = self.held.remove(&call);
                 let confirm = reply.is_some();
                 if let (Some(reply), Some(tenure)) = (reply, tenure) {
-                    self.releasing.insert(call, (tenure.name.clone(), reply));
+                    let name = tenure.first.name.clone();
+                    self.releasing.insert(call, (name, reply));
                 }
-                self.tell(Input::Release { call, confirm });
+                self.tell(Input::Release {
+                    call,
+                    confirm,
+                    fenced,
+                });
             }
             Command::Warm {
                 call,
@@ -354,15 +383,16 @@ impl Loop {
             Output::Unwatch { id } => self.watches.remove(id),
             Output::Granted(grant) => self.hand_over(grant),
             Output::Refused { call, why } => {
-                if let Some((name, reply)) = self.waiting.remove(&call) {
-                    let _ = reply.send(Err(refusal(why, Some(name))));
+                if let Some((names, reply)) = self.waiting.remove(&call) {
+                    let name = names.into_iter().nth(why.name()); // the one it is about, or the first
+                    let _ = reply.send(Err(refusal(why, name)));
                 } else if let Some(reply) = self.warming.remove(&call) {
                     let _ = reply.send(Err(refusal(why, None)));
                 }
             }
             Output::Lost { call, cause } => {
                 if let Some(tenure) = self.held.get(&call) {
-                    tracing::warn!(lock = %tenure.name, %cause, "a lock was lost: its body is dropped");
+                    tracing::warn!(lock = %tenure.first.name, %cause, "a lock was lost: its body is dropped");
                     tenure.lose(cause);
                 }
             }
@@ -401,24 +431,24 @@ impl Loop {
     fn hand_over(&mut self, grant: Grant) {
         let Grant {
             call,
-            key,
-            created,
-            revision,
+            owned,
             deadline,
         } = grant;
         let waiting = self.waiting.remove(&call);
-        let (Some((name, reply)), Some(shared)) = (waiting, self.handle.upgrade()) else {
+        let (Some((names, reply)), Some(shared)) = (waiting, self.handle.upgrade()) else {
             return self.tell_later(call);
         };
-        let token = Token::new(revision);
-        let tenure = Arc::new(Tenure::new(
+        let mut locks = names.into_iter().zip(owned).map(|(name, owned)| OwnedLock {
             name,
-            key,
-            created,
-            token,
-            deadline,
-            self.clock.clone(),
-        ));
+            key: owned.key,
+            created: owned.created,
+            token: Token::new(owned.revision, owned.handover),
+        });
+        let Some(first) = locks.next() else {
+            return self.tell_later(call); // a call has a name
+        };
+        let others = locks.collect();
+        let tenure = Arc::new(Tenure::new(first, others, deadline, self.clock.clone()));
         self.held.insert(call, tenure.clone());
         let _ = reply.send(Ok(Held::new(tenure, Engine(shared), call)));
     }
@@ -430,6 +460,7 @@ impl Loop {
             Input::Release {
                 call,
                 confirm: false,
+                fenced: false,
             },
         );
     }
@@ -438,11 +469,11 @@ impl Loop {
 fn refusal(why: Refused, name: Option<Name>) -> LockError {
     let record = |holder: Option<Arc<[u8]>>| holder.and_then(|json| Holder::from_json(&json));
     match (why, name) {
-        (Refused::Held { holder }, Some(name)) => LockError::Held {
+        (Refused::Held { holder, .. }, Some(name)) => LockError::Held {
             name,
             holder: record(holder),
         },
-        (Refused::Timeout { holder, waited }, Some(name)) => LockError::Timeout {
+        (Refused::Timeout { holder, waited, .. }, Some(name)) => LockError::Timeout {
             name,
             holder: record(holder),
             waited,

@@ -29,7 +29,10 @@ fn an_unanswered_put_is_sealed_before_anything_is_put_again() {
 
     rig.answer(id, sealed);
     rig.serve();
-    assert_eq!(rig.granted(1).created, rig.granted(2).created);
+    assert_eq!(
+        rig.granted(1).owned[0].created,
+        rig.granted(2).owned[0].created
+    );
 }
 
 #[test]
@@ -41,7 +44,7 @@ fn a_put_that_was_applied_unseen_is_found_by_the_seal() {
     let created = rig.store.revision;
     rig.answer(id, Err(unknown()));
     rig.serve();
-    assert_eq!(rig.granted(1).created, created);
+    assert_eq!(rig.granted(1).owned[0].created, created);
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn a_dead_lease_in_a_put_is_replaced() {
     let (id, _) = rig.take();
     rig.answer(id, Err(refused(Refusal::LeaseNotFound)));
     rig.serve();
-    assert_eq!(&*rig.granted(1).key, "locks/a/a2");
+    assert_eq!(&*rig.granted(1).owned[0].key, "locks/a/a2");
 }
 
 #[test]

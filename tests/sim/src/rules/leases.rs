@@ -196,7 +196,7 @@ fn without_its_session_key_a_lease_keeps_its_bodies_and_takes_no_more() {
     rig.store.delete(b"locks%s/a1");
     rig.acquire(2, "locks/b", Wait::Forever);
     rig.serve();
-    assert_eq!(&*rig.granted(2).key, "locks/b/a2");
+    assert_eq!(&*rig.granted(2).owned[0].key, "locks/b/a2");
     rig.live(WHOLE * 2);
     assert!(
         rig.told(1).is_none() && rig.has("locks/a/a1"),

@@ -77,11 +77,11 @@ impl Rig {
         let record = format!("call {call}").into_bytes().into();
         self.tell(Input::Acquire(Acquire {
             call,
-            name: name.into(),
+            names: vec![name.into()],
             ttl_secs,
             wait,
             record,
-            nested: false,
+            holds: Vec::new(),
         }));
     }
 
@@ -89,6 +89,7 @@ impl Rig {
         self.tell(Input::Release {
             call,
             confirm: true,
+            fenced: false,
         });
     }
 

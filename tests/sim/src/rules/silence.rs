@@ -113,7 +113,7 @@ fn an_answer_that_tells_of_a_wipe_late_costs_no_new_lease() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     rig.serve();
-    let known = rig.granted(1).revision;
+    let known = rig.granted(1).owned[0].revision;
     rig.store.wipe();
     rig.acquire_for(2, "locks/b", Wait::Forever, 5);
     rig.acquire_for(3, "locks/c", Wait::Forever, 6);

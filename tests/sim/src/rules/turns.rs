@@ -39,7 +39,7 @@ fn a_predecessor_that_gave_up_does_not_make_us_the_owner() {
     rig.serve();
     let grant = rig.granted(1);
     assert_eq!(
-        grant.revision, rig.store.revision,
+        grant.owned[0].revision, rig.store.revision,
         "the state in which nothing older was left"
     );
 }
@@ -111,6 +111,7 @@ fn one_try_behind_another_child_is_refused_with_its_record() {
         rig.serve();
         let Refused::Held {
             holder: Some(record),
+            ..
         } = rig.refused(1)
         else {
             panic!("not held")
@@ -145,7 +146,7 @@ fn a_waiter_whose_key_was_put_under_another_lease_takes_it_back_and_still_gets_i
     rig.store.delete(b"locks/a/zz");
     rig.store.delete(b"locks/a/zy");
     rig.live(super::SOON * 15);
-    assert_eq!(Some(rig.granted(1).created), created);
+    assert_eq!(Some(rig.granted(1).owned[0].created), created);
 }
 
 #[test]

@@ -90,11 +90,11 @@ impl Bench {
         };
         let acquire = Acquire {
             call: id,
-            name: call.name.clone(),
+            names: vec![call.name.clone()],
             ttl_secs: call.ttl_secs,
             wait: call.wait,
             record: [].into(),
-            nested: call.nested,
+            holds: call.nested.then_some(u64::MAX).into_iter().collect(),
         };
         let (process, cancel_after) = (call.process, call.cancel_after);
         self.tell_soon(process, Input::Acquire(acquire));
@@ -135,7 +135,14 @@ impl Bench {
                 Stage::Done
             };
             let (process, confirm) = (call.process, call.confirm);
-            self.tell_soon(process, Input::Release { call: id, confirm });
+            self.tell_soon(
+                process,
+                Input::Release {
+                    call: id,
+                    confirm,
+                    fenced: false,
+                },
+            );
         }
     }
 
@@ -184,7 +191,7 @@ impl Bench {
                         let left = self.store.leases();
                         !left
                             .iter()
-                            .any(|lease| grant.key.ends_with(&format!("/{lease:x}")))
+                            .any(|lease| grant.owned[0].key.ends_with(&format!("/{lease:x}")))
                     }
                     _ => true,
                 };
@@ -235,13 +242,13 @@ impl Bench {
         if !self.tainted.contains(&incarnation(&grant)) {
             let last = self
                 .tokens
-                .insert(call.name.clone(), grant.revision)
+                .insert(call.name.clone(), grant.owned[0].revision)
                 .unwrap_or_default();
             assert!(
-                last < grant.revision,
+                last < grant.owned[0].revision,
                 "{}'s token {} follows {last}",
                 call.name,
-                grant.revision
+                grant.owned[0].revision
             );
         }
         call.stage = Stage::Holding {
@@ -255,5 +262,8 @@ impl Bench {
 }
 
 pub(crate) fn incarnation(grant: &Grant) -> Incarnation {
-    (grant.key.as_bytes().to_vec(), grant.created)
+    (
+        grant.owned[0].key.as_bytes().to_vec(),
+        grant.owned[0].created,
+    )
 }

@@ -66,7 +66,8 @@ impl Bench {
                 let Stage::Holding { grant, .. } = &call.stage else {
                     continue;
                 };
-                let same = grant.key.as_bytes() == key && grant.created == created;
+                let same =
+                    grant.owned[0].key.as_bytes() == key && grant.owned[0].created == created;
                 assert!(
                     !same || self.processes[call.process].dead,
                     "the key of call {id} goes before its body"
