@@ -1,9 +1,13 @@
-//! The boot-time clock (rule P29) behind a two-method trait: everything the library knows of time comes from here.
+//! The boot-time clock (rule P29) behind a two-method trait: everything the library knows of time comes from here, timers
+//! included, so that a test can move it.
 
+use std::fmt;
 use std::fmt::Debug;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::{Add, Sub};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 /// A point in time: how long after boot, suspended time included.
@@ -44,12 +48,62 @@ impl Sub for Moment {
     }
 }
 
+/// A timer that runs.
+pub(crate) type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Time as the library sees it.
 pub(crate) trait Clock: Debug + Send + Sync {
     /// Now.
     fn now(&self) -> Moment;
     /// Completes at or after `when`; needs a tokio runtime with time enabled.
-    fn sleep_until(&self, when: Moment) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    fn sleep_until(&self, when: Moment) -> Sleep;
+}
+
+/// What the future answers; `None` if it has not by then. What need not wait costs no timer.
+pub(crate) async fn by<F: Future>(clock: &dyn Clock, when: Moment, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut sleep = None;
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => {
+            let sleep = sleep.get_or_insert_with(|| clock.sleep_until(when));
+            sleep.as_mut().poll(cx).map(|()| None)
+        }
+    })
+    .await
+}
+
+/// A timer that is asked for again and again, mostly for the same moment: it is made anew only for another one.
+pub(crate) struct Alarm {
+    clock: Arc<dyn Clock>,
+    set: Option<(Moment, Sleep)>,
+}
+
+impl Alarm {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, set: None }
+    }
+
+    /// Completes at or after `when`; never, if there is none. Dropping the future loses nothing.
+    pub(crate) async fn at(&mut self, when: Option<Moment>) {
+        let Some(when) = when else {
+            return std::future::pending().await;
+        };
+        if self.set.as_ref().is_none_or(|(at, _)| *at != when) {
+            self.set = Some((when, self.clock.sleep_until(when)));
+        }
+        if let Some((_, sleep)) = &mut self.set {
+            sleep.await;
+        }
+        self.set = None;
+    }
+}
+
+impl Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.set.as_ref().map(|(at, _)| at);
+        f.debug_tuple("Alarm").field(&at).finish()
+    }
 }
 
 /// `CLOCK_BOOTTIME`: unlike `Instant`, it goes on while the machine is suspended.
@@ -65,7 +119,7 @@ impl Clock for BootClock {
         ))
     }
 
-    fn sleep_until(&self, when: Moment) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn sleep_until(&self, when: Moment) -> Sleep {
         Box::pin(tokio::time::sleep(when - self.now()))
     }
 }

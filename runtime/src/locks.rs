@@ -4,11 +4,13 @@ use std::cell::RefCell;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::clock::BootClock;
 use crate::config::{Config, check_ttl};
 use crate::core::CallId;
 use crate::core::request::Key;
@@ -56,7 +58,7 @@ impl Locks {
     /// Starts an engine that connects when first used.
     pub(crate) fn start(config: Config) -> Result<Self, LockError> {
         Ok(Self {
-            engine: Engine::start(config)?,
+            engine: Engine::start(config, Arc::new(BootClock))?,
         })
     }
 

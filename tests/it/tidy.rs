@@ -104,8 +104,8 @@ const RUNTIME: &[(&str, &[&str])] = &[
     (
         "locks",
         &[
-            "config", "core", "current", "engine", "error", "global", "held", "holder", "name",
-            "site",
+            "clock", "config", "core", "current", "engine", "error", "global", "held", "holder",
+            "name", "site",
         ],
     ),
     (
@@ -162,6 +162,12 @@ fn code(text: &str) -> String {
         .filter(|line| !line.trim_start().starts_with("//"))
         .flat_map(|line| [line, "\n"])
         .collect()
+}
+
+/// A source without its unit tests, which may do as they like.
+fn without_tests(code: &str) -> &str {
+    code.split_once("#[cfg(test)]\nmod tests {")
+        .map_or(code, |(own, _tests)| own)
 }
 
 /// What stands behind each `crate::`, and in the braces of each `crate::{…}`: the first name of the path.
@@ -229,9 +235,7 @@ fn rooms_call_only_where_the_architecture_lets_them() {
                 );
             }
             // The other ways to another room, round the table.
-            let (own, _tests) = code
-                .split_once("#[cfg(test)]\nmod tests {")
-                .unwrap_or((&code, ""));
+            let own = without_tests(&code);
             let door = file.strip_prefix(&src).expect("a file of the runtime");
             let deep = door.components().count() - usize::from(file.ends_with("mod.rs"));
             let up = "super::".repeat(deep);
@@ -366,6 +370,24 @@ fn the_core_awaits_nothing_and_reads_no_clock() {
             "thread::",
         ] {
             assert!(!text.contains(word), "{} says `{word}`", file.display());
+        }
+    }
+}
+
+#[test]
+fn all_time_comes_from_the_clock() {
+    let src = root().join("runtime/src");
+    for file in sources(&src) {
+        if file == src.join("clock.rs") {
+            continue;
+        }
+        let code = code(&read(&file));
+        for word in ["tokio::time", "time::{", "Instant", "thread::sleep"] {
+            assert!(
+                !without_tests(&code).contains(word),
+                "{} says `{word}`: a test kit cannot move that; ask `crate::clock`",
+                file.display()
+            );
         }
     }
 }

@@ -1,13 +1,13 @@
 //! One etcd endpoint: its client, opened when first used (rules P32, P33).
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions};
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use super::errors::{Class, classify, describe, named, silence, spoken, unopened};
+use crate::clock::{Clock, by};
 use crate::core::request::{Cause, Failure, Refusal};
 
 /// etcd-client's own balancing fails every call that picks a dead endpoint (26 % with one of three dead, rule P32),
@@ -28,6 +28,7 @@ struct Dial {
     authenticates: bool,
     /// How long opening may take.
     patience: Duration,
+    clock: Arc<dyn Clock>,
 }
 
 /// A connection that is being opened, or has been. The task that opens it goes on when nobody waits any more: what one
@@ -62,6 +63,7 @@ impl Endpoint {
         options: ConnectOptions,
         authenticates: bool,
         patience: Duration,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             dial: Dial {
@@ -69,6 +71,7 @@ impl Endpoint {
                 options,
                 authenticates,
                 patience,
+                clock,
             },
             slot: Mutex::default(),
             lost: watch::Sender::new(0),
@@ -190,10 +193,11 @@ impl Opening {
 
 impl Dial {
     async fn open(self, stage: watch::Sender<Stage>) {
-        let outcome = match timeout(self.patience, self.prove(&stage)).await {
-            Ok(Ok(client)) => Stage::Proven(client),
-            Ok(Err(error)) => Stage::Failed(unopened(&self.url, &error)),
-            Err(_) => Stage::Failed(Failure::Unavailable(silence(&self.url, self.patience))),
+        let deadline = self.clock.now() + self.patience;
+        let outcome = match by(&*self.clock, deadline, self.prove(&stage)).await {
+            Some(Ok(client)) => Stage::Proven(client),
+            Some(Err(error)) => Stage::Failed(unopened(&self.url, &error)),
+            None => Stage::Failed(Failure::Unavailable(silence(&self.url, self.patience))),
         };
         stage.send_replace(outcome);
     }
@@ -217,10 +221,12 @@ impl Dial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::BootClock;
 
     fn endpoint(url: String) -> Endpoint {
         let patience = Duration::from_millis(50);
-        Endpoint::new(url, ConnectOptions::new(), false, patience)
+        let clock = Arc::new(BootClock);
+        Endpoint::new(url, ConnectOptions::new(), false, patience, clock)
     }
 
     #[tokio::test]
@@ -258,7 +264,7 @@ mod tests {
         let url = format!("http://{}", silent.local_addr().unwrap());
         let endpoint = endpoint(url);
         let began = std::time::Instant::now();
-        let impatient = timeout(Duration::from_millis(30), endpoint.connect());
+        let impatient = tokio::time::timeout(Duration::from_millis(30), endpoint.connect());
         assert!(impatient.await.is_err());
         assert!(endpoint.connect().await.is_err());
         assert!(

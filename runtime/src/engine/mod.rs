@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::clock::{BootClock, Clock};
+use crate::clock::{Alarm, Clock};
 use crate::config::Config;
 use crate::core::request::{Cause, Failure, Key, Request, Response};
 use crate::core::{
@@ -78,11 +78,10 @@ enum Command {
 }
 
 impl Engine {
-    /// Starts an engine; it connects when first used.
-    pub(crate) fn start(config: Config) -> Result<Self, LockError> {
+    /// Starts an engine that lives by this clock; it connects when first used.
+    pub(crate) fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Self, LockError> {
         let broken = |message: String| LockError::Config { message };
         config.check().map_err(broken)?;
-        let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let (commands, inbox) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             commands,
@@ -256,6 +255,7 @@ type Taker = oneshot::Sender<Result<Held, LockError>>;
 struct Loop {
     core: Core,
     clock: Arc<dyn Clock>,
+    alarm: Alarm,
     wire: Wire,
     watches: Watches,
     handle: Weak<Shared>,
@@ -280,6 +280,7 @@ impl Loop {
         Self {
             core: Core::new(settings),
             watches: Watches::new(wire.clone(), clock.clone()),
+            alarm: Alarm::new(clock.clone()),
             clock,
             wire,
             handle,
@@ -298,12 +299,6 @@ impl Loop {
         let mut orphaned = false;
         while !self.finished {
             let next = self.core.next_timeout();
-            let timeout = async {
-                match next {
-                    Some(at) => self.clock.sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 command = inbox.recv(), if !orphaned => match command {
                     Some(command) => self.obey(command),
@@ -315,7 +310,7 @@ impl Loop {
                 },
                 Some((request, result)) = self.answered.recv() => self.tell(Input::Answer { request, result }),
                 (watch, news) = self.watches.next() => self.tell(Input::Watch { watch, news }),
-                () = timeout => self.tell(Input::Tick),
+                () = self.alarm.at(next) => self.tell(Input::Tick),
             }
         }
     }

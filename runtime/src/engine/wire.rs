@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Error};
-use tokio::time::{Instant, timeout, timeout_at};
 
 use super::convert::{malformed, reads_only, send};
 use super::endpoint::{Connection, Endpoint};
 use super::errors::{Class, all, classify, silence, unopened};
 use super::renewals::{Renewals, Stream};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment, by};
 use crate::config::Config;
 use crate::core::request::{Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
 
@@ -45,6 +44,7 @@ struct Shared {
     /// The highest revision a transaction has answered (rule P20).
     highest: AtomicI64,
     renewals: Renewals,
+    clock: Arc<dyn Clock>,
     urls: Vec<String>,
     options: ConnectOptions,
     authenticates: bool,
@@ -84,7 +84,10 @@ impl Wire {
         }
         let endpoints: Vec<_> = urls
             .iter()
-            .map(|url| Endpoint::new(url.clone(), options.clone(), config.user.is_some(), share))
+            .map(|url| {
+                let (options, authenticates) = (options.clone(), config.user.is_some());
+                Endpoint::new(url.clone(), options, authenticates, share, clock.clone())
+            })
             .collect();
         // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
         let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
@@ -92,7 +95,8 @@ impl Wire {
             endpoints,
             current: AtomicUsize::new(first),
             highest: AtomicI64::new(0),
-            renewals: Renewals::new(clock),
+            renewals: Renewals::new(clock.clone()),
+            clock,
             urls,
             options,
             authenticates: config.user.is_some(),
@@ -122,10 +126,10 @@ impl Wire {
         // P32).
         for _ in self.round() {
             let connect = Client::connect(&shared.urls, Some(shared.options.clone()));
-            failure = match timeout(shared.connect_timeout, connect).await {
-                Ok(Ok(client)) => return Ok(client),
-                Ok(Err(error)) => unopened(&urls, &error),
-                Err(_) => Failure::Unavailable(silence(&urls, shared.connect_timeout)),
+            failure = match self.within(shared.connect_timeout, connect).await {
+                Some(Ok(client)) => return Ok(client),
+                Some(Err(error)) => unopened(&urls, &error),
+                None => Failure::Unavailable(silence(&urls, shared.connect_timeout)),
             };
         }
         Err(failure)
@@ -278,7 +282,7 @@ impl Wire {
         &self,
         endpoint: usize,
         limit: Duration,
-        deadline: Instant,
+        deadline: Moment,
         proof: Proof,
         call: impl Fn(Connection) -> F,
     ) -> Result<T, Failure>
@@ -289,18 +293,19 @@ impl Wire {
         let mut authenticated = false;
         loop {
             let connected = match proof {
-                Proof::Wanted => timeout_at(deadline, endpoint.connect()).await,
-                Proof::Needless => timeout_at(deadline, endpoint.connect_unproven()).await,
+                Proof::Wanted => self.until(deadline, endpoint.connect()).await,
+                Proof::Needless => self.until(deadline, endpoint.connect_unproven()).await,
             };
             let connection = match connected {
-                Ok(connected) => connected?,
-                Err(_) => return Err(Failure::Unavailable(endpoint.silence(limit))),
+                Some(connected) => connected?,
+                None => return Err(Failure::Unavailable(endpoint.silence(limit))),
             };
-            let left = limit.min(deadline.saturating_duration_since(Instant::now()));
-            let error = match timeout(left, call(connection.clone())).await {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) => error,
-                Err(_) => {
+            let now = self.0.clock.now();
+            let left = limit.min(deadline - now);
+            let error = match self.until(now + left, call(connection.clone())).await {
+                Some(Ok(answer)) => return Ok(answer),
+                Some(Err(error)) => error,
+                None => {
                     // A call that began on a connection still being opened, or with most of its time gone for that,
                     // proves nothing against it: the next attempt may find it ready.
                     if connection.proven && left >= limit.mul_f64(0.9) {
@@ -322,21 +327,21 @@ impl Wire {
 
     /// Renews a lease over a stream of its own (rule P30), all of it within `limit`.
     async fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Response, Failure> {
-        let deadline = Instant::now() + limit;
+        let deadline = self.0.clock.now() + limit;
         // A connection that another exchange has given up is not waited for again.
         if let Some(mut stream) = self.0.renewals.take(lease)
             && let endpoint = &self.0.endpoints[stream.endpoint]
             && !endpoint.is_lost(&stream.connection)
         {
-            match timeout_at(deadline, stream.renew(lease)).await {
-                Ok(Ok(ttl)) => return Ok(self.kept(lease, ttl, stream)),
-                Ok(Err(error)) => {
+            match self.until(deadline, stream.renew(lease)).await {
+                Some(Ok(ttl)) => return Ok(self.kept(lease, ttl, stream)),
+                Some(Err(error)) => {
                     // A broken stream says nothing about the lease.
                     let failure = endpoint.failed(&stream.connection, &error);
                     tracing::debug!(?failure, "renewal stream broke");
                     self.move_on(stream.endpoint);
                 }
-                Err(_) => {
+                None => {
                     self.abandon(stream.endpoint, &stream.connection);
                     return Err(Failure::Unknown(endpoint.silence(limit)));
                 }
@@ -367,7 +372,7 @@ impl Wire {
                 Err(refused) => return Err(refused),
             }
             self.move_on(endpoint);
-            if Instant::now() >= deadline {
+            if self.0.clock.now() >= deadline {
                 break;
             }
         }
@@ -403,10 +408,19 @@ impl Wire {
     }
 
     /// When a round of all endpoints must have ended.
-    fn whole(&self, limit: Duration) -> Instant {
+    fn whole(&self, limit: Duration) -> Moment {
         let count = u32::try_from(self.0.endpoints.len()).unwrap_or(u32::MAX);
         let each = self.0.share.saturating_add(limit);
-        Instant::now() + each.saturating_mul(count).min(FOREVER)
+        self.0.clock.now() + each.saturating_mul(count).min(FOREVER)
+    }
+
+    /// What the future answers; `None` if that takes longer.
+    pub(super) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        self.until(self.0.clock.now() + limit, future).await
+    }
+
+    async fn until<F: Future>(&self, deadline: Moment, future: F) -> Option<F::Output> {
+        by(&*self.0.clock, deadline, future).await
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::timeout;
 
 use super::table::Table;
 use super::{Command, Incarnation, Task};
@@ -115,19 +114,20 @@ impl Stream {
             .client
             .watch_client()
             .max_decoding_message_size(MAX_ANSWER);
-        let end = match timeout(OPEN, client.watch(key, Some(options))).await {
-            Ok(Ok(stream)) => {
+        let opening = client.watch(key, Some(options));
+        let end = match self.wire.within(OPEN, opening).await {
+            Some(Ok(stream)) => {
                 self.table.unconfirmed.push_back(first);
                 let (sender, answers) = stream.split();
                 let wire = self.wire.clone();
                 let lost = wire.lost(endpoint, &connection);
                 self.relay(sender, answers, pin!(lost)).await
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 tracing::debug!(%error, "watch stream not opened");
                 End::Broken
             }
-            Err(_) => End::Broken,
+            None => End::Broken,
         };
         match end {
             End::Broken => self.wire.abandon(endpoint, &connection),
