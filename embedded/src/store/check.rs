@@ -1,0 +1,169 @@
+//! What is wrong with a request, whatever the store holds. In etcd's order: of several mistakes it names the first.
+
+use std::collections::BTreeSet;
+
+use etcd_client::proto::{
+    PbDeleteRequest, PbPutRequest, PbRangeRequest, PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp,
+};
+use prost::Message;
+
+use super::Refusal;
+use super::span::Span;
+
+/// etcd's `--max-txn-ops`.
+const MAX_TXN_OPS: usize = 128;
+
+/// etcd's `--max-request-bytes`.
+const MAX_REQUEST: usize = 1_572_864;
+
+/// What etcd lets a gRPC message be larger than a request.
+const GRPC_OVERHEAD: usize = 512 * 1024;
+
+/// What a request's journey through raft adds: a header with an id, and one field's tag.
+const RAFT_HEADER: usize = 14;
+
+/// Sort targets known to etcd.
+const SORT_TARGETS: std::ops::RangeInclusive<i32> = 0..=4;
+
+/// Whether it would have come through etcd's gRPC layer.
+pub(super) fn sent(request: &impl Message) -> Result<usize, Refusal> {
+    let (size, limit) = (request.encoded_len(), MAX_REQUEST + GRPC_OVERHEAD);
+    if size > limit {
+        return Err(Refusal::message_too_large(size, limit));
+    }
+    Ok(size)
+}
+
+/// Whether raft would have taken it, which reads do not need.
+pub(super) fn proposed(size: usize) -> Result<(), Refusal> {
+    if RAFT_HEADER + prost::length_delimiter_len(size) + size > MAX_REQUEST {
+        return Err(Refusal::too_large());
+    }
+    Ok(())
+}
+
+pub(super) fn range(request: &PbRangeRequest) -> Result<(), Refusal> {
+    key(&request.key)?;
+    if !SORT_TARGETS.contains(&request.sort_target) {
+        return Err(Refusal::invalid_sort());
+    }
+    Ok(())
+}
+
+pub(super) fn put(request: &PbPutRequest) -> Result<(), Refusal> {
+    key(&request.key)?;
+    if request.ignore_value && !request.value.is_empty() {
+        return Err(Refusal::value_provided());
+    }
+    if request.ignore_lease && request.lease != 0 {
+        return Err(Refusal::lease_provided());
+    }
+    Ok(())
+}
+
+pub(super) fn delete(request: &PbDeleteRequest) -> Result<(), Refusal> {
+    key(&request.key)
+}
+
+pub(super) fn txn(request: &PbTxnRequest) -> Result<(), Refusal> {
+    operations(request, MAX_TXN_OPS)?;
+    Overlaps::of(&request.success)?;
+    Overlaps::of(&request.failure)?;
+    Ok(())
+}
+
+fn key(key: &[u8]) -> Result<(), Refusal> {
+    if key.is_empty() {
+        return Err(Refusal::empty_key());
+    }
+    Ok(())
+}
+
+/// A nested transaction may have what the outer one left.
+fn operations(request: &PbTxnRequest, limit: usize) -> Result<(), Refusal> {
+    let most = request
+        .compare
+        .len()
+        .max(request.success.len())
+        .max(request.failure.len());
+    let Some(left) = limit.checked_sub(most) else {
+        return Err(Refusal::too_many_operations());
+    };
+    for compare in &request.compare {
+        key(&compare.key)?;
+    }
+    for op in request.success.iter().chain(&request.failure) {
+        match &op.request {
+            Some(PbTxnOpRequest::RequestRange(request)) => range(request)?,
+            Some(PbTxnOpRequest::RequestPut(request)) => put(request)?,
+            Some(PbTxnOpRequest::RequestDeleteRange(request)) => delete(request)?,
+            Some(PbTxnOpRequest::RequestTxn(request)) => operations(request, left)?,
+            None => return Err(Refusal::key_not_found()),
+        }
+    }
+    Ok(())
+}
+
+/// What a branch puts and deletes: no key may be put twice, or put and deleted.
+///
+/// As etcd, it does not see a deletion of "this key and all greater ones" (a `range_end` of one zero byte), nor a put in a
+/// nested transaction that a later nested one deletes.
+#[derive(Default)]
+struct Overlaps<'a> {
+    puts: BTreeSet<&'a [u8]>,
+    deletions: Vec<Span<'a>>,
+}
+
+impl<'a> Overlaps<'a> {
+    fn of(ops: &'a [PbTxnRequestOp]) -> Result<Self, Refusal> {
+        let mut all = Self::default();
+        for op in ops {
+            if let Some(PbTxnOpRequest::RequestDeleteRange(request)) = &op.request {
+                match Span::new(&request.key, &request.range_end) {
+                    Span::From(_) => {}
+                    span => all.deletions.push(span),
+                }
+            }
+        }
+        for op in ops {
+            let Some(PbTxnOpRequest::RequestTxn(request)) = &op.request else {
+                continue;
+            };
+            let success = Self::of(&request.success)?;
+            let failure = Self::of(&request.failure)?;
+            for key in &success.puts {
+                all.put(key)?;
+            }
+            for key in &failure.puts {
+                if success.puts.contains(key) {
+                    all.not_deleted(key)?; // only one of the two branches is taken
+                } else {
+                    all.put(key)?;
+                }
+            }
+            all.deletions.extend(success.deletions);
+            all.deletions.extend(failure.deletions);
+        }
+        for op in ops {
+            if let Some(PbTxnOpRequest::RequestPut(request)) = &op.request {
+                all.put(&request.key)?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn put(&mut self, key: &'a [u8]) -> Result<(), Refusal> {
+        self.not_deleted(key)?;
+        if !self.puts.insert(key) {
+            return Err(Refusal::duplicate_key());
+        }
+        Ok(())
+    }
+
+    fn not_deleted(&self, key: &[u8]) -> Result<(), Refusal> {
+        if self.deletions.iter().any(|span| span.contains(key)) {
+            return Err(Refusal::duplicate_key());
+        }
+        Ok(())
+    }
+}

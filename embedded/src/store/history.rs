@@ -1,0 +1,132 @@
+//! What happened, in order: what watches are fed from.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+
+use etcd_client::proto::PbEvent;
+
+use super::Store;
+use super::keys::Change;
+use super::span::Span;
+
+/// mvccpb.Event.EventType.
+const PUT: i32 = 0;
+const DELETE: i32 = 1;
+
+/// Events were asked for that are forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compacted {
+    /// The first revision that is still remembered.
+    pub revision: i64,
+}
+
+impl fmt::Display for Compacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "what was before revision {} is compacted", self.revision)
+    }
+}
+
+impl Error for Compacted {}
+
+/// All changes since the last compaction.
+#[derive(Debug, Clone, Default)]
+pub(super) struct History {
+    changes: VecDeque<Change>,
+}
+
+impl History {
+    pub(super) fn record(&mut self, change: Change) {
+        self.changes.push_back(change);
+    }
+
+    pub(super) fn since(&self, revision: i64) -> impl Iterator<Item = &Change> {
+        let first = self
+            .changes
+            .partition_point(|change| change.revision() < revision);
+        self.changes.range(first..)
+    }
+
+    /// What happened up to and with this revision.
+    pub(super) fn until(&self, revision: i64) -> impl Iterator<Item = &Change> {
+        self.changes
+            .iter()
+            .take_while(move |change| change.revision() <= revision)
+    }
+
+    /// Forgets what happened before this revision, and of the revision itself what was undone within it.
+    pub(super) fn compact(&mut self, revision: i64) {
+        let later = self
+            .changes
+            .partition_point(|change| change.revision() <= revision);
+        let mut kept: Vec<Change> = Vec::new();
+        for change in self.changes.drain(..later) {
+            if change.revision() == revision {
+                kept.retain(|earlier| earlier.kv.key != change.kv.key);
+                kept.push(change);
+            }
+        }
+        for change in kept.into_iter().rev() {
+            self.changes.push_front(change);
+        }
+    }
+}
+
+impl Store {
+    /// What happened to the keys of `key..range_end` (by etcd's rules) from revision `from` on, one `Vec` for each revision
+    /// in which something did, in order.
+    ///
+    /// With `prev_kv`, each event tells what the key was before its revision, if that is remembered.
+    ///
+    /// # Errors
+    ///
+    /// [`Compacted`], if `from` is before the last compaction.
+    pub fn events(
+        &self,
+        key: &[u8],
+        range_end: &[u8],
+        from: i64,
+        prev_kv: bool,
+    ) -> Result<Vec<Vec<PbEvent>>, Compacted> {
+        if from < self.compacted {
+            return Err(Compacted {
+                revision: self.compacted,
+            });
+        }
+        let span = Span::new(key, range_end);
+        let mut revisions: Vec<Vec<PbEvent>> = Vec::new();
+        let mut last = 0;
+        for change in self.changes(from) {
+            if span.contains(&change.kv.key) {
+                if change.revision() > last {
+                    last = change.revision();
+                    revisions.push(Vec::new());
+                }
+                if let Some(revision) = revisions.last_mut() {
+                    revision.push(self.event(change, prev_kv));
+                }
+            }
+        }
+        Ok(revisions)
+    }
+
+    /// Every change from this revision on that is remembered.
+    pub(crate) fn changes(&self, from: i64) -> impl Iterator<Item = &Change> {
+        self.history.since(from)
+    }
+
+    /// A change as a watch tells it.
+    pub(crate) fn event(&self, change: &Change, prev_kv: bool) -> PbEvent {
+        let kv = &change.kv;
+        let created = !change.deleted && kv.create_revision == kv.mod_revision;
+        let before = kv.mod_revision - 1;
+        let prev_kv = (prev_kv && !created && before >= self.compacted)
+            .then(|| self.keys.get(&kv.key, before))
+            .flatten();
+        PbEvent {
+            r#type: if change.deleted { DELETE } else { PUT },
+            kv: Some((**kv).clone()),
+            prev_kv: prev_kv.map(|kv| (**kv).clone()),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! All keys, each with its past.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use etcd_client::proto::PbKeyValue;
+
+use super::span::Span;
+
+/// One change of one key. Of a deletion, the key-value has only the key and the revision, as in etcd's events.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) kv: Arc<PbKeyValue>,
+    pub(crate) deleted: bool,
+}
+
+impl Change {
+    pub(crate) fn revision(&self) -> i64 {
+        self.kv.mod_revision
+    }
+}
+
+/// Every key that ever was, until compaction forgets it; its changes, oldest first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Keys {
+    changes: BTreeMap<Vec<u8>, Vec<Change>>,
+}
+
+impl Keys {
+    pub(super) fn record(&mut self, change: Change) {
+        match self.changes.get_mut(&change.kv.key) {
+            Some(changes) => changes.push(change),
+            None => {
+                self.changes.insert(change.kv.key.clone(), vec![change]);
+            }
+        }
+    }
+
+    /// The key as it was after this revision.
+    pub(super) fn get(&self, key: &[u8], revision: i64) -> Option<&Arc<PbKeyValue>> {
+        at(self.changes.get(key)?, revision)
+    }
+
+    /// The keys as they were after this revision, by name.
+    pub(super) fn range<'a>(
+        &'a self,
+        span: Span<'_>,
+        revision: i64,
+    ) -> impl Iterator<Item = &'a Arc<PbKeyValue>> {
+        span.bounds()
+            .map(|bounds| self.changes.range::<[u8], _>(bounds))
+            .into_iter()
+            .flatten()
+            .filter_map(move |(_, changes)| at(changes, revision))
+    }
+
+    /// Forgets what this key was before the revision.
+    pub(super) fn compact(&mut self, key: &[u8], revision: i64) {
+        let Some(changes) = self.changes.get_mut(key) else {
+            return;
+        };
+        let later = changes.partition_point(|change| change.revision() <= revision);
+        let forgotten = match later.checked_sub(1) {
+            Some(last) if !changes[last].deleted => last,
+            _ => later,
+        };
+        changes.drain(..forgotten);
+        if changes.is_empty() {
+            self.changes.remove(key);
+        }
+    }
+}
+
+fn at(changes: &[Change], revision: i64) -> Option<&Arc<PbKeyValue>> {
+    let last = match changes.last() {
+        Some(last) if last.revision() <= revision => last, // nearly always: the present is asked for
+        _ => {
+            let later = changes.partition_point(|change| change.revision() <= revision);
+            &changes[later.checked_sub(1)?]
+        }
+    };
+    (!last.deleted).then_some(&last.kv)
+}
