@@ -11,7 +11,6 @@ mod worker;
 
 mod ambiguity;
 mod cancellation;
-mod connect_with;
 mod current;
 mod declared;
 mod endpoints;

@@ -31,7 +31,6 @@ mod convert;
 mod endpoint;
 mod errors;
 mod renewals;
-mod target;
 mod watch;
 mod wire;
 
