@@ -1,5 +1,40 @@
 //! etcd v3 inside the process: for tests, for simulations, and for a first try without a server.
 //!
+//! [`Etcd`] is one etcd. Clients reach it in memory, without a socket, through all of `etcd_client`:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), etcd_client::Error> {
+//! let etcd = etcd_locked_embedded::Etcd::new();
+//! let mut client = etcd.client().await;
+//! client.put("greeting", "hello", None).await?;
+//! assert_eq!(client.get("greeting", None).await?.count(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Etcd::link`] is a way to it that can be cut, slowed down and made to lose requests or answers.
 //! [`store`] is what etcd does with keys, leases and revisions, as a value: no clock, no task, no socket, no lock.
+//!
+//! # What it is, and what not
+//!
+//! One member that is always the leader; nothing is kept beyond the process. Answers, revisions, gRPC codes and messages are
+//! those of etcd 3.5. There are KV, Lease, Watch, and of Maintenance and Cluster what clients and `etcdctl` ask in passing;
+//! there are no users and roles, no lock and election service.
+//!
+//! Memory is bounded by what is kept: the last 10,000 revisions, as under etcd's `--auto-compaction-mode=revision
+//! --auto-compaction-retention=10000`. A watch or read from before gets etcd's "compacted".
 
+mod clock;
+mod etcd;
+mod link;
+mod paced;
+mod router;
+mod service;
+mod shared;
 pub mod store;
+mod watches;
+
+pub use self::clock::{Clock, Monotonic};
+pub use self::etcd::Etcd;
+pub use self::link::{Fault, Link};

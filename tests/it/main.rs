@@ -11,6 +11,7 @@ mod worker;
 
 mod ambiguity;
 mod cancellation;
+mod connect_with;
 mod current;
 mod declared;
 mod endpoints;

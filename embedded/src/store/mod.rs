@@ -31,6 +31,9 @@ use etcd_client::proto::PbResponseHeader;
 pub use self::history::Compacted;
 pub use self::refusal::Refusal;
 
+pub(crate) use self::keys::Change;
+pub(crate) use self::span::Span;
+
 use self::history::History;
 use self::keys::Keys;
 use self::leases::Leases;

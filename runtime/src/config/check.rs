@@ -12,7 +12,7 @@ const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duratio
 impl Config {
     /// What is wrong with this configuration, and what to write instead.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.endpoints.is_empty() {
+        if self.endpoints.is_empty() && self.connector.is_none() {
             return Err("no endpoint: name at least one, e.g. `http://127.0.0.1:2379`".into());
         }
         for endpoint in &self.endpoints {
@@ -157,5 +157,18 @@ mod tests {
             let wrong = config.check().unwrap_err();
             assert!(wrong.contains(message), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_closure_stands_for_endpoints() {
+        let config = Config::connect_with(|options| {
+            etcd_client::Client::connect(["http://hunter2:1"], Some(options))
+        });
+        assert_eq!(config.check(), Ok(()));
+        let shown = format!("{config:?}");
+        assert!(
+            shown.starts_with("Config { endpoints: connect_with, prefix"),
+            "{shown}"
+        );
     }
 }

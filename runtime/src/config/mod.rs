@@ -1,12 +1,14 @@
 //! Where etcd is and how to lock by default; from code or from the environment.
 
 use std::fmt;
+use std::future::Future;
 use std::time::Duration;
 
 use crate::error::LockError;
 use crate::site::Wait;
 
 mod check;
+mod connector;
 mod env;
 #[cfg(feature = "tls")]
 mod tls;
@@ -16,6 +18,7 @@ use check::without_user;
 pub use tls::Tls;
 
 pub(crate) use check::check_ttl;
+pub(crate) use connector::Connector;
 
 /// What `Debug` shows for a secret that is set.
 const HIDDEN: &str = "***";
@@ -39,6 +42,8 @@ const HIDDEN: &str = "***";
 #[derive(Clone)]
 pub struct Config {
     pub(crate) endpoints: Vec<String>,
+    /// Instead of endpoints.
+    pub(crate) connector: Option<Connector>,
     pub(crate) prefix: String,
     pub(crate) ttl: Duration,
     pub(crate) wait: Wait,
@@ -58,8 +63,40 @@ impl Config {
     ///
     /// Variable: `ETCD_LOCKED_ENDPOINTS`, separated by commas.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self::at(endpoints.into_iter().map(Into::into).collect(), None)
+    }
+
+    /// etcd as this closure reaches it: a client of your own making, for what an endpoint cannot say (a proxy, a Unix
+    /// socket, a TLS library of your own, an etcd in memory). Everything else by default.
+    ///
+    /// The closure is called when the first lock is taken, and again whenever the client before has failed. It is given the
+    /// options of a client by endpoint: keep-alive pings, `require_leader`, [`user`](Self::user), `tls`, a connect time-out.
+    /// It may take [`connect_timeout`](Self::connect_timeout); what it makes is proven by one harmless request before it is
+    /// used. It runs on the engine's thread, which renews the leases: it must not block, and tasks it spawns run there.
+    /// (Only for [`Locks::client`](crate::Locks::client) it runs where that is awaited.)
+    ///
+    /// ```no_run
+    /// # async fn start() -> Result<(), etcd_locked::LockError> {
+    /// use etcd_locked::{Config, etcd_client::Client};
+    ///
+    /// let config = Config::connect_with(|options| Client::connect(["http://10.0.0.1:2379"], Some(options)));
+    /// etcd_locked::init(config).await
+    /// # }
+    /// ```
+    ///
+    /// An error of the closure is a [`LockError::Backend`] that names `connect_with`; nothing was sent then.
+    pub fn connect_with<F, C>(connect: F) -> Self
+    where
+        F: Fn(etcd_client::ConnectOptions) -> C + Send + Sync + 'static,
+        C: Future<Output = Result<etcd_client::Client, etcd_client::Error>> + Send + 'static,
+    {
+        Self::at(Vec::new(), Some(Connector::new("connect_with", connect)))
+    }
+
+    fn at(endpoints: Vec<String>, connector: Option<Connector>) -> Self {
         Self {
-            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            endpoints,
+            connector,
             prefix: "locks/".into(),
             ttl: Duration::from_secs(15),
             wait: Wait::For(Duration::from_secs(10)),
@@ -207,8 +244,11 @@ impl Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Config");
+        match &self.connector {
+            Some(connector) => shown.field("endpoints", connector),
+            None => shown.field("endpoints", &self.shown_endpoints()),
+        };
         shown
-            .field("endpoints", &self.shown_endpoints())
             .field("prefix", &self.prefix)
             .field("ttl", &self.ttl)
             .field("wait", &self.wait)

@@ -7,6 +7,7 @@ use etcd_client::{Client, ConnectOptions};
 use tokio::sync::watch;
 
 use super::errors::{Class, classify, describe, named, silence, spoken, unopened};
+use super::target::Target;
 use crate::clock::{Clock, by};
 use crate::core::request::{Cause, Failure, Refusal};
 
@@ -22,10 +23,12 @@ pub(super) struct Endpoint {
 /// How the endpoint is reached.
 #[derive(Clone)]
 struct Dial {
-    url: String,
+    target: Target,
+    /// What errors call it.
+    name: String,
     options: ConnectOptions,
     /// With a user, opening a client authenticates, which proves the endpoint as well as a probe does.
-    authenticates: bool,
+    proven: bool,
     /// How long opening may take.
     patience: Duration,
     clock: Arc<dyn Clock>,
@@ -43,15 +46,15 @@ struct Opening {
 enum Stage {
     Begun,
     /// Has a client that has not answered yet.
-    Unproven(Client),
-    Proven(Client),
+    Unproven(Arc<Client>),
+    Proven(Arc<Client>),
     Failed(Failure),
 }
 
 /// An endpoint's client; a clone of it shares the connection.
 #[derive(Clone)]
 pub(super) struct Connection {
-    pub(super) client: Client,
+    pub(super) client: Arc<Client>,
     /// The endpoint has answered on it.
     pub(super) proven: bool,
     generation: u64,
@@ -59,17 +62,18 @@ pub(super) struct Connection {
 
 impl Endpoint {
     pub(super) fn new(
-        url: String,
+        target: Target,
         options: ConnectOptions,
-        authenticates: bool,
+        proven: bool,
         patience: Duration,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             dial: Dial {
-                url,
+                name: target.name(),
+                target,
                 options,
-                authenticates,
+                proven,
                 patience,
                 clock,
             },
@@ -109,7 +113,7 @@ impl Endpoint {
             }),
             // The task is gone without having said anything.
             Ok(Stage::Begun) | Err(_) => Err(Failure::Unavailable(named(
-                &self.dial.url,
+                &self.dial.name,
                 "opening a connection was broken off".into(),
             ))),
         }
@@ -134,7 +138,7 @@ impl Endpoint {
         if !spoken(error) {
             self.lose(connection);
         }
-        let cause = named(&self.dial.url, describe(error));
+        let cause = named(&self.dial.name, describe(error));
         match classify(error) {
             Class::Unavailable => Failure::Unavailable(cause),
             Class::Refused(kind) => Failure::Refused { kind, cause },
@@ -176,7 +180,7 @@ impl Endpoint {
 
     /// Nobody answered in time.
     pub(super) fn silence(&self, limit: Duration) -> Cause {
-        silence(&self.dial.url, limit)
+        silence(&self.dial.name, limit)
     }
 }
 
@@ -196,15 +200,15 @@ impl Dial {
         let deadline = self.clock.now() + self.patience;
         let outcome = match by(&*self.clock, deadline, self.prove(&stage)).await {
             Some(Ok(client)) => Stage::Proven(client),
-            Some(Err(error)) => Stage::Failed(unopened(&self.url, &error)),
-            None => Stage::Failed(Failure::Unavailable(silence(&self.url, self.patience))),
+            Some(Err(error)) => Stage::Failed(unopened(&self.name, &error)),
+            None => Stage::Failed(Failure::Unavailable(silence(&self.name, self.patience))),
         };
         stage.send_replace(outcome);
     }
 
-    async fn prove(&self, stage: &watch::Sender<Stage>) -> Result<Client, etcd_client::Error> {
-        let client = Client::connect([&self.url], Some(self.options.clone())).await?;
-        if self.authenticates {
+    async fn prove(&self, stage: &watch::Sender<Stage>) -> Result<Arc<Client>, etcd_client::Error> {
+        let client = Arc::new(self.target.connect(self.options.clone()).await?);
+        if self.proven {
             return Ok(client);
         }
         stage.send_replace(Stage::Unproven(client.clone()));
@@ -226,7 +230,13 @@ mod tests {
     fn endpoint(url: String) -> Endpoint {
         let patience = Duration::from_millis(50);
         let clock = Arc::new(BootClock);
-        Endpoint::new(url, ConnectOptions::new(), false, patience, clock)
+        Endpoint::new(
+            Target::Urls(vec![url]),
+            ConnectOptions::new(),
+            false,
+            patience,
+            clock,
+        )
     }
 
     #[tokio::test]

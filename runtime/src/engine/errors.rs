@@ -208,6 +208,7 @@ fn hint(url: &str, text: &str) -> &'static str {
     let cut = has(&["broken pipe", "reset", "closed", "canceled"]);
     match url.starts_with("https://") {
         _ if has(&["grpc-status header missing"]) => "; this is no etcd",
+        _ if !url.contains("://") => "", // no URL: nothing here to be written otherwise
         true if has(&["InvalidContentType", "handshake eof"]) => {
             "; if this port speaks plain http, write `http://`"
         }

@@ -31,6 +31,7 @@ mod convert;
 mod endpoint;
 mod errors;
 mod renewals;
+mod target;
 mod watch;
 mod wire;
 

@@ -75,12 +75,12 @@ impl Renewals {
 impl Stream {
     /// Opens a stream, which renews the lease; answers its TTL.
     pub(super) async fn open(
-        mut connection: Connection,
+        connection: Connection,
         endpoint: usize,
         lease: LeaseId,
         known: Option<Duration>,
     ) -> Result<(Duration, Self), Error> {
-        let (keeper, answers) = connection.client.lease_keep_alive(lease).await?;
+        let (keeper, answers) = connection.client.lease_client().keep_alive(lease).await?;
         let mut stream = Self {
             keeper,
             answers,

@@ -12,6 +12,7 @@ use super::convert::{malformed, reads_only, send};
 use super::endpoint::{Connection, Endpoint};
 use super::errors::{Class, all, classify, silence, unopened};
 use super::renewals::{Renewals, Stream};
+use super::target::Target;
 use crate::clock::{Clock, Moment, by};
 use crate::config::Config;
 use crate::core::request::{Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
@@ -45,7 +46,7 @@ struct Shared {
     highest: AtomicI64,
     renewals: Renewals,
     clock: Arc<dyn Clock>,
-    urls: Vec<String>,
+    target: Target,
     options: ConnectOptions,
     authenticates: bool,
     connect_timeout: Duration,
@@ -56,7 +57,7 @@ struct Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire")
-            .field("endpoints", &self.urls)
+            .field("endpoints", &self.target)
             .field("current", &self.current)
             .finish_non_exhaustive()
     }
@@ -66,8 +67,9 @@ impl Wire {
     /// Reads the configuration; opens nothing.
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
         config.check()?;
-        let urls = config.urls();
-        let share = share(config.connect_timeout, urls.len());
+        let target = Target::of(config);
+        let targets = target.endpoints();
+        let share = share(config.connect_timeout, targets.len());
         let (interval, timeout) = PING;
         let mut options = ConnectOptions::new()
             .with_keep_alive(interval, timeout)
@@ -79,15 +81,13 @@ impl Wire {
             options = options.with_user(name, password);
         }
         #[cfg(feature = "tls")]
-        if urls.iter().any(|url| url.starts_with("https://")) {
+        if target.may_use_tls(config) {
             options = options.with_tls(config.tls.clone().unwrap_or_default().options());
         }
-        let endpoints: Vec<_> = urls
-            .iter()
-            .map(|url| {
-                let (options, authenticates) = (options.clone(), config.user.is_some());
-                Endpoint::new(url.clone(), options, authenticates, share, clock.clone())
-            })
+        let proven = config.user.is_some() && target.authenticates_at_once();
+        let endpoints: Vec<_> = targets
+            .into_iter()
+            .map(|target| Endpoint::new(target, options.clone(), proven, share, clock.clone()))
             .collect();
         // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
         let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
@@ -97,7 +97,7 @@ impl Wire {
             highest: AtomicI64::new(0),
             renewals: Renewals::new(clock.clone()),
             clock,
-            urls,
+            target,
             options,
             authenticates: config.user.is_some(),
             connect_timeout: config.connect_timeout,
@@ -120,16 +120,16 @@ impl Wire {
     /// A client of the caller's own over all endpoints; its tasks run on the runtime this is awaited on.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         let shared = &self.0;
-        let urls = shared.urls.join(",");
+        let name = shared.target.name();
         let mut failure = Failure::Unavailable(all(Vec::new()));
         // With credentials, connecting is a call, and etcd-client's balancer may pick a dead endpoint for it (rule
         // P32).
         for _ in self.round() {
-            let connect = Client::connect(&shared.urls, Some(shared.options.clone()));
+            let connect = shared.target.connect(shared.options.clone());
             failure = match self.within(shared.connect_timeout, connect).await {
                 Some(Ok(client)) => return Ok(client),
-                Some(Err(error)) => unopened(&urls, &error),
-                None => Failure::Unavailable(silence(&urls, shared.connect_timeout)),
+                Some(Err(error)) => unopened(&name, &error),
+                None => Failure::Unavailable(silence(&name, shared.connect_timeout)),
             };
         }
         Err(failure)
@@ -176,8 +176,12 @@ impl Wire {
 
     async fn grant(&self, ttl_secs: i64) -> Result<Response, Failure> {
         let (lease, ttl) = self
-            .once_applied(|mut connection: Connection| async move {
-                let answer = connection.client.lease_grant(ttl_secs, None).await?;
+            .once_applied(|connection: Connection| async move {
+                let answer = connection
+                    .client
+                    .lease_client()
+                    .grant(ttl_secs, None)
+                    .await?;
                 match u64::try_from(answer.ttl()) {
                     Ok(ttl @ 1..) if answer.id() != 0 => {
                         Ok((answer.id(), Duration::from_secs(ttl)))
@@ -193,8 +197,8 @@ impl Wire {
     async fn revoke(&self, lease: LeaseId) -> Result<Response, Failure> {
         self.0.renewals.forget(lease);
         let revoked = self
-            .once_applied(|mut connection: Connection| async move {
-                connection.client.lease_revoke(lease).await?;
+            .once_applied(|connection: Connection| async move {
+                connection.client.lease_client().revoke(lease).await?;
                 Ok(Response::Revoked)
             })
             .await;

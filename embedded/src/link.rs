@@ -1,0 +1,200 @@
+//! The way between a client and an etcd, and what can happen on it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use etcd_client::{Channel, Client, ConnectOptions, Error};
+use tokio::sync::watch;
+use tonic::Status;
+use tonic::body::Body;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service};
+
+use crate::clock::Clock;
+use crate::paced::Paced;
+use crate::router::{Request, Responding, Response, Router};
+
+/// What happens to one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// etcd refuses it, with this code and message; nothing is applied.
+    Refused(tonic::Code, String),
+    /// It is applied, but the connection breaks before the answer is there.
+    AnswerLost,
+    /// The connection breaks before it arrives: nothing is applied, but the client cannot know.
+    RequestLost,
+}
+
+/// A network path to an [`Etcd`](crate::Etcd), with faults of its own. Clones are handles on the same path, and all clients
+/// made from it share its faults.
+#[derive(Debug, Clone)]
+pub struct Link {
+    way: Arc<Way>,
+    router: Router,
+}
+
+impl Link {
+    pub(crate) fn new(router: Router, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            way: Arc::new(Way {
+                weather: watch::Sender::new(Weather::default()),
+                faults: Mutex::default(),
+                clock,
+            }),
+            router,
+        }
+    }
+
+    /// A client whose calls all go this way.
+    ///
+    /// # Errors
+    ///
+    /// `options` name a user: there are none here.
+    pub async fn client(&self, options: Option<ConnectOptions>) -> Result<Client, Error> {
+        let channel = Channel::Custom(BoxCloneSyncService::new(self.clone()));
+        Client::from_channel(channel, options).await
+    }
+
+    /// From now on nothing gets through, either way: calls hang, streams are silent. What was on its way is not lost, as it
+    /// would not be in TCP, unless the caller gives up meanwhile.
+    pub fn cut(&self) {
+        self.way.weather.send_modify(|weather| weather.cut = true);
+    }
+
+    /// Everything gets through again, what was held back first.
+    pub fn heal(&self) {
+        self.way.weather.send_modify(|weather| weather.cut = false);
+    }
+
+    /// Holds back keep-alives (or lets them through again): leases run out while everything else works.
+    pub fn freeze_keepalives(&self, frozen: bool) {
+        self.way
+            .weather
+            .send_modify(|weather| weather.frozen = frozen);
+    }
+
+    /// How long everything takes from now on, each way; zero at first.
+    pub fn delay(&self, each_way: Duration) {
+        self.way
+            .weather
+            .send_modify(|weather| weather.delay = each_way);
+    }
+
+    /// What happens to the next call, streams (watch, keep-alive) not counted. Several are used up in their order.
+    pub fn fail_next(&self, fault: Fault) {
+        self.way.lock_faults().push_back(fault);
+    }
+}
+
+/// What a link is like at present.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Weather {
+    pub(crate) cut: bool,
+    frozen: bool,
+    pub(crate) delay: Duration,
+}
+
+impl Weather {
+    /// Whether a frame of a stream has to wait.
+    pub(crate) fn holds(&self, keepalive: bool) -> bool {
+        self.cut || keepalive && self.frozen
+    }
+}
+
+pub(crate) struct Way {
+    pub(crate) weather: watch::Sender<Weather>,
+    faults: Mutex<VecDeque<Fault>>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Way")
+            .field("weather", &*self.weather.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Way {
+    fn lock_faults(&self) -> std::sync::MutexGuard<'_, VecDeque<Fault>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One way.
+    async fn travel(&self) {
+        let delay = self.weather.borrow().delay;
+        if delay > Duration::ZERO {
+            let there = self.clock.now().saturating_add(delay);
+            self.clock.sleep_until(there).await;
+        }
+        self.open().await;
+    }
+
+    async fn open(&self) {
+        if self.weather.borrow().cut {
+            // The sender is ours, so it cannot be closed.
+            let _ = self.weather.subscribe().wait_for(|now| !now.cut).await;
+        }
+    }
+}
+
+impl Service<Request> for Link {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = Responding<BoxError>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let (way, router) = (Arc::clone(&self.way), self.router.clone());
+        match request.uri().path() {
+            "/etcdserverpb.Watch/Watch" => Box::pin(stream(way, router, request, false)),
+            "/etcdserverpb.Lease/LeaseKeepAlive" => Box::pin(stream(way, router, request, true)),
+            _ => Box::pin(unary(way, router, request)),
+        }
+    }
+}
+
+async fn unary(way: Arc<Way>, mut router: Router, request: Request) -> Result<Response, BoxError> {
+    let fault = way.lock_faults().pop_front();
+    way.travel().await;
+    let answer = match &fault {
+        None | Some(Fault::AnswerLost) => router.call(request).await?,
+        Some(Fault::Refused(code, message)) => Status::new(*code, message).into_http(),
+        Some(Fault::RequestLost) => return Err(broken()),
+    };
+    way.travel().await;
+    match fault {
+        Some(Fault::AnswerLost) => Err(broken()),
+        _ => Ok(answer),
+    }
+}
+
+async fn stream(
+    way: Arc<Way>,
+    mut router: Router,
+    request: Request,
+    keepalive: bool,
+) -> Result<Response, BoxError> {
+    way.travel().await;
+    let there = Arc::clone(&way);
+    let request = request.map(|body| Body::new(Paced::new(body, there, keepalive)));
+    let answer = router.call(request).await?;
+    way.travel().await;
+    Ok(answer.map(|body| Body::new(Paced::new(body, way, keepalive))))
+}
+
+/// To a client, the outcome is unknown.
+fn broken() -> BoxError {
+    io::Error::new(
+        io::ErrorKind::ConnectionReset,
+        "connection reset before the answer was there",
+    )
+    .into()
+}

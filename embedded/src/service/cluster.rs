@@ -1,0 +1,64 @@
+//! The one member there is.
+
+use std::sync::{Arc, PoisonError};
+
+use etcd_client::proto::{
+    PbClusterService, PbMember, PbMemberAddRequest, PbMemberAddResponse, PbMemberListRequest,
+    PbMemberListResponse, PbMemberPromoteRequest, PbMemberPromoteResponse, PbMemberRemoveRequest,
+    PbMemberRemoveResponse, PbMemberUpdateRequest, PbMemberUpdateResponse,
+};
+use tonic::{Request, Response};
+
+use super::{Answer, unknown};
+use crate::shared::Shared;
+use crate::store::MEMBER_ID;
+
+const SERVICE: &str = "etcdserverpb.Cluster";
+
+#[derive(Debug, Clone)]
+pub(crate) struct Cluster(pub(crate) Arc<Shared>);
+
+#[tonic::async_trait]
+impl PbClusterService for Cluster {
+    async fn member_list(&self, _: Request<PbMemberListRequest>) -> Answer<PbMemberListResponse> {
+        let addresses = &self.0.addresses;
+        let member = PbMember {
+            id: MEMBER_ID,
+            name: "embedded".to_owned(),
+            client_ur_ls: addresses
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+            ..PbMember::default()
+        };
+        Ok(Response::new(PbMemberListResponse {
+            header: Some(self.0.with(|state, _| state.store.header())),
+            members: vec![member],
+        }))
+    }
+
+    async fn member_add(&self, _: Request<PbMemberAddRequest>) -> Answer<PbMemberAddResponse> {
+        unknown(SERVICE, "MemberAdd")
+    }
+
+    async fn member_remove(
+        &self,
+        _: Request<PbMemberRemoveRequest>,
+    ) -> Answer<PbMemberRemoveResponse> {
+        unknown(SERVICE, "MemberRemove")
+    }
+
+    async fn member_update(
+        &self,
+        _: Request<PbMemberUpdateRequest>,
+    ) -> Answer<PbMemberUpdateResponse> {
+        unknown(SERVICE, "MemberUpdate")
+    }
+
+    async fn member_promote(
+        &self,
+        _: Request<PbMemberPromoteRequest>,
+    ) -> Answer<PbMemberPromoteResponse> {
+        unknown(SERVICE, "MemberPromote")
+    }
+}

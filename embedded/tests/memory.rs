@@ -1,0 +1,395 @@
+//! Over the in-memory client: watches, keep-alives, and what a link does to them. Time is tokio's, paused.
+
+use std::time::Duration;
+
+use etcd_client::proto::{PbCompactionRequest, PbPutRequest};
+use etcd_client::{
+    Client, CompactionOptions, DeleteOptions, Error, EventType, PutOptions, Txn, TxnOp,
+    WatchFilterType, WatchOptions, WatchResponse, WatchStream,
+};
+use etcd_locked_embedded::{Etcd, Fault, store::Store};
+use tokio::time::{Instant, timeout};
+use tonic::Code;
+
+/// In paused time: nothing else is going to happen.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+async fn told(watch: &mut WatchStream) -> WatchResponse {
+    timeout(NEVER, watch.message())
+        .await
+        .expect("something is told")
+        .expect("no error")
+        .expect("the stream goes on")
+}
+
+/// `header: +key=value(before) -key …`, or what else the response says.
+fn read(response: &WatchResponse) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut said = vec![format!("{}:", response.header().unwrap().revision())];
+    for (word, is) in [
+        ("created", response.created()),
+        ("canceled", response.canceled()),
+    ] {
+        said.extend(is.then(|| word.to_owned()));
+    }
+    if response.compact_revision() != 0 {
+        said.push(format!("compacted at {}", response.compact_revision()));
+    }
+    said.extend((!response.cancel_reason().is_empty()).then(|| response.cancel_reason().into()));
+    for event in response.events() {
+        let kv = event.kv().unwrap();
+        let before = event
+            .prev_kv()
+            .map_or(String::new(), |kv| format!("({})", text(kv.value())));
+        said.push(match event.event_type() {
+            EventType::Put => format!("+{}={}{before}", text(kv.key()), text(kv.value())),
+            EventType::Delete => format!("-{}{before}", text(kv.key())),
+        });
+    }
+    said.join(" ")
+}
+
+fn code(error: Error) -> (Code, String) {
+    match error {
+        Error::GRpcStatus(status) => (status.code(), status.message().to_owned()),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn watch(client: &mut Client, options: WatchOptions) -> WatchStream {
+    watch_key(client, "", options).await
+}
+
+async fn watch_key(client: &mut Client, key: &str, options: WatchOptions) -> WatchStream {
+    let mut watch = client.watch(key, Some(options)).await.unwrap();
+    let created = told(&mut watch).await;
+    assert!(created.created());
+    watch
+}
+
+fn all() -> WatchOptions {
+    WatchOptions::new().with_all_keys()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_told_of_each_revision_as_one() {
+    let mut client = Etcd::new().client().await;
+    let mut watch = watch(&mut client, all().with_prev_key()).await;
+    client.put("a", "1", None).await.unwrap();
+    client.put("a", "2", None).await.unwrap();
+    let both = Txn::new().and_then([TxnOp::put("b", "3", None), TxnOp::delete("a", None)]);
+    client.txn(both).await.unwrap();
+    assert_eq!(read(&told(&mut watch).await), "2: +a=1");
+    assert_eq!(read(&told(&mut watch).await), "3: +a=2(1)");
+    assert_eq!(read(&told(&mut watch).await), "4: +b=3 -a(2)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_the_past_is_told_of_it_in_batches() {
+    let mut client = Etcd::new().client().await;
+    for n in 0..1_500 {
+        client.put("n", n.to_string(), None).await.unwrap();
+    }
+    let mut watch = watch(&mut client, all().with_start_revision(2)).await;
+    let batch = told(&mut watch).await;
+    assert_eq!(batch.events().len(), 1_000);
+    assert_eq!(batch.header().unwrap().revision(), 1_501);
+    assert_eq!(told(&mut watch).await.events().len(), 500);
+    client.put("n", "live", None).await.unwrap();
+    assert_eq!(read(&told(&mut watch).await), "1502: +n=live");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_the_future_waits_for_it() {
+    let mut client = Etcd::new().client().await;
+    let mut watch = watch(&mut client, all().with_start_revision(4)).await;
+    for n in 2..=4 {
+        client.put("n", n.to_string(), None).await.unwrap();
+    }
+    assert_eq!(read(&told(&mut watch).await), "4: +n=4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_leave_out_puts_or_deletions() {
+    let mut client = Etcd::new().client().await;
+    let no_put = all().with_filters([WatchFilterType::NoPut]);
+    let no_delete = all().with_filters([WatchFilterType::NoDelete]);
+    let mut deletions = watch(&mut client, no_put).await;
+    let mut puts = watch(&mut client, no_delete.with_start_revision(1)).await;
+    client.put("a", "", None).await.unwrap();
+    client.delete("a", None).await.unwrap();
+    client.put("b", "", None).await.unwrap();
+    assert_eq!(read(&told(&mut deletions).await), "3: -a");
+    assert_eq!(read(&told(&mut puts).await), "2: +a=");
+    assert_eq!(read(&told(&mut puts).await), "4: +b=");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compacted_past_cannot_be_watched() {
+    let mut client = Etcd::new().client().await;
+    for _ in 0..5 {
+        client.put("a", "", None).await.unwrap();
+    }
+    client
+        .compact(4, Some(CompactionOptions::new().with_physical()))
+        .await
+        .unwrap();
+    let mut watch = watch(&mut client, all().with_start_revision(3)).await;
+    assert_eq!(read(&told(&mut watch).await), "0: canceled compacted at 4");
+    let from = all().with_start_revision(4);
+    watch.watch("", Some(from)).await.unwrap();
+    assert_eq!(read(&told(&mut watch).await), "6: created");
+    assert_eq!(read(&told(&mut watch).await), "6: +a= +a= +a=");
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_watches_share_a_stream() {
+    let mut client = Etcd::new().client().await;
+    let mut stream = watch_key(&mut client, "a", WatchOptions::new()).await;
+    let id = |id| Some(WatchOptions::new().with_watch_id(id));
+    stream.watch("b", id(7)).await.unwrap();
+    assert_eq!(told(&mut stream).await.watch_id(), 7);
+    stream.watch("b", id(7)).await.unwrap();
+    let refused = told(&mut stream).await;
+    assert_eq!(
+        (refused.watch_id(), &*read(&refused)),
+        (
+            -1,
+            "1: created canceled mvcc: duplicate watch ID provided on the WatchStream"
+        )
+    );
+    let backwards = WatchOptions::new().with_range("a");
+    stream.watch("b", Some(backwards)).await.unwrap();
+    assert_eq!(
+        read(&told(&mut stream).await),
+        "1: created canceled mvcc: watcher range is empty"
+    );
+    stream.watch("b", None).await.unwrap();
+    assert_eq!(told(&mut stream).await.watch_id(), 1, "the next after 0");
+
+    client.put("b", "x", None).await.unwrap();
+    let (one, other) = (told(&mut stream).await, told(&mut stream).await);
+    assert_eq!((one.watch_id(), other.watch_id()), (1, 7));
+    assert_eq!((&*read(&one), &*read(&other)), ("2: +b=x", "2: +b=x"));
+
+    stream.cancel(7).await.unwrap();
+    let canceled = told(&mut stream).await;
+    assert_eq!((canceled.watch_id(), canceled.canceled()), (7, true));
+    client.put("b", "y", None).await.unwrap();
+    client.put("a", "z", None).await.unwrap();
+    assert_eq!(told(&mut stream).await.watch_id(), 1);
+    assert_eq!(read(&told(&mut stream).await), "4: +a=z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_told_when_asked_and_when_all_is_quiet() {
+    let mut client = Etcd::new().client().await;
+    let mut stream = watch_key(&mut client, "a", WatchOptions::new()).await;
+    client.put("b", "", None).await.unwrap();
+    stream.request_progress().await.unwrap();
+    let progress = told(&mut stream).await;
+    assert_eq!((progress.watch_id(), &*read(&progress)), (-1, "2:"));
+
+    let start = Instant::now();
+    let mut quiet = watch(&mut client, all().with_progress_notify()).await;
+    assert_eq!(read(&told(&mut quiet).await), "2:");
+    assert_eq!(start.elapsed().as_secs(), 600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_run_out_while_only_a_watch_waits() {
+    let mut client = Etcd::new().client().await;
+    let mut watch = watch(&mut client, all()).await;
+    let lease = client.lease_grant(5, None).await.unwrap().id();
+    let on_it = || Some(PutOptions::new().with_lease(lease));
+    client.put("b", "", on_it()).await.unwrap();
+    client.put("a", "", on_it()).await.unwrap();
+    told(&mut watch).await;
+    told(&mut watch).await;
+    let start = Instant::now();
+    assert_eq!(read(&told(&mut watch).await), "4: -a -b");
+    assert_eq!(start.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keep_alives_renew_whether_or_not_their_answers_are_read() {
+    let mut client = Etcd::new().client().await;
+    let lease = client.lease_grant(5, None).await.unwrap().id();
+    let (mut keeper, mut answers) = client.lease_keep_alive(lease).await.unwrap();
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        keeper.keep_alive().await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let left = client.lease_time_to_live(lease, None).await.unwrap();
+    assert_eq!((left.ttl(), left.granted_ttl()), (1, 5));
+    for _ in 0..3 {
+        assert_eq!(answers.message().await.unwrap().unwrap().ttl(), 5);
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    keeper.keep_alive().await.unwrap();
+    assert_eq!(answers.message().await.unwrap().unwrap().ttl(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_acts_on_the_store_and_watches_are_told() {
+    let etcd = Etcd::new();
+    let mut client = etcd.client().await;
+    let mut watch = watch(&mut client, all()).await;
+    let put = PbPutRequest {
+        key: b"a".into(),
+        ..PbPutRequest::default()
+    };
+    etcd.with_store(|store| store.put(&put).map(drop)).unwrap();
+    assert_eq!(read(&told(&mut watch).await), "2: +a=");
+    etcd.with_store(|store| *store = Store::new());
+    assert_eq!(client.get("a", None).await.unwrap().count(), 0);
+    let ended = watch.message().await.map(drop).unwrap_err();
+    assert_eq!(code(ended).0, Code::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_watch_misses_nothing() {
+    let etcd = Etcd::new();
+    let mut client = etcd.client().await;
+    let mut watch = watch(&mut client, all()).await;
+    for n in 0..3_000 {
+        client.put("n", n.to_string(), None).await.unwrap();
+    }
+    let mut seen = 0;
+    while seen < 3_000 {
+        for event in told(&mut watch).await.events() {
+            assert_eq!(event.kv().unwrap().value(), seen.to_string().as_bytes());
+            seen += 1;
+        }
+    }
+    client.put("n", "live", None).await.unwrap();
+    assert_eq!(read(&told(&mut watch).await), "3002: +n=live");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_revisions_go_by_themselves() {
+    let mut client = Etcd::new().client().await;
+    for _ in 0..12_000 {
+        client.put("a", "", None).await.unwrap();
+    }
+    let at = |revision| Some(etcd_client::GetOptions::new().with_revision(revision));
+    assert!(client.get("a", at(2_001)).await.is_ok());
+    let refused = client.get("a", at(900)).await.unwrap_err();
+    assert_eq!(
+        code(refused),
+        (
+            Code::OutOfRange,
+            "etcdserver: mvcc: required revision has been compacted".into()
+        )
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_link_holds_calls_and_streams_until_it_heals() {
+    let etcd = Etcd::new();
+    let link = etcd.link();
+    let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
+    let mut watch = watch(&mut client, all()).await;
+    link.cut();
+    let given_up = timeout(NEVER, client.put("given-up", "", None)).await;
+    assert!(given_up.is_err());
+    let mut other = client.clone();
+    let held = tokio::spawn(async move { other.put("held", "", None).await });
+    operator.put("a", "", None).await.unwrap();
+    assert!(timeout(NEVER, watch.message()).await.is_err(), "silence");
+    link.heal();
+    held.await.unwrap().unwrap();
+    assert_eq!(read(&told(&mut watch).await), "2: +a=");
+    assert_eq!(read(&told(&mut watch).await), "3: +held=");
+    let everything = DeleteOptions::new().with_all_keys();
+    let deleted = operator.delete("", Some(everything)).await.unwrap();
+    assert_eq!(deleted.deleted(), 2, "what was given up did not arrive");
+}
+
+#[tokio::test(start_paused = true)]
+async fn frozen_keep_alives_let_a_lease_run_out() {
+    let etcd = Etcd::new();
+    let link = etcd.link();
+    let mut client = link.client(None).await.unwrap();
+    let lease = client.lease_grant(5, None).await.unwrap().id();
+    let (mut keeper, mut answers) = client.lease_keep_alive(lease).await.unwrap();
+    link.freeze_keepalives(true);
+    keeper.keep_alive().await.unwrap();
+    let silence = timeout(Duration::from_secs(4), answers.message()).await;
+    assert!(silence.is_err());
+    assert_eq!(client.leases().await.unwrap().leases().len(), 1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(client.leases().await.unwrap().leases().len(), 0);
+    link.freeze_keepalives(false);
+    assert_eq!(answers.message().await.unwrap().unwrap().ttl(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_link_delays_each_way_and_keeps_the_order() {
+    let etcd = Etcd::new();
+    let link = etcd.link();
+    let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
+    let mut watch = watch(&mut client, all()).await;
+    link.delay(Duration::from_secs(1));
+    let start = Instant::now();
+    client.get("a", None).await.unwrap();
+    assert_eq!(start.elapsed().as_secs(), 2);
+    for n in 0..3 {
+        operator.put("n", n.to_string(), None).await.unwrap();
+    }
+    let start = Instant::now();
+    for n in 0..3 {
+        let expected = format!("{}: +n={n}", n + 2);
+        assert_eq!(read(&told(&mut watch).await), expected);
+    }
+    assert_eq!(start.elapsed().as_secs(), 1, "they travelled together");
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_happen_to_the_next_calls_in_their_order() {
+    let etcd = Etcd::new();
+    let link = etcd.link();
+    let mut client = link.client(None).await.unwrap();
+    let no_leader = "etcdserver: no leader".to_owned();
+    link.fail_next(Fault::Refused(Code::Unavailable, no_leader.clone()));
+    link.fail_next(Fault::AnswerLost);
+    link.fail_next(Fault::RequestLost);
+    let mut failed = Vec::new();
+    for key in ["refused", "answer", "request"] {
+        failed.push(code(client.put(key, "", None).await.unwrap_err()));
+    }
+    assert_eq!(failed[0], (Code::Unavailable, no_leader));
+    assert_eq!(failed[1], failed[2], "a client cannot tell these two apart");
+    assert_eq!(failed[1].0, Code::Unknown);
+    client.put("fine", "", None).await.unwrap();
+    let applied = |key: &'static str| {
+        let mut operator = client.clone();
+        async move { operator.get(key, None).await.unwrap().count() == 1 }
+    };
+    assert!(!applied("refused").await);
+    assert!(applied("answer").await);
+    assert!(!applied("request").await);
+    assert!(applied("fine").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_clients_ask_in_passing() {
+    let etcd = Etcd::new();
+    let mut client = etcd.client().await;
+    let status = client.status().await.unwrap();
+    assert_eq!(status.version(), etcd_locked_embedded::store::VERSION);
+    let members = client.member_list().await.unwrap();
+    assert_eq!(members.members().len(), 1);
+    let locked = client.lock("a", None).await.map(drop).unwrap_err();
+    assert_eq!(
+        code(locked),
+        (Code::Unimplemented, "unknown service v3lockpb.Lock".into())
+    );
+    let compact = PbCompactionRequest {
+        revision: 1,
+        physical: false,
+    };
+    etcd.with_store(|store| store.compact(&compact).map(drop))
+        .unwrap();
+}
