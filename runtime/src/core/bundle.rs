@@ -57,32 +57,32 @@ pub(crate) fn put(lease: &Lease, items: &[(Key, Arc<[u8]>)]) -> Txn {
     }
 }
 
-/// Puts this key only if nothing at all is below the name (rule P11).
-pub(crate) fn put_if_none(lease: &Lease, family: &Key, record: Arc<[u8]>) -> Txn {
+/// Puts these keys only if nothing at all is below any of the names (rule P11).
+pub(crate) fn put_if_none(lease: &Lease, families: &[Key], record: &Arc<[u8]>) -> Txn {
+    let none = families.iter().map(|family| Compare::NoneUnder {
+        prefix: family.clone(),
+    });
+    let puts = families.iter().map(|family| Op::Put {
+        key: own_key(family, lease.id),
+        value: record.clone(),
+        lease: lease.id,
+    });
+    let session = Op::Get {
+        key: lease.session.clone(),
+    };
+    let oldest = families.iter().map(|family| Op::Range {
+        prefix: family.clone(),
+        limit: 1,
+        values: true,
+        order: Order::OldestFirst,
+        older_than: None,
+    });
     Txn {
-        when: vec![
-            session_unchanged(lease),
-            Compare::NoneUnder {
-                prefix: family.clone(),
-            },
-        ],
-        then: vec![Op::Put {
-            key: own_key(family, lease.id),
-            value: record,
-            lease: lease.id,
-        }],
-        or_else: vec![
-            Op::Get {
-                key: lease.session.clone(),
-            },
-            Op::Range {
-                prefix: family.clone(),
-                limit: 1,
-                values: true,
-                order: Order::OldestFirst,
-                older_than: None,
-            },
-        ],
+        when: std::iter::once(session_unchanged(lease))
+            .chain(none)
+            .collect(),
+        then: puts.collect(),
+        or_else: std::iter::once(session).chain(oldest).collect(),
     }
 }
 

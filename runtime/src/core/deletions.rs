@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
-use crate::core::lease::State;
+use crate::core::call::{Call, Stage};
+use crate::core::lease::{LeaseRef, State};
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Failure, Key, Request, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Output, Refused, Timer, WINDOW};
@@ -15,14 +16,42 @@ use crate::error::LossCause;
 const CONFIRM: Duration = Duration::from_secs(2);
 
 impl Core {
-    /// The body of a call is gone: now its key may go (rule P26).
+    /// The body of a call is gone: now its keys may go (rule P26).
     pub(super) fn release(&mut self, now: Moment, call: CallId, confirm: bool, _fenced: bool) {
-        let Some(name) = self.calls.remove(&call) else {
+        let held = |c: &&mut Call| c.stage == Stage::Holding;
+        let Some(released) = self.calls.get_mut(&call).filter(held) else {
             return;
         };
-        let Some(queue) = self.queues.get_mut(&name) else {
+        let names = released.names.clone();
+        released.stage = Stage::Releasing { left: names.len() };
+        let mut held_by = None;
+        for name in &*names {
+            held_by = self.release_key(name, call, confirm).or(held_by);
+        }
+        let Some(lease) = held_by else {
             return;
         };
+        if let Some(l) = self.leases.get_mut(&lease) {
+            l.bodies -= 1;
+            // Of a lost lease best effort will do: the next put goes by another lease and so by another key.
+            let lost = l.state == State::Lost;
+            match (confirm, lost) {
+                (false, _) => drop(self.calls.remove(&call)),
+                (true, false) => self.at(now + CONFIRM, Timer::Confirm(call)),
+                (true, true) => {
+                    let cause = LossCause::Expired;
+                    self.confirmed(call, Err(Refused::Lost { cause }));
+                }
+            }
+        }
+        self.advance_all(now, &names);
+        self.flush_deletions(now);
+        self.revoke_if_done(now, lease);
+    }
+
+    /// Sends one key of a released call off; answers its lease.
+    fn release_key(&mut self, name: &Key, call: CallId, confirm: bool) -> Option<LeaseRef> {
+        let queue = self.queues.get_mut(name)?;
         let Slot::Held {
             lease,
             created,
@@ -31,72 +60,55 @@ impl Core {
             ..
         } = queue.slot
         else {
-            return;
+            return None;
         };
-        if of != call {
-            return;
-        }
+        let l = self.leases.get(&lease).filter(|_| of == call)?;
         self.timers.remove(&(guard_at, Timer::Guard(name.clone())));
-        let Some(l) = self.leases.get_mut(&lease) else {
-            return;
-        };
-        l.bodies -= 1;
-        let key = bundle::own_key(&queue.family, l.id);
         self.deletions.push_back(Deletion {
             name: name.clone(),
-            key,
+            key: bundle::own_key(&queue.family, l.id),
             created,
             lease,
         });
-        if l.state == State::Lost {
-            // Best effort: the next put goes by another lease and so by another key.
-            if confirm {
-                self.outputs.push_back(Output::Released {
-                    call,
-                    result: Err(Refused::Lost {
-                        cause: LossCause::Expired,
-                    }),
-                });
-            }
-            queue.slot = Slot::Free;
-            self.advance(now, &name);
-        } else {
-            queue.slot = Slot::Deleting {
+        queue.slot = match l.state {
+            State::Lost => Slot::Free,
+            _ => Slot::Deleting {
                 lease,
                 created,
                 confirm: confirm.then_some(call),
-            };
-            if confirm {
-                self.calls.insert(call, name);
-                self.at(now + CONFIRM, Timer::Confirm(call));
-            }
-        }
-        self.flush_deletions(now);
-        self.revoke_if_done(now, lease);
+            },
+        };
+        Some(lease)
     }
 
-    /// Whoever waits for a release has waited long enough; the key stays on our list (rule P25).
-    pub(super) fn confirm_over(&mut self, call: CallId) {
-        let Some(name) = self.calls.remove(&call) else {
-            return;
-        };
-        let Some(queue) = self.queues.get_mut(&name) else {
-            return;
-        };
-        if let Slot::Deleting { confirm, lease, .. } = &mut queue.slot
-            && *confirm == Some(call)
-        {
-            *confirm = None;
-            let trouble = self.leases.get(lease).and_then(|l| l.trouble.clone());
-            let cause = match trouble {
-                Some(trouble) => trouble.cause,
-                None => Arc::from(Box::from("etcd did not confirm the release in time")),
-            };
-            self.outputs.push_back(Output::Released {
-                call,
-                result: Err(Refused::Backend(cause)),
-            });
+    /// Tells whoever waits for the release of a call how it ended, once.
+    pub(super) fn confirmed(&mut self, call: CallId, result: Result<(), Refused>) {
+        let waits = |c: &Call| matches!(c.stage, Stage::Releasing { .. });
+        if self.calls.get(&call).is_some_and(waits) {
+            self.calls.remove(&call);
+            self.outputs.push_back(Output::Released { call, result });
         }
+    }
+
+    /// Whoever waits for a release has waited long enough; the keys stay on our list (rule P25).
+    pub(super) fn confirm_over(&mut self, call: CallId) {
+        let Some(names) = self.calls.get(&call).map(|c| c.names.clone()) else {
+            return;
+        };
+        let mut trouble = None;
+        for name in &*names {
+            if let Some(Slot::Deleting { confirm, lease, .. }) =
+                self.queues.get_mut(name).map(|queue| &mut queue.slot)
+                && confirm.take_if(|of| *of == call).is_some()
+            {
+                trouble = trouble.or_else(|| self.leases.get(lease)?.trouble.clone());
+            }
+        }
+        let cause = match trouble {
+            Some(trouble) => trouble.cause,
+            None => Arc::from(Box::from("etcd did not confirm the release in time")),
+        };
+        self.confirmed(call, Err(Refused::Backend(cause)));
     }
 
     /// Deletes the key of a queue that nobody here wants.
@@ -184,10 +196,7 @@ impl Core {
             Err(failure) => {
                 for deletion in deletions {
                     if let Some(call) = self.confirming(&deletion) {
-                        self.outputs.push_back(Output::Released {
-                            call,
-                            result: Err(Refused::by(failure.clone())),
-                        });
+                        self.confirmed(call, Err(Refused::by(failure.clone())));
                     }
                     self.retire(now, deletion.lease);
                     self.gone(now, &deletion);
@@ -196,7 +205,7 @@ impl Core {
         }
     }
 
-    /// The call that waits for this deletion, if any; it waits no longer.
+    /// The call that waits for this deletion, if any; it waits for it no longer.
     fn confirming(&mut self, deletion: &Deletion) -> Option<CallId> {
         let queue = self.queues.get_mut(&deletion.name)?;
         match &mut queue.slot {
@@ -204,22 +213,20 @@ impl Core {
                 lease,
                 created,
                 confirm,
-            } if *lease == deletion.lease && *created == deletion.created => {
-                let call = confirm.take()?;
-                self.calls.remove(&call);
-                Some(call)
-            }
+            } if *lease == deletion.lease && *created == deletion.created => confirm.take(),
             _ => None,
         }
     }
 
     /// The incarnation is known to be gone.
     fn gone(&mut self, now: Moment, deletion: &Deletion) {
-        if let Some(call) = self.confirming(deletion) {
-            self.outputs.push_back(Output::Released {
-                call,
-                result: Ok(()),
-            });
+        if let Some(call) = self.confirming(deletion)
+            && let Some(Stage::Releasing { left }) = self.calls.get_mut(&call).map(|c| &mut c.stage)
+        {
+            *left -= 1;
+            if *left == 0 {
+                self.confirmed(call, Ok(()));
+            }
         }
         let Some(queue) = self.queues.get_mut(&deletion.name) else {
             return;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::core::call::Bid;
 use crate::core::deadline::Deadline;
 use crate::core::request::{Cause, Key, LeaseId, Revision};
 use crate::core::{CallId, RequestId};
@@ -53,8 +54,8 @@ pub(crate) struct Lease {
     pub(crate) renew_at: Moment,
     /// Renewals that failed in a row.
     pub(crate) failures: u32,
-    /// Names waiting to be put.
-    pub(crate) pending: VecDeque<Key>,
+    /// What waits to be put.
+    pub(crate) pending: VecDeque<Bid>,
     /// Bundles under way.
     pub(crate) in_flight: usize,
     /// Names whose put may or may not have been applied.
@@ -147,12 +148,8 @@ impl Lease {
     /// Names that get nowhere while etcd is not reached.
     pub(crate) fn stuck(&self) -> Vec<Key> {
         let sealing = self.seal.iter().flat_map(|seal| &seal.names);
-        self.pending
-            .iter()
-            .chain(&self.doubt)
-            .chain(sealing)
-            .cloned()
-            .collect()
+        let pending = self.pending.iter().flat_map(|bid| &*bid.names);
+        pending.chain(&self.doubt).chain(sealing).cloned().collect()
     }
 
     /// At least half the TTL is left (rule P12).

@@ -6,7 +6,7 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Look, Sight};
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Event, Failure, Key, Kv, Request, Revision, TxnAnswer, WatchNews};
-use crate::core::{Core, Exchange, Output, Refused, Timer, WINDOW, WatchId};
+use crate::core::{Core, Exchange, Output, Timer, WINDOW, WatchId};
 use crate::error::LossCause;
 
 /// When a fresh watch is read beside: etcd may serve it 100 ms late (rule P15).
@@ -26,7 +26,11 @@ impl Core {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
-        if !matches!(queue.slot, Slot::Queued(Queued { ready: None, .. })) {
+        // A key of a group may be ready long before its others are: it is watched like a held one (rule P18).
+        let Slot::Queued(Queued { ready, .. }) = &queue.slot else {
+            return;
+        };
+        if ready.is_some() && queue.group.is_none() {
             return;
         }
         queue.reads = 0;
@@ -222,7 +226,10 @@ impl Core {
             queued.seen = revision;
             let older = |kv: &&Kv| kv.create_revision < look.created;
             match contenders.first().filter(older) {
-                None => queued.ready = Some(revision),
+                None => {
+                    queued.ready.get_or_insert(revision);
+                    queue.owner = None;
+                }
                 Some(owner) => {
                     let predecessor = match look.whole {
                         true => contenders.iter().rfind(older),
@@ -232,16 +239,9 @@ impl Core {
                     queue.owner = Some(owner.value.as_slice().into());
                 }
             }
-            let waiting = queued.ready.is_none();
-            let refused = queue
-                .calls
-                .front()
-                .filter(|c| c.once && waiting)
-                .map(|c| c.id);
-            if let Some(call) = refused {
+            if queued.ready.is_none() {
                 let holder = queue.owner.clone();
-                self.withdraw(call);
-                self.refuse(call, Refused::Held { name: 0, holder });
+                self.refuse_try(now, name, holder);
             }
         }
         self.open_watch(name, revision);
@@ -250,7 +250,7 @@ impl Core {
             return;
         };
         if queue.is_watched() {
-            let waits = matches!(queue.slot, Slot::Queued(_));
+            let waits = matches!(queue.slot, Slot::Queued(Queued { ready: None, .. }));
             let early = EARLY.get(queue.reads as usize).copied().filter(|_| waits);
             queue.reads += 1;
             let after = match early {
@@ -320,14 +320,13 @@ impl Core {
             return;
         };
         let lease = queue.slot.lease();
-        match &mut queue.slot {
-            Slot::Held { call, lost, .. } => {
-                if !std::mem::replace(lost, true) {
-                    self.outputs.push_back(Output::Lost { call: *call, cause });
-                }
-            }
+        match queue.slot {
+            Slot::Held { call, .. } => self.lose_call(call, cause),
             // Overwritten, it is still there and in the way: out with it before the queue goes on.
-            Slot::Queued(_) if cause == LossCause::Overwritten => self.delete(now, name),
+            Slot::Queued(_) if cause == LossCause::Overwritten => {
+                self.delete(now, name);
+                self.advance(now, name); // a group's others go with it
+            }
             Slot::Queued(_) => self.free(now, name),
             _ => return,
         }

@@ -15,6 +15,7 @@ use crate::error::LossCause;
 use crate::site::Wait;
 
 pub(crate) mod bundle;
+pub(crate) mod call;
 pub(crate) mod deadline;
 mod deletions;
 pub(crate) mod lease;
@@ -26,8 +27,11 @@ mod queues;
 pub(crate) mod request;
 mod seals;
 mod shutdown;
+mod tries;
+mod turns;
 
 use bundle::{Deletion, Look};
+use call::{Bid, Call};
 use deadline::Deadline;
 use lease::{Lease, LeaseRef};
 use queue::Queue;
@@ -182,11 +186,11 @@ pub(crate) enum Exchange {
     Seal(LeaseRef),
     Put {
         lease: LeaseRef,
-        names: Vec<Key>,
+        bids: Vec<Bid>,
     },
     Try {
         lease: LeaseRef,
-        name: Key,
+        bid: Bid,
         call: CallId,
     },
     Delete(Vec<Deletion>),
@@ -240,8 +244,8 @@ pub(crate) enum Timer {
 pub(crate) struct Core {
     settings: Settings,
     pub(crate) queues: BTreeMap<Key, Queue>,
-    /// The name each call waits for or holds.
-    pub(crate) calls: HashMap<CallId, Key>,
+    /// The calls that wait, hold or wait to hear that their keys are gone.
+    pub(crate) calls: BTreeMap<CallId, Call>,
     pub(crate) leases: BTreeMap<LeaseRef, Lease>,
     /// The lease that calls of a TTL use.
     pool: BTreeMap<i64, LeaseRef>,
@@ -279,7 +283,7 @@ impl Core {
             random: settings.seed | 1,
             settings,
             queues: BTreeMap::new(),
-            calls: HashMap::new(),
+            calls: BTreeMap::new(),
             leases: BTreeMap::new(),
             pool: BTreeMap::new(),
             deletions: VecDeque::new(),
@@ -374,11 +378,11 @@ impl Core {
             Exchange::Renewal(lease) => self.renewed(now, lease, sent, result),
             Exchange::Revoke => {}
             Exchange::Seal(lease) => self.sealed(now, lease, sealed_above, transaction(result)),
-            Exchange::Put { lease, names } => {
-                self.put(now, sent, lease, names, transaction(result))
+            Exchange::Put { lease, bids } => {
+                self.put(now, sent, lease, bids, transaction(result));
             }
-            Exchange::Try { lease, name, call } => {
-                self.tried(now, sent, lease, &name, call, transaction(result))
+            Exchange::Try { lease, bid, call } => {
+                self.tried(now, sent, lease, bid, call, transaction(result));
             }
             Exchange::Delete(deletions) => self.deleted(now, deletions, transaction(result)),
             Exchange::Look(looks) => self.looked(now, looks, floor, transaction(result)),

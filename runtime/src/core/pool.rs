@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
+use crate::core::call::Bid;
 use crate::core::lease::{Lease, LeaseRef, State, Trouble};
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Cause, Failure, Key, Refusal, Request, Response, Revision, TxnAnswer};
@@ -53,7 +54,7 @@ impl Core {
         let ttl_secs = l.ttl_secs;
         if l.failures > 0
             && l.warming.is_empty()
-            && !l.pending.iter().any(|name| self.wants(name, lease))
+            && !l.pending.iter().any(|bid| self.wants(bid, lease))
         {
             // Nobody waits for it any more: the next call asks anew.
             self.leases.remove(&lease);
@@ -63,10 +64,14 @@ impl Core {
         self.send(now, Request::Grant { ttl_secs }, Exchange::Grant(lease));
     }
 
-    fn wants(&self, name: &Key, lease: LeaseRef) -> bool {
-        self.queues
-            .get(name)
-            .is_some_and(|queue| matches!(queue.slot, Slot::Wanting { lease: of } if of == lease))
+    /// Whether a pending bid is still to be put: the same names may have been wanted, given up and wanted again.
+    pub(super) fn wants(&self, bid: &Bid, lease: LeaseRef) -> bool {
+        bid.names.iter().all(|name| {
+            self.queues.get(name).is_some_and(|queue| {
+                queue.group == bid.group
+                    && matches!(queue.slot, Slot::Wanting { lease: of } if of == lease)
+            })
+        })
     }
 
     pub(super) fn granted(
@@ -154,9 +159,9 @@ impl Core {
         else {
             return;
         };
-        // Names whose calls have gone: in an outage nothing else takes them off.
+        // Bids whose calls have gone: in an outage nothing else takes them off.
         let mut pending = std::mem::take(&mut l.pending);
-        pending.retain(|name| self.wants(name, lease));
+        pending.retain(|bid| self.wants(bid, lease));
         let Some(l) = self.leases.get_mut(&lease) else {
             return;
         };
@@ -178,17 +183,10 @@ impl Core {
             else {
                 continue;
             };
-            let due: Vec<CallId> = queue
-                .calls
-                .iter()
-                .filter(|c| is_due(c.since))
-                .map(|c| c.id)
-                .collect();
+            let since = |call: &CallId| self.calls.get(call).is_some_and(|c| is_due(c.since));
+            let due: Vec<CallId> = queue.calls.iter().copied().filter(since).collect();
             waiting |= due.len() < queue.calls.len();
-            for call in due {
-                self.withdraw(call);
-                self.refuse(call, Refused::Backend(cause.clone()));
-            }
+            self.reject(now, due, &Refused::Backend(cause.clone()));
             self.advance(now, &name);
         }
         // However often it fails meanwhile, one timer will do.
@@ -212,20 +210,23 @@ impl Core {
         for (call, _) in std::mem::take(&mut l.warming) {
             self.refuse(call, why.clone());
         }
-        for name in l.pending {
-            let Some(queue) = self.queues.get_mut(&name) else {
-                continue;
-            };
-            if !matches!(queue.slot, Slot::Wanting { lease: of } if of == lease) {
+        let mut refused = Vec::new();
+        let mut left = Vec::new();
+        for bid in l.pending {
+            if !self.wants(&bid, lease) {
                 continue;
             }
-            queue.slot = Slot::Free;
-            let calls: Vec<CallId> = queue.calls.iter().map(|c| c.id).collect();
-            for call in calls {
-                self.withdraw(call);
-                self.refuse(call, why.clone());
+            for name in &*bid.names {
+                if let Some(queue) = self.queues.get_mut(name) {
+                    queue.slot = Slot::Free;
+                    refused.extend(queue.calls.iter().copied());
+                }
             }
-            self.advance(now, &name);
+            left.push(bid.names);
+        }
+        self.reject(now, refused, why);
+        for names in left {
+            self.advance_all(now, &names);
         }
         if l.id != 0 {
             self.send(now, Request::Revoke { lease: l.id }, Exchange::Revoke);
@@ -390,30 +391,20 @@ impl Core {
             self.pool.remove(&ttl_secs);
         }
         let mut left = Vec::new();
+        let mut lost_calls = Vec::new();
+        let mut unconfirmed = Vec::new();
         for (name, queue) in &mut self.queues {
             if queue.slot.lease() != Some(lease) {
                 continue;
             }
             match (&mut queue.slot, lost) {
-                (
-                    Slot::Held {
-                        call, lost: gone, ..
-                    },
-                    Some(cause),
-                ) => {
-                    if !std::mem::replace(gone, true) {
-                        self.outputs.push_back(Output::Lost { call: *call, cause });
-                    }
+                (Slot::Held { call, .. }, Some(cause)) => {
+                    lost_calls.push((*call, cause));
                     continue;
                 }
                 (Slot::Held { .. } | Slot::Deleting { .. }, None) => continue,
                 (Slot::Deleting { confirm, .. }, Some(cause)) => {
-                    if let Some(call) = confirm.take() {
-                        self.outputs.push_back(Output::Released {
-                            call,
-                            result: Err(Refused::Lost { cause }),
-                        });
-                    }
+                    unconfirmed.extend(confirm.take().map(|call| (call, cause)));
                 }
                 // The lease may live on, with its bodies or because it was lost only to us; or the key was put under another
                 // one. It must not block the others.
@@ -431,9 +422,13 @@ impl Core {
             queue.slot = Slot::Free;
             left.push(name.clone());
         }
-        for name in left {
-            self.advance(now, &name);
+        for (call, cause) in lost_calls {
+            self.lose_call(call, cause);
         }
+        for (call, cause) in unconfirmed {
+            self.confirmed(call, Err(Refused::Lost { cause }));
+        }
+        self.advance_all(now, &left);
         for (call, _) in warming {
             self.warm(now, call, ttl_secs);
         }

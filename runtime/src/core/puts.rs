@@ -1,9 +1,10 @@
-//! How the keys of a process come to be: bundled, at most once each, sealed when there is no answer (rules P6 to P11).
+//! How the keys of a process come to be: bundled, at most once each, sealed when there is no answer (rules P6 to P10).
 
 use std::sync::Arc;
 
 use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
+use crate::core::call::Bid;
 use crate::core::lease::{LeaseRef, State};
 use crate::core::pool::family_of;
 use crate::core::queue::{Queued, Slot};
@@ -33,59 +34,67 @@ impl Core {
 
     fn send_puts(&mut self, now: Moment, lease: LeaseRef) {
         let mut items = Vec::new();
-        let mut names = Vec::new();
-        while names.len() < bundle::LOCKS {
+        let mut bids = Vec::new();
+        while items.len() < bundle::LOCKS {
             let Some(l) = self.leases.get_mut(&lease) else {
                 return;
             };
-            let Some(name) = l.pending.pop_front() else {
+            let Some(bid) = l.pending.pop_front() else {
                 break;
             };
-            let Some(queue) = self.queues.get_mut(&name) else {
-                continue;
-            };
-            if !matches!(queue.slot, Slot::Wanting { lease: of } if of == lease) {
+            if items.len() + bid.names.len() > bundle::LOCKS {
+                l.pending.push_front(bid); // never split: it opens the next bundle
+                break;
+            }
+            if !self.wants(&bid, lease) {
                 continue;
             }
-            let Some(call) = queue.calls.front() else {
+            let Some((call, once, record)) = self.bidder(&bid) else {
                 continue;
             };
-            queue.slot = Slot::Putting { lease };
-            queue.record = Some(call.record.clone());
-            queue.repaired = 0;
-            if call.once && !call.put_once {
-                let request =
-                    Request::Txn(bundle::put_if_none(l, &queue.family, call.record.clone()));
-                let exchange = Exchange::Try {
-                    lease,
-                    name,
-                    call: call.id,
-                };
-                l.in_flight += 1;
-                self.send(now, request, exchange);
-                if self
-                    .leases
-                    .get(&lease)
-                    .is_some_and(|l| l.in_flight >= WINDOW)
-                {
-                    break;
+            let mut families = Vec::with_capacity(bid.names.len());
+            for name in &*bid.names {
+                if let Some(queue) = self.queues.get_mut(name) {
+                    queue.slot = Slot::Putting { lease };
+                    queue.record = Some(record.clone());
+                    queue.repaired = 0;
+                    families.push(queue.family.clone());
                 }
-            } else {
-                items.push((queue.family.clone(), call.record.clone()));
-                names.push(name);
+            }
+            if !once {
+                items.extend(families.into_iter().map(|family| (family, record.clone())));
+                bids.push(bid);
+                continue;
+            }
+            let Some(l) = self.leases.get_mut(&lease) else {
+                return;
+            };
+            l.in_flight += 1;
+            let full = l.in_flight >= WINDOW;
+            let request = Request::Txn(bundle::put_if_none(l, &families, &record));
+            self.send(now, request, Exchange::Try { lease, bid, call });
+            if full {
+                break;
             }
         }
-        if names.is_empty() {
-            return;
+        if !bids.is_empty() {
+            self.send_bundle(now, lease, bids, &items);
         }
-        self.send_bundle(now, lease, names, &items);
+    }
+
+    /// Who bids: the call, whether it is a single try that has not met deeper keys, and its record.
+    fn bidder(&self, bid: &Bid) -> Option<(CallId, bool, Arc<[u8]>)> {
+        let call = *self.queues.get(bid.names.first()?)?.calls.front()?;
+        let bidder = self.calls.get(&call)?;
+        let once = bidder.once && !bidder.put_once;
+        Some((call, once, bidder.record.clone()))
     }
 
     fn send_bundle(
         &mut self,
         now: Moment,
         lease: LeaseRef,
-        names: Vec<Key>,
+        bids: Vec<Bid>,
         items: &[(Key, Arc<[u8]>)],
     ) {
         let Some(l) = self.leases.get_mut(&lease) else {
@@ -93,7 +102,7 @@ impl Core {
         };
         l.in_flight += 1;
         let request = Request::Txn(bundle::put(l, items));
-        self.send(now, request, Exchange::Put { lease, names });
+        self.send(now, request, Exchange::Put { lease, bids });
     }
 
     /// A bundle of puts was answered, or not (rules P8–P10).
@@ -102,7 +111,7 @@ impl Core {
         now: Moment,
         sent: Moment,
         lease: LeaseRef,
-        names: Vec<Key>,
+        bids: Vec<Bid>,
         result: Result<TxnAnswer, Failure>,
     ) {
         if let Some(l) = self.leases.get_mut(&lease) {
@@ -111,95 +120,53 @@ impl Core {
         match result {
             Ok(answer) if answer.succeeded => {
                 self.reached(lease);
+                let revision = answer.revision;
                 let mut answers = answer.answers.into_iter();
-                for name in names {
-                    let previous = answers.next().and_then(bundle::first);
-                    let oldest = answers.next().and_then(bundle::first);
-                    let created = previous.map_or(answer.revision, |kv| kv.create_revision);
-                    self.placed(now, lease, &name, created, answer.revision, oldest);
+                for bid in bids {
+                    for name in &*bid.names {
+                        let previous = answers.next().and_then(bundle::first);
+                        let oldest = answers.next().and_then(bundle::first);
+                        let created = previous.map_or(revision, |kv| kv.create_revision);
+                        self.placed(now, lease, name, created, revision, oldest);
+                    }
+                    for name in &*bid.names {
+                        self.wait_for_turn(name, revision);
+                    }
                 }
             }
             Ok(answer) => {
                 self.reached(lease);
-                self.unput(now, lease, names);
+                self.unput(now, lease, bids);
                 self.session_moved(now, lease, answer);
             }
-            Err(failure) => self.unanswered(now, sent, lease, names, failure),
-        }
-    }
-
-    /// One try was answered, or not (rule P11).
-    pub(super) fn tried(
-        &mut self,
-        now: Moment,
-        sent: Moment,
-        lease: LeaseRef,
-        name: &Key,
-        call: CallId,
-        result: Result<TxnAnswer, Failure>,
-    ) {
-        if let Some(l) = self.leases.get_mut(&lease) {
-            l.in_flight -= 1;
-        }
-        let answer = match result {
-            Ok(answer) => answer,
-            Err(failure) => return self.unanswered(now, sent, lease, vec![name.clone()], failure),
-        };
-        self.reached(lease);
-        if answer.succeeded {
-            let revision = answer.revision;
-            return self.placed_ready(now, lease, name, revision, revision);
-        }
-        let Some(l) = self.leases.get(&lease) else {
-            return;
-        };
-        let mut answers = answer.answers.iter().cloned();
-        let session = answers.next().and_then(bundle::first);
-        let child = answers.next().and_then(bundle::first);
-        let same = session.is_some_and(|kv| kv.mod_revision == l.session_revision);
-        self.unput(now, lease, vec![name.clone()]);
-        if !same {
-            return self.session_moved(now, lease, answer);
-        }
-        let Some(queue) = self.queues.get_mut(name) else {
-            return;
-        };
-        match child {
-            Some(kv) if queue.contends(&kv.key) => {
-                let holder = Some(kv.value.into());
-                if self.withdraw(call).is_some() {
-                    self.refuse(call, Refused::Held { name: 0, holder });
-                }
-                self.advance(now, name);
-            }
-            // Only deeper keys, as far as one key tells; or it has just gone.
-            _ => {
-                if let Some(call) = queue.calls.front_mut().filter(|c| c.id == call) {
-                    call.put_once = true;
-                }
-            }
+            Err(failure) => self.unanswered(now, sent, lease, bids, failure),
         }
     }
 
     /// Nothing was applied: the names want to be put again, if anybody still wants them.
-    fn unput(&mut self, now: Moment, lease: LeaseRef, names: Vec<Key>) {
-        for name in names.into_iter().rev() {
-            let Some(queue) = self.queues.get_mut(&name) else {
+    pub(super) fn unput(&mut self, now: Moment, lease: LeaseRef, bids: Vec<Bid>) {
+        for bid in bids.into_iter().rev() {
+            let Some(l) = self.leases.get_mut(&lease) else {
                 continue;
             };
-            if !matches!(queue.slot, Slot::Putting { lease: of } if of == lease) {
-                continue;
+            let mut back = false;
+            for name in &*bid.names {
+                if let Some(queue) = self.queues.get_mut(name)
+                    && queue.is_putting(lease)
+                {
+                    queue.slot = Slot::Wanting { lease };
+                    back = true;
+                }
             }
-            if let Some(l) = self.leases.get_mut(&lease) {
-                queue.slot = Slot::Wanting { lease };
-                l.pending.push_front(name.clone());
-                self.advance(now, &name);
+            if back {
+                l.pending.push_front(bid.clone());
+                self.advance_all(now, &bid.names);
             }
         }
     }
 
     /// A bundle found another session revision than it was sent under. After a seal of ours that is as it should be.
-    fn session_moved(&mut self, now: Moment, lease: LeaseRef, answer: TxnAnswer) {
+    pub(super) fn session_moved(&mut self, now: Moment, lease: LeaseRef, answer: TxnAnswer) {
         let Some(l) = self.leases.get(&lease) else {
             return;
         };
@@ -214,31 +181,28 @@ impl Core {
     }
 
     /// A bundle has no answer.
-    fn unanswered(
+    pub(super) fn unanswered(
         &mut self,
         now: Moment,
         sent: Moment,
         lease: LeaseRef,
-        names: Vec<Key>,
+        bids: Vec<Bid>,
         failure: Failure,
     ) {
         match failure {
             Failure::Unavailable(cause) => {
-                self.unput(now, lease, names);
+                self.unput(now, lease, bids);
                 self.hold_off(now, lease, sent, cause);
             }
             Failure::Unknown(cause) => {
                 if let Some(l) = self.leases.get_mut(&lease) {
                     l.failed(sent, cause);
-                }
-                for name in names {
-                    let Some(queue) = self.queues.get_mut(&name) else {
-                        continue;
-                    };
-                    if matches!(queue.slot, Slot::Putting { lease: of } if of == lease) {
-                        queue.slot = Slot::Doubt { lease };
-                        if let Some(l) = self.leases.get_mut(&lease) {
-                            l.doubt.push(name);
+                    for name in bids.iter().flat_map(|bid| &*bid.names) {
+                        if let Some(queue) = self.queues.get_mut(name)
+                            && queue.is_putting(lease)
+                        {
+                            queue.slot = Slot::Doubt { lease };
+                            l.doubt.push(name.clone());
                         }
                     }
                 }
@@ -248,47 +212,56 @@ impl Core {
                 kind: Refusal::LeaseNotFound,
                 ..
             } => {
-                self.unput(now, lease, names);
+                self.unput(now, lease, bids);
                 self.lose(now, lease, LossCause::Revoked);
             }
-            // One bad name fails all: the halves go their own ways (rule P9).
-            Failure::Refused { .. } if names.len() > 1 => {
-                let (left, right) = names.split_at(names.len() / 2);
+            // One bad name fails all: the halves go their own ways, but no group is torn (rules P9, P13).
+            Failure::Refused { .. } if bids.len() > 1 => {
+                let (left, right) = bids.split_at(bids.len() / 2);
                 for half in [left, right] {
                     self.put_half(now, lease, half);
                 }
             }
             failure @ Failure::Refused { .. } => {
                 let why = Refused::by(failure);
-                for name in names {
-                    let Some(queue) = self.queues.get_mut(&name) else {
-                        continue;
-                    };
-                    if !matches!(queue.slot, Slot::Putting { lease: of } if of == lease) {
-                        continue;
-                    }
-                    queue.slot = Slot::Free;
-                    if let Some(call) = queue.calls.front().map(|c| c.id) {
-                        self.withdraw(call);
-                        self.refuse(call, why.clone());
-                    }
-                    self.advance(now, &name);
+                for bid in bids {
+                    self.put_refused(now, lease, &bid, &why);
                 }
             }
         }
     }
 
-    fn put_half(&mut self, now: Moment, lease: LeaseRef, names: &[Key]) {
-        let mut items = Vec::new();
-        let mut still = Vec::new();
-        for name in names {
-            let Some(queue) = self.queues.get_mut(name) else {
+    /// Whoever the keys were for does not get them.
+    fn put_refused(&mut self, now: Moment, lease: LeaseRef, bid: &Bid, why: &Refused) {
+        let mut refused = Vec::new();
+        for name in &*bid.names {
+            let Some(queue) = self.queues.get(name).filter(|q| q.is_putting(lease)) else {
                 continue;
             };
-            if matches!(queue.slot, Slot::Putting { lease: of } if of == lease) {
+            if self.fits(queue) {
+                refused.extend(queue.calls.front().copied());
+            }
+            if let Some(queue) = self.queues.get_mut(name) {
+                queue.slot = Slot::Free;
+            }
+        }
+        self.reject(now, refused, why);
+        self.advance_all(now, &bid.names);
+    }
+
+    fn put_half(&mut self, now: Moment, lease: LeaseRef, bids: &[Bid]) {
+        let mut items = Vec::new();
+        let mut still = Vec::new();
+        for bid in bids {
+            let queues = bid.names.iter().filter_map(|name| self.queues.get(name));
+            let putting = queues.filter(|queue| queue.is_putting(lease)).map(|queue| {
                 let record = queue.record.clone().unwrap_or_else(|| [].into());
-                items.push((queue.family.clone(), record));
-                still.push(name.clone());
+                (queue.family.clone(), record)
+            });
+            let putting: Vec<_> = putting.collect();
+            if putting.len() == bid.names.len() {
+                items.extend(putting);
+                still.push(bid.clone());
             }
         }
         let open = self
@@ -322,7 +295,7 @@ impl Core {
         if oldest.as_ref().is_some_and(|kv| kv.key == key.as_bytes()) {
             return self.placed_ready(now, lease, name, created, revision);
         }
-        if !matches!(queue.slot, Slot::Putting { lease: of } if of == lease) {
+        if !queue.is_putting(lease) {
             return self.orphan(lease, name, created);
         }
         queue.heard = Some(now);
@@ -335,27 +308,14 @@ impl Core {
             seen: revision,
         });
         // Deeper keys hide who contends: only a look tells whether a single try was granted.
-        let refused = queue
-            .calls
-            .front()
-            .filter(|c| c.once && !queue.deep)
-            .map(|c| c.id);
-        if let Some(call) = refused {
-            self.withdraw(call);
-            self.refuse(
-                call,
-                Refused::Held {
-                    name: 0,
-                    holder: None,
-                },
-            );
+        if !queue.deep {
+            self.refuse_try(now, name, None);
         }
         self.advance(now, name);
-        self.wait_for_turn(name, revision);
     }
 
     /// A put was applied and nothing older excludes it.
-    fn placed_ready(
+    pub(super) fn placed_ready(
         &mut self,
         now: Moment,
         lease: LeaseRef,
@@ -366,7 +326,7 @@ impl Core {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
-        if !matches!(queue.slot, Slot::Putting { lease: of } if of == lease) {
+        if !queue.is_putting(lease) {
             return self.orphan(lease, name, created);
         }
         queue.heard = Some(now);

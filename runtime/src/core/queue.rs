@@ -1,7 +1,7 @@
 //! One name in this process: the calls that want it, in order, and its key in etcd.
 //!
 //! The key belongs to the queue, not to a call (rules P3, P4): only the head of the queue has one, and a call that goes
-//! away leaves it to the next. [`Slot`] is the state machine at the end of the protocol's rules.
+//! away leaves it to the next, unless it was put for a group. [`Slot`] is the state machine at the end of the protocol's rules.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,8 +17,10 @@ pub(crate) struct Queue {
     /// `<prefix><name>/`: what all contenders' keys begin with.
     pub(crate) family: Key,
     /// Calls that want the name and do not hold it.
-    pub(crate) calls: VecDeque<Call>,
+    pub(crate) calls: VecDeque<CallId>,
     pub(crate) slot: Slot,
+    /// The group the key is put for, from Wanting to Queued: nobody else inherits it (rule P13).
+    pub(crate) group: Option<CallId>,
     /// The record this process last put.
     pub(crate) record: Option<Arc<[u8]>>,
     /// The record of another process that was last seen to own the name.
@@ -35,23 +37,6 @@ pub(crate) struct Queue {
     /// Reads since the watch was opened; the first few come early (rule P15).
     pub(crate) reads: u32,
     pub(crate) reading: bool,
-}
-
-/// A call that waits.
-#[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) id: CallId,
-    pub(crate) ttl_secs: i64,
-    pub(crate) record: Arc<[u8]>,
-    pub(crate) since: Moment,
-    /// When it gives up, if ever.
-    pub(crate) until: Option<Moment>,
-    /// One try, no queueing (rule P11).
-    pub(crate) once: bool,
-    /// The one try met deeper keys: it goes by an ordinary put, withdrawn unless granted at once.
-    pub(crate) put_once: bool,
-    /// Its task holds another lock: it is served during a shutdown (rule P26).
-    pub(crate) nested: bool,
 }
 
 /// The state of the name's key in etcd.
@@ -103,6 +88,7 @@ impl Queue {
             family,
             calls: VecDeque::new(),
             slot: Slot::Free,
+            group: None,
             record: None,
             owner: None,
             deep: false,
@@ -122,9 +108,15 @@ impl Queue {
     }
 
     /// Takes a call out of the queue.
-    pub(crate) fn remove(&mut self, call: CallId) -> Option<Call> {
-        let at = self.calls.iter().position(|c| c.id == call)?;
-        self.calls.remove(at)
+    pub(crate) fn remove(&mut self, call: CallId) {
+        if let Some(at) = self.calls.iter().position(|of| *of == call) {
+            self.calls.remove(at);
+        }
+    }
+
+    /// Whether a put of its key under this lease is in the net.
+    pub(crate) fn is_putting(&self, lease: LeaseRef) -> bool {
+        matches!(self.slot, Slot::Putting { lease: of } if of == lease)
     }
 
     /// Whether its key is one to look at: it waits, or is held.

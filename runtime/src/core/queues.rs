@@ -1,19 +1,16 @@
-//! The names of a process: how a call comes to its turn.
+//! The names of a process: how calls come into their queues and go out of them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::core::bundle;
-use crate::core::lease::LeaseRef;
+use crate::core::call::{Call, Stage};
 use crate::core::pool::family_of;
-use crate::core::queue::{Call, Queue, Queued, Slot};
-use crate::core::request::{Key, Revision};
-use crate::core::{Acquire, CallId, Core, Grant, Output, Owned, Refused, Timer};
+use crate::core::queue::{Queue, Queued, Slot};
+use crate::core::request::{Cause, Key};
+use crate::core::{Acquire, CallId, Core, Output, Refused, Timer};
+use crate::error::LossCause;
 use crate::site::Wait;
-
-/// How long a lock is held before its key is watched: short sections pay nothing (rule P18).
-const GUARD_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a watch stays open after the name was last wanted (rule P15).
 const WARM: Duration = Duration::from_secs(5);
@@ -22,165 +19,176 @@ impl Core {
     pub(super) fn acquire(&mut self, now: Moment, acquire: Acquire) {
         let Acquire {
             call,
-            mut names,
+            names,
             ttl_secs,
             wait,
             record,
             holds,
         } = acquire;
-        let nested = !holds.is_empty();
-        let name = match names.pop() {
-            Some(name) if names.is_empty() => name,
-            _ => {
-                let cause = Arc::from(Box::from("several names in one call: not yet"));
-                return self.refuse(call, Refused::Backend(cause));
-            }
-        };
-        if self.refuses(nested) {
+        if self.refuses(!holds.is_empty()) {
             return self.refuse(call, Refused::ShuttingDown);
         }
-        let queue = self
-            .queues
-            .entry(name.clone())
-            .or_insert_with(|| Queue::new(family_of(&name)));
         let once = wait == Wait::Once;
-        if once && !(queue.calls.is_empty() && matches!(queue.slot, Slot::Free)) {
-            let holder = queue.holder();
-            return self.refuse(call, Refused::Held { name: 0, holder });
+        if once && let Some(why) = self.taken_here(&names) {
+            return self.refuse(call, why);
         }
         let until = match wait {
             Wait::For(wait) => Some(now + wait),
             Wait::Once | Wait::Forever => None,
         };
-        queue.calls.push_back(Call {
-            id: call,
+        // All in one step, so that any two calls stand in the same order wherever they meet (rule P13).
+        for name in &names {
+            let queue = self.queues.entry(name.clone());
+            let queue = queue.or_insert_with(|| Queue::new(family_of(name)));
+            queue.calls.push_back(call);
+        }
+        let waiting = Call {
+            names: names.into(),
             ttl_secs,
             record,
             since: now,
             until,
             once,
             put_once: false,
-            nested,
-        });
-        self.calls.insert(call, name.clone());
+            holds,
+            stage: Stage::Waiting,
+        };
+        self.calls.insert(call, waiting);
         if let Some(until) = until {
             self.at(until, Timer::Wait(call));
         }
-        self.advance(now, &name);
+        self.serve(now, call);
+    }
+
+    /// What a single try is told if one of its names is taken, or closed, in this process (rule P11).
+    fn taken_here(&self, names: &[Key]) -> Option<Refused> {
+        names.iter().enumerate().find_map(|(name, key)| {
+            let queue = self.queues.get(key)?;
+            let idle = queue.calls.is_empty() && matches!(queue.slot, Slot::Free);
+            (!idle).then(|| Refused::Held {
+                name,
+                holder: queue.holder(),
+            })
+        })
     }
 
     pub(super) fn cancel(&mut self, now: Moment, call: CallId) {
-        if let Some((name, _)) = self.withdraw(call) {
-            self.calls.remove(&call);
-            self.advance(now, &name);
+        if let Some(waiting) = self.withdraw(call) {
+            self.advance_all(now, &waiting.names);
         }
     }
 
-    /// Takes a waiting call out of its queue.
-    pub(super) fn withdraw(&mut self, call: CallId) -> Option<(Key, Call)> {
-        let name = self.calls.get(&call)?.clone();
-        let call = self.queues.get_mut(&name)?.remove(call)?;
-        if let Some(until) = call.until {
-            self.timers.remove(&(until, Timer::Wait(call.id)));
+    /// Takes a waiting call out of its queues: all of them at once. Their next steps are the caller's to take.
+    pub(super) fn withdraw(&mut self, call: CallId) -> Option<Call> {
+        if self.calls.get(&call)?.stage != Stage::Waiting {
+            return None;
         }
-        Some((name, call))
+        let waiting = self.calls.remove(&call)?;
+        for name in &*waiting.names {
+            if let Some(queue) = self.queues.get_mut(name) {
+                queue.remove(call);
+            }
+        }
+        if let Some(until) = waiting.until {
+            self.timers.remove(&(until, Timer::Wait(call)));
+        }
+        Some(waiting)
+    }
+
+    /// Refuses calls that wait; then takes the next steps for their names.
+    pub(super) fn reject(&mut self, now: Moment, calls: Vec<CallId>, why: &Refused) {
+        let mut left = Vec::new();
+        for call in calls {
+            if let Some(waiting) = self.withdraw(call) {
+                self.refuse(call, why.clone());
+                left.push(waiting.names);
+            }
+        }
+        for names in left {
+            self.advance_all(now, &names);
+        }
     }
 
     pub(super) fn wait_over(&mut self, now: Moment, call: CallId) {
-        let Some((name, waiting)) = self.withdraw(call) else {
+        let waits = |c: &Call| c.stage == Stage::Waiting;
+        let Some(waiting) = self.calls.get(&call).filter(|c| waits(c)) else {
             return;
         };
-        let Some(queue) = self.queues.get(&name) else {
-            return;
+        let why = self.why_not(now, call, waiting);
+        self.reject(now, vec![call], &why);
+    }
+
+    /// What a call is told whose wait is over: who has one of its names, or what else it waited for.
+    fn why_not(&self, now: Moment, call: CallId, waiting: &Call) -> Refused {
+        let queues = || {
+            let names = waiting.names.iter().enumerate();
+            names.filter_map(|(name, key)| Some((name, self.queues.get(key)?)))
+        };
+        let ahead = |queue: &Queue| queue.calls.front() != Some(&call);
+        // A name whose turn it is, or that nobody was asked for yet, keeps no group waiting.
+        let taken = |queue: &Queue| match queue.slot {
+            Slot::Held { .. } | Slot::Deleting { .. } => true,
+            Slot::Queued(Queued { ready, .. }) => ready.is_none() || ahead(queue),
+            Slot::Free => ahead(queue),
+            Slot::Wanting { .. } | Slot::Putting { .. } | Slot::Doubt { .. } => {
+                ahead(queue) || queue.owner.is_some()
+            }
         };
         // Silence is no answer: that nobody told us of a holder does not mean that there is one.
-        let heard = queue.heard.is_some_and(|at| at >= waiting.since);
-        let unheard = match queue.slot {
-            _ if heard => None,
+        let heard = |queue: &Queue| queue.heard.is_some_and(|at| at >= waiting.since);
+        let unheard = |queue: &Queue| match queue.slot {
+            _ if heard(queue) => None,
             Slot::Wanting { lease } | Slot::Putting { lease } | Slot::Doubt { lease } => {
-                let trouble = self.leases.get(&lease).and_then(|l| l.trouble.clone());
-                Some(match trouble {
-                    Some(trouble) => trouble.cause,
-                    None => Arc::from(Box::from("no answer within the wait")),
-                })
+                Some(lease)
             }
             _ => None,
         };
-        let why = match unheard {
-            Some(cause) => Refused::Backend(cause),
-            None => Refused::Timeout {
-                name: 0,
+        let told = |queue: &Queue| unheard(queue).is_none() && taken(queue);
+        let known = queues().find(|(_, queue)| told(queue) && queue.holder().is_some());
+        if let Some((name, queue)) = known.or_else(|| queues().find(|(_, queue)| told(queue))) {
+            return Refused::Timeout {
+                name,
                 holder: queue.holder(),
                 waited: now - waiting.since,
+            };
+        }
+        match queues().find_map(|(_, queue)| unheard(queue)) {
+            Some(lease) => {
+                let trouble = self.leases.get(&lease).and_then(|l| l.trouble.clone());
+                Refused::Backend(match trouble {
+                    Some(trouble) => trouble.cause,
+                    None => Arc::from(Box::from("no answer within the wait")) as Cause,
+                })
+            }
+            None => Refused::Timeout {
+                name: 0,
+                holder: None,
+                waited: now - waiting.since,
             },
-        };
-        self.refuse(call, why);
-        self.advance(now, &name);
+        }
     }
 
-    /// Takes the next step for a name, if it is ours to take.
-    pub(super) fn advance(&mut self, now: Moment, name: &Key) {
-        let Some(queue) = self.queues.get(name) else {
+    /// The call has lost its locks: all of them, and it is told once (rule P13).
+    pub(super) fn lose_call(&mut self, call: CallId, cause: LossCause) {
+        let Some(names) = self.calls.get(&call).map(|c| c.names.clone()) else {
             return;
         };
-        match &queue.slot {
-            Slot::Free => match queue.calls.front() {
-                Some(call) => {
-                    let lease = self.lease_for(now, call.ttl_secs);
-                    self.want(name, lease);
-                }
-                None => self.retire_queue(now, name),
-            },
-            Slot::Wanting { lease } => {
-                let lease = *lease;
-                let fits = self.leases.get(&lease).map(|l| l.ttl_secs);
-                if queue.calls.front().map(|call| call.ttl_secs) != fits {
-                    self.free(now, name);
-                }
+        let mut news = false;
+        for name in &*names {
+            if let Some(Slot::Held { call: of, lost, .. }) =
+                self.queues.get_mut(name).map(|queue| &mut queue.slot)
+                && *of == call
+            {
+                news |= !std::mem::replace(lost, true);
             }
-            Slot::Queued(queued) => {
-                let (lease, ready) = (queued.lease, queued.ready);
-                let Some(l) = self.leases.get_mut(&lease) else {
-                    return;
-                };
-                let fits = queue
-                    .calls
-                    .front()
-                    .is_some_and(|call| call.ttl_secs == l.ttl_secs);
-                match ready {
-                    _ if !fits => self.delete(now, name),
-                    Some(revision) if l.is_fresh(now) => self.grant(now, name, revision),
-                    Some(_) => {
-                        l.unfresh.push(name.clone());
-                        self.renew(now, lease);
-                    }
-                    None => {}
-                }
-            }
-            Slot::Putting { .. }
-            | Slot::Doubt { .. }
-            | Slot::Held { .. }
-            | Slot::Deleting { .. } => {}
         }
-    }
-
-    /// Queues the name to be put under this lease.
-    fn want(&mut self, name: &Key, lease: LeaseRef) {
-        if let (Some(queue), Some(l)) = (self.queues.get_mut(name), self.leases.get_mut(&lease)) {
-            queue.slot = Slot::Wanting { lease };
-            l.pending.push_back(name.clone());
+        if news {
+            self.outputs.push_back(Output::Lost { call, cause });
         }
-    }
-
-    pub(super) fn free(&mut self, now: Moment, name: &Key) {
-        if let Some(queue) = self.queues.get_mut(name) {
-            queue.slot = Slot::Free;
-        }
-        self.advance(now, name);
     }
 
     /// Nobody here wants the name: forgets it, its watch a little later.
-    fn retire_queue(&mut self, now: Moment, name: &Key) {
+    pub(super) fn retire_queue(&mut self, now: Moment, name: &Key) {
         match self.queues.get_mut(name) {
             Some(queue) if queue.watch.is_some() => {
                 queue.reread_at = Some(now + WARM);
@@ -204,50 +212,5 @@ impl Core {
             }
             self.queues.remove(name);
         }
-    }
-
-    /// The head of the queue has its lock.
-    fn grant(&mut self, now: Moment, name: &Key, ready: Revision) {
-        let Some(queue) = self.queues.get_mut(name) else {
-            return;
-        };
-        let Slot::Queued(Queued { lease, created, .. }) = queue.slot else {
-            return;
-        };
-        let Some(l) = self.leases.get_mut(&lease) else {
-            return;
-        };
-        let Some(call) = queue.calls.pop_front() else {
-            return;
-        };
-        l.bodies += 1;
-        let grant = Grant {
-            call: call.id,
-            owned: vec![Owned {
-                key: bundle::own_key(&queue.family, l.id),
-                created,
-                revision: ready.max(created),
-                handover: 0,
-            }],
-            deadline: l.deadline.clone(),
-        };
-        let guard_at = now + GUARD_AFTER;
-        queue.slot = Slot::Held {
-            lease,
-            created,
-            call: call.id,
-            seen: ready,
-            guard_at,
-            lost: false,
-        };
-        queue.owner = None;
-        queue.reread_at = None;
-        if let Some(until) = call.until {
-            self.timers.remove(&(until, Timer::Wait(call.id)));
-        }
-        if queue.watch.is_none() {
-            self.at(guard_at, Timer::Guard(name.clone()));
-        }
-        self.outputs.push_back(Output::Granted(grant));
     }
 }

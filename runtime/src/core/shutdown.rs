@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::core::call::{Call, Stage};
 use crate::core::lease::State;
-use crate::core::queue::Slot;
 use crate::core::request::Request;
 use crate::core::{CallId, Core, Exchange, Output, Refused, Timer};
 use crate::error::LossCause;
@@ -55,19 +55,14 @@ impl Core {
 
     /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
     fn turn_away(&mut self, now: Moment, nested: bool) {
+        let waiting = |c: &Call| c.stage == Stage::Waiting && (nested || c.holds.is_empty());
         let waiting: Vec<CallId> = self
-            .queues
-            .values()
-            .flat_map(|q| &q.calls)
-            .filter(|c| nested || !c.nested)
-            .map(|c| c.id)
+            .calls
+            .iter()
+            .filter(|(_, c)| waiting(c))
+            .map(|(call, _)| *call)
             .collect();
-        for call in waiting {
-            if let Some((name, _)) = self.withdraw(call) {
-                self.refuse(call, Refused::ShuttingDown);
-                self.advance(now, &name);
-            }
-        }
+        self.reject(now, waiting, &Refused::ShuttingDown);
         let warming: Vec<CallId> = self
             .leases
             .values_mut()
@@ -88,15 +83,15 @@ impl Core {
             return;
         }
         shutdown.cancelled = true;
-        for queue in self.queues.values_mut() {
-            if let Slot::Held { call, lost, .. } = &mut queue.slot
-                && !std::mem::replace(lost, true)
-            {
-                self.outputs.push_back(Output::Lost {
-                    call: *call,
-                    cause: LossCause::Shutdown,
-                });
-            }
+        let holding = |c: &Call| c.stage == Stage::Holding;
+        let holding: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, c)| holding(c))
+            .map(|(call, _)| *call)
+            .collect();
+        for call in holding {
+            self.lose_call(call, LossCause::Shutdown);
         }
         self.turn_away(now, true);
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 mod ending;
+mod groups;
 mod keys;
 mod leases;
 mod rig;

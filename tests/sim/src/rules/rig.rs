@@ -12,7 +12,7 @@ use crate::core::{
 };
 use crate::error::LossCause;
 use crate::site::Wait;
-use crate::world::etcd::Etcd;
+use crate::world::store::Store;
 
 /// The TTL of all calls, unless said otherwise, in seconds.
 pub(super) const TTL: i64 = 9;
@@ -20,7 +20,7 @@ pub(super) const TTL: i64 = 9;
 #[derive(Debug)]
 pub(super) struct Rig {
     pub(super) core: Core,
-    pub(super) store: Etcd,
+    pub(super) store: Store,
     pub(super) now: Moment,
     pub(super) sent: VecDeque<(RequestId, Request)>,
     told: Vec<Output>,
@@ -36,7 +36,7 @@ impl Rig {
         };
         Self {
             core: Core::new(settings),
-            store: Etcd::new(),
+            store: Store::new(),
             now: Moment::after_boot(Duration::from_secs(100)),
             sent: VecDeque::new(),
             told: Vec::new(),
@@ -74,10 +74,19 @@ impl Rig {
     }
 
     pub(super) fn acquire_for(&mut self, call: CallId, name: &str, wait: Wait, ttl_secs: i64) {
+        self.call(call, &[name], wait, ttl_secs);
+    }
+
+    /// A call with several names.
+    pub(super) fn acquire_all(&mut self, call: CallId, names: &[&str], wait: Wait) {
+        self.call(call, names, wait, TTL);
+    }
+
+    fn call(&mut self, call: CallId, names: &[&str], wait: Wait, ttl_secs: i64) {
         let record = format!("call {call}").into_bytes().into();
         self.tell(Input::Acquire(Acquire {
             call,
-            names: vec![name.into()],
+            names: names.iter().map(|name| (*name).into()).collect(),
             ttl_secs,
             wait,
             record,
@@ -187,7 +196,7 @@ impl Rig {
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
-        self.store.kv(key.as_bytes()).is_some()
+        self.store.keys.contains_key(key.as_bytes())
     }
 
     pub(super) fn slot(&self, name: &str) -> &Slot {

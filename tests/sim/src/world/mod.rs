@@ -2,14 +2,10 @@
 
 pub(crate) mod bench;
 pub(crate) mod clients;
-pub(crate) mod convert;
-pub(crate) mod etcd;
-pub(crate) mod faults;
 pub(crate) mod invariants;
 pub(crate) mod nemesis;
 pub(crate) mod network;
 pub(crate) mod random;
 pub(crate) mod schedules;
-pub(crate) mod tally;
+pub(crate) mod store;
 pub(crate) mod trace;
-pub(crate) mod violation;

@@ -1,48 +1,58 @@
-//! The last steps of a schedule, in words.
+//! The last steps before a failure, in words.
 
 use std::collections::VecDeque;
 
 use crate::clock::Moment;
 use crate::core::request::{Compare, Op, Request};
 
+/// How many steps are told, unless `STEPS` says otherwise.
+const STEPS: usize = 60;
+
 /// What happened last. Silent unless the seed has failed before: words cost more than steps.
 #[derive(Debug)]
 pub(crate) struct Trace {
+    seed: u64,
+    /// How many steps to tell.
     limit: usize,
     steps: VecDeque<String>,
 }
 
 impl Trace {
-    /// Remembers the last `limit` steps.
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(seed: u64, loud: bool) -> Self {
+        let limit = std::env::var("STEPS")
+            .ok()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(STEPS);
         Self {
-            limit,
+            seed,
+            limit: if loud { limit } else { 0 },
             steps: VecDeque::new(),
         }
     }
 
-    /// Something happened in a process, or around them all.
-    pub(crate) fn note(
-        &mut self,
-        now: Moment,
-        process: Option<usize>,
-        step: impl FnOnce() -> String,
-    ) {
+    pub(crate) fn note(&mut self, now: Moment, process: usize, step: impl FnOnce() -> String) {
         if self.limit == 0 {
             return;
         }
         if self.steps.len() == self.limit {
             self.steps.pop_front();
         }
-        let at = now.since_boot().as_secs_f64() - 1000.0;
-        self.steps.push_back(match process {
-            Some(n) => format!("{at:10.4} p{n} {}", step()),
-            None => format!("{at:10.4} *  {}", step()),
-        });
+        self.steps.push_back(format!(
+            "{:10.4} p{process} {}",
+            now.since_boot().as_secs_f64(),
+            step()
+        ));
     }
+}
 
-    pub(crate) fn into_steps(self) -> Vec<String> {
-        self.steps.into()
+impl Drop for Trace {
+    fn drop(&mut self) {
+        if self.limit > 0 && std::thread::panicking() {
+            eprintln!("seed {}:", self.seed);
+            for step in &self.steps {
+                eprintln!("{step}");
+            }
+        }
     }
 }
 

@@ -1,0 +1,62 @@
+//! One call: the names it wants, all of them or none, and how far it has come (rule P13).
+//!
+//! A call with several names is a *group*: it stands in the queues of all its names from the same step on, its keys are put
+//! in one transaction, once it is at the head of all of them and all its keys are free, and it is granted when all of them
+//! are ready. One transaction is one create revision, so a group has one rank, in etcd as in the queues: no two of them can
+//! wait for each other. A call with one name is a group of one, but for its key, which the next such call may inherit.
+
+use std::sync::Arc;
+
+use crate::clock::Moment;
+use crate::core::CallId;
+use crate::core::request::Key;
+
+/// A call, from when it comes until its keys are gone.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// As written, each once.
+    pub(crate) names: Arc<[Key]>,
+    pub(crate) ttl_secs: i64,
+    pub(crate) record: Arc<[u8]>,
+    pub(crate) since: Moment,
+    /// When it gives up, if ever.
+    pub(crate) until: Option<Moment>,
+    /// One try, no queueing (rule P11).
+    pub(crate) once: bool,
+    /// The one try met deeper keys: it goes by an ordinary put, withdrawn unless granted at once.
+    pub(crate) put_once: bool,
+    /// The calls whose locks its task holds. Where there are any it is served during a shutdown (rule P26).
+    pub(crate) holds: Vec<CallId>,
+    pub(crate) stage: Stage,
+}
+
+/// How far a call has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It stands in the queues of its names.
+    Waiting,
+    /// All its keys are held, and its body runs.
+    Holding,
+    /// Its body is gone; somebody waits to hear that so many keys are gone too.
+    Releasing { left: usize },
+}
+
+impl Call {
+    /// Whether its keys are for itself alone: several, which stand or fall together.
+    pub(crate) fn is_group(&self) -> bool {
+        self.names.len() > 1
+    }
+
+    /// Which of its names this is, counted from 0.
+    pub(crate) fn position(&self, name: &Key) -> usize {
+        self.names.iter().position(|of| of == name).unwrap_or(0)
+    }
+}
+
+/// What is put in one transaction, and never in two: the names of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Bid {
+    pub(crate) names: Arc<[Key]>,
+    /// The group it is for; a bid for one name is for whoever is at the head of its queue.
+    pub(crate) group: Option<CallId>,
+}

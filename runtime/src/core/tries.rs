@@ -1,0 +1,71 @@
+//! A single try: its keys are put only if nothing is below any of its names, and it does not wait (rule P11).
+
+use std::sync::Arc;
+
+use crate::clock::Moment;
+use crate::core::bundle;
+use crate::core::call::Bid;
+use crate::core::lease::LeaseRef;
+use crate::core::request::{Failure, Key, Kv, TxnAnswer};
+use crate::core::{CallId, Core, Refused};
+
+impl Core {
+    /// One try was answered, or not (rule P11).
+    pub(super) fn tried(
+        &mut self,
+        now: Moment,
+        sent: Moment,
+        lease: LeaseRef,
+        bid: Bid,
+        call: CallId,
+        result: Result<TxnAnswer, Failure>,
+    ) {
+        if let Some(l) = self.leases.get_mut(&lease) {
+            l.in_flight -= 1;
+        }
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(failure) => return self.unanswered(now, sent, lease, vec![bid], failure),
+        };
+        self.reached(lease);
+        if answer.succeeded {
+            for name in &*bid.names {
+                self.placed_ready(now, lease, name, answer.revision, answer.revision);
+            }
+            return;
+        }
+        let Some(l) = self.leases.get(&lease) else {
+            return;
+        };
+        let mut answers = answer.answers.iter().cloned();
+        let session = answers.next().and_then(bundle::first);
+        let same = session.is_some_and(|kv| kv.mod_revision == l.session_revision);
+        let oldest: Vec<Option<Kv>> = answers.map(bundle::first).collect();
+        self.unput(now, lease, vec![bid.clone()]);
+        if !same {
+            return self.session_moved(now, lease, answer);
+        }
+        let held = bid.names.iter().zip(oldest).enumerate();
+        let held = held.filter_map(|(name, (key, kv))| Some((name, self.queues.get(key)?, kv?)));
+        let mut held = held.filter(|(_, queue, kv)| queue.contends(&kv.key));
+        if let Some((name, _, kv)) = held.next() {
+            let holder = Some(kv.value.into());
+            return self.reject(now, vec![call], &Refused::Held { name, holder });
+        }
+        // Only deeper keys, as far as one key tells; or it has just gone.
+        if let Some(call) = self.calls.get_mut(&call) {
+            call.put_once = true;
+        }
+    }
+
+    /// A single try is not granted at once: it is refused (rule P11).
+    pub(super) fn refuse_try(&mut self, now: Moment, name: &Key, holder: Option<Arc<[u8]>>) {
+        let Some(&call) = self.queues.get(name).and_then(|queue| queue.calls.front()) else {
+            return;
+        };
+        if let Some(tries) = self.calls.get(&call).filter(|c| c.once) {
+            let name = tries.position(name);
+            self.reject(now, vec![call], &Refused::Held { name, holder });
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! How a call comes to its turn: its keys are put together, and it is granted when all of them are ready (rule P13).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::core::bundle;
+use crate::core::call::{Bid, Stage};
+use crate::core::lease::LeaseRef;
+use crate::core::queue::{Queue, Queued, Slot};
+use crate::core::request::Key;
+use crate::core::{CallId, Core, Grant, Output, Owned, Timer};
+
+/// How long a lock is held before its key is watched: short sections pay nothing (rule P18).
+const GUARD_AFTER: Duration = Duration::from_secs(1);
+
+/// How far the keys of a call at the head of all its queues have come.
+#[derive(Debug, Default)]
+struct Progress {
+    free: usize,
+    wanting: usize,
+    /// Put, without an answer that tells where it stands.
+    moving: usize,
+    queued: usize,
+    ready: usize,
+}
+
+impl Core {
+    /// Takes the next step for a name, if it is ours to take.
+    pub(super) fn advance(&mut self, now: Moment, name: &Key) {
+        let Some(queue) = self.queues.get(name) else {
+            return;
+        };
+        let fits = self.fits(queue);
+        match (&queue.slot, queue.calls.front()) {
+            (Slot::Wanting { .. }, _) if !fits => self.free(now, name),
+            (Slot::Queued(_), _) if !fits => self.delete(now, name),
+            (_, Some(&call)) => self.serve(now, call),
+            (Slot::Free, None) => self.retire_queue(now, name),
+            _ => {}
+        }
+    }
+
+    /// Takes the next steps for these names.
+    pub(super) fn advance_all(&mut self, now: Moment, names: &[Key]) {
+        for name in names {
+            self.advance(now, name);
+        }
+    }
+
+    /// Whether the key there is, or will be, is one for the head of the queue: put for this very group, or for a single name
+    /// under a lease of the same TTL.
+    pub(super) fn fits(&self, queue: &Queue) -> bool {
+        let Some(head) = queue.calls.front() else {
+            return false;
+        };
+        let lease = queue.slot.lease().and_then(|lease| self.leases.get(&lease));
+        match (queue.group, self.calls.get(head), lease) {
+            (Some(group), _, _) => group == *head,
+            (None, Some(call), Some(l)) => !call.is_group() && call.ttl_secs == l.ttl_secs,
+            _ => false,
+        }
+    }
+
+    /// Takes the next step for a call, if it is at the head of all its queues.
+    ///
+    /// All steps but the first are taken because of what the slots show, in whatever order that came about: a group whose
+    /// keys are not all of one put starts again.
+    pub(super) fn serve(&mut self, now: Moment, call: CallId) {
+        let Some(names) = self.calls.get(&call).map(|c| c.names.clone()) else {
+            return;
+        };
+        let Some(progress) = self.progress(call, &names) else {
+            return;
+        };
+        let all = names.len();
+        match progress {
+            // Their answers decide.
+            Progress { moving: 1.., .. } => {}
+            Progress { free, .. } if free == all => self.want(now, call, names),
+            Progress { wanting, .. } if wanting == all => {}
+            Progress { queued, ready, .. } if queued == all => {
+                if ready == all {
+                    self.grant_if_fresh(now, call, &names);
+                }
+            }
+            // Others' keys are on their way out.
+            Progress {
+                wanting: 0,
+                queued: 0,
+                ..
+            } => {}
+            // One of its keys went: all go (rule P13).
+            _ => {
+                for name in &*names {
+                    self.take_back(now, name);
+                }
+                self.serve(now, call);
+            }
+        }
+    }
+
+    /// How far the keys of a call have come; `None`: others are before it.
+    fn progress(&self, call: CallId, names: &[Key]) -> Option<Progress> {
+        let mut progress = Progress::default();
+        for name in names {
+            let queue = self.queues.get(name)?;
+            if queue.calls.front() != Some(&call) {
+                return None;
+            }
+            match &queue.slot {
+                Slot::Free => progress.free += 1,
+                _ if !self.fits(queue) => {}
+                Slot::Wanting { .. } => progress.wanting += 1,
+                Slot::Putting { .. } | Slot::Doubt { .. } => progress.moving += 1,
+                Slot::Queued(queued) => {
+                    progress.queued += 1;
+                    progress.ready += usize::from(queued.ready.is_some());
+                }
+                Slot::Held { .. } | Slot::Deleting { .. } => {}
+            }
+        }
+        Some(progress)
+    }
+
+    /// Queues the names of a call to be put together.
+    fn want(&mut self, now: Moment, call: CallId, names: Arc<[Key]>) {
+        let Some((ttl_secs, group)) = self
+            .calls
+            .get(&call)
+            .map(|c| (c.ttl_secs, c.is_group().then_some(call)))
+        else {
+            return;
+        };
+        let lease = self.lease_for(now, ttl_secs);
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        for name in &*names {
+            if let Some(queue) = self.queues.get_mut(name) {
+                queue.slot = Slot::Wanting { lease };
+                queue.group = group;
+            }
+        }
+        l.pending.push_back(Bid { names, group });
+    }
+
+    /// Gives up a key that waits, or was to be put.
+    fn take_back(&mut self, now: Moment, name: &Key) {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        match queue.slot {
+            Slot::Wanting { .. } => queue.slot = Slot::Free,
+            Slot::Queued(_) => self.delete(now, name),
+            _ => {}
+        }
+    }
+
+    pub(super) fn free(&mut self, now: Moment, name: &Key) {
+        if let Some(queue) = self.queues.get_mut(name) {
+            queue.slot = Slot::Free;
+        }
+        self.advance(now, name);
+    }
+
+    /// It is the call's turn: grants it, or renews its lease first (rule P12).
+    fn grant_if_fresh(&mut self, now: Moment, call: CallId, names: &[Key]) {
+        let lease = names
+            .first()
+            .and_then(|name| self.queues.get(name)?.slot.lease());
+        let Some((lease, l)) = lease.and_then(|lease| Some((lease, self.leases.get_mut(&lease)?)))
+        else {
+            return;
+        };
+        if l.is_fresh(now) {
+            self.grant(now, call, lease);
+        } else {
+            l.unfresh.extend(names.first().cloned());
+            self.renew(now, lease);
+        }
+    }
+
+    /// The call has its locks.
+    fn grant(&mut self, now: Moment, call: CallId, lease: LeaseRef) {
+        let (Some(granted), Some(l)) = (self.calls.get_mut(&call), self.leases.get_mut(&lease))
+        else {
+            return;
+        };
+        granted.stage = Stage::Holding;
+        l.bodies += 1;
+        if let Some(until) = granted.until {
+            self.timers.remove(&(until, Timer::Wait(call)));
+        }
+        let guard_at = now + GUARD_AFTER;
+        let mut owned = Vec::with_capacity(granted.names.len());
+        for name in &*granted.names {
+            let Some(queue) = self.queues.get_mut(name) else {
+                continue;
+            };
+            let Slot::Queued(Queued {
+                created,
+                ready: Some(ready),
+                ..
+            }) = queue.slot
+            else {
+                continue;
+            };
+            queue.calls.pop_front();
+            owned.push(Owned {
+                key: bundle::own_key(&queue.family, l.id),
+                created,
+                revision: ready.max(created),
+                handover: 0,
+            });
+            queue.slot = Slot::Held {
+                lease,
+                created,
+                call,
+                seen: ready,
+                guard_at,
+                lost: false,
+            };
+            queue.owner = None;
+            queue.reread_at = None;
+            if queue.watch.is_none() {
+                self.timers.insert((guard_at, Timer::Guard(name.clone())));
+            }
+        }
+        let deadline = l.deadline.clone();
+        self.outputs.push_back(Output::Granted(Grant {
+            call,
+            owned,
+            deadline,
+        }));
+    }
+}
