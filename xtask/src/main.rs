@@ -14,6 +14,7 @@ mod report;
 mod say;
 mod server;
 mod service;
+mod sim;
 mod sources;
 mod suite;
 mod version;
@@ -30,6 +31,8 @@ usage: cargo xtask <command>
 
   demo            three order services and a stock that is too small: without the lock, then with it
   test [args]     the whole test suite, on this machine's etcd and on a 3.5; args go to `cargo test`
+  sim [--seeds N] [--seed N]
+                  random schedules of the production core against an etcd in process; N of them (10000), or one in words
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
   etcd            find or bring etcd, print what the tests get to know of it, as shell assignments
   mistakes        write the page of mistakes and what the compiler says, from tests/ui
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "demo" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| demo::demo()),
         "test" => process::end_all_on_interrupt().and_then(|()| suite::test(args)),
+        "sim" => process::end_all_on_interrupt().and_then(|()| sim::sim(args)),
         "bench" if args == ["--compile"] => {
             process::end_all_on_interrupt().and_then(|()| bench::compile())
         }

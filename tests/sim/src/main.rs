@@ -1,4 +1,6 @@
 //! The simulator: production cores against an etcd, a network and a nemesis that one seed decides.
+//!
+//! `cargo xtask sim` builds and runs it; what it must find is in `seeded/`.
 
 // The very files of the library. What only its engine and its face call is dead here.
 #[allow(dead_code)]
@@ -20,10 +22,92 @@ mod name;
 #[path = "../../../runtime/src/site.rs"]
 mod site;
 
+mod report;
 #[cfg(test)]
 mod rules;
+mod series;
 mod world;
 
-fn main() {
-    world::schedules::play_all();
+use std::process::ExitCode;
+
+use crate::series::play_all;
+use crate::world::schedules::play;
+
+const USAGE: &str = "\
+usage: etcd-locked-sim [--seeds N] [--from N] [--report FILE]
+       etcd-locked-sim --seed N
+
+  --seeds N      plays so many schedules (10000)
+  --from N       the first of them (0)
+  --report FILE  writes the figures there, as Markdown
+  --seed N       plays one, every step in words
+";
+
+/// The steps told of a schedule that failed.
+const TAIL: usize = 40;
+/// The failures told.
+const TOLD: usize = 5;
+
+fn main() -> ExitCode {
+    let (mut seeds, mut from, mut one, mut report) = (10_000, 0, None, None);
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let value = args.next();
+        let number = value.as_deref().and_then(|v| v.parse::<u64>().ok());
+        match (arg.as_str(), number) {
+            ("--seeds", Some(n)) => seeds = n,
+            ("--from", Some(n)) => from = n,
+            ("--seed", Some(n)) => one = Some(n),
+            ("--report", _) if value.is_some() => report = value,
+            _ => {
+                eprint!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    match one {
+        Some(seed) => replay(seed),
+        None => run(from, seeds, report.as_deref()),
+    }
+}
+
+/// Plays one schedule, and tells all of it.
+fn replay(seed: u64) -> ExitCode {
+    let played = play(seed, usize::MAX);
+    for step in &played.trace {
+        println!("{step}");
+    }
+    println!(
+        "seed {seed}: {} steps, {} grants",
+        played.steps, played.grants
+    );
+    match played.violation {
+        None => ExitCode::SUCCESS,
+        Some(violation) => {
+            println!("{violation}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(from: u64, seeds: u64, file: Option<&str>) -> ExitCode {
+    let series = play_all(from, seeds, false, false, || {});
+    let report = report::schedules(&series);
+    print!("{report}");
+    if let Some(file) = file
+        && let Err(error) = std::fs::write(file, &report)
+    {
+        eprintln!("{file}: {error}");
+        return ExitCode::FAILURE;
+    }
+    for (n, (seed, violation)) in series.violations.iter().take(TOLD).enumerate() {
+        eprintln!("\nseed {seed}: {violation}");
+        if n == 0 {
+            for step in play(*seed, TAIL).trace {
+                eprintln!("{step}");
+            }
+        }
+        eprintln!("play it again: cargo xtask sim --seed {seed}");
+    }
+    ExitCode::from(u8::from(!series.violations.is_empty()))
 }

@@ -7,7 +7,7 @@ use super::rig::{Rig, TTL};
 use crate::core::{Input, Output, Refused};
 use crate::error::LossCause;
 use crate::site::Wait;
-use crate::world::store::unknown;
+use crate::world::etcd::unknown;
 
 fn ending(grace: Duration) -> Rig {
     let mut rig = Rig::warm();
@@ -34,7 +34,7 @@ fn a_shutdown_refuses_and_waits_for_the_bodies() {
         rig.told(1),
         Some(Output::Released { result: Ok(()), .. })
     ));
-    assert!(rig.finished() && rig.store.keys.is_empty() && rig.store.leases().is_empty());
+    assert!(rig.finished() && rig.store.kvs().next().is_none() && rig.store.leases().is_empty());
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn when_the_grace_is_over_the_bodies_are_cancelled_and_waited_for() {
     assert!(!rig.finished() && rig.has("locks/a/a1"));
     rig.release(1);
     rig.serve();
-    assert!(rig.finished() && rig.store.keys.is_empty());
+    assert!(rig.finished() && rig.store.kvs().next().is_none());
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_body_that_does_not_end_keeps_its_lease_until_it_runs_out() {
     assert_eq!(rig.lost(1), LossCause::Shutdown);
     rig.live(Duration::from_secs(TTL as u64 + 3));
     assert!(
-        rig.finished() && rig.store.keys.is_empty(),
+        rig.finished() && rig.store.kvs().next().is_none(),
         "neither renewed nor revoked"
     );
 }

@@ -7,7 +7,7 @@ use super::rig::{Rig, TTL, deletes, puts};
 use crate::core::queue::Slot;
 use crate::core::{Input, Output, Refused};
 use crate::site::Wait;
-use crate::world::store::unknown;
+use crate::world::etcd::unknown;
 
 const A: &str = "locks/a";
 const B: &str = "locks/b";
@@ -38,7 +38,7 @@ fn a_group_is_put_in_one_transaction_and_has_one_rank() {
         ["locks/b/a1", "locks/a/a1", "locks/c/a1"],
         "in the order of the names"
     );
-    assert!(owned.iter().all(|it| it.created == rig.store.revision));
+    assert!(owned.iter().all(|it| it.created == rig.store.revision()));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_group_that_was_put_unseen_is_found_whole_by_the_seal() {
     rig.acquire_all(1, &[A, B], Wait::Forever);
     let (id, put) = rig.take();
     rig.store.apply(rig.now, &put).unwrap();
-    let created = rig.store.revision;
+    let created = rig.store.revision();
     rig.answer(id, Err(unknown()));
     rig.serve();
     let owned = rig.granted(1).owned;
@@ -178,7 +178,7 @@ fn a_group_that_a_seal_finds_torn_starts_again() {
     rig.acquire_all(1, &[A, B], Wait::Forever);
     let (id, put) = rig.take();
     rig.store.apply(rig.now, &put).unwrap();
-    let created = rig.store.revision;
+    let created = rig.store.revision();
     rig.store.delete(b"locks/b/a1");
     rig.answer(id, Err(unknown()));
     rig.serve();

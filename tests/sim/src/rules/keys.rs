@@ -5,7 +5,7 @@ use crate::core::queue::Slot;
 use crate::core::request::Refusal;
 use crate::core::{Input, Output, Refused};
 use crate::site::Wait;
-use crate::world::store::{refused, unavailable, unknown};
+use crate::world::etcd::{refused, unavailable, unknown};
 
 #[test]
 fn an_unanswered_put_is_sealed_before_anything_is_put_again() {
@@ -41,7 +41,7 @@ fn a_put_that_was_applied_unseen_is_found_by_the_seal() {
     rig.acquire(1, "locks/a", Wait::Forever);
     let (id, put) = rig.take();
     rig.store.apply(rig.now, &put).unwrap();
-    let created = rig.store.revision;
+    let created = rig.store.revision();
     rig.answer(id, Err(unknown()));
     rig.serve();
     assert_eq!(rig.granted(1).owned[0].created, created);

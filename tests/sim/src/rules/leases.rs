@@ -9,7 +9,7 @@ use crate::core::request::{Refusal, Request, Response};
 use crate::core::{Input, Output, Refused};
 use crate::error::LossCause;
 use crate::site::Wait;
-use crate::world::store::{refused, unknown};
+use crate::world::etcd::{refused, unknown};
 
 const WHOLE: Duration = Duration::from_secs(TTL as u64);
 
@@ -263,7 +263,7 @@ fn a_holder_hears_of_an_operators_hand() {
         if overwritten {
             rig.contend("locks/a/a1");
         }
-        for event in rig.store.events("locks/a/", rig.store.revision).unwrap() {
+        for event in rig.store.events("locks/a/", rig.store.revision()).unwrap() {
             rig.news(crate::core::request::WatchNews::Event(event));
         }
         let cause = rig.lost(1);

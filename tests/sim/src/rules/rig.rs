@@ -12,7 +12,7 @@ use crate::core::{
 };
 use crate::error::LossCause;
 use crate::site::Wait;
-use crate::world::store::Store;
+use crate::world::etcd::Etcd;
 
 /// The TTL of all calls, unless said otherwise, in seconds.
 pub(super) const TTL: i64 = 9;
@@ -20,7 +20,7 @@ pub(super) const TTL: i64 = 9;
 #[derive(Debug)]
 pub(super) struct Rig {
     pub(super) core: Core,
-    pub(super) store: Store,
+    pub(super) store: Etcd,
     pub(super) now: Moment,
     pub(super) sent: VecDeque<(RequestId, Request)>,
     told: Vec<Output>,
@@ -36,7 +36,7 @@ impl Rig {
         };
         Self {
             core: Core::new(settings),
-            store: Store::new(),
+            store: Etcd::new(),
             now: Moment::after_boot(Duration::from_secs(100)),
             sent: VecDeque::new(),
             told: Vec::new(),
@@ -196,7 +196,7 @@ impl Rig {
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
-        self.store.keys.contains_key(key.as_bytes())
+        self.store.kv(key.as_bytes()).is_some()
     }
 
     pub(super) fn slot(&self, name: &str) -> &Slot {

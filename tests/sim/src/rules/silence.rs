@@ -7,10 +7,10 @@ use crate::core::Refused;
 use crate::core::request::WatchNews;
 use crate::error::LossCause;
 use crate::site::Wait;
-use crate::world::store::{unavailable, unknown};
+use crate::world::etcd::{unavailable, unknown};
 
 fn last_event(rig: &Rig) -> WatchNews {
-    let mut events = rig.store.events("locks/", rig.store.revision).unwrap();
+    let mut events = rig.store.events("locks/", rig.store.revision()).unwrap();
     WatchNews::Event(events.pop().unwrap())
 }
 
@@ -126,7 +126,7 @@ fn an_answer_that_tells_of_a_wipe_late_costs_no_new_lease() {
     let overtaken = rig.store.apply(rig.now, &request);
     let (seal, request) = rig.take();
     let sealed = rig.store.apply(rig.now, &request);
-    assert_eq!(rig.store.revision, known);
+    assert_eq!(rig.store.revision(), known);
     rig.answer(seal, sealed);
     rig.serve();
     rig.granted(3);

@@ -5,7 +5,7 @@ use crate::core::queue::Slot;
 use crate::core::request::{Event, WatchNews};
 use crate::core::{Output, Refused};
 use crate::site::Wait;
-use crate::world::store::Store;
+use crate::world::etcd::Etcd;
 
 /// A core that waits for `locks/a` behind `zy` and `zz`, and has looked.
 fn third_in_line() -> Rig {
@@ -17,10 +17,10 @@ fn third_in_line() -> Rig {
     rig
 }
 
-fn last_event(store: &Store) -> WatchNews {
+fn last_event(store: &Etcd) -> WatchNews {
     WatchNews::Event(
         store
-            .events("locks/", store.revision)
+            .events("locks/", store.revision())
             .unwrap()
             .pop()
             .unwrap(),
@@ -39,7 +39,8 @@ fn a_predecessor_that_gave_up_does_not_make_us_the_owner() {
     rig.serve();
     let grant = rig.granted(1);
     assert_eq!(
-        grant.owned[0].revision, rig.store.revision,
+        grant.owned[0].revision,
+        rig.store.revision(),
         "the state in which nothing older was left"
     );
 }
@@ -142,7 +143,10 @@ fn a_waiter_whose_key_was_put_under_another_lease_takes_it_back_and_still_gets_i
     let created = rig.slot("locks/a").created();
     let foreign = rig.contend("locks/a/a1");
     rig.live(super::SOON * 15);
-    assert_ne!(rig.store.keys[b"locks/a/a1".as_slice()].lease, foreign);
+    assert_ne!(
+        rig.store.kv(b"locks/a/a1".as_slice()).unwrap().lease,
+        foreign
+    );
     rig.store.delete(b"locks/a/zz");
     rig.store.delete(b"locks/a/zy");
     rig.live(super::SOON * 15);
@@ -159,7 +163,7 @@ fn a_late_answer_to_a_repair_does_not_touch_the_next_incarnation() {
     for key in ["locks/a/a1", "locks/a/zy", "locks/a/zz"] {
         rig.store.delete(key.as_bytes());
     }
-    let gone = rig.store.revision;
+    let gone = rig.store.revision();
     rig.news(WatchNews::Event(Event::Delete {
         key: "locks/a/a1".into(),
         revision: gone,

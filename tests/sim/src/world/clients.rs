@@ -1,35 +1,56 @@
-//! Who wants locks in the bench, and what must hold of them at every step.
+//! Who wants locks in the bench: calls, their bodies, and what they are told.
 
 use std::time::Duration;
 
 use super::bench::{Bench, Happening};
-use super::store::Incarnation;
+use super::etcd::Incarnation;
+use super::violation::must;
+use crate::clock::Moment;
 use crate::core::request::Key;
 use crate::core::{Acquire, CallId, Grant, Input, Output, Owned, Refused};
 use crate::error::LossCause;
 use crate::site::Wait;
 
+/// The last one may not be written.
 pub(crate) const NAMES: [&str; 4] = ["locks/a", "locks/b", "locks/c", FORBIDDEN];
-
-/// The one nobody may write.
 pub(crate) const FORBIDDEN: &str = "locks/forbidden";
+
+/// What the calls of a schedule are like.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    /// How many of the names are used.
+    pub(crate) names: u64,
+    /// Bodies are short, so that keys are put, deleted and put again all the time.
+    pub(crate) hasty: bool,
+    /// How many ask for several names.
+    pub(crate) groups: f64,
+    /// How many bodies ask for another name.
+    pub(crate) nested: f64,
+}
 
 /// One call of `lock(..)` and its body.
 #[derive(Debug)]
 pub(crate) struct Call {
+    machine: usize,
+    /// The process it runs in.
     pub(crate) process: usize,
-    /// As it names them; several are one group.
     pub(crate) names: Vec<Key>,
-    /// When the core got to know it, in order.
-    arrived: u64,
-    ttl_secs: i64,
+    pub(crate) ttl_secs: i64,
     wait: Wait,
     cancel_after: Option<Duration>,
     hold: Duration,
     /// How long the body goes on after a loss: a poll that is under way.
     reluctance: Duration,
     confirm: bool,
-    nested: bool,
+    fenced: bool,
+    /// The call whose body makes it, and the one its own body makes.
+    outer: Option<CallId>,
+    inner: Option<CallId>,
+    /// Its own work is done; it waits for the inner call.
+    due: bool,
+    /// The core has heard of it; and has not heard yet that it was given up.
+    known: bool,
+    given_up: bool,
     pub(crate) stage: Stage,
 }
 
@@ -37,208 +58,301 @@ pub(crate) struct Call {
 pub(crate) enum Stage {
     Idle,
     Waiting,
-    Holding {
-        grant: Grant,
-        /// The core has said so.
-        lost: bool,
-        /// The deadline has said so.
-        over: bool,
-    },
+    Holding(Body),
     Releasing,
     Done,
 }
 
+impl Call {
+    /// Its body waits for the call it made.
+    pub(crate) fn waits_inside(&self) -> bool {
+        self.due
+    }
+
+    /// Made by a body that has not come to it.
+    pub(crate) fn is_inner(&self) -> bool {
+        self.outer.is_some()
+    }
+}
+
+/// A body that runs.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) grant: Grant,
+    /// The core has said that its lock is lost.
+    pub(crate) lost: Option<LossCause>,
+    /// Its deadline has said so; and whether before its time.
+    pub(crate) over: bool,
+    pub(crate) early: bool,
+    /// The deadline as it last was.
+    pub(crate) stop: Moment,
+}
+
 impl Bench {
-    /// Plans a random call.
-    pub(crate) fn plan(&mut self, call: CallId, within: Duration) {
+    /// Plans a random call; answers how many ids it took.
+    pub(crate) fn plan(&mut self, id: CallId, crowd: &Crowd, within: Duration) -> u64 {
+        let call = self.draw(crowd, None);
+        let at = self.now + self.random.micros(0, within.as_micros() as u64);
+        let nested = self.random.chance(crowd.nested);
+        self.calls.insert(id, call);
+        self.at(at, Happening::Call(id));
+        if !nested {
+            return 1;
+        }
+        let inner = self.draw(crowd, Some(id));
+        let Some(outer) = self.calls.get_mut(&id) else {
+            return 1;
+        };
+        // Who takes them in another order deadlocks, and must be told so; these here must not need it.
+        if inner
+            .names
+            .iter()
+            .any(|name| *name <= outer.names[outer.names.len() - 1])
+        {
+            return 1;
+        }
+        outer.inner = Some(id + 1);
+        self.calls.insert(id + 1, inner);
+        2
+    }
+
+    fn draw(&mut self, crowd: &Crowd, outer: Option<CallId>) -> Call {
         let random = &mut self.random;
         let wait = match random.below(10) {
+            _ if outer.is_some() => Wait::For(random.millis(0, 6000)),
             0 | 1 => Wait::Once,
             2..=5 => Wait::For(random.millis(0, 6000)),
             _ => Wait::Forever,
         };
         let hold = match random.below(10) {
-            0 | 1 => random.millis(0, 8000),
+            0 | 1 if !crowd.hasty => random.millis(0, 8000),
             2 => random.millis(0, 1500),
             _ => random.millis(0, 40),
         };
-        let names = match random.below(40) {
-            0 => vec![FORBIDDEN],
-            1 => vec![NAMES[random.below(3) as usize], FORBIDDEN],
-            2..=25 => vec![NAMES[random.below(3) as usize % 2]],
-            // Of two or three, in any order.
-            n => {
-                let mut names: Vec<&str> = NAMES[..3].to_vec();
-                names.rotate_left(random.below(3) as usize);
-                if random.chance(0.5) {
-                    names.swap(0, 1);
-                }
-                names.truncate(if n > 35 { 3 } else { 2 });
-                names
-            }
+        let mut names: Vec<Key> = match random.below(40) {
+            0 => vec![FORBIDDEN.into()],
+            n if n < 25 => vec![NAMES[0].into()],
+            _ => vec![NAMES[random.below(crowd.names) as usize].into()],
         };
-        let planned = Call {
-            process: random.below(self.processes.len() as u64) as usize,
-            names: names.into_iter().map(Key::from).collect(),
-            arrived: 0,
+        while names.len() < 3 && random.chance(crowd.groups) {
+            let other: Key = NAMES[random.below(crowd.names) as usize].into();
+            if !names.contains(&other) {
+                names.push(other);
+            }
+        }
+        if random.chance(0.5) {
+            names.reverse();
+        }
+        Call {
+            machine: random.below(self.machines.len() as u64) as usize,
+            process: 0,
+            names,
             ttl_secs: if random.chance(0.8) { 2 } else { 5 },
             wait,
             cancel_after: random
                 .chance(0.2)
                 .then(|| random.millis(0, 3000) / if random.chance(0.5) { 100 } else { 1 }),
             hold,
-            reluctance: if random.chance(0.2) {
-                random.millis(0, 4000)
-            } else {
-                Duration::ZERO
+            reluctance: match random.chance(0.2) {
+                true => random.millis(0, 4000),
+                false => Duration::ZERO,
             },
             confirm: random.chance(0.5),
-            nested: random.chance(0.2),
+            fenced: random.chance(0.1),
+            outer,
+            inner: None,
+            due: false,
+            known: false,
+            given_up: false,
             stage: Stage::Idle,
-        };
-        self.calls.insert(call, planned);
-        let at = self.now + self.random.micros(0, within.as_micros() as u64);
-        self.at(at, Happening::Call(call));
+        }
     }
 
     pub(crate) fn begin(&mut self, id: CallId) {
         let now = self.now;
-        let Some(call) = self.calls.get(&id) else {
+        let call = self.calls.get(&id).expect("a call");
+        if !matches!(call.stage, Stage::Idle) {
             return;
+        }
+        // What a body calls runs where the body runs.
+        let (process, holds) = match call.outer {
+            Some(outer) => (self.calls[&outer].process, self.chain(outer)),
+            None => (self.machines[call.machine], Vec::new()),
         };
+        let call = self.calls.get_mut(&id).expect("a call");
+        if !self.processes[process].is_there() {
+            return self.over(id);
+        }
+        call.process = process;
+        call.stage = Stage::Waiting;
         let acquire = Acquire {
             call: id,
             names: call.names.clone(),
             ttl_secs: call.ttl_secs,
             wait: call.wait,
-            record: [].into(),
-            holds: call.nested.then_some(u64::MAX).into_iter().collect(),
+            record: format!("call {id}").into_bytes().into(),
+            holds,
         };
-        let (process, cancel_after) = (call.process, call.cancel_after);
+        let cancel_after = call.cancel_after;
         self.tell_soon(process, Input::Acquire(acquire));
         if let Some(after) = cancel_after {
             self.at(now + after, Happening::Cancel(id));
         }
     }
 
-    /// The core gets to know the call.
-    pub(crate) fn told_of(&mut self, id: CallId) {
-        let arrived = self.calls.values().map(|c| c.arrived).max();
-        let call = self.calls.get_mut(&id).expect("a call");
-        call.stage = Stage::Waiting;
-        call.arrived = arrived.unwrap_or(0) + 1;
+    /// A core gets to know what its calls want.
+    pub(crate) fn hears(&mut self, input: &Input) {
+        match input {
+            Input::Acquire(acquire) => {
+                self.calls.get_mut(&acquire.call).expect("a call").known = true;
+            }
+            Input::Cancel { call } => {
+                self.calls.get_mut(call).expect("a call").given_up = false;
+            }
+            _ => {}
+        }
+    }
+
+    /// The calls whose locks a task holds, the innermost of which is given.
+    fn chain(&self, innermost: CallId) -> Vec<CallId> {
+        let mut chain = vec![innermost];
+        while let Some(outer) = self.calls[&chain[chain.len() - 1]].outer {
+            chain.push(outer);
+        }
+        chain.reverse();
+        chain
     }
 
     pub(crate) fn cancel(&mut self, id: CallId) {
-        let asleep = self.now < self.processes[self.calls[&id].process].asleep;
-        if asleep {
-            return;
-        }
-        let Some(call) = self.calls.get_mut(&id) else {
-            return;
-        };
+        let call = self.calls.get(&id).expect("a call");
+        let process = call.process;
         if matches!(call.stage, Stage::Waiting) {
-            call.stage = Stage::Done;
-            let process = call.process;
+            self.over(id);
+            self.calls.get_mut(&id).expect("a call").given_up = true;
             self.tell_soon(process, Input::Cancel { call: id });
         }
     }
 
-    /// The body of the call ends.
-    pub(crate) fn drop_body(&mut self, id: CallId) {
-        let Some(call) = self.calls.get_mut(&id) else {
-            return;
-        };
-        if matches!(call.stage, Stage::Holding { .. }) {
-            call.stage = if call.confirm {
-                Stage::Releasing
-            } else {
-                Stage::Done
-            };
-            let (process, confirm) = (call.process, call.confirm);
-            self.tell_soon(
-                process,
-                Input::Release {
-                    call: id,
-                    confirm,
-                    fenced: false,
-                },
-            );
+    /// The body has done its work: it ends once the call it made has.
+    pub(crate) fn end_body(&mut self, id: CallId) {
+        let call = self.calls.get_mut(&id).expect("a call");
+        let inner = call.inner;
+        call.due = true;
+        let open = |inner: &CallId| !matches!(self.calls[inner].stage, Stage::Idle | Stage::Done);
+        if !inner.as_ref().is_some_and(open) {
+            self.drop_body(id);
         }
+    }
+
+    /// The body is dropped, and before it what runs in it.
+    pub(crate) fn drop_body(&mut self, id: CallId) {
+        let call = self.calls.get(&id).expect("a call");
+        if !matches!(call.stage, Stage::Holding(_)) {
+            return;
+        }
+        if let Some(inner) = call.inner {
+            match self.calls[&inner].stage {
+                Stage::Idle | Stage::Releasing => self.over(inner),
+                Stage::Waiting => self.cancel(inner),
+                Stage::Holding(_) => {
+                    self.drop_body(inner);
+                    self.over(inner);
+                }
+                Stage::Done => {}
+            }
+        }
+        let call = self.calls.get_mut(&id).expect("a call");
+        if !matches!(call.stage, Stage::Holding(_)) {
+            return; // the end of the inner call was its own
+        }
+        let (process, confirm, fenced) = (call.process, call.confirm, call.fenced);
+        call.stage = Stage::Releasing;
+        self.holding.remove(&id);
+        self.progress = self.now;
+        let release = Input::Release {
+            call: id,
+            confirm,
+            fenced,
+        };
+        if !confirm || !self.processes[process].is_there() {
+            self.over(id);
+        }
+        self.tell_soon(process, release);
+    }
+
+    /// The call is over: the body that made it goes on.
+    fn over(&mut self, id: CallId) {
+        let call = self.calls.get_mut(&id).expect("a call");
+        call.stage = Stage::Done;
+        self.holding.remove(&id);
+        self.progress = self.now;
+        if let Some(outer) = call.outer
+            && self.calls[&outer].due
+        {
+            self.at(self.now, Happening::Drop(outer));
+        }
+    }
+
+    /// Nothing comes any more of what a crashed process did.
+    pub(crate) fn bury(&mut self, process: usize) {
+        let its = |call: &&mut Call| {
+            call.process == process && !matches!(call.stage, Stage::Idle | Stage::Done)
+        };
+        for call in self.calls.values_mut().filter(its) {
+            call.stage = Stage::Done;
+        }
+        let calls = &self.calls;
+        self.holding
+            .retain(|id| matches!(calls[id].stage, Stage::Holding(_)));
     }
 
     /// A core told its calls something.
     pub(crate) fn told(&mut self, n: usize, output: Output) {
-        let now = self.now;
         match output {
             Output::Granted(grant) => self.granted(grant),
             Output::Refused { call: id, why } => {
-                let call = self.calls.get_mut(&id).expect("a call");
-                assert!(
-                    matches!(call.stage, Stage::Waiting),
-                    "call {id} is answered though {:?}",
-                    call.stage
+                let call = &self.calls[&id];
+                let stage = &call.stage;
+                // A call that was given up while its process slept is answered all the same.
+                if call.given_up {
+                    return;
+                }
+                must!(
+                    Truth,
+                    matches!(stage, Stage::Waiting),
+                    "call {id} is answered though {stage:?}"
                 );
                 let denied = matches!(why, Refused::PermissionDenied(_));
-                assert!(
-                    !denied || call.wants(FORBIDDEN),
+                let may = !call.names.iter().any(|name| **name == *FORBIDDEN);
+                must!(
+                    Truth,
+                    !(denied && may),
                     "call {id} is denied what it may have"
                 );
-                call.stage = Stage::Done;
+                self.over(id);
             }
-            Output::Lost { call: id, cause } => {
-                let call = self.calls.get_mut(&id).expect("a call");
-                let Stage::Holding { grant, lost, .. } = &mut call.stage else {
-                    // Its release is on the way to a core that was asleep.
-                    return assert!(
-                        self.processes[n].asleep >= now,
-                        "call {id} loses what it does not have: {cause:?}"
-                    );
-                };
-                assert!(!std::mem::replace(lost, true), "call {id} loses twice");
-                let incarnations = incarnations(grant);
-                let at = now + call.reluctance;
-                let sound = match cause {
-                    LossCause::Deleted | LossCause::Overwritten => {
-                        incarnations.into_iter().any(|incarnation| {
-                            let kv = self.store.keys.get(&incarnation.0);
-                            kv.is_none_or(|kv| kv.create_revision != incarnation.1)
-                                || self.tainted.contains(&incarnation)
-                        })
-                    }
-                    // A lagging member may mistake the one for the other.
-                    LossCause::Wiped | LossCause::Revoked => {
-                        let left = self.store.leases();
-                        !left
-                            .iter()
-                            .any(|lease| grant.owned[0].key.ends_with(&format!("/{lease:x}")))
-                    }
-                    _ => true,
-                };
-                assert!(sound, "call {id} is told {cause:?}, and that is not so");
-                self.at(at, Happening::Drop(id));
-            }
+            Output::Lost { call, cause } => self.lost(n, call, cause),
             Output::Released { call: id, .. } => {
-                let call = self.calls.get_mut(&id).expect("a call");
-                assert!(
-                    matches!(call.stage, Stage::Releasing),
-                    "call {id} is released though {:?}",
-                    call.stage
+                let stage = &self.calls[&id].stage;
+                let orphaned = matches!(stage, Stage::Done) && self.calls[&id].confirm;
+                must!(
+                    Truth,
+                    orphaned || matches!(stage, Stage::Releasing),
+                    "call {id} is released though {stage:?}"
                 );
-                call.stage = Stage::Done;
+                self.over(id);
             }
             Output::Finished => {
                 let process = &mut self.processes[n];
-                assert!(
-                    !std::mem::replace(&mut process.finished, true),
-                    "finished twice"
-                );
+                must!(Truth, !process.finished, "finished twice");
+                process.finished = true;
                 process.watches.clear();
                 // Its engine is gone: whoever still waits for it is told so there.
-                for call in self.calls.values().filter(|c| c.process == n) {
-                    assert!(
-                        !matches!(call.stage, Stage::Waiting),
-                        "finished while calls wait"
+                for (id, call) in self.calls.iter().filter(|(_, c)| c.process == n) {
+                    must!(
+                        Progress,
+                        !(call.known && matches!(call.stage, Stage::Waiting)),
+                        "finished while call {id} waits"
                     );
                 }
                 self.clear_up();
@@ -252,62 +366,120 @@ impl Bench {
 
     fn granted(&mut self, grant: Grant) {
         let (id, now) = (grant.call, self.now);
-        let call = self.calls.get_mut(&id).expect("a call");
-        assert!(
-            matches!(call.stage, Stage::Waiting),
-            "call {id} is answered though {:?}",
-            call.stage
-        );
-        assert!(!call.wants(FORBIDDEN), "a forbidden name is granted");
-        assert_eq!(call.names.len(), grant.owned.len(), "all names, or none");
-        for (name, owned) in call.names.iter().zip(&grant.owned) {
-            let (family, _) = owned.key.rsplit_once('/').expect("a lease");
-            assert_eq!(family, &**name, "in the order of the names");
-            assert_eq!(
-                owned.created, grant.owned[0].created,
-                "one transaction, one rank"
+        let call = &self.calls[&id];
+        if call.given_up {
+            // A grant on its way to somebody who has gone: it goes back (rule P26).
+            let (process, fenced) = (call.process, false);
+            let release = Input::Release {
+                call: id,
+                confirm: false,
+                fenced,
+            };
+            return self.at(
+                now,
+                Happening::Tell {
+                    to: process,
+                    input: release,
+                },
             );
+        }
+        let stage = &call.stage;
+        must!(
+            Truth,
+            matches!(stage, Stage::Waiting),
+            "call {id} is answered though {stage:?}"
+        );
+        let keys: Vec<_> = grant.owned.iter().map(|o| &*o.key).collect();
+        let asked = call.names.len() == keys.len()
+            && call.names.iter().zip(&keys).all(|(name, key)| {
+                key.strip_prefix(&**name)
+                    .is_some_and(|rest| rest.starts_with('/'))
+            });
+        must!(
+            Truth,
+            asked,
+            "call {id} asks for {:?} and gets {keys:?}",
+            call.names
+        );
+        for (name, owned) in call.names.iter().zip(&grant.owned) {
             if self.tainted.contains(&incarnation(owned)) {
                 continue;
             }
-            let last = self.tokens.insert(name.clone(), owned.revision);
-            assert!(
-                last < Some(owned.revision),
-                "{name}'s token {} follows {last:?}",
-                owned.revision
+            let token = (owned.revision, owned.handover);
+            let last = self.tokens.insert(name.clone(), token);
+            must!(
+                I3,
+                last < Some(token),
+                "{name}'s token {token:?} follows {last:?}"
             );
         }
-        call.stage = Stage::Holding {
+        self.grants += 1;
+        self.progress = now;
+        self.holding.insert(id);
+        let (hold, inner) = (call.hold, call.inner);
+        let stop = grant.deadline.stop();
+        must!(
+            I2,
+            stop.is_some_and(|stop| stop > now),
+            "call {id} is served on a lease that is over"
+        );
+        let body = Body {
+            stop: stop.unwrap_or(now),
             grant,
-            lost: false,
+            lost: None,
             over: false,
+            early: false,
         };
-        let at = now + call.hold;
-        let call = &self.calls[&id];
-        let overtaken = self.calls.iter().find(|(_, other)| {
-            other.process == call.process
-                && matches!(other.stage, Stage::Waiting)
-                && other.arrived < call.arrived
-                && call.names.iter().any(|name| other.wants(name))
-        });
-        assert!(
-            overtaken.is_none(),
-            "call {id} overtakes {overtaken:?} in its process"
+        self.calls.get_mut(&id).expect("a call").stage = Stage::Holding(body);
+        self.at(now + hold, Happening::End(id));
+        if let Some(inner) = inner {
+            let at = now + self.random.micros(0, hold.as_micros() as u64 + 1);
+            self.at(at, Happening::Call(inner));
+        }
+    }
+
+    fn lost(&mut self, n: usize, id: CallId, cause: LossCause) {
+        let now = self.now;
+        let call = self.calls.get_mut(&id).expect("a call");
+        let Stage::Holding(body) = &mut call.stage else {
+            // Its release is on the way to a core that was asleep.
+            let asleep = self.processes[n].asleep >= now;
+            must!(
+                Truth,
+                asleep,
+                "call {id} loses what it does not have: {cause:?}"
+            );
+            return;
+        };
+        must!(Truth, body.lost.is_none(), "call {id} loses twice");
+        body.lost = Some(cause);
+        let at = now + call.reluctance;
+        let owned = &body.grant.owned;
+        let sound = match cause {
+            LossCause::Deleted | LossCause::Overwritten => owned.iter().any(|owned| {
+                let (key, created) = incarnation(owned);
+                let there = self.store.kv(&key);
+                there.is_none_or(|kv| kv.create_revision != created)
+                    || self.tainted.contains(&(key, created))
+            }),
+            // A lagging member may mistake the one for the other.
+            LossCause::Wiped | LossCause::Revoked => {
+                let left = self.store.leases();
+                !left
+                    .iter()
+                    .any(|lease| owned[0].key.ends_with(&format!("/{lease:x}")))
+            }
+            _ => true,
+        };
+        must!(
+            Truth,
+            sound,
+            "call {id} is told {cause:?}, and that is not so"
         );
         self.at(at, Happening::Drop(id));
     }
 }
 
-impl Call {
-    pub(crate) fn wants(&self, name: &str) -> bool {
-        self.names.iter().any(|of| &**of == name)
-    }
-}
-
 pub(crate) fn incarnation(owned: &Owned) -> Incarnation {
     (owned.key.as_bytes().to_vec(), owned.created)
-}
-
-pub(crate) fn incarnations(grant: &Grant) -> Vec<Incarnation> {
-    grant.owned.iter().map(incarnation).collect()
 }

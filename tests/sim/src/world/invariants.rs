@@ -1,43 +1,103 @@
 //! What must hold at every step, and at the end.
 
+use std::time::Duration;
+
 use super::bench::Bench;
-use super::clients::{Call, NAMES, Stage, incarnation, incarnations};
-use super::store::Incarnation;
+use super::clients::{Body, Call, Stage, incarnation};
+use super::etcd::Incarnation;
+use super::violation::must;
 use crate::core::CallId;
 use crate::core::bundle::own_key;
 use crate::core::lease::State;
 use crate::core::queue::{Queue, Queued, Slot};
-use crate::core::request::Kv;
+use crate::core::request::{Key, Kv, Op, Request};
+use crate::error::LossCause;
+
+/// How long nothing may move once the faults are over: twice the longest TTL and five seconds.
+const STUCK: Duration = Duration::from_secs(2 * 5 + 5);
 
 impl Bench {
     /// What must hold at every step.
     pub(crate) fn check(&mut self) {
-        for (id, call) in &mut self.calls {
-            if let Stage::Holding { grant, over, .. } = &mut call.stage {
-                let was = std::mem::replace(over, grant.deadline.is_over(self.now));
-                assert!(!was || *over, "the lock of call {id} comes back");
+        let mut running: Vec<(&Key, CallId)> = Vec::new();
+        for id in &self.holding {
+            let call = self.calls.get_mut(id).expect("a call");
+            let Stage::Holding(body) = &mut call.stage else {
+                continue;
+            };
+            let was = body.over;
+            body.over = body.grant.deadline.is_over(self.now);
+            must!(I2, !was || body.over, "the lock of call {id} comes back");
+            match body.grant.deadline.stop() {
+                Some(stop) => body.stop = stop,
+                None if !was => body.early = self.now < body.stop,
+                None => {}
             }
         }
-        for name in NAMES {
-            let polled: Vec<_> = self
-                .calls
-                .iter()
-                .filter(|(_, c)| self.may_be_polled(c, name))
-                .collect();
-            assert!(polled.len() < 2, "two bodies of {name} run: {polled:?}");
+        for id in &self.holding {
+            let call = &self.calls[id];
+            let Stage::Holding(body) = &call.stage else {
+                continue;
+            };
+            if !self.runs(call, body) {
+                continue;
+            }
+            for (name, owned) in call.names.iter().zip(&body.grant.owned) {
+                let (key, created) = incarnation(owned);
+                if self.tainted.contains(&(key.clone(), created)) {
+                    continue;
+                }
+                let there = self.store.kv(&key).map(|kv| kv.create_revision);
+                must!(
+                    I1,
+                    there == Some(created),
+                    "the body of call {id} runs, and {} of {created} is gone",
+                    owned.key
+                );
+                let other = running.iter().find(|(of, _)| *of == name);
+                must!(
+                    I1,
+                    other.is_none(),
+                    "two bodies of {name} run: {id} and {other:?}"
+                );
+                running.push((name, *id));
+            }
         }
-        for process in self.processes.iter().filter(|p| !p.dead) {
+        self.check_keys();
+        self.check_progress();
+    }
+
+    /// Whether a body is polled, or a poll that began in time has not outlasted the margin before expiry.
+    fn runs(&self, call: &Call, body: &Body) -> bool {
+        if self.processes[call.process].dead || body.early {
+            return false;
+        }
+        let told = matches!(
+            body.lost,
+            None | Some(LossCause::Expired | LossCause::Shutdown)
+        );
+        let ttl = Duration::from_secs(call.ttl_secs.unsigned_abs());
+        let margin = (ttl / 10).max(Duration::from_millis(300));
+        told && self.now < body.stop + margin
+    }
+
+    /// A process has one live key below a name.
+    fn check_keys(&self) {
+        for process in self.processes.iter().filter(|p| p.is_there()) {
+            let usable = |state| matches!(state, State::Open | State::Sealing);
+            let leases = process.core.leases.values().filter(|l| usable(l.state));
+            let leases: Vec<_> = leases.map(|l| l.id).collect();
+            if leases.len() < 2 {
+                continue;
+            }
             for queue in process.core.queues.values() {
-                let usable = process
-                    .core
-                    .leases
-                    .values()
-                    .filter(|l| matches!(l.state, State::Open | State::Sealing));
-                let keys = usable.map(|l| own_key(&queue.family, l.id));
-                let live = keys
-                    .filter(|key| self.store.keys.contains_key(key.as_bytes()))
+                let live = leases
+                    .iter()
+                    .map(|lease| own_key(&queue.family, *lease))
+                    .filter(|key| self.store.kv(key.as_bytes()).is_some())
                     .count();
-                assert!(
+                must!(
+                    I6,
                     live < 2,
                     "{live} keys of one process below {}",
                     queue.family
@@ -46,37 +106,80 @@ impl Bench {
         }
     }
 
-    /// Whether a body under this name may be polled now.
-    fn may_be_polled(&self, call: &Call, name: &str) -> bool {
-        match &call.stage {
-            Stage::Holding {
-                grant, lost: false, ..
-            } => {
-                let owned = call.names.iter().zip(&grant.owned);
-                let mut owned = owned.filter(|(of, _)| &***of == name);
-                !self.processes[call.process].dead
-                    && !grant.deadline.is_over(self.now)
-                    && owned.any(|(_, owned)| !self.tainted.contains(&incarnation(owned)))
-            }
-            _ => false,
+    /// Once there are no faults, something moves as long as somebody waits and nobody works.
+    fn check_progress(&self) {
+        let Some(calm) = self.calm else { return };
+        let since = self.progress.max(calm);
+        if self.now - since <= STUCK {
+            return;
+        }
+        let there = |call: &Call| self.processes[call.process].is_there();
+        let works = self.calls.values().any(|call| {
+            matches!(call.stage, Stage::Holding(_)) && there(call) && !call.waits_inside()
+        });
+        let waits = self
+            .calls
+            .iter()
+            .find(|(_, call)| matches!(call.stage, Stage::Waiting) && there(call));
+        if let Some((id, call)) = waits
+            && !works
+        {
+            must!(
+                Progress,
+                false,
+                "call {id} for {:?} waits, and nothing moves",
+                call.names
+            );
+        }
+    }
+
+    /// What is asked of etcd: never two acquisitions of a name in a transaction, one key for each name and lease.
+    pub(crate) fn check_request(&mut self, request: &Request) {
+        let Request::Txn(txn) = request else { return };
+        let mut names: Vec<&str> = Vec::new();
+        for op in &txn.then {
+            let Op::Put { key, lease, .. } = op else {
+                continue;
+            };
+            let Some((name, _)) = key.rsplit_once('/') else {
+                continue;
+            };
+            must!(
+                I6,
+                !names.contains(&name),
+                "two acquisitions of {name} in a transaction"
+            );
+            names.push(name);
+            let of = (name.as_bytes().to_vec(), *lease);
+            let known = self.keys.entry(of).or_insert_with(|| key.clone());
+            must!(
+                I7,
+                known == key,
+                "{known} and {key} are of one name and lease"
+            );
         }
     }
 
     /// A process has removed keys: none that one of its bodies, or its own state, still counts on.
     pub(crate) fn check_removals(&mut self) {
-        for (key, created) in std::mem::take(&mut self.store.removed) {
-            for (id, call) in &self.calls {
-                let Stage::Holding { grant, .. } = &call.stage else {
+        for removed in std::mem::take(&mut self.store.removed) {
+            for id in &self.holding {
+                let call = &self.calls[id];
+                let Stage::Holding(body) = &call.stage else {
                     continue;
                 };
-                let same = incarnations(grant).contains(&(key.clone(), created));
-                assert!(
-                    !same || self.processes[call.process].dead,
-                    "the key of call {id} goes before its body"
+                let its = body.grant.owned.iter().any(|o| incarnation(o) == removed);
+                let (key, created) = &removed;
+                let key = String::from_utf8_lossy(key);
+                must!(
+                    I11,
+                    !its || self.processes[call.process].dead,
+                    "{key} of {created} goes before the body of call {id}"
                 );
             }
-            let counted_on = self.counted_on(&(key, created));
-            assert!(
+            let counted_on = self.counted_on(&removed);
+            must!(
+                I5,
                 counted_on.is_none(),
                 "a process deletes a key it counts on: {counted_on:?}"
             );
@@ -107,54 +210,63 @@ impl Bench {
         found.map(|(_, queue)| queue)
     }
 
-    /// Whether no call waits, holds or releases any more.
-    pub(crate) fn unanswered(&self) -> Vec<(CallId, &Call, Vec<&Queue>)> {
-        let there = |call: &Call| {
-            !self.processes[call.process].dead && !self.processes[call.process].finished
+    /// The calls that wait, hold or release, of processes that are there.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = (CallId, &Call)> {
+        let open = |call: &Call| match call.stage {
+            Stage::Done => false,
+            Stage::Idle => !call.is_inner(),
+            _ => self.processes[call.process].is_there(),
         };
-        let open = self
-            .calls
-            .iter()
-            .filter(|(_, call)| !matches!(call.stage, Stage::Done) && there(call));
-        open.map(|(id, call)| {
-            let queues = &self.processes[call.process].core.queues;
-            let queues = call.names.iter().filter_map(|name| queues.get(name));
-            (*id, call, queues.collect())
-        })
-        .collect()
+        let calls = self.calls.iter().map(|(id, call)| (*id, call));
+        calls.filter(move |(_, call)| open(call))
     }
 
-    /// What a core holds on to once nobody wants anything: nothing.
+    /// What a core holds on to once nobody wants anything: nothing; and it leaves nothing at etcd.
     pub(crate) fn check_idle(&self) {
-        for process in self.processes.iter().filter(|p| !p.dead && !p.finished) {
+        for (n, process) in self.processes.iter().enumerate() {
+            if !process.is_there() {
+                continue;
+            }
             let core = &process.core;
-            assert!(core.queues.is_empty(), "left: {:?}", core.queues);
-            assert!(
-                core.calls.is_empty() && core.deletions.is_empty() && core.watches.is_empty(),
-                "left: {core:?}"
+            must!(
+                I4,
+                core.queues.is_empty(),
+                "left in p{n}: {:?}",
+                core.queues
             );
-            assert!(
-                core.timers.len() < 20 && core.under_way.len() < 4,
-                "left: {:?} {:?}",
+            let empty =
+                core.calls.is_empty() && core.deletions.is_empty() && core.watches.is_empty();
+            must!(I4, empty, "left in p{n}: {core:?}");
+            let quiet = core.timers.len() < 20 && core.under_way.len() < 4;
+            must!(
+                I4,
+                quiet,
+                "left in p{n}: {:?} {:?}",
                 core.timers,
                 core.under_way
             );
         }
+        self.check_no_keys();
     }
 
-    /// No key of ours is left, but session keys that an operator took over: those are in nobody's way.
+    /// No key of ours is left below a name, nor, where no process is there any more, beside one; but session keys that an
+    /// operator took over, which are in nobody's way.
     pub(crate) fn check_no_keys(&self) {
-        let ours = |kv: &&Kv| {
+        let session = |kv: &Kv| kv.key.starts_with(b"locks%s/");
+        let there = |kv: &Kv| {
+            let owner = self.owners.get(&kv.lease);
+            owner.is_some_and(|n| self.processes[*n].is_there())
+        };
+        let left = |kv: &&Kv| {
             !kv.key.ends_with(b"/er")
-                && (self.owners.contains_key(&kv.lease) || !kv.key.starts_with(b"locks%s/"))
+                && !(session(kv) && (there(kv) || !self.owners.contains_key(&kv.lease)))
         };
         let left: Vec<_> = self
             .store
-            .keys
-            .values()
-            .filter(ours)
+            .kvs()
+            .filter(left)
             .map(|kv| String::from_utf8_lossy(&kv.key))
             .collect();
-        assert!(left.is_empty(), "left: {left:?}");
+        must!(I4, left.is_empty(), "left at etcd: {left:?}");
     }
 }

@@ -2,10 +2,14 @@
 
 pub(crate) mod bench;
 pub(crate) mod clients;
+pub(crate) mod convert;
+pub(crate) mod etcd;
+pub(crate) mod faults;
 pub(crate) mod invariants;
 pub(crate) mod nemesis;
 pub(crate) mod network;
 pub(crate) mod random;
 pub(crate) mod schedules;
-pub(crate) mod store;
+pub(crate) mod tally;
 pub(crate) mod trace;
+pub(crate) mod violation;

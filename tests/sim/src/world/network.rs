@@ -2,139 +2,212 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, Happening};
-use super::store::{revision_of, unavailable, unknown};
+use super::bench::{Bench, Happening, Watch};
+use super::etcd::{unavailable, unknown};
+use super::tally::Fault;
+use super::violation::must;
 use crate::clock::Moment;
-use crate::core::RequestId;
-use crate::core::request::{Op, Request, Response, WatchNews};
+use crate::core::request::{Failure, Key, Op, Request, Response, Revision, WatchNews};
+use crate::core::{RequestId, WatchId};
 
 impl Bench {
     /// The network's part: how long a request travels, whether it arrives, and what the process gets to know.
     pub(crate) fn send(&mut self, n: usize, id: RequestId, request: Request) {
+        self.check_request(&request);
         let (now, process) = (self.now, &self.processes[n]);
+        let (unheard, deaf) = (process.unheard > now, process.deaf > now);
         let patience = match &request {
             Request::KeepAlive { timeout, .. } => *timeout,
             _ => Duration::from_secs(2),
         };
         let trip = self.faults.trip(&mut self.random);
-        if trip.unavailable || (process.unheard > now && self.random.chance(0.5)) {
-            return self.at(
-                now + trip.there.min(patience),
-                Happening::Answer {
-                    to: n,
-                    id,
-                    result: Err(unavailable()),
-                },
-            );
+        if trip.not_reached || (unheard && self.random.chance(0.5)) {
+            self.tally.count(Fault::NotReached);
+            return self.fail(n, id, now + trip.there.min(patience), unavailable());
         }
-        let arrives = (process.unheard <= now && !trip.lost).then(|| now + trip.there);
+        let there = match trip.late {
+            Some(late) => patience + late,
+            None => trip.there,
+        };
+        let arrives = (!unheard && !trip.lost).then(|| now + there);
         let back = arrives
-            .filter(|_| process.deaf <= now && !trip.answer_lost)
-            .map(|at| at + trip.back);
-        let back = back.filter(|at| *at < now + patience);
+            .filter(|_| !deaf && !trip.answer_lost)
+            .map(|at| at + trip.back)
+            .filter(|at| *at < now + patience);
+        match (arrives, back) {
+            (None, _) => self.tally.count(Fault::RequestLost),
+            (Some(at), _) if at >= now + patience => self.tally.count(Fault::LateArrival),
+            (Some(_), None) => self.tally.count(Fault::AnswerLost),
+            (Some(_), Some(_)) if trip.slow => self.tally.count(Fault::Delayed),
+            _ => {}
+        }
         if back.is_none() {
-            self.at(
-                now + patience,
-                Happening::Answer {
-                    to: n,
-                    id,
-                    result: Err(unknown()),
-                },
-            );
+            self.fail(n, id, now + patience, unknown());
         }
         if matches!(request, Request::KeepAlive { .. })
             && let Some((asleep, unheard)) = self.faults.stops(&mut self.random)
         {
+            self.tally.count(Fault::Paused);
+            self.tally.count(Fault::CutOff);
             let process = &mut self.processes[n];
             process.asleep = process.asleep.max(now + asleep);
             process.unheard = process.unheard.max(now + unheard);
         }
         let Some(at) = arrives else { return };
-        if trip.twice && may_arrive_twice(&request) {
-            let later = at + self.faults.trip(&mut self.random).there;
-            self.at(
-                later,
-                Happening::Arrive {
-                    from: n,
-                    id,
-                    request: request.clone(),
-                    back: None,
-                },
-            );
-        }
-        self.at(
-            at,
-            Happening::Arrive {
+        if let Some(later) = trip.twice
+            && may_arrive_twice(&request)
+        {
+            self.tally.count(Fault::Twice);
+            let again = Happening::Arrive {
                 from: n,
                 id,
-                request,
-                back,
-            },
-        );
+                request: request.clone(),
+                back: None,
+            };
+            self.at(at + later, again);
+        }
+        let arrival = Happening::Arrive {
+            from: n,
+            id,
+            request,
+            back,
+        };
+        self.at(at, arrival);
+    }
+
+    /// There is no answer.
+    fn fail(&mut self, to: usize, id: RequestId, at: Moment, failure: Failure) {
+        let answer = Happening::Answer {
+            to,
+            id,
+            result: Err(failure),
+            header: 0,
+        };
+        self.at(at, answer);
     }
 
     pub(crate) fn arrive(
         &mut self,
         from: usize,
         id: RequestId,
-        request: &Request,
+        request: Request,
         back: Option<Moment>,
     ) {
-        let stale = self.faults.stale(&mut self.random);
-        let result = match request {
-            Request::Txn(txn) if stale.is_some() && reads_only(request) => Ok(Response::Txn(
-                self.store.stale(txn, stale.unwrap_or_default()),
-            )),
-            _ => self.store.apply(self.now, request),
+        if self.leaderless > self.now {
+            return self.no_leader(from, id, request, back);
+        }
+        let process = &mut self.processes[from];
+        if id < process.arrived {
+            self.tally.count(Fault::Overtaken);
+        }
+        process.arrived = process.arrived.max(id);
+        let stale = self
+            .faults
+            .stale(&mut self.random)
+            .filter(|_| reads_only(&request));
+        let result = match (&request, stale) {
+            (Request::Txn(txn), Some(back)) => {
+                self.tally.count(Fault::StaleRead);
+                Ok(Response::Txn(self.store.stale(txn, back)))
+            }
+            _ => self.store.apply(self.now, &request),
         };
-        self.trace
-            .note(self.now, from, || format!("   {id} at etcd: {result:?}"));
+        self.trace.note(self.now, Some(from), || {
+            format!("   {id} at etcd: {result:?}")
+        });
         if let Ok(Response::Granted { lease, .. }) = result {
             self.owners.insert(lease, from);
         }
         self.check_removals();
         if let Some(at) = back {
-            self.at(
-                at,
-                Happening::Answer {
-                    to: from,
-                    id,
-                    result,
-                },
-            );
+            let mut header = self.store.revision();
+            if matches!(request, Request::KeepAlive { .. })
+                && let Some(lag) = self.faults.lag(&mut self.random)
+            {
+                self.tally.count(Fault::LaggingKeepAlive);
+                header -= lag;
+            }
+            let answer = Happening::Answer {
+                to: from,
+                id,
+                result,
+                header,
+            };
+            self.at(at, answer);
         }
+    }
+
+    /// While there is no leader a request is refused, or vanishes, or waits for one.
+    fn no_leader(&mut self, from: usize, id: RequestId, request: Request, back: Option<Moment>) {
+        match (self.random.below(3), back) {
+            (0, Some(at)) => {
+                self.tally.count(Fault::NotReached);
+                self.fail(from, id, at, unavailable());
+            }
+            (outcome, _) => {
+                if let Some(at) = back {
+                    self.fail(from, id, at + Duration::from_millis(500), unknown());
+                }
+                if outcome == 1 {
+                    self.tally.count(Fault::LateArrival);
+                    let late = Happening::Arrive {
+                        from,
+                        id,
+                        request,
+                        back: None,
+                    };
+                    self.at(self.leaderless + Duration::from_millis(1), late);
+                } else {
+                    self.tally.count(Fault::RequestLost);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn watch(&mut self, n: usize, id: WatchId, prefix: Key, from: Revision) {
+        // A fresh watch may be 100 ms late even in fair weather (rule P15).
+        let silence = self.faults.silence(&mut self.random);
+        if silence.is_some() {
+            self.tally.count(Fault::SilentWatch);
+        }
+        let silence = silence.unwrap_or_else(|| self.random.millis(0, 100));
+        let watch = Watch {
+            prefix,
+            next: from,
+            silent: self.now + silence,
+            delivered: self.now,
+        };
+        let before = self.processes[n].watches.insert(id, watch);
+        must!(I10, before.is_none(), "watch {id} exists");
     }
 
     /// Hands the watches what has happened since.
     pub(crate) fn spread_news(&mut self) {
+        let revision = self.store.revision();
         let mut news = Vec::new();
-        for (n, process) in self
-            .processes
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, p)| !p.dead)
-        {
-            for (&id, watch) in process
-                .watches
-                .iter_mut()
-                .filter(|(_, w)| w.silent <= self.now)
-            {
+        for (n, process) in self.processes.iter_mut().enumerate() {
+            if !process.is_there() {
+                continue;
+            }
+            for (&id, watch) in &mut process.watches {
+                if watch.silent > self.now || watch.next > revision {
+                    continue;
+                }
                 let Some(events) = self.store.events(&watch.prefix, watch.next) else {
                     watch.silent = Moment::after_boot(Duration::MAX); // cancelled by etcd
-                    news.push((
-                        n,
-                        id,
-                        self.now + self.faults.trip(&mut self.random).back,
-                        WatchNews::Compacted,
-                    ));
+                    let at = self.now + self.faults.trip(&mut self.random).back;
+                    news.push((n, id, at, WatchNews::Compacted));
                     continue;
                 };
+                watch.next = revision + 1;
                 for event in events {
-                    watch.next = revision_of(&event) + 1;
-                    for _ in 0..self.faults.copies(&mut self.random) {
-                        watch.delivered = watch
-                            .delivered
-                            .max(self.now + self.faults.trip(&mut self.random).back);
+                    let copies = self.faults.copies(&mut self.random);
+                    if copies != 1 {
+                        self.tally.count(Fault::NewsAgain);
+                    }
+                    for _ in 0..copies {
+                        let at = self.now + self.faults.trip(&mut self.random).back;
+                        watch.delivered = watch.delivered.max(at);
                         news.push((n, id, watch.delivered, WatchNews::Event(event.clone())));
                     }
                 }

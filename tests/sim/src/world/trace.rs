@@ -1,58 +1,48 @@
-//! The last steps before a failure, in words.
+//! The last steps of a schedule, in words.
 
 use std::collections::VecDeque;
 
 use crate::clock::Moment;
 use crate::core::request::{Compare, Op, Request};
 
-/// How many steps are told, unless `STEPS` says otherwise.
-const STEPS: usize = 60;
-
 /// What happened last. Silent unless the seed has failed before: words cost more than steps.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    seed: u64,
-    /// How many steps to tell.
     limit: usize,
     steps: VecDeque<String>,
 }
 
 impl Trace {
-    pub(crate) fn new(seed: u64, loud: bool) -> Self {
-        let limit = std::env::var("STEPS")
-            .ok()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(STEPS);
+    /// Remembers the last `limit` steps.
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
-            seed,
-            limit: if loud { limit } else { 0 },
+            limit,
             steps: VecDeque::new(),
         }
     }
 
-    pub(crate) fn note(&mut self, now: Moment, process: usize, step: impl FnOnce() -> String) {
+    /// Something happened in a process, or around them all.
+    pub(crate) fn note(
+        &mut self,
+        now: Moment,
+        process: Option<usize>,
+        step: impl FnOnce() -> String,
+    ) {
         if self.limit == 0 {
             return;
         }
         if self.steps.len() == self.limit {
             self.steps.pop_front();
         }
-        self.steps.push_back(format!(
-            "{:10.4} p{process} {}",
-            now.since_boot().as_secs_f64(),
-            step()
-        ));
+        let at = now.since_boot().as_secs_f64() - 1000.0;
+        self.steps.push_back(match process {
+            Some(n) => format!("{at:10.4} p{n} {}", step()),
+            None => format!("{at:10.4} *  {}", step()),
+        });
     }
-}
 
-impl Drop for Trace {
-    fn drop(&mut self) {
-        if self.limit > 0 && std::thread::panicking() {
-            eprintln!("seed {}:", self.seed);
-            for step in &self.steps {
-                eprintln!("{step}");
-            }
-        }
+    pub(crate) fn into_steps(self) -> Vec<String> {
+        self.steps.into()
     }
 }
 

@@ -1,0 +1,46 @@
+//! What a series came to, as Markdown that a terminal can show.
+
+use std::fmt::Write as _;
+
+use crate::series::Series;
+
+pub(crate) fn schedules(series: &Series) -> String {
+    let mut text = String::new();
+    let seconds = series.took.as_secs_f64();
+    let rows = [
+        ("schedules", series.schedules),
+        ("steps", series.steps),
+        ("locks granted", series.grants),
+        ("faults injected", series.faults.sum()),
+        ("violations", series.violations.len() as u64),
+    ];
+    line(&mut text, "", None);
+    for (what, many) in rows {
+        line(&mut text, what, Some(many));
+    }
+    let _ = writeln!(
+        text,
+        "\n{seconds:.1} s, {:.0} steps a second\n",
+        series.steps as f64 / seconds.max(f64::MIN_POSITIVE)
+    );
+    line(&mut text, "fault", None);
+    for (what, many) in series.faults.rows() {
+        line(&mut text, what, Some(many));
+    }
+    text
+}
+
+/// A row of a table of two columns; without a number its head.
+fn line(text: &mut String, what: &str, many: Option<u64>) {
+    // Writing to a string does not fail.
+    let _ = match many {
+        Some(many) => writeln!(text, "| {what:<40} | {many:>10} |"),
+        None => writeln!(
+            text,
+            "| {what:<40} | {:>10} |\n|{}|{}:|",
+            "",
+            "-".repeat(42),
+            "-".repeat(11)
+        ),
+    };
+}

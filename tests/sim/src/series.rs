@@ -1,0 +1,141 @@
+//! Many schedules, on all processors of the machine.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::world::schedules::play;
+use crate::world::tally::Tally;
+use crate::world::violation::Violation;
+
+/// How often a terminal is told, and after which share of the work anything else is.
+const TICK: Duration = Duration::from_millis(100);
+const SHARES: u64 = 10;
+
+/// What a series came to.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    pub(crate) schedules: u64,
+    pub(crate) steps: u64,
+    pub(crate) grants: u64,
+    pub(crate) faults: Tally,
+    /// Lowest seed first.
+    pub(crate) violations: Vec<(u64, Violation)>,
+    pub(crate) took: Duration,
+}
+
+/// Plays seeds `from .. from + count`; with `first_only` none above one that has failed. `prepare` runs first on each thread.
+pub(crate) fn play_all(
+    from: u64,
+    count: u64,
+    first_only: bool,
+    quiet: bool,
+    prepare: impl Fn() + Sync,
+) -> Series {
+    let began = Instant::now();
+    let next = AtomicU64::new(from);
+    let end = AtomicU64::new(from + count);
+    let done = AtomicU64::new(0);
+    let series = Mutex::new(Series::default());
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let work = || {
+            prepare();
+            let mut mine = Series::default();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= end.load(Ordering::Relaxed) {
+                    break;
+                }
+                let played = play(seed, 0);
+                mine.schedules += 1;
+                mine.steps += played.steps;
+                mine.grants += played.grants;
+                mine.faults.add(&played.faults);
+                if let Some(violation) = played.violation {
+                    mine.violations.push((seed, violation));
+                    if first_only {
+                        end.fetch_min(seed, Ordering::Relaxed);
+                    }
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            series
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .add(mine);
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        if !quiet {
+            let mut bar = Progress::new(count, began);
+            while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+                bar.tell(done.load(Ordering::Relaxed));
+                thread::sleep(TICK);
+            }
+            bar.end();
+        }
+    });
+    let mut series = series.into_inner().unwrap_or_else(PoisonError::into_inner);
+    series.violations.sort_by_key(|(seed, _)| *seed);
+    series.took = began.elapsed();
+    series
+}
+
+impl Series {
+    fn add(&mut self, other: Self) {
+        self.schedules += other.schedules;
+        self.steps += other.steps;
+        self.grants += other.grants;
+        self.faults.add(&other.faults);
+        self.violations.extend(other.violations);
+    }
+}
+
+/// How far it is: a bar on a terminal, else a line now and then.
+#[derive(Debug)]
+struct Progress {
+    count: u64,
+    began: Instant,
+    terminal: bool,
+    told: u64,
+}
+
+impl Progress {
+    fn new(count: u64, began: Instant) -> Self {
+        Self {
+            count,
+            began,
+            terminal: std::io::stderr().is_terminal(),
+            told: 0,
+        }
+    }
+
+    fn tell(&mut self, done: u64) {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let share = done as f64 / self.count.max(1) as f64;
+        if self.terminal {
+            let full = (share * 40.0) as usize;
+            let left = match done {
+                0 => "?".to_owned(),
+                _ => format!("{:.0}", seconds / share - seconds),
+            };
+            eprint!(
+                "\r[{}{}] {done}/{} schedules, {left} s left\x1b[K",
+                "#".repeat(full),
+                ".".repeat(40 - full.min(40)),
+                self.count
+            );
+        } else if done * SHARES / self.count.max(1) > self.told {
+            self.told = done * SHARES / self.count.max(1);
+            eprintln!("{done}/{} schedules, {seconds:.0} s", self.count);
+        }
+    }
+
+    fn end(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The core's requests in etcd's messages, and etcd's answers in the core's values.
+
+use std::sync::Arc;
+
+use etcd_client::proto::{
+    PbCompare, PbCompareTarget, PbDeleteRequest, PbEvent, PbKeyValue, PbPutRequest, PbRangeRequest,
+    PbTargetUnion, PbTxnOpRequest, PbTxnOpResponse, PbTxnRequest, PbTxnRequestOp, PbTxnResponse,
+};
+use etcd_client::{CompareOp, EventType, SortOrder, SortTarget};
+use etcd_locked_embedded::store;
+
+use crate::core::request::{
+    Compare, Event, Failure, Kv, Op, OpAnswer, Order, Refusal, Txn, TxnAnswer,
+};
+
+pub(crate) fn txn(txn: &Txn) -> PbTxnRequest {
+    PbTxnRequest {
+        compare: txn.when.iter().map(compare).collect(),
+        success: txn.then.iter().map(operation).collect(),
+        failure: txn.or_else.iter().map(operation).collect(),
+    }
+}
+
+fn compare(compare: &Compare) -> PbCompare {
+    let (key, range_end, target, union) = match compare {
+        Compare::CreateRevision { key, revision } => (
+            key,
+            Vec::new(),
+            PbCompareTarget::Create,
+            PbTargetUnion::CreateRevision(*revision),
+        ),
+        // The protocol has no word for versions. Below zero is one: of the seeded bugs, one compares them (rule P10).
+        Compare::ModRevision { key, revision } if *revision < 0 => (
+            key,
+            Vec::new(),
+            PbCompareTarget::Version,
+            PbTargetUnion::Version(-revision),
+        ),
+        Compare::ModRevision { key, revision } => (
+            key,
+            Vec::new(),
+            PbCompareTarget::Mod,
+            PbTargetUnion::ModRevision(*revision),
+        ),
+        Compare::NoneUnder { prefix } => (
+            prefix,
+            end_of(prefix.as_bytes()),
+            PbCompareTarget::Create,
+            PbTargetUnion::CreateRevision(0),
+        ),
+    };
+    PbCompare {
+        result: CompareOp::Equal as i32,
+        target: target.into(),
+        key: key.as_bytes().into(),
+        range_end,
+        target_union: Some(union),
+    }
+}
+
+fn operation(op: &Op) -> PbTxnRequestOp {
+    let request = match op {
+        Op::Put { key, value, lease } => PbTxnOpRequest::RequestPut(PbPutRequest {
+            key: key.as_bytes().into(),
+            value: value.to_vec(),
+            lease: *lease,
+            prev_kv: true,
+            ..PbPutRequest::default()
+        }),
+        Op::Delete { key } => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
+            key: key.as_bytes().into(),
+            ..PbDeleteRequest::default()
+        }),
+        Op::Get { .. } | Op::Range { .. } => PbTxnOpRequest::RequestRange(range(op)),
+    };
+    PbTxnRequestOp {
+        request: Some(request),
+    }
+}
+
+/// What reads in a transaction, as a range.
+pub(crate) fn range(op: &Op) -> PbRangeRequest {
+    match op {
+        Op::Get { key } => PbRangeRequest {
+            key: key.as_bytes().into(),
+            keys_only: true,
+            ..PbRangeRequest::default()
+        },
+        Op::Range {
+            prefix,
+            limit,
+            values,
+            order,
+            older_than,
+        } => PbRangeRequest {
+            key: prefix.as_bytes().into(),
+            range_end: end_of(prefix.as_bytes()),
+            limit: *limit,
+            keys_only: !values,
+            sort_target: SortTarget::Create as i32,
+            sort_order: match order {
+                Order::OldestFirst => SortOrder::Ascend as i32,
+                Order::NewestFirst => SortOrder::Descend as i32,
+            },
+            max_create_revision: older_than.map_or(0, |than| than - 1),
+            ..PbRangeRequest::default()
+        },
+        Op::Put { .. } | Op::Delete { .. } => unreachable!("not a read"),
+    }
+}
+
+/// The end of the range of all keys that begin with a prefix, which does not end in 0xff.
+pub(crate) fn end_of(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+pub(crate) fn answer(answer: PbTxnResponse) -> TxnAnswer {
+    let answers = answer.responses.into_iter().filter_map(|op| op.response);
+    let answers = answers.map(|op| match op {
+        PbTxnOpResponse::ResponseRange(range) => found(range.kvs),
+        PbTxnOpResponse::ResponsePut(put) => OpAnswer::Put {
+            previous: put.prev_kv.map(kv),
+        },
+        PbTxnOpResponse::ResponseDeleteRange(_) => OpAnswer::Deleted,
+        PbTxnOpResponse::ResponseTxn(_) => unreachable!("transactions are flat"),
+    });
+    TxnAnswer {
+        revision: answer.header.map_or(0, |header| header.revision),
+        succeeded: answer.succeeded,
+        answers: answers.collect(),
+    }
+}
+
+pub(crate) fn found(kvs: Vec<PbKeyValue>) -> OpAnswer {
+    OpAnswer::Found {
+        kvs: kvs.into_iter().map(kv).collect(),
+    }
+}
+
+fn kv(kv: PbKeyValue) -> Kv {
+    Kv {
+        key: kv.key,
+        value: kv.value,
+        create_revision: kv.create_revision,
+        mod_revision: kv.mod_revision,
+        lease: kv.lease,
+    }
+}
+
+pub(crate) fn event(event: PbEvent) -> Event {
+    let deleted = event.r#type == EventType::Delete as i32;
+    let of = event.kv.unwrap_or_default();
+    match deleted {
+        true => Event::Delete {
+            revision: of.mod_revision,
+            key: of.key,
+        },
+        false => Event::Put(kv(of)),
+    }
+}
+
+/// Nothing was applied: the store says so of all it refuses.
+pub(crate) fn failure(refusal: store::Refusal) -> Failure {
+    let kind = match refusal.message.as_str() {
+        "etcdserver: requested lease not found" => Refusal::LeaseNotFound,
+        _ => Refusal::Other,
+    };
+    Failure::Refused {
+        kind,
+        cause: Arc::new(refusal),
+    }
+}

@@ -1,0 +1,246 @@
+//! The etcd of the simulator: the embedded store, and what an operator and a member that lags make of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::proto::{
+    PbDeleteRequest, PbLeaseGrantRequest, PbLeaseRevokeRequest, PbPutRequest,
+};
+use etcd_locked_embedded::store::Store;
+
+use super::convert;
+use crate::clock::Moment;
+use crate::core::request::{
+    Event, Failure, Kv, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
+};
+
+/// A key in one incarnation.
+pub(crate) type Incarnation = (Vec<u8>, Revision);
+
+/// The id of the first lease is one more.
+const LEASES: LeaseId = 0xa0;
+
+#[derive(Debug)]
+pub(crate) struct Etcd {
+    store: Store,
+    /// How many leases were granted: an etcd that was wiped goes on from there.
+    granted: LeaseId,
+    /// What there is, for the checker to look at, as of the revision that was seen last.
+    keys: BTreeMap<Vec<u8>, Kv>,
+    seen: Revision,
+    /// Incarnations that went, for the checker to take.
+    pub(crate) removed: Vec<Incarnation>,
+    /// Keys with this in them may not be written.
+    pub(crate) forbidden: Option<&'static str>,
+}
+
+impl Etcd {
+    pub(crate) fn new() -> Self {
+        Self::after(LEASES)
+    }
+
+    fn after(granted: LeaseId) -> Self {
+        let store = Store::with_first_lease(granted + 1);
+        Self {
+            seen: store.revision(),
+            store,
+            granted,
+            keys: BTreeMap::new(),
+            removed: Vec::new(),
+            forbidden: None,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, now: Moment, request: &Request) -> Result<Response, Failure> {
+        self.expire(now);
+        let answer = match request {
+            Request::Grant { ttl_secs } => {
+                let ttl = Duration::from_secs(ttl_secs.unsigned_abs());
+                let (lease, ttl) = self.lease(now, ttl);
+                Ok(Response::Granted { lease, ttl })
+            }
+            Request::KeepAlive { lease, .. } => {
+                let answer = self.store.lease_keep_alive(now.since_boot(), *lease);
+                let ttl = Duration::from_secs(answer.ttl.unsigned_abs());
+                Ok(Response::KeptAlive { ttl })
+            }
+            Request::Revoke { lease } => {
+                self.revoke(*lease);
+                Ok(Response::Revoked)
+            }
+            Request::Txn(txn) if self.forbids(txn) => Err(refused(Refusal::PermissionDenied)),
+            Request::Txn(txn) => self
+                .store
+                .txn(&convert::txn(txn))
+                .map(|answer| Response::Txn(convert::answer(answer)))
+                .map_err(convert::failure),
+        };
+        self.look();
+        answer
+    }
+
+    /// etcd's access control looks at both branches.
+    fn forbids(&self, txn: &Txn) -> bool {
+        let Some(word) = self.forbidden else {
+            return false;
+        };
+        txn.then
+            .iter()
+            .chain(&txn.or_else)
+            .any(|op| matches!(op, Op::Put { key, .. } | Op::Delete { key } if key.contains(word)))
+    }
+
+    fn lease(&mut self, now: Moment, ttl: Duration) -> (LeaseId, Duration) {
+        let request = PbLeaseGrantRequest {
+            ttl: ttl.as_secs().try_into().expect("a TTL of some years"),
+            id: 0,
+        };
+        let granted = self
+            .store
+            .lease_grant(now.since_boot(), &request)
+            .expect("a lease");
+        self.granted = granted.id;
+        (granted.id, Duration::from_secs(granted.ttl.unsigned_abs()))
+    }
+
+    pub(crate) fn grant(&mut self, now: Moment, ttl: Duration) -> LeaseId {
+        self.lease(now, ttl).0
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.store.revision()
+    }
+
+    pub(crate) fn kv(&self, key: &[u8]) -> Option<&Kv> {
+        self.keys.get(key)
+    }
+
+    pub(crate) fn kvs(&self) -> impl Iterator<Item = &Kv> {
+        self.keys.values()
+    }
+
+    pub(crate) fn leases(&self) -> Vec<LeaseId> {
+        let leases = self.store.lease_leases().leases;
+        leases.into_iter().map(|lease| lease.id).collect()
+    }
+
+    pub(crate) fn next_expiry(&self) -> Option<Moment> {
+        self.store.next_expiry().map(Moment::after_boot)
+    }
+
+    pub(crate) fn expire(&mut self, now: Moment) {
+        self.store.expire(now.since_boot());
+        self.look();
+    }
+
+    /// A new leader: all leases have their whole time again (rule P31).
+    pub(crate) fn promote(&mut self, now: Moment) {
+        self.store.promote(now.since_boot());
+    }
+
+    pub(crate) fn revoke(&mut self, lease: LeaseId) {
+        // It may be gone, and that is as good.
+        let _ = self.store.lease_revoke(&PbLeaseRevokeRequest { id: lease });
+        self.look();
+    }
+
+    pub(crate) fn delete(&mut self, key: &[u8]) {
+        let request = PbDeleteRequest {
+            key: key.into(),
+            ..PbDeleteRequest::default()
+        };
+        self.store.delete_range(&request).expect("a delete");
+        self.look();
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], lease: LeaseId) {
+        let request = PbPutRequest {
+            key: key.into(),
+            lease,
+            ..PbPutRequest::default()
+        };
+        self.store.put(&request).expect("a put");
+        self.look();
+    }
+
+    /// Forgets everything and starts again at revision 1, as a fresh cluster under the old address would.
+    pub(crate) fn wipe(&mut self) {
+        *self = Self {
+            forbidden: self.forbidden,
+            ..Self::after(self.granted)
+        };
+    }
+
+    pub(crate) fn compact(&mut self) {
+        let request = etcd_client::proto::PbCompactionRequest {
+            revision: self.store.revision(),
+            physical: false,
+        };
+        // Nothing may have happened since the last time.
+        let _ = self.store.compact(&request);
+    }
+
+    /// What happened below a prefix from this revision on; `None`: that is compacted.
+    pub(crate) fn events(&self, prefix: &str, from: Revision) -> Option<Vec<Event>> {
+        let end = convert::end_of(prefix.as_bytes());
+        let events = self
+            .store
+            .events(prefix.as_bytes(), &end, from, false)
+            .ok()?;
+        Some(events.into_iter().flatten().map(convert::event).collect())
+    }
+
+    /// What a member that lags `back` revisions behind answers to a transaction that only reads.
+    pub(crate) fn stale(&self, txn: &Txn, back: usize) -> TxnAnswer {
+        let back = Revision::try_from(back).unwrap_or_default();
+        let oldest = self.store.compacted().max(1);
+        let revision = (self.store.revision() - back).max(oldest);
+        let read = |op: &Op| {
+            let mut range = convert::range(op);
+            range.revision = revision;
+            convert::found(self.store.range(&range).expect("a range").kvs)
+        };
+        TxnAnswer {
+            revision,
+            succeeded: true,
+            answers: txn.then.iter().map(read).collect(),
+        }
+    }
+
+    /// Takes note of what has changed.
+    fn look(&mut self) {
+        if self.store.revision() == self.seen {
+            return;
+        }
+        let from = self.seen + 1;
+        self.seen = self.store.revision();
+        let events = self.store.events(b"\0", b"\0", from, false);
+        for event in events.expect("what is not compacted").into_iter().flatten() {
+            match convert::event(event) {
+                Event::Put(kv) => {
+                    self.keys.insert(kv.key.clone(), kv);
+                }
+                Event::Delete { key, .. } => {
+                    let kv = self.keys.remove(&key).expect("a key that was there");
+                    self.removed.push((key, kv.create_revision));
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn refused(kind: Refusal) -> Failure {
+    Failure::Refused {
+        kind,
+        cause: Arc::from(Box::from("refused")),
+    }
+}
+
+pub(crate) fn unknown() -> Failure {
+    Failure::Unknown(Arc::from(Box::from("timed out")))
+}
+
+pub(crate) fn unavailable() -> Failure {
+    Failure::Unavailable(Arc::from(Box::from("not reached")))
+}

@@ -1,0 +1,124 @@
+//! How likely what goes wrong is, as the seed has drawn it.
+
+use std::time::Duration;
+
+use super::random::Random;
+
+/// All zero: fair weather. Each seed leaves some out, so that what hides behind one fault is not hidden by another.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Faults {
+    pub(crate) lost: f64,
+    pub(crate) answer_lost: f64,
+    /// Arrives when nobody waits for the answer any more.
+    pub(crate) late: f64,
+    pub(crate) not_reached: f64,
+    pub(crate) slow: f64,
+    pub(crate) twice: f64,
+    pub(crate) stale: f64,
+    pub(crate) silent: f64,
+    pub(crate) lagging: f64,
+    /// Processes stop in the middle of a renewal.
+    pub(crate) stops: f64,
+    /// Processes stop, are cut off, crash.
+    pub(crate) hard: f64,
+    /// The leader changes.
+    pub(crate) leader: f64,
+    /// An operator deletes, overwrites, revokes.
+    pub(crate) operator: f64,
+    pub(crate) wipe: f64,
+    pub(crate) compact: f64,
+}
+
+/// One exchange with etcd, as the network will have it.
+#[derive(Debug)]
+pub(crate) struct Trip {
+    pub(crate) there: Duration,
+    pub(crate) back: Duration,
+    pub(crate) slow: bool,
+    pub(crate) lost: bool,
+    pub(crate) answer_lost: bool,
+    pub(crate) late: Option<Duration>,
+    pub(crate) not_reached: bool,
+    /// Delivered again, a little later.
+    pub(crate) twice: Option<Duration>,
+}
+
+impl Faults {
+    pub(crate) fn drawn(random: &mut Random) -> Self {
+        let mut share = |of: &[f64]| random.pick(of).copied().unwrap_or_default();
+        Self {
+            lost: share(&[0.0, 0.01, 0.05, 0.2]),
+            answer_lost: share(&[0.0, 0.01, 0.05, 0.2]),
+            late: share(&[0.0, 0.0, 0.02, 0.1]),
+            not_reached: share(&[0.0, 0.0, 0.02, 0.1]),
+            slow: share(&[0.0, 0.02, 0.1, 0.3]),
+            twice: share(&[0.0, 0.05, 0.2]),
+            stale: share(&[0.0, 0.0, 0.05, 0.3]),
+            silent: share(&[0.0, 0.1, 0.5]),
+            lagging: share(&[0.0, 0.05, 0.3]),
+            stops: share(&[0.0, 0.02, 0.1]),
+            hard: share(&[0.0, 0.0, 0.2, 1.0]),
+            leader: share(&[0.0, 0.0, 0.1, 0.5]),
+            operator: share(&[0.0, 0.0, 0.3, 1.0]),
+            wipe: share(&[0.0, 0.0, 0.0, 0.05]),
+            compact: share(&[0.0, 0.3, 1.0]),
+        }
+    }
+
+    pub(crate) fn trip(&self, random: &mut Random) -> Trip {
+        let slow = random.chance(self.slow);
+        let mut way = || match slow {
+            true => random.millis(1, 5000) / if random.chance(0.7) { 20 } else { 1 },
+            false => random.micros(200, 3000),
+        };
+        let (there, back) = (way(), way());
+        Trip {
+            there,
+            back,
+            slow,
+            lost: random.chance(self.lost),
+            answer_lost: random.chance(self.answer_lost),
+            late: random
+                .chance(self.late)
+                .then(|| random.millis(1, 4000) / if random.chance(0.5) { 20 } else { 1 }),
+            not_reached: random.chance(self.not_reached),
+            twice: random
+                .chance(self.twice)
+                .then(|| random.millis(1, 4000) / if random.chance(0.7) { 100 } else { 1 }),
+        }
+    }
+
+    /// The worst moment to stop is when a renewal is under way: for how long, and how long cut off from then on.
+    pub(crate) fn stops(&self, random: &mut Random) -> Option<(Duration, Duration)> {
+        random
+            .chance(self.stops)
+            .then(|| (random.millis(50, 1700), random.millis(1000, 5000)))
+    }
+
+    /// How many writes a read is behind.
+    pub(crate) fn stale(&self, random: &mut Random) -> Option<usize> {
+        random
+            .chance(self.stale)
+            .then(|| random.below(4) as usize + 1)
+    }
+
+    /// By how much the header of a keepalive's answer lags.
+    pub(crate) fn lag(&self, random: &mut Random) -> Option<i64> {
+        random
+            .chance(self.lagging)
+            .then(|| random.below(3) as i64 + 1)
+    }
+
+    /// How long a fresh watch says nothing.
+    pub(crate) fn silence(&self, random: &mut Random) -> Option<Duration> {
+        random.chance(self.silent).then(|| random.millis(100, 8000))
+    }
+
+    /// How often an event is told.
+    pub(crate) fn copies(&self, random: &mut Random) -> u64 {
+        match random.chance(self.silent) {
+            true => random.below(3),
+            false => 1,
+        }
+    }
+}
