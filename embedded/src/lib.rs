@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! [`Etcd::link`] is a way to it that can be cut, slowed down and made to lose requests or answers.
-//! [`store`] is what etcd does with keys, leases and revisions, as a value: no clock, no task, no socket, no lock.
+//! [`Etcd::link`] is a way to it that can be cut, slowed down and made to lose requests or answers; [`Etcd::serve`] offers it
+//! on TCP too, as does the binary of this package, `etcd-locked-embedded --listen 127.0.0.1:2379`. [`store`] is what etcd does with keys, leases and revisions, as a value: no clock, no task, no socket, no lock.
 //!
 //! # What it is, and what not
 //!
@@ -30,6 +30,7 @@ mod etcd;
 mod link;
 mod paced;
 mod router;
+mod serve;
 mod service;
 mod shared;
 pub mod store;

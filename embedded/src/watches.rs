@@ -285,9 +285,7 @@ impl Stream {
 
     fn pop(&mut self, store: &Store, now: Duration) -> Option<PbWatchResponse> {
         while self.queue.is_empty() && self.catch_up(store) {}
-        if self.queue.is_empty() {
-            self.tell_progress(store, now);
-        }
+        self.tell_progress(store, now);
         self.queue.pop_front()
     }
 
@@ -310,11 +308,13 @@ impl Stream {
             ..PbWatchResponse::default()
         };
         let live = |watch: &Watch| watch.standing == Standing::Live;
-        if std::mem::take(&mut self.progress_wanted)
-            && !self.watches.is_empty()
-            && self.watches.values().all(live)
-        {
-            self.queue.push_back(progress(NO_WATCH));
+        let behind = |watch: &Watch| watch.standing == Standing::Behind;
+        if self.progress_wanted && !self.watches.values().any(behind) {
+            self.progress_wanted = false;
+            // With a watch among them that was cancelled for compaction, etcd 3.5 does not answer.
+            if !self.watches.is_empty() && self.watches.values().all(live) {
+                self.queue.push_back(progress(NO_WATCH));
+            }
         }
         if now >= self.next_progress {
             self.next_progress = now.saturating_add(PROGRESS_EVERY);

@@ -25,7 +25,10 @@ async fn told(watch: &mut WatchStream) -> WatchResponse {
 /// `header: +key=value(before) -key …`, or what else the response says.
 fn read(response: &WatchResponse) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut said = vec![format!("{}:", response.header().unwrap().revision())];
+    let mut said = vec![format!(
+        "{}:",
+        response.header().expect("a header").revision()
+    )];
     for (word, is) in [
         ("created", response.created()),
         ("canceled", response.canceled()),
@@ -37,7 +40,7 @@ fn read(response: &WatchResponse) -> String {
     }
     said.extend((!response.cancel_reason().is_empty()).then(|| response.cancel_reason().into()));
     for event in response.events() {
-        let kv = event.kv().unwrap();
+        let kv = event.kv().expect("a key");
         let before = event
             .prev_kv()
             .map_or(String::new(), |kv| format!("({})", text(kv.value())));
@@ -61,7 +64,8 @@ async fn watch(client: &mut Client, options: WatchOptions) -> WatchStream {
 }
 
 async fn watch_key(client: &mut Client, key: &str, options: WatchOptions) -> WatchStream {
-    let mut watch = client.watch(key, Some(options)).await.unwrap();
+    let watch = client.watch(key, Some(options)).await;
+    let mut watch = watch.expect("a stream");
     let created = told(&mut watch).await;
     assert!(created.created());
     watch
@@ -189,6 +193,16 @@ async fn progress_is_told_when_asked_and_when_all_is_quiet() {
     stream.request_progress().await.unwrap();
     let progress = told(&mut stream).await;
     assert_eq!((progress.watch_id(), &*read(&progress)), (-1, "2:"));
+
+    stream
+        .watch("a", Some(all().with_start_revision(1)))
+        .await
+        .unwrap();
+    stream.request_progress().await.unwrap();
+    let mut read_on = async || read(&told(&mut stream).await);
+    assert_eq!(read_on().await, "2: created");
+    assert_eq!(read_on().await, "2: +b=", "what is behind comes first");
+    assert_eq!(read_on().await, "2:");
 
     let start = Instant::now();
     let mut quiet = watch(&mut client, all().with_progress_notify()).await;

@@ -1,0 +1,70 @@
+//! One embedded etcd on TCP, until it is told to end.
+
+use std::process::ExitCode;
+
+use etcd_locked_embedded::Etcd;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+const USAGE: &str = "\
+usage: etcd-locked-embedded [--listen ADDRESS:PORT]
+
+An etcd of one member, in memory: what it holds is gone when it ends. It listens on 127.0.0.1:2379 unless told otherwise
+(port 0 chooses a free one), says so in one line, and ends on SIGTERM and Ctrl-C.
+";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let line: Vec<String> = std::env::args().skip(1).collect();
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    let address = match line[..] {
+        [] => "127.0.0.1:2379",
+        ["--listen", address] => address,
+        ["--help" | "-h"] => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!(
+                "etcd-locked-embedded: cannot make sense of `{}`\n\n{USAGE}",
+                line.join(" ")
+            );
+            return ExitCode::from(2);
+        }
+    };
+    match run(address).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("etcd-locked-embedded: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(address: &str) -> Result<(), String> {
+    let told = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+    let (mut terminated, mut interrupted) = (
+        told(SignalKind::terminate())?,
+        told(SignalKind::interrupt())?,
+    );
+    let unbound = |error: std::io::Error| {
+        let what_to_do = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "; something listens there already: end it, or choose another port by --listen"
+            }
+            _ => "",
+        };
+        format!("cannot listen on {address}: {error}{what_to_do}")
+    };
+    let listener = TcpListener::bind(address).await.map_err(unbound)?;
+    println!(
+        "listening on http://{}",
+        listener.local_addr().map_err(unbound)?
+    );
+    let etcd = Etcd::new();
+    tokio::select! {
+        served = etcd.serve(listener) => served.map_err(|error| error.to_string()),
+        _ = terminated.recv() => Ok(()),
+        _ = interrupted.recv() => Ok(()),
+    }
+}

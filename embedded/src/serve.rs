@@ -1,0 +1,165 @@
+//! An etcd in the process, on TCP: for other processes, and for `etcdctl`.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::PoisonError;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_stream::Stream;
+use tonic::transport::Server;
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use crate::clock::Sleep;
+use crate::etcd::Etcd;
+
+impl Etcd {
+    /// Serves this etcd on TCP for as long as the future is polled. Dropping it closes the port and every connection; the
+    /// etcd itself, and its clients in memory, live on.
+    ///
+    /// # Errors
+    ///
+    /// The listener has failed for good. A connection that fails ends alone.
+    pub async fn serve(&self, listener: TcpListener) -> io::Result<()> {
+        let _listed = Listed::new(self, &listener)?;
+        let (_open, closing) = watch::channel(());
+        let connections = Connections { listener, closing };
+        Server::builder()
+            .serve_with_incoming(self.router(), connections)
+            .await
+            .map_err(io::Error::other)
+    }
+}
+
+/// The address, among those that members are listed with.
+struct Listed<'a> {
+    etcd: &'a Etcd,
+    address: String,
+}
+
+impl<'a> Listed<'a> {
+    fn new(etcd: &'a Etcd, listener: &TcpListener) -> io::Result<Self> {
+        let address = format!("http://{}", listener.local_addr()?);
+        let addresses = &etcd.shared.addresses;
+        addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(address.clone());
+        Ok(Self { etcd, address })
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        let addresses = &self.etcd.shared.addresses;
+        addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|address| *address != self.address);
+    }
+}
+
+/// Accepts until it is dropped.
+struct Connections {
+    listener: TcpListener,
+    closing: watch::Receiver<()>,
+}
+
+impl Stream for Connections {
+    type Item = io::Result<Connection>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let (tcp, _) = match ready!(self.listener.poll_accept(context)) {
+            Ok(accepted) => accepted,
+            Err(error) => return Poll::Ready(Some(Err(error))), // tonic sorts out what passes
+        };
+        let _ = tcp.set_nodelay(true); // slower without, but not wrong
+        let mut closing = self.closing.clone();
+        Poll::Ready(Some(Ok(Connection {
+            tcp,
+            closed: Some(Box::pin(async move {
+                let _ = closing.changed().await; // nothing is ever sent: the sender is gone
+            })),
+        })))
+    }
+}
+
+/// A connection that ends with the server: tonic has it in a task of its own, which would live on.
+struct Connection {
+    tcp: TcpStream,
+    /// `None`: it is.
+    closed: Option<Sleep>,
+}
+
+impl Connection {
+    /// Whether the server is gone; wakes the reader, who is always waiting, once it is.
+    fn is_closed(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(closed) = &mut self.closed else {
+            return true;
+        };
+        let is = closed.as_mut().poll(context).is_ready();
+        if is {
+            self.closed = None;
+        }
+        is
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.tcp.connect_info()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_closed(context) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Pin::new(&mut self.tcp).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.closed.is_none() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Pin::new(&mut self.tcp).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.closed.is_none() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Pin::new(&mut self.tcp).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(context)
+    }
+}
