@@ -19,11 +19,15 @@ use crate::shape::{self, Shape};
 use crate::template::{Placeholder, Template};
 use crate::typo::nearest;
 
+/// All names of a call go in one transaction, two operations each, and etcd takes 128 unless told otherwise.
+const MOST_NAMES: usize = 32;
+
 /// Everything `expand` needs, and nothing that could still be wrong.
 pub(crate) struct Bound {
     pub(crate) function: Function,
     pub(crate) shape: Shape,
-    pub(crate) name: Name,
+    /// At least one, in the order they were written.
+    pub(crate) names: Vec<Name>,
     pub(crate) options: Options,
 }
 
@@ -47,16 +51,16 @@ pub(crate) fn bind(
     let shape = function
         .as_ref()
         .and_then(|function| shape(function, &mut mistakes));
-    let name = name(&args, function.as_ref(), &mut mistakes);
+    let names = names(&args, function.as_ref(), &mut mistakes);
     let error = mistakes.into_iter().reduce(|mut all, next| {
         all.combine(next);
         all
     });
-    match (error, function, shape, name) {
-        (None, Some(function), Some(shape), Some(name)) => Ok(Bound {
+    match (error, function, shape) {
+        (None, Some(function), Some(shape)) if !names.is_empty() => Ok(Bound {
             function,
             shape,
-            name,
+            names,
             options: args.options,
         }),
         (Some(error), ..) => Err(error),
@@ -107,10 +111,11 @@ fn shape(function: &Function, mistakes: &mut Vec<Error>) -> Option<Shape> {
     None
 }
 
-/// The one name, if it is a good one.
-fn name(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) -> Option<Name> {
+/// The names, as far as they are good ones.
+fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) -> Vec<Name> {
     let bindings = function.map(|function| Bindings::of(&function.sig));
-    let mut found: Option<&NameKind> = None;
+    let mut names = Vec::new();
+    let mut templates: Vec<String> = Vec::new();
     for name in &args.names {
         let (tokens, shown): (TokenStream, String) = match &name.what {
             NameKind::Template(text) => (text.to_token_stream(), format!("`{}`", text.token())),
@@ -125,42 +130,49 @@ fn name(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) -> 
                 (expression.to_token_stream(), "this expression".to_owned())
             }
         };
-        if found.is_some() {
-            let message =
-                format!("second lock name; this version locks one name, so remove {shown}");
-            mistakes.push(Error::new_spanned(tokens, message));
-            continue;
-        }
-        found = Some(&name.what);
         if name.after_options {
             let message = format!("lock names come before the options; move {shown} to the front");
-            mistakes.push(Error::new_spanned(tokens, message));
+            mistakes.push(Error::new_spanned(&tokens, message));
         }
-    }
-    match found {
-        Some(NameKind::Template(text)) => {
-            if declared_only() {
-                let message = format!(
-                    "this workspace locks declared names only (`{VARIABLE}`); declare this one, \
-                     `lock_names! {{ pub Order = \"orders/<id: u64>\"; }}`, and write `#[etcd_locked(Order {{ id }})]`"
-                );
-                mistakes.push(Error::new(text.span(), message));
+        names.push(match &name.what {
+            NameKind::Template(text) => {
+                if templates.contains(&text.value()) {
+                    let message = format!("{shown} is named twice; remove one");
+                    mistakes.push(Error::new_spanned(&tokens, message));
+                    continue;
+                }
+                templates.push(text.value());
+                if declared_only() {
+                    let message = format!(
+                        "this workspace locks declared names only (`{VARIABLE}`); declare this one, \
+                         `lock_names! {{ pub Order = \"orders/<id: u64>\"; }}`, and write `#[etcd_locked(Order {{ id }})]`"
+                    );
+                    mistakes.push(Error::new(text.span(), message));
+                }
+                Name::Template {
+                    text: text.clone(),
+                    values: values(text, bindings.as_ref(), mistakes),
+                }
             }
-            Some(Name::Template {
-                text: text.clone(),
-                values: values(text, bindings.as_ref(), mistakes),
-            })
-        }
-        Some(NameKind::Expression(expression)) => Some(Name::Expression(expression.clone())),
-        None => {
-            if !args.unreadable {
-                let message =
-                    r#"missing lock name; begin with one, such as `#[etcd_locked("orders/<id>")]`"#;
-                mistakes.push(Error::new(Span::call_site(), message));
-            }
-            None
-        }
+            NameKind::Expression(expression) => Name::Expression(expression.clone()),
+        });
     }
+    if args.names.is_empty() && !args.unreadable {
+        let message =
+            r#"missing lock name; begin with one, such as `#[etcd_locked("orders/<id>")]`"#;
+        mistakes.push(Error::new(Span::call_site(), message));
+    }
+    if let Some(name) = args.names.get(MOST_NAMES) {
+        let message = format!(
+            "a call locks at most {MOST_NAMES} names; lock something that stands for all of them"
+        );
+        let tokens = match &name.what {
+            NameKind::Template(text) => text.to_token_stream(),
+            NameKind::Expression(expression) => expression.to_token_stream(),
+        };
+        mistakes.push(Error::new_spanned(tokens, message));
+    }
+    names
 }
 
 /// An expression that is one word.

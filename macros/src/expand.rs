@@ -80,21 +80,31 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
     quote!(#(#attrs)* #vis #sig #braced)
 }
 
-/// `::etcd_locked::__register_template!("orders/<id>", "shop::ship", "wait = \"5s\"");` A name that is an expression
-/// registers itself, if it is a declared one.
+/// `::etcd_locked::__register_template!("orders/<id>", "shop::ship", "wait = \"5s\"");` for each template. A name that is an
+/// expression registers itself, if it is a declared one.
 ///
 /// `option_env!` tells cargo that a template depends on that variable: once it is set, the crate is compiled again.
 fn registration(bound: &Bound) -> Option<TokenStream> {
-    let Name::Template { text, .. } = &bound.name else {
-        return None;
-    };
     let here = Span::mixed_site();
     let krate = krate(&bound.options, here);
     let function = function(bound);
     let options = LitStr::new(&bound.options.written.join(", "), here);
-    Some(quote_spanned! {here=>
-        #krate::__register_template!(#text, #function, #options);
-        const _: ::core::option::Option<&str> = ::core::option_env!(#VARIABLE);
+    let sites: Vec<TokenStream> = bound
+        .names
+        .iter()
+        .filter_map(|name| match name {
+            Name::Template { text, .. } => Some(text),
+            Name::Expression(_) => None,
+        })
+        .map(
+            |text| quote_spanned!(here=> #krate::__register_template!(#text, #function, #options);),
+        )
+        .collect();
+    (!sites.is_empty()).then(|| {
+        quote_spanned! {here=>
+            #(#sites)*
+            const _: ::core::option::Option<&str> = ::core::option_env!(#VARIABLE);
+        }
     })
 }
 
@@ -102,7 +112,7 @@ fn registration(bound: &Bound) -> Option<TokenStream> {
 fn names(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
-    match &bound.name {
+    let names = bound.names.iter().map(|name| match name {
         Name::Template { text, values } => {
             // Located at the template, where a value that is no `LockKey` is written.
             let there = here.located_at(text.span());
@@ -110,14 +120,15 @@ fn names(bound: &Bound) -> TokenStream {
                 .iter()
                 .map(|Value { head, fields }| quote_spanned!(there=> &#head #(.#fields)*));
             let values = quote_spanned!(there=> &[#(#values),*]);
-            quote_spanned!(here=> [#private::name(#text, #values)])
+            quote_spanned!(here=> #private::name(#text, #values))
         }
         Name::Expression(name) => {
             let there = here.located_at(name.span());
             let name = quote_spanned!(there=> &#name);
-            quote_spanned!(here=> [#private::name_of(#name)])
+            quote_spanned!(here=> #private::name_of(#name))
         }
-    }
+    });
+    quote_spanned!(here=> [#(#names),*])
 }
 
 /// `::core::concat!(::core::module_path!(), "::ship")`
@@ -412,6 +423,26 @@ mod tests {
         let names = quote!(let __names = [crate::facade::__private::name_of(&Order { id })];);
         assert!(expansion.contains(&names.to_string()), "{expansion}");
         assert!(!expansion.contains("__register_template"), "{expansion}");
+    }
+
+    #[test]
+    fn several_names_are_rendered_left_to_right() {
+        let expansion = expanded(
+            quote!("accounts/<from>", Account { id: to }, "ledger"),
+            quote!(
+                async fn f(from: u64, to: u64) {}
+            ),
+        );
+        let names = quote!(
+            let __names = [
+                ::etcd_locked::__private::name("accounts/<from>", &[&from]),
+                ::etcd_locked::__private::name_of(&Account { id: to }),
+                ::etcd_locked::__private::name("ledger", &[])
+            ];
+        );
+        assert!(expansion.contains(&names.to_string()), "{expansion}");
+        assert_eq!(expansion.matches("__register_template").count(), 2);
+        assert_eq!(expansion.matches("option_env").count(), 1);
     }
 
     #[test]

@@ -29,12 +29,13 @@ use proc_macro2::TokenStream;
 /// ```
 ///
 /// Calls with the same `id` run one after the other, wherever they are made; calls with different ids do not
-/// meet. Free functions and methods alike; the signature, other attributes and the body stay as they are written.
+/// meet. Several names, `#[etcd_locked("accounts/<from>", "accounts/<to>")]`, are locked all or none, and in no order that
+/// could deadlock with another such call; where two of them turn out equal, the name is locked once. Free functions and methods alike; the signature, other attributes and the body stay as they are written.
 ///
 /// # Grammar
 ///
 /// ```text
-/// lock        := name ("," option)* ","?
+/// lock        := name ("," name)* ("," option)* ","?     at most 32 names
 /// name        := a lone string literal that holds a template, or an expression: Order { id }, Nightly, format!(..)
 /// template    := segment ("/" segment)*                  at most 1 KiB
 /// segment     := literal* placeholder? literal*          never empty

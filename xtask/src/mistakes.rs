@@ -16,7 +16,7 @@ const GROUPS: &[(&str, &str, &[&str])] = &[
         &[
             "three-mistakes",
             "missing-name",
-            "second-name",
+            "name-twice",
             "name-after-option",
             "missing-comma",
             "item-kept",
