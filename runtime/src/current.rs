@@ -47,19 +47,25 @@ pub fn current() -> Option<Current> {
 }
 
 impl Current {
-    /// The fencing token.
+    /// The fencing token; of several names the first one's.
     #[must_use]
     pub fn token(&self) -> Token {
         self.0.tenure.first.token
     }
 
-    /// The name.
+    /// Each name with its token, in the order in which the call names them, equal names once. Tokens of different names
+    /// are not comparable.
+    pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
+        self.0.tenure.tokens()
+    }
+
+    /// The name; of several the first.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.0.tenure.first.name
     }
 
-    /// The template of the name; `None` if it was given at run time.
+    /// The template of the (first) name; `None` if it was given at run time.
     #[must_use]
     pub fn template(&self) -> Option<&'static str> {
         self.0.tenure.first.name.template()

@@ -69,7 +69,7 @@ pub async fn shutdown(grace: Duration) {
 /// # drop(held); Ok(()) }
 /// ```
 pub fn lock(name: impl LockName) -> Acquire {
-    Acquire::new(None, name.lock_name(), None)
+    Acquire::new(None, vec![name.lock_name()], None)
 }
 
 /// The process's engine, started from the environment if need be.

@@ -18,7 +18,7 @@ use crate::name::Name;
 use crate::tenure::{OwnedLock, Tenure};
 use crate::token::Token;
 
-/// A lock that was taken.
+/// A lock that was taken; or several, by one call, which are lost and released together.
 ///
 /// Run what it protects with [`hold`](Self::hold), which stops when the lock is lost. Dropped, it is released in the
 /// background; [`release`](Self::release) waits until etcd has confirmed that.
@@ -65,13 +65,19 @@ impl Held {
         std::future::poll_fn(|cx| guard.poll(body.as_mut(), cx)).await
     }
 
-    /// The fencing token.
+    /// The fencing token; of several names the first one's.
     #[must_use]
     pub fn token(&self) -> Token {
         self.tenure.first.token
     }
 
-    /// The name.
+    /// Each name with its token, in the order in which the call names them, equal names once. Tokens of different names
+    /// are not comparable.
+    pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
+        self.tenure.tokens()
+    }
+
+    /// The name; of several the first.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.tenure.first.name
@@ -88,7 +94,8 @@ impl Held {
         self.tenure.until_lost().await
     }
 
-    /// A condition for etcd transactions of your own: true only as long as this very ownership lasts.
+    /// A condition for etcd transactions of your own: true only as long as this very ownership lasts. Of several
+    /// names it is about the first: they are lost together, unless somebody deletes one by hand.
     #[must_use]
     pub fn fence(&self) -> Compare {
         self.fenced.store(true, Ordering::Relaxed);

@@ -49,7 +49,8 @@ impl Holder {
         self.0.function.as_deref()
     }
 
-    /// The template of the name; `None` for a name given at run time.
+    /// The template of the name, or of all names of the call, `accounts/<from>, accounts/<to>`; `None` for what was given at
+    /// run time.
     #[must_use]
     pub fn template(&self) -> Option<&str> {
         self.0.template.as_deref()

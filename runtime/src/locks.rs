@@ -64,7 +64,7 @@ impl Locks {
 
     /// A call for a lock on this engine; see [`lock`](crate::lock()).
     pub fn lock(&self, name: impl LockName) -> Acquire {
-        Acquire::new(Some(self.clone()), name.lock_name(), None)
+        Acquire::new(Some(self.clone()), vec![name.lock_name()], None)
     }
 
     /// Ends the engine: refuses new locks with [`LockError::ShuttingDown`] (but admits those of tasks that hold one), waits
@@ -131,7 +131,7 @@ impl Drop for DefaultGuard {
     }
 }
 
-/// A call for a lock: nothing happens before it is awaited.
+/// A call for a lock, or for several at once: nothing happens before it is awaited.
 ///
 /// Awaited, it answers a [`Held`] or a [`LockError`]. Cancel safe: dropped at any point it leaves no key and no place in a
 /// queue behind; its place in the queue is lost.
@@ -139,21 +139,35 @@ impl Drop for DefaultGuard {
 #[must_use = "does nothing until awaited"]
 pub struct Acquire {
     locks: Option<Locks>,
-    name: Name,
+    /// At least one.
+    names: Vec<Name>,
     function: Option<&'static str>,
     wait: Option<Wait>,
     ttl: Option<Duration>,
 }
 
 impl Acquire {
-    pub(crate) fn new(locks: Option<Locks>, name: Name, site: Option<&'static Site>) -> Self {
+    pub(crate) fn new(locks: Option<Locks>, names: Vec<Name>, site: Option<&'static Site>) -> Self {
         Self {
             locks,
-            name,
+            names,
             function: site.map(|site| site.function),
             wait: site.and_then(|site| site.wait),
             ttl: site.and_then(|site| site.ttl),
         }
+    }
+
+    /// This name too: all of them or none (rule P13). Calls that take several names this way never wait for one another in a
+    /// circle; a name that comes twice is locked once. At most 32, or [`LockError::Config`].
+    ///
+    /// ```no_run
+    /// # async fn example(from: u64, to: u64) -> Result<(), etcd_locked::LockError> {
+    /// let both = etcd_locked::lock(format!("accounts/{from}")).and(format!("accounts/{to}")).await?;
+    /// # drop(both); Ok(()) }
+    /// ```
+    pub fn and(mut self, name: impl LockName) -> Self {
+        self.names.push(name.lock_name());
+        self
     }
 
     /// Queues at most this long; then [`LockError::Timeout`]. Default: as configured, 10 s unless set.
@@ -185,16 +199,16 @@ impl Acquire {
     }
 
     fn send(self) -> Result<Sent, LockError> {
-        let text = match self.name.checked() {
-            Ok(text) => text,
-            Err(reason) => {
-                let reason = reason.to_owned();
-                return Err(LockError::InvalidName {
-                    name: self.name,
-                    reason,
-                });
+        let mut texts = Vec::with_capacity(self.names.len());
+        for name in &self.names {
+            match name.checked() {
+                Ok(text) => texts.push(text.clone()),
+                Err(reason) => {
+                    let (name, reason) = (name.clone(), reason.to_owned());
+                    return Err(LockError::InvalidName { name, reason });
+                }
             }
-        };
+        }
         let engine = match self.locks {
             Some(locks) => locks.engine,
             None => Locks::here()?.engine,
@@ -202,19 +216,25 @@ impl Acquire {
         let config = engine.config();
         let ttl = self.ttl.unwrap_or(config.ttl);
         check_ttl(ttl).map_err(|message| LockError::Config { message })?;
-        let key: Key = format!("{}{text}", config.prefix).into();
-        if current::holds_name(&engine, &key) {
-            return Err(LockError::SelfDeadlock { name: self.name });
-        }
-        let holds = current::holds(&engine);
         let record = Holder::here(
             engine.host(),
             &config.service,
             self.function,
-            self.name.template(),
+            templates(&self.names).as_deref(),
         );
+        let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
+        for (name, text) in self.names.into_iter().zip(texts) {
+            let key: Key = format!("{}{text}", config.prefix).into();
+            if current::holds_name(&engine, &key) {
+                return Err(LockError::SelfDeadlock { name });
+            }
+            if names.iter().all(|(_, other)| *other != key) {
+                names.push((name, key));
+            }
+        }
+        let holds = current::holds(&engine);
         let wait = self.wait.unwrap_or(config.wait);
-        let (call, reply) = engine.acquire(vec![(self.name, key)], ttl, wait, &record, holds)?;
+        let (call, reply) = engine.acquire(names, ttl, wait, &record, holds)?;
         Ok(Sent {
             engine,
             call,
@@ -222,6 +242,15 @@ impl Acquire {
             answered: false,
         })
     }
+}
+
+/// The templates of these names, as the holder record tells them; `None` if all were given at run time.
+fn templates(names: &[Name]) -> Option<String> {
+    names
+        .iter()
+        .filter_map(Name::template)
+        .map(str::to_owned)
+        .reduce(|all, next| format!("{all}, {next}"))
 }
 
 impl IntoFuture for Acquire {

@@ -52,12 +52,8 @@ enum Phase {
 impl Lock {
     #[inline(never)]
     fn new(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
-        let name = names
-            .first()
-            .cloned()
-            .unwrap_or_else(|| Name::render("", &[]));
         Self(Box::new(Phase::Acquiring(
-            Acquire::new(locks, name, Some(site)).into_future(),
+            Acquire::new(locks, names.to_vec(), Some(site)).into_future(),
         )))
     }
 

@@ -60,6 +60,11 @@ impl Tenure {
         std::iter::once(&self.first).chain(&self.others)
     }
 
+    /// Each name with its token, in the same order.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
+        self.locks().map(|lock| (&lock.name, lock.token))
+    }
+
     /// How it was lost, if it was: reads the clock.
     pub(crate) fn lost(&self) -> Option<LossCause> {
         if let Some(cause) = self.cause.get() {

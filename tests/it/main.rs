@@ -30,6 +30,7 @@ mod renewal;
 mod restart;
 mod runtimes;
 mod scope;
+mod several;
 mod shapes;
 mod shutdown;
 mod startup;
