@@ -38,6 +38,8 @@ pub(crate) struct Bench {
     /// Until then etcd has no leader.
     pub(crate) leaderless: Moment,
     pub(crate) calls: BTreeMap<CallId, Call>,
+    /// How many calls the cores have heard of.
+    pub(crate) heard: u64,
     /// The calls that have a body.
     pub(crate) holding: BTreeSet<CallId>,
     /// Which process a lease was granted to.
@@ -141,6 +143,7 @@ impl Bench {
             store: Etcd::new(),
             leaderless: start,
             calls: BTreeMap::new(),
+            heard: 0,
             holding: BTreeSet::new(),
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),

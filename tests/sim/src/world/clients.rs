@@ -48,8 +48,8 @@ pub(crate) struct Call {
     inner: Option<CallId>,
     /// Its own work is done; it waits for the inner call.
     due: bool,
-    /// The core has heard of it; and has not heard yet that it was given up.
-    known: bool,
+    /// When the core has heard of it, in order; and whether it has not heard yet that it was given up.
+    known: Option<u64>,
     given_up: bool,
     pub(crate) stage: Stage,
 }
@@ -134,14 +134,15 @@ impl Bench {
             n if n < 25 => vec![NAMES[0].into()],
             _ => vec![NAMES[random.below(crowd.names) as usize].into()],
         };
-        while names.len() < 3 && random.chance(crowd.groups) {
-            let other: Key = NAMES[random.below(crowd.names) as usize].into();
-            if !names.contains(&other) {
-                names.push(other);
+        if random.chance(crowd.groups) {
+            for _ in 0..=random.below(2) {
+                let other: Key = NAMES[random.below(crowd.names) as usize].into();
+                if !names.contains(&other) {
+                    names.push(other);
+                }
             }
-        }
-        if random.chance(0.5) {
-            names.reverse();
+            let first = random.below(names.len() as u64) as usize;
+            names.rotate_left(first);
         }
         Call {
             machine: random.below(self.machines.len() as u64) as usize,
@@ -162,7 +163,7 @@ impl Bench {
             outer,
             inner: None,
             due: false,
-            known: false,
+            known: None,
             given_up: false,
             stage: Stage::Idle,
         }
@@ -204,7 +205,8 @@ impl Bench {
     pub(crate) fn hears(&mut self, input: &Input) {
         match input {
             Input::Acquire(acquire) => {
-                self.calls.get_mut(&acquire.call).expect("a call").known = true;
+                self.heard += 1;
+                self.calls.get_mut(&acquire.call).expect("a call").known = Some(self.heard);
             }
             Input::Cancel { call } => {
                 self.calls.get_mut(call).expect("a call").given_up = false;
@@ -351,7 +353,7 @@ impl Bench {
                 for (id, call) in self.calls.iter().filter(|(_, c)| c.process == n) {
                     must!(
                         Progress,
-                        !(call.known && matches!(call.stage, Stage::Waiting)),
+                        !(call.known.is_some() && matches!(call.stage, Stage::Waiting)),
                         "finished while call {id} waits"
                     );
                 }
@@ -400,6 +402,27 @@ impl Bench {
             asked,
             "call {id} asks for {:?} and gets {keys:?}",
             call.names
+        );
+        let one_rank = grant
+            .owned
+            .iter()
+            .all(|o| o.created == grant.owned[0].created);
+        must!(
+            Truth,
+            one_rank,
+            "the keys of call {id} were not put together: {:?}",
+            grant.owned
+        );
+        let overtaken = self.calls.iter().find(|(_, other)| {
+            other.process == call.process
+                && matches!(other.stage, Stage::Waiting)
+                && other.known.is_some_and(|at| Some(at) < call.known)
+                && call.names.iter().any(|name| other.names.contains(name))
+        });
+        must!(
+            Order,
+            overtaken.is_none(),
+            "call {id} overtakes {overtaken:?} in its process"
         );
         for (name, owned) in call.names.iter().zip(&grant.owned) {
             if self.tainted.contains(&incarnation(owned)) {

@@ -42,16 +42,12 @@ impl Bench {
         let mut bench = Self::new(seed, machines, loud);
         bench.faults = Faults::drawn(&mut random);
         bench.store.forbidden = Some("forbidden");
-        let mut crowd = Crowd {
-            names: random.below(3) + 1,
+        let crowd = Crowd {
+            names: *random.pick(&[1, 2, 3, 3]).unwrap_or(&3),
             hasty: random.chance(0.4),
-            groups: *random.pick(&[0.0, 0.2, 0.6]).unwrap_or(&0.0),
+            groups: *random.pick(&[0.0, 0.0, 0.2, 0.5]).unwrap_or(&0.0),
             nested: *random.pick(&[0.0, 0.1, 0.4]).unwrap_or(&0.0),
         };
-        // A body that asks for another name beside a group that wants both may deadlock (rule P38).
-        if crowd.groups > 0.0 {
-            crowd.nested = 0.0;
-        }
         bench.storm = match crowd.hasty {
             true => random.millis(1000, 15_000),
             false => random.millis(8000, 20_000),

@@ -24,6 +24,8 @@ pub(crate) enum Promise {
     I10,
     /// A key goes after its body.
     I11,
+    /// In a process, first come, first served.
+    Order,
     /// Every call is served, or refused with a reason.
     Progress,
     /// What a call is told is so.
