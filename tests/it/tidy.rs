@@ -80,6 +80,7 @@ fn every_source_file_is_reachable() {
         ("tests/it/main.rs", &[]),
         ("tests/names/main.rs", &[]),
         ("tests/sim/src/main.rs", &[]),
+        ("tests/sim/seeded/main.rs", &[]),
         (
             "tests/src/lib.rs",
             &["tests/src/bin/guard.rs", "tests/src/bin/worker.rs"],

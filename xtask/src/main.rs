@@ -31,8 +31,9 @@ usage: cargo xtask <command>
 
   demo            three order services and a stock that is too small: without the lock, then with it
   test [args]     the whole test suite, on this machine's etcd and on a 3.5; args go to `cargo test`
-  sim [--seeds N] [--seed N]
-                  random schedules of the production core against an etcd in process; N of them (10000), or one in words
+  sim [--seeds N] random schedules (10000) of the production core against an etcd in process
+  sim --seed N    one of them, every step in words
+  sim --write     all of them, and the bugs they must find; writes tests/sim/RESULTS.md
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
   etcd            find or bring etcd, print what the tests get to know of it, as shell assignments
   mistakes        write the page of mistakes and what the compiler says, from tests/ui

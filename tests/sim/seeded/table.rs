@@ -1,0 +1,203 @@
+//! The mistakes the simulator must find: each was made by the protocol's first draft, or is made by a peer.
+//!
+//! `build.rs` takes this too, and writes a copy of the core in which each text is itself, or its faulty form if that bug is
+//! chosen. White space does not count; a text that is not there exactly once breaks the build.
+
+/// A mistake.
+#[derive(Debug)]
+pub(crate) struct Bug {
+    pub(crate) name: &'static str,
+    /// The rule it breaks.
+    pub(crate) rule: &'static str,
+    pub(crate) texts: &'static [Text],
+}
+
+/// A place it is made in.
+#[derive(Debug)]
+pub(crate) struct Text {
+    /// Below `runtime/src/core`.
+    pub(crate) file: &'static str,
+    pub(crate) production: &'static str,
+    pub(crate) faulty: Faulty,
+}
+
+/// What stands there instead.
+#[derive(Debug)]
+pub(crate) enum Faulty {
+    Expression(&'static str),
+    Statements(&'static str),
+    /// Comes before the production text, which stays; `CHOSEN` stands for whether the bug is.
+    Before(&'static str),
+}
+
+use Faulty::{Before, Expression, Statements};
+
+pub(crate) const BUGS: &[Bug] = &[
+    Bug {
+        name: "deadline from receive time",
+        rule: "P28",
+        texts: &[
+            Text {
+                file: "pool.rs",
+                production: "l.renewed(now, sent, ttl)",
+                faulty: Expression("l.renewed(now, now, ttl)"),
+            },
+            Text {
+                file: "pool.rs",
+                production: "l.granted(sent, id, ttl, bundle::session_key(&prefix, id))",
+                faulty: Expression("l.granted(now, id, ttl, bundle::session_key(&prefix, id))"),
+            },
+        ],
+    },
+    Bug {
+        name: "two acquisitions of one name in a bundle",
+        rule: "P5",
+        // Each call has a queue of its own.
+        texts: &[
+            Text {
+                file: "queues.rs",
+                production: "let once = wait == Wait::Once;",
+                faulty: Before(
+                    "let names = if CHOSEN { names.iter().map(|name| format!(\"{name}\\u{1}{call}\").into()).collect() } else { names };",
+                ),
+            },
+            Text {
+                file: "pool.rs",
+                production: "format!(\"{name}/\")",
+                faulty: Expression("format!(\"{}/\", name.split('\\u{1}').next().unwrap_or(name))"),
+            },
+        ],
+    },
+    Bug {
+        name: "a DELETE taken for a newer incarnation",
+        rule: "P14",
+        texts: &[Text {
+            file: "looks.rs",
+            production: "if revision > created { self.own_key_gone(now, &name, LossCause::Deleted); }",
+            faulty: Statements("self.own_key_gone(now, &name, LossCause::Deleted);"),
+        }],
+    },
+    Bug {
+        name: "\"pred gone\" taken for ownership",
+        rule: "P14",
+        texts: &[Text {
+            file: "looks.rs",
+            production: "if expected && revision > *seen { self.looks.insert(name); }",
+            faulty: Statements(
+                "if expected && predecessor.is_some() && revision > *seen {
+                    if let Some(Slot::Queued(queued)) = self.queues.get_mut(&name).map(|queue| &mut queue.slot) {
+                        queued.ready = Some(revision);
+                    }
+                    self.advance(now, &name);
+                } else {
+                    self.looks.insert(name);
+                }",
+            ),
+        }],
+    },
+    Bug {
+        name: "revoke at stop time with a body in mid-poll",
+        rule: "P26",
+        texts: &[Text {
+            file: "pool.rs",
+            production: "if matches!(l.state, State::Retired | State::Lost) && l.bodies == 0 {",
+            faulty: Before(
+                "if CHOSEN && l.state == State::Lost && l.bodies > 0 {
+                    let id = l.id;
+                    self.send(now, Request::Revoke { lease: id }, Exchange::Revoke);
+                    return;
+                }",
+            ),
+        }],
+    },
+    Bug {
+        name: "key put again while its delete is unresolved",
+        rule: "P4",
+        texts: &[Text {
+            file: "deletions.rs",
+            production: "match l.state {
+                State::Lost => Slot::Free,
+                _ => Slot::Deleting { lease, created, confirm: confirm.then_some(call), },
+            }",
+            faulty: Expression("Slot::Free"),
+        }],
+    },
+    Bug {
+        name: "unanswered put resent without a seal",
+        rule: "P8",
+        texts: &[Text {
+            file: "puts.rs",
+            production: "if let Some(l) = self.leases.get_mut(&lease) {
+                    l.failed(sent, cause);
+                    for name in bids.iter().flat_map(|bid| &*bid.names) {
+                        if let Some(queue) = self.queues.get_mut(name)
+                            && queue.is_putting(lease)
+                        {
+                            queue.slot = Slot::Doubt { lease };
+                            l.doubt.push(name.clone());
+                        }
+                    }
+                }
+                self.seal(now, lease);",
+            faulty: Statements(
+                "self.unput(now, lease, bids);
+                self.hold_off(now, lease, sent, cause);",
+            ),
+        }],
+    },
+    Bug {
+        name: "session compared by version",
+        rule: "P10",
+        // The session revision is minus the key's version, and a session key that is gone is put anew.
+        texts: &[
+            Text {
+                file: "seals.rs",
+                production: "l.session_revision = revision;",
+                faulty: Statements("l.session_revision -= 1;"),
+            },
+            Text {
+                file: "seals.rs",
+                production: "l.session_revision = kv.mod_revision",
+                faulty: Expression("l.session_revision -= 1"),
+            },
+            Text {
+                file: "seals.rs",
+                production: "None if restarted => return self.wiped(now, None),",
+                faulty: Before(
+                    "None if CHOSEN && !restarted => {
+                        l.session_revision = 0;
+                        return self.send_seal(now, lease);
+                    }",
+                ),
+            },
+            Text {
+                file: "tries.rs",
+                production: "kv.mod_revision == l.session_revision",
+                faulty: Expression("true"),
+            },
+        ],
+    },
+    Bug {
+        name: "lower keepalive revision taken for a wipe",
+        rule: "P35",
+        texts: &[Text {
+            file: "pool.rs",
+            production: "Ok(Response::KeptAlive { ttl }) if !ttl.is_zero() => {",
+            faulty: Before(
+                "Ok(Response::KeptAlive { .. }) if CHOSEN && crate::world::bench::HEADER.get() < self.highest => self.wiped(now, None),",
+            ),
+        }],
+    },
+    Bug {
+        name: "release deleting by name only",
+        rule: "P24",
+        texts: &[Text {
+            file: "bundle.rs",
+            production: "items
+                .iter()
+                .map(|d| Compare::CreateRevision { key: d.key.clone(), revision: d.created, })
+                .collect()",
+            faulty: Expression("Vec::new()"),
+        }],
+    },
+];
