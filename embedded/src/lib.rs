@@ -39,3 +39,4 @@ mod watches;
 pub use self::clock::{Clock, Monotonic};
 pub use self::etcd::Etcd;
 pub use self::link::{Fault, Link};
+pub use tonic::Code;

@@ -146,13 +146,53 @@
 //! # }
 //! ```
 //!
-//! # Engines, executors, tests
+//! # Engines and executors
 //!
 //! All annotated functions of a process share one engine: one thread of its own, one connection, one lease for each TTL in
 //! use. Because it has its own thread, a handler that blocks its executor does not stop the renewal of leases, and because
 //! callers only wait on channels, they run on any executor. [`Locks`] is an engine of one's own: `locks = expr` uses it for
-//! one function, [`Locks::scope`] for a future, [`Locks::set_default`] for a thread, so that tests of annotated functions run
-//! in parallel, each with an engine and a prefix of its own.
+//! one function, [`Locks::scope`] for a future, [`Locks::set_default`] for a thread.
+//!
+//! # Without a server
+//!
+//! With the feature `embedded`, `ETCD_LOCKED_ENDPOINTS=embedded` (or `Config::embedded()`) is an etcd inside the process, to
+//! run and to try out: the whole path but for the network, and no other process sees it. It is never used unasked.
+//! [`Config::connect_with`] is for an etcd that is reached in a way of your own.
+//!
+//! # Testing
+//!
+//! The feature `testing`, for `[dev-dependencies]`, has a kit for tests of annotated functions: an etcd and an engine for
+//! each test, a clock that the test moves, and everything that can happen to a lock. The shortest useful test:
+//!
+//! ```
+//! # #[cfg(feature = "testing")] mod shortest {
+//! # use etcd_locked::{LockError, etcd_locked};
+//! # #[etcd_locked("orders/<id>", wait = "10s")]
+//! # async fn ship(id: u64) -> Result<(), LockError> { Ok(()) }
+//! use etcd_locked::testing;
+//!
+//! # /*
+//! #[tokio::test]
+//! # */
+//! # pub
+//! async fn a_busy_order_waits() -> Result<(), LockError> {
+//!     let etcd = testing::start().await?;
+//!     let held = etcd.second().await?.lock("orders/7").await?; // as if another process
+//!     let call = tokio::spawn(ship(7));
+//!     assert_eq!(etcd.waiting().await, ["orders/7"]);
+//!     held.release().await?;
+//!     call.await.expect("no panic")
+//! }
+//! # }
+//! # #[cfg(feature = "testing")]
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+//! #     .block_on(shortest::a_busy_order_waits()).unwrap();
+//! ```
+//!
+//! `etcd.advance(d)` moves the clock: a wait of ten seconds is over in a millisecond, and leases are renewed on the way.
+//! `etcd.lose("orders/7")` takes a lock away, `partition`, `freeze_keepalives`, `delay` and `fail_next` trouble the
+//! connection; `held()` and `waiting()` are there to assert on. Such tests run in parallel, and the process's own engine is
+//! never touched. In the repository, `examples/testing-handlers` tests an axum handler.
 //!
 //! # Before you deploy
 //!
@@ -192,6 +232,8 @@ mod site;
 #[cfg(feature = "templates")]
 mod templates;
 mod tenure;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod token;
 
 pub use crate::config::Config;

@@ -2,20 +2,22 @@
 
 use std::cell::RefCell;
 use std::future::{Future, IntoFuture};
+use std::io;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use crate::clock::BootClock;
+use crate::clock::{BootClock, Clock};
 use crate::config::{Config, check_ttl};
 use crate::core::CallId;
 use crate::core::request::Key;
 use crate::current;
-use crate::engine::Engine;
+use crate::engine::{Engine, runtime};
 use crate::error::LockError;
 use crate::global;
 use crate::held::Held;
@@ -50,15 +52,28 @@ impl Locks {
     ///
     /// Cancel safe: dropped, it ends the engine.
     pub async fn connect(config: Config) -> Result<Self, LockError> {
-        let locks = Self::start(config)?;
-        locks.engine.warm().await?;
-        Ok(locks)
+        Self::start(config)?.warmed().await
+    }
+
+    /// The same once etcd has granted a lease.
+    pub(crate) async fn warmed(self) -> Result<Self, LockError> {
+        self.engine.warm().await?;
+        Ok(self)
     }
 
     /// Starts an engine that connects when first used.
     pub(crate) fn start(config: Config) -> Result<Self, LockError> {
+        Self::start_on(config, Arc::new(BootClock), runtime)
+    }
+
+    /// The same by another clock, on a thread of one's own making.
+    pub(crate) fn start_on(
+        config: Config,
+        clock: Arc<dyn Clock>,
+        runtime: impl FnOnce() -> io::Result<Runtime> + Send + 'static,
+    ) -> Result<Self, LockError> {
         Ok(Self {
-            engine: Engine::start(config, Arc::new(BootClock))?,
+            engine: Engine::start(config, clock, runtime)?,
         })
     }
 
@@ -100,6 +115,11 @@ impl Locks {
             before,
             not_send: PhantomData,
         }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// The engine to use here: that of the scope, of the thread, of the process.

@@ -163,6 +163,15 @@ fn etcdctl_s_variables_will_do() {
 }
 
 #[test]
+fn an_etcd_in_the_process_is_asked_for_by_name() {
+    run(async {
+        let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", "embedded")]);
+        worker.tell("lock orders/7");
+        worker.says("locked").await;
+    });
+}
+
+#[test]
 fn a_variable_that_makes_no_sense_is_named() {
     run(async {
         let corner = Corner::new().await;
@@ -173,7 +182,7 @@ fn a_variable_that_makes_no_sense_is_named() {
             ("ETCD_LOCKED_PREFIX", "no-slash"),
             ("ETCD_LOCKED_ENDPOINTS", "ftp://127.0.0.1"),
             ("ETCD_LOCKED_USER", "no-password"),
-            ("ETCD_LOCKED_ENDPOINTS", "embedded"),
+            ("ETCD_LOCKED_ENDPOINTS", "embedded,http://127.0.0.1:2379"),
         ] {
             let mut environment = corner.environment();
             environment.retain(|(name, _)| *name != variable);

@@ -21,18 +21,7 @@ impl Config {
                     .into(),
             });
         };
-        if endpoints.value == "embedded" {
-            return Err(endpoints.wrong(
-                "the embedded etcd comes with the feature `embedded`, which this version does not have: \
-                 name an endpoint, e.g. `http://127.0.0.1:2379`",
-            ));
-        }
-        let mut config = Self::new(
-            endpoints
-                .value
-                .split(',')
-                .map(|part| part.trim().to_owned()),
-        );
+        let mut config = endpoints.config()?;
         for endpoint in &config.endpoints {
             check_endpoint(endpoint).map_err(|wrong| {
                 let value = config.shown_endpoints().join(",");
@@ -99,6 +88,9 @@ impl Config {
     }
 }
 
+/// In the place of endpoints: an etcd in the process.
+const EMBEDDED: &str = "embedded";
+
 /// The environment's variables; an empty one counts as unset.
 struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
 
@@ -157,6 +149,32 @@ impl Variable {
         LockError::Config {
             message: format!("`{}` is `{}`: {what}", self.name, self.value),
         }
+    }
+
+    /// The configuration for these endpoints.
+    fn config(&self) -> Result<Config, LockError> {
+        let parts: Vec<_> = self.value.split(',').map(str::trim).collect();
+        match &parts[..] {
+            [EMBEDDED] => self.embedded(),
+            parts if parts.contains(&EMBEDDED) => Err(self.wrong(
+                "the embedded etcd is a whole cluster of its own: write `embedded` alone, or leave it out",
+            )),
+            parts => Ok(Config::new(parts.iter().copied())),
+        }
+    }
+
+    #[cfg(feature = "embedded")]
+    #[allow(clippy::unnecessary_wraps, clippy::unused_self)] // without the feature it is an error
+    fn embedded(&self) -> Result<Config, LockError> {
+        Ok(Config::embedded())
+    }
+
+    #[cfg(not(feature = "embedded"))]
+    fn embedded(&self) -> Result<Config, LockError> {
+        Err(self.wrong(
+            "the embedded etcd comes with the feature `embedded` of etcd-locked: enable it, or name an endpoint, \
+             e.g. `http://127.0.0.1:2379`",
+        ))
     }
 
     #[cfg(feature = "tls")]
@@ -281,7 +299,10 @@ mod tests {
             ("ETCD_LOCKED_PREFIX", "locks", "write `locks/`"),
             ("ETCD_LOCKED_PREFIX", "my locks/", "only letters"),
             ("ETCD_LOCKED_PREFIX", "locks/%s/", "only letters"),
+            #[cfg(not(feature = "embedded"))]
             ("ETCD_LOCKED_ENDPOINTS", "embedded", "feature `embedded`"),
+            ("ETCD_LOCKED_ENDPOINTS", "embedded,http://a:1", "alone"),
+            ("ETCD_LOCKED_ENDPOINTS", "http://a:1, embedded", "alone"),
             ("ETCD_LOCKED_ENDPOINTS", "http://a:1,", "empty"),
             ("ETCD_LOCKED_ENDPOINTS", "ftp://a:1", "`ftp`"),
             ("ETCD_LOCKED_ENDPOINTS", "http://a b:1", "space"),
@@ -296,6 +317,24 @@ mod tests {
             );
             assert!(message.contains(accepted), "{message}");
         }
+    }
+
+    #[cfg(feature = "embedded")]
+    #[test]
+    fn embedded_is_asked_for_by_name() {
+        let environment = [
+            ("ETCD_LOCKED_ENDPOINTS", " embedded "),
+            ("ETCD_LOCKED_PREFIX", "shop/"),
+            ("ETCDCTL_USER", "me:secret"),
+        ];
+        let config = read(&environment).unwrap();
+        assert!(config.endpoints.is_empty() && config.connector.is_some());
+        assert_eq!(config.prefix, "shop/");
+        let shown = format!("{config:?}");
+        assert!(
+            shown.starts_with("Config { endpoints: the embedded etcd, prefix"),
+            "{shown}"
+        );
     }
 
     #[test]

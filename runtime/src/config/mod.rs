@@ -90,7 +90,41 @@ impl Config {
         F: Fn(etcd_client::ConnectOptions) -> C + Send + Sync + 'static,
         C: Future<Output = Result<etcd_client::Client, etcd_client::Error>> + Send + 'static,
     {
-        Self::at(Vec::new(), Some(Connector::new("connect_with", connect)))
+        Self::by(Connector::new("connect_with", connect))
+    }
+
+    /// A fresh etcd in the process (feature `embedded`), everything else by default: to run and to try out without a server.
+    ///
+    /// Each call makes one. Clones of the `Config` and all [`Locks`](crate::Locks) connected by them share it, and nobody
+    /// else: other processes have their own, so that it excludes nobody there. It is gone with the last of them. It knows no
+    /// users and no TLS: [`user`](Self::user) and `tls` mean nothing to it.
+    ///
+    /// ```
+    /// # async fn start() -> Result<(), etcd_locked::LockError> {
+    /// use etcd_locked::{Config, Locks};
+    ///
+    /// let config = Config::embedded();
+    /// let (one, other) = (Locks::connect(config.clone()).await?, Locks::connect(config).await?);
+    /// let held = one.lock("jobs/nightly").await?;
+    /// assert!(other.lock("jobs/nightly").try_once().await.is_err());
+    /// # held.release().await }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(start()).unwrap();
+    /// ```
+    ///
+    /// Tests have a kit of their own: `testing` (feature `testing`). Variable: `ETCD_LOCKED_ENDPOINTS=embedded`.
+    #[cfg(feature = "embedded")]
+    #[must_use]
+    pub fn embedded() -> Self {
+        let etcd = etcd_locked_embedded::Etcd::new();
+        Self::by(Connector::new("the embedded etcd", move |_| {
+            let etcd = etcd.clone();
+            async move { Ok(etcd.client().await) }
+        }))
+    }
+
+    /// etcd by this connector, everything else by default.
+    pub(crate) fn by(connector: Connector) -> Self {
+        Self::at(Vec::new(), Some(connector))
     }
 
     fn at(endpoints: Vec<String>, connector: Option<Connector>) -> Self {
@@ -112,7 +146,7 @@ impl Config {
     ///
     /// | variable | meaning | where unset |
     /// |---|---|---|
-    /// | `ETCD_LOCKED_ENDPOINTS` | endpoints, separated by commas | `ETCDCTL_ENDPOINTS` |
+    /// | `ETCD_LOCKED_ENDPOINTS` | endpoints, separated by commas; or `embedded`, an etcd in the process (feature `embedded`) | `ETCDCTL_ENDPOINTS` |
     /// | `ETCD_LOCKED_PREFIX` | [`prefix`](Self::prefix) | `locks/` |
     /// | `ETCD_LOCKED_TTL` | [`ttl`](Self::ttl), e.g. `15s` | `15s` |
     /// | `ETCD_LOCKED_WAIT` | [`wait`](Self::wait), e.g. `500ms`, or `none`, or `forever` | `10s` |

@@ -5,11 +5,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 
@@ -30,11 +32,15 @@ use crate::token::Token;
 mod convert;
 mod endpoint;
 mod errors;
+#[cfg(feature = "testing")]
+mod probe;
 mod renewals;
 mod target;
 mod watch;
 mod wire;
 
+#[cfg(feature = "testing")]
+pub(crate) use probe::{Names, WeakEngine};
 use watch::Watches;
 use wire::Wire;
 
@@ -76,11 +82,25 @@ enum Command {
         grace: Duration,
         reply: oneshot::Sender<()>,
     },
+    #[cfg(feature = "testing")]
+    Probe(probe::Probe),
+}
+
+/// What an engine's thread runs on: a current-thread runtime, so that nothing there is ever behind a handler.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 impl Engine {
-    /// Starts an engine that lives by this clock; it connects when first used.
-    pub(crate) fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Self, LockError> {
+    /// Starts an engine that lives by this clock, on a thread that runs on what `runtime` makes there; it connects when
+    /// first used.
+    pub(crate) fn start(
+        config: Config,
+        clock: Arc<dyn Clock>,
+        runtime: impl FnOnce() -> io::Result<Runtime> + Send + 'static,
+    ) -> Result<Self, LockError> {
         let broken = |message: String| LockError::Config { message };
         config.check().map_err(broken)?;
         let (commands, inbox) = mpsc::unbounded_channel();
@@ -101,10 +121,8 @@ impl Engine {
             .name("etcd-locked".into())
             .spawn(move || {
                 let parts = Wire::new(&config, clock.clone()).and_then(|wire| {
-                    let runtime = tokio::runtime::Builder::new_current_thread()
-                        .enable_all()
-                        .build();
-                    Ok((wire, runtime.map_err(|e| format!("its runtime: {e}"))?))
+                    let runtime = runtime().map_err(|e| format!("its runtime: {e}"))?;
+                    Ok((wire, runtime))
                 });
                 match parts {
                     Ok((wire, runtime)) => {
@@ -361,6 +379,8 @@ impl Loop {
                     until: self.clock.now() + grace,
                 });
             }
+            #[cfg(feature = "testing")]
+            Command::Probe(probe) => probe.carry_out(self),
         }
     }
 

@@ -1,0 +1,204 @@
+//! A clock that a test can move: boot time, and what was added to it.
+//!
+//! Invariants:
+//! - It never goes back, and it goes on by itself: what a test does not move takes the time it takes.
+//! - A timer that waits is in the table, so that whoever moves the clock can stop where each one is due.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::clock::{BootClock, Clock, Moment, Sleep};
+
+/// Clones are the same clock.
+#[derive(Clone, Default)]
+pub(super) struct TestClock(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// What was added to boot time, in nanoseconds.
+    added: AtomicU64,
+    /// How often the time was asked for.
+    asked: AtomicU64,
+    timers: Mutex<Timers>,
+}
+
+/// The timers that wait, by when they are due.
+#[derive(Default)]
+struct Timers {
+    waiting: BTreeMap<(Moment, u64), Waker>,
+    last: u64,
+}
+
+impl TestClock {
+    /// How often the library or etcd has asked for the time: while nobody does, nothing happens there.
+    pub(super) fn asked(&self) -> u64 {
+        self.0.asked.load(Ordering::Acquire)
+    }
+
+    /// The same as [`Clock::now`], not counted.
+    pub(super) fn time(&self) -> Moment {
+        BootClock.now() + self.added()
+    }
+
+    /// When the first timer is due. That may have been a moment ago: time goes on, and the executor's timers are coarse.
+    pub(super) fn next(&self) -> Option<Moment> {
+        self.timers().waiting.keys().next().map(|(at, _)| *at)
+    }
+
+    /// Makes it this late, unless it is later already, and wakes whoever waits.
+    pub(super) fn move_to(&self, when: Moment) {
+        let woken = {
+            let mut timers = self.timers();
+            let step = when - self.time();
+            let nanos = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
+            self.0.added.fetch_add(nanos, Ordering::AcqRel);
+            // All of them: what is not due yet has less time left.
+            std::mem::take(&mut timers.waiting)
+        };
+        for waker in woken.into_values() {
+            waker.wake();
+        }
+    }
+
+    fn added(&self) -> Duration {
+        Duration::from_nanos(self.0.added.load(Ordering::Acquire))
+    }
+
+    fn timers(&self) -> MutexGuard<'_, Timers> {
+        self.0.timers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Moment {
+        self.0.asked.fetch_add(1, Ordering::AcqRel);
+        self.time()
+    }
+
+    fn sleep_until(&self, when: Moment) -> Sleep {
+        let id = {
+            let mut timers = self.timers();
+            timers.last += 1;
+            timers.last
+        };
+        Box::pin(Timer {
+            clock: self.clone(),
+            key: (when, id),
+            real: None,
+        })
+    }
+}
+
+/// etcd's time is the same.
+impl etcd_locked_embedded::Clock for TestClock {
+    fn now(&self) -> Duration {
+        Clock::now(self).since_boot()
+    }
+
+    fn sleep_until(&self, at: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Clock::sleep_until(self, Moment::after_boot(at))
+    }
+}
+
+impl fmt::Debug for TestClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestClock")
+            .field("added", &self.added())
+            .field("timers", &self.timers().waiting.len())
+            .finish()
+    }
+}
+
+struct Timer {
+    clock: TestClock,
+    key: (Moment, u64),
+    /// The time that passes by itself, and what had been added when this was set.
+    real: Option<(Duration, Sleep)>,
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let (clock, key) = (self.clock.clone(), self.key);
+        loop {
+            let added = {
+                // Looks and registers in one: no move falls between.
+                let mut timers = clock.timers();
+                if clock.time() >= key.0 {
+                    timers.waiting.remove(&key);
+                    return Poll::Ready(());
+                }
+                timers.waiting.insert(key, cx.waker().clone());
+                clock.added()
+            };
+            let real = match &mut self.real {
+                Some((set, real)) if *set == added => real,
+                stale => {
+                    &mut stale
+                        .insert((added, BootClock.sleep_until(key.0 - added)))
+                        .1
+                }
+            };
+            if real.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.real = None;
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let waker = self.clock.timers().waiting.remove(&self.key);
+        drop(waker); // outside the lock: it may drop a task
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_moved_clock_wakes_what_is_due_and_nothing_else() {
+        let clock = TestClock::default();
+        let start = clock.time();
+        let timer = |secs| tokio::spawn(clock.sleep_until(start + Duration::from_secs(secs)));
+        let (soon, late) = (timer(60), timer(600));
+        tokio::task::yield_now().await;
+        assert_eq!(clock.next(), Some(start + Duration::from_secs(60)));
+        clock.move_to(start + Duration::from_secs(60));
+        soon.await.unwrap();
+        assert!(!late.is_finished());
+        assert_eq!(clock.next(), Some(start + Duration::from_secs(600)));
+        late.abort();
+        assert!(late.await.is_err());
+        assert_eq!(clock.next(), None);
+        clock.move_to(start);
+        assert!(clock.time() >= start + Duration::from_secs(60));
+    }
+
+    #[tokio::test]
+    async fn time_passes_by_itself_too() {
+        let clock = TestClock::default();
+        let timer = clock.sleep_until(clock.time() + Duration::from_millis(20));
+        tokio::time::timeout(Duration::from_secs(10), timer)
+            .await
+            .unwrap();
+        // What is left after a move is shorter than what it was set for.
+        let timer = clock.sleep_until(clock.time() + Duration::from_millis(60_020));
+        let timer = tokio::spawn(timer);
+        tokio::task::yield_now().await;
+        clock.move_to(clock.time() + Duration::from_secs(60));
+        tokio::time::timeout(Duration::from_secs(10), timer)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+}

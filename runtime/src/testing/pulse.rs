@@ -1,0 +1,154 @@
+//! When an engine's thread has nothing left to do.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Notify, oneshot};
+
+/// Stands beside an engine's thread, and outlives it.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    asking: Mutex<Asking>,
+    knock: Notify,
+}
+
+/// Who wants to know.
+#[derive(Debug, Default)]
+struct Asking {
+    /// The thread has not come round to these yet.
+    new: Vec<oneshot::Sender<()>>,
+    /// To be told when the thread goes to sleep: it has seen all that happened before they asked.
+    heard: Vec<oneshot::Sender<()>>,
+    ended: bool,
+}
+
+impl Pulse {
+    /// The runtime for an engine's thread.
+    pub(super) fn runtime(self: &Arc<Self>) -> io::Result<Runtime> {
+        let parked = Arc::clone(self);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .on_thread_park(move || parked.told())
+            .build()?;
+        let beat = Beat(Arc::clone(self));
+        runtime.spawn(async move {
+            loop {
+                beat.0.knock.notified().await;
+                beat.0.heard();
+            }
+        });
+        Ok(runtime)
+    }
+
+    /// Completes once the thread has done all it can do now, and sleeps; or has ended.
+    pub(super) async fn idle(&self) {
+        let (reply, answer) = oneshot::channel();
+        {
+            let mut asking = self.asking();
+            if asking.ended {
+                return;
+            }
+            asking.new.push(reply);
+        }
+        self.knock.notify_one();
+        let _ = answer.await; // or the thread has ended, which is as idle as it gets
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.asking().ended
+    }
+
+    fn heard(&self) {
+        let mut asking = self.asking();
+        let new = std::mem::take(&mut asking.new);
+        asking.heard.extend(new);
+    }
+
+    fn told(&self) {
+        let heard = std::mem::take(&mut self.asking().heard);
+        for reply in heard {
+            let _ = reply.send(()); // who asked may have gone
+        }
+    }
+
+    fn asking(&self) -> MutexGuard<'_, Asking> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends with the runtime.
+struct Beat(Arc<Pulse>);
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        let mut asking = self.0.asking();
+        asking.ended = true;
+        let (new, heard) = (
+            std::mem::take(&mut asking.new),
+            std::mem::take(&mut asking.heard),
+        );
+        drop(asking);
+        drop((new, heard));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A runtime on a thread of its own, which ends with the sender.
+    fn thread(pulse: &Arc<Pulse>) -> (tokio::runtime::Handle, oneshot::Sender<()>) {
+        let (end, ended) = oneshot::channel();
+        let (started, start) = std::sync::mpsc::channel();
+        let pulse = Arc::clone(pulse);
+        std::thread::spawn(move || {
+            let runtime = pulse.runtime().unwrap();
+            started.send(runtime.handle().clone()).unwrap();
+            let _ = runtime.block_on(ended);
+        });
+        (start.recv().unwrap(), end)
+    }
+
+    #[tokio::test]
+    async fn idle_comes_after_all_that_was_there_to_do() {
+        let pulse = Arc::default();
+        let (thread, _end) = thread(&pulse);
+        for _ in 0..200 {
+            let work = thread.spawn(async {
+                for _ in 0..50 {
+                    tokio::task::yield_now().await;
+                }
+                tokio::spawn(async {
+                    for _ in 0..50 {
+                        tokio::task::yield_now().await;
+                    }
+                })
+                .await
+            });
+            timeout(Duration::from_secs(10), pulse.idle())
+                .await
+                .unwrap();
+            assert!(work.is_finished());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_has_ended_is_idle() {
+        let pulse = Arc::default();
+        let (_, end) = thread(&pulse);
+        pulse.idle().await;
+        assert!(!pulse.has_ended());
+        end.send(()).unwrap();
+        while !pulse.has_ended() {
+            timeout(Duration::from_secs(10), pulse.idle())
+                .await
+                .unwrap();
+        }
+        pulse.idle().await;
+    }
+}

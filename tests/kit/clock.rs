@@ -1,0 +1,145 @@
+//! `advance`: the engine's timers and etcd's leases go by one clock, which the test moves. It goes on by itself too, so
+//! "not before" has a second or two to spare, for busy machines.
+
+use std::time::{Duration, Instant};
+
+use etcd_locked::{LockError, LossCause};
+
+use crate::service::{Packing, secs, ship, start, start_with};
+
+#[tokio::test]
+async fn a_healthy_lock_outlasts_an_hour() {
+    let etcd = start().await;
+    let began = Instant::now();
+    let packing = Packing::of(7);
+    etcd.advance(secs(3600)).await;
+    assert_eq!(etcd.held().await, ["orders/7"]);
+    assert_eq!(packing.ship().await.unwrap(), 7);
+    assert!(
+        began.elapsed() < secs(10),
+        "an hour took {:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn leases_are_renewed_as_in_real_time() {
+    let etcd = start_with(|config| config.ttl(secs(30))).await;
+    let packing = Packing::of(7);
+    etcd.advance(Duration::ZERO).await;
+    let mut client = etcd.client().await;
+    let lease = client.leases().await.unwrap().leases()[0].id();
+    let mut left = Vec::new();
+    for _ in 0..6 {
+        etcd.advance(secs(5)).await;
+        left.push(client.lease_time_to_live(lease, None).await.unwrap().ttl());
+    }
+    // Every ten seconds: about twenty are left at least, and not always thirty.
+    assert!(left.iter().all(|ttl| (18..=30).contains(ttl)), "{left:?}");
+    assert!(left.iter().any(|ttl| *ttl <= 25), "{left:?}");
+    packing.ship().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiting_call_times_out_at_its_time() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    let held = other.lock("orders/7").await.unwrap();
+    let waiting = tokio::spawn(ship(7));
+    etcd.advance(secs(8)).await;
+    assert!(!waiting.is_finished());
+    assert_eq!(etcd.waiting().await, ["orders/7"]);
+    etcd.advance(secs(2)).await;
+    assert!(waiting.is_finished());
+    match waiting.await.unwrap() {
+        Err(LockError::Timeout { holder, waited, .. }) => {
+            assert!(holder.is_some(), "etcd has told who holds it");
+            assert!((secs(10)..secs(12)).contains(&waited), "{waited:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    held.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_task_may_do_both_at_once() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    let held = other.lock("orders/7").await.unwrap();
+    for _ in 0..5 {
+        let (shipped, ()) = tokio::join!(ship(7), etcd.advance(secs(10)));
+        assert!(
+            matches!(shipped, Err(LockError::Timeout { .. })),
+            "{shipped:?}"
+        );
+        let ((), shipped) = tokio::join!(etcd.advance(secs(10)), ship(7));
+        assert!(
+            matches!(shipped, Err(LockError::Timeout { .. })),
+            "{shipped:?}"
+        );
+    }
+    // The holder went on all the time.
+    assert!(held.is_held());
+    let (shipped, released) = tokio::join!(ship(7), held.release());
+    assert_eq!((shipped.unwrap(), released.unwrap()), (7, ()));
+}
+
+#[tokio::test]
+async fn a_frozen_keepalive_loses_the_lock_at_the_stop_time_and_not_before() {
+    let etcd = start().await; // a TTL of 15 s: bodies stop 13.35 s after the last renewal
+    let packing = Packing::of(7);
+    etcd.advance(Duration::ZERO).await;
+    etcd.freeze_keepalives();
+    etcd.advance(secs(11)).await;
+    assert!(!packing.call.is_finished());
+    assert_eq!(etcd.held().await, ["orders/7"]);
+    etcd.advance(Duration::from_millis(2_350)).await;
+    assert_eq!(packing.loss().await, Some(LossCause::Expired));
+    assert_eq!(etcd.held().await, [""; 0]);
+    // Renewals get through again: the next call has a lease of its own.
+    etcd.thaw_keepalives();
+    assert_eq!(ship(7).await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_lease_that_ran_out_lets_the_next_process_in_and_not_before() {
+    let etcd = start_with(|config| config.wait(secs(60))).await;
+    let packing = Packing::of(7);
+    etcd.advance(Duration::ZERO).await;
+    etcd.partition();
+    let other = etcd.second().await.unwrap();
+    let next = tokio::spawn({
+        let other = other.clone();
+        async move { other.lock("orders/7").await }
+    });
+    etcd.advance(Duration::from_millis(13_350)).await;
+    assert_eq!(packing.loss().await, Some(LossCause::Expired));
+    assert!(!next.is_finished(), "two holders at etcd");
+    etcd.advance(Duration::from_millis(1_650)).await;
+    assert!(next.is_finished(), "etcd still keeps a dead lease");
+    next.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn time_goes_on_by_itself() {
+    let etcd = start_with(|config| config.wait(Duration::from_millis(30))).await;
+    let other = etcd.second().await.unwrap();
+    let held = other.lock("orders/7").await.unwrap();
+    let locks = etcd.locks().clone();
+    let began = Instant::now();
+    let error = locks.lock("orders/7").await.unwrap_err();
+    assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
+    assert!(began.elapsed() >= Duration::from_millis(30));
+    assert!(held.is_held());
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_loss_is_woken() {
+    let etcd = start().await;
+    let held = etcd.locks().lock("orders/7").await.unwrap();
+    etcd.freeze_keepalives();
+    let (cause, ()) = tokio::join!(held.lost(), etcd.advance(secs(15)));
+    assert_eq!(cause, LossCause::Expired);
+    let error = held.release().await.unwrap_err();
+    assert!(matches!(error, LockError::Lost { .. }), "{error:?}");
+}

@@ -1,0 +1,93 @@
+//! What may happen on the way to etcd.
+
+use std::time::Duration;
+
+use etcd_locked::testing::{Code, Fault};
+use etcd_locked::{LockError, LossCause};
+
+use crate::service::{Packing, secs, ship, ship_now, start, start_with};
+
+#[tokio::test]
+async fn a_short_partition_costs_time_and_no_lock() {
+    let etcd = start().await;
+    let packing = Packing::of(7);
+    etcd.advance(Duration::ZERO).await;
+    etcd.partition();
+    let waiting = tokio::spawn(ship(8));
+    etcd.advance(secs(4)).await;
+    assert!(!waiting.is_finished(), "through a partition");
+    etcd.heal();
+    etcd.advance(secs(1)).await;
+    assert_eq!(waiting.await.unwrap().unwrap(), 8);
+    assert_eq!(packing.ship().await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_long_partition_is_a_backend_error_and_a_loss() {
+    let etcd = start().await;
+    let packing = Packing::of(7);
+    etcd.advance(Duration::ZERO).await;
+    etcd.partition();
+    let waiting = tokio::spawn(ship(8));
+    etcd.advance(secs(15)).await;
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert_eq!(packing.loss().await, Some(LossCause::Expired));
+    etcd.heal();
+    let (shipped, ()) = tokio::join!(ship(7), etcd.advance(secs(5)));
+    assert_eq!(shipped.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn the_others_see_nothing_of_a_partition() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    etcd.partition();
+    let held = other.lock("orders/7").await.unwrap();
+    etcd.advance(secs(60)).await;
+    assert!(held.is_held());
+    held.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_delay_is_time_on_the_tests_clock() {
+    let etcd = start_with(|config| config.wait(secs(60))).await;
+    etcd.delay(Duration::from_millis(1_200));
+    let held = tokio::spawn(etcd.locks().lock("orders/7").into_future());
+    etcd.advance(Duration::from_millis(800)).await;
+    assert!(!held.is_finished(), "there and back takes 2.4 seconds");
+    etcd.advance(secs(2)).await;
+    assert!(held.is_finished());
+    etcd.delay(Duration::ZERO);
+    held.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_reaches_the_caller() {
+    let etcd = start().await;
+    let denied = "etcdserver: permission denied".to_owned();
+    etcd.fail_next(Fault::Refused(Code::PermissionDenied, denied));
+    let error = ship(7).await.unwrap_err();
+    assert!(
+        matches!(error, LockError::PermissionDenied { .. }),
+        "{error:?}"
+    );
+    assert_eq!(ship(7).await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_lost_answer_leaves_no_ghost() {
+    let etcd = start().await;
+    for fault in [Fault::AnswerLost, Fault::RequestLost] {
+        etcd.fail_next(fault);
+        let (shipped, ()) = tokio::join!(ship(7), etcd.advance(secs(1)));
+        assert_eq!(shipped.unwrap(), 7);
+        assert_eq!(etcd.held().await, [""; 0]);
+        // Nobody is in the way of another process.
+        let other = etcd.second().await.unwrap();
+        let held = other.lock("orders/7").try_once().await.unwrap();
+        let error = ship_now(7).await.unwrap_err();
+        assert!(matches!(error, LockError::Held { .. }), "{error:?}");
+        held.release().await.unwrap();
+    }
+}

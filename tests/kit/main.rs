@@ -1,0 +1,9 @@
+//! The etcd in the process and the test kit for users, `etcd_locked::testing`, keep their word: no server, and no waiting.
+
+mod clock;
+mod embedded;
+mod faults;
+mod limits;
+mod names;
+mod operator;
+mod service;

@@ -1,0 +1,133 @@
+//! What an operator may do to a lock: take it away, revoke its lease, compact the history, or contend by hand.
+
+use std::time::Duration;
+
+use etcd_locked::LossCause;
+use etcd_locked::etcd_client::PutOptions;
+
+use crate::service::{Packing, secs, ship, start};
+
+#[tokio::test]
+async fn a_lock_is_lost_at_once_and_the_next_has_it() {
+    let etcd = start().await;
+    let packing = Packing::of(7);
+    let next = tokio::spawn(ship(7));
+    etcd.lose("orders/7").await.unwrap();
+    assert_eq!(packing.loss().await, Some(LossCause::Deleted));
+    assert!(next.is_finished());
+    assert_eq!(next.await.unwrap().unwrap(), 7);
+    assert_eq!(etcd.held().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_lock_of_another_process_can_be_lost() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    let held = other.lock("orders/7").await.unwrap();
+    let mine = etcd.locks().lock("orders/8").await.unwrap();
+    etcd.lose("orders/7").await.unwrap();
+    assert!(!held.is_held());
+    assert_eq!(held.lost().await, LossCause::Deleted);
+    assert!(mine.is_held());
+}
+
+#[tokio::test]
+async fn what_nobody_holds_cannot_be_lost() {
+    let etcd = start().await;
+    let nothing = etcd.lose("orders/7").await.unwrap_err().to_string();
+    assert_eq!(nothing, "nobody holds `orders/7`, nor anything else");
+    let one = etcd.locks().lock("orders/8").await.unwrap();
+    let two = etcd.locks().lock("orders/9").await.unwrap();
+    let wrong = etcd.lose("orders/7").await.unwrap_err().to_string();
+    assert_eq!(
+        wrong,
+        "nobody holds `orders/7`; held is `orders/8`, `orders/9`"
+    );
+    assert!(etcd.lose("orders//7").await.is_err());
+    assert!(one.is_held() && two.is_held());
+}
+
+#[tokio::test]
+async fn a_partition_hides_what_the_operator_did() {
+    let etcd = start().await;
+    let held = etcd.locks().lock("orders/7").await.unwrap();
+    etcd.partition();
+    etcd.lose("orders/7").await.unwrap();
+    assert!(held.is_held(), "by magic");
+    etcd.heal();
+    etcd.advance(Duration::ZERO).await;
+    assert!(!held.is_held());
+}
+
+#[tokio::test]
+async fn revoked_leases_take_their_locks_along() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    let theirs = other.lock("orders/8").await.unwrap();
+    let packing = Packing::of(7);
+    let waiting = tokio::spawn(ship(7));
+    etcd.revoke_all().await;
+    let cause = packing.loss().await;
+    assert!(
+        matches!(cause, Some(LossCause::Deleted | LossCause::Revoked)),
+        "{cause:?}"
+    );
+    assert!(!theirs.is_held());
+    // Who waited goes on under a new lease.
+    etcd.advance(secs(1)).await;
+    assert_eq!(waiting.await.unwrap().unwrap(), 7);
+    assert_eq!(ship(8).await.unwrap(), 8);
+}
+
+#[tokio::test]
+async fn a_compaction_is_nobodys_loss() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    let held = other.lock("orders/7").await.unwrap();
+    let waiting = tokio::spawn(ship(7));
+    etcd.advance(secs(2)).await;
+    let mut client = etcd.client().await;
+    for _ in 0..5 {
+        client.put("noise", "", None).await.unwrap();
+    }
+    etcd.compact().await;
+    etcd.compact().await;
+    let error = client
+        .get(
+            "noise",
+            Some(etcd_locked::etcd_client::GetOptions::new().with_revision(2)),
+        )
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("compacted"), "{error}");
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_foreign_process_contends_through_a_client() {
+    let etcd = start().await;
+    let mut client = etcd.client().await;
+    let lease = client.lease_grant(60, None).await.unwrap().id();
+    let key = format!("locks/orders/7/{lease:x}");
+    let options = PutOptions::new().with_lease(lease);
+    client
+        .put(key.clone(), "", Some(options.clone()))
+        .await
+        .unwrap();
+    let waiting = tokio::spawn(ship(7));
+    assert_eq!(etcd.held().await, ["orders/7"]);
+    assert_eq!(etcd.waiting().await, ["orders/7"]);
+    client.delete(key.clone(), None).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap(), 7);
+
+    // Behind us: one more that waits. Then its lease runs out by the test's clock.
+    let packing = Packing::of(7);
+    assert_eq!(etcd.held().await, ["orders/7"]);
+    client.put(key, "", Some(options)).await.unwrap();
+    assert_eq!(etcd.waiting().await, ["orders/7"]);
+    etcd.advance(secs(61)).await;
+    assert_eq!(etcd.waiting().await, [""; 0]);
+    packing.ship().await.unwrap();
+}

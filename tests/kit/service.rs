@@ -1,0 +1,78 @@
+//! What is tested with the kit: a service with annotated functions, as a user has one.
+
+use std::time::Duration;
+
+use etcd_locked::testing::{self, Etcd};
+use etcd_locked::{Config, LockError, LossCause, current, etcd_locked};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Returns at once.
+#[etcd_locked("orders/<id>", wait = "10s")]
+pub(crate) async fn ship(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+/// Tries once.
+#[etcd_locked("orders/<id>", wait = "none")]
+pub(crate) async fn ship_now(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+/// Ships when told to.
+#[etcd_locked("orders/<id>", wait = "10s")]
+pub(crate) async fn pack(id: u64, done: oneshot::Receiver<()>) -> Result<u64, LockError> {
+    assert!(current().is_some_and(|lock| lock.is_held()));
+    let _ = done.await;
+    Ok(id)
+}
+
+/// A call under way on a task of its own.
+pub(crate) struct Packing {
+    pub(crate) call: JoinHandle<Result<u64, LockError>>,
+    done: oneshot::Sender<()>,
+}
+
+impl Packing {
+    pub(crate) fn of(id: u64) -> Packing {
+        let (done, told) = oneshot::channel();
+        Packing {
+            call: tokio::spawn(pack(id, told)),
+            done,
+        }
+    }
+
+    /// Its body may end.
+    pub(crate) async fn ship(self) -> Result<u64, LockError> {
+        let _ = self.done.send(());
+        self.call.await.expect("no panic")
+    }
+
+    /// Awaits its end.
+    pub(crate) async fn end(self) -> Result<u64, LockError> {
+        self.call.await.expect("no panic")
+    }
+
+    /// Why its lock was lost, if it has ended because of that.
+    pub(crate) async fn loss(self) -> Option<LossCause> {
+        if !self.call.is_finished() {
+            return None;
+        }
+        match self.end().await {
+            Err(LockError::Lost { cause, .. }) => Some(cause),
+            other => panic!("not lost: {other:?}"),
+        }
+    }
+}
+
+pub(crate) async fn start() -> Etcd {
+    testing::start().await.expect("it starts")
+}
+
+pub(crate) async fn start_with(configure: impl FnOnce(Config) -> Config) -> Etcd {
+    testing::start_with(configure).await.expect("it starts")
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
