@@ -2,12 +2,14 @@
 //! writes the stock back, and a lock per article keeps two of these apart, wherever they run.
 //!
 //! ```sh
-//! etcdctl put shop/lamp/stock 40
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ORDER_SERVICE_LISTEN=127.0.0.1:8080 cargo run --bin order-service
+//! curl -X PUT http://127.0.0.1:8080/stock/lamp/40          # 40 pieces on the shelf, none sold
 //! curl -X POST http://127.0.0.1:8080/orders/lamp/purchase
+//! curl http://127.0.0.1:8080/stock/lamp                    # {"left":39,"sold":1}
 //! ```
 //!
-//! `ORDER_SERVICE_UNLOCKED=1` runs the same code without the lock, to see what happens then; `cargo xtask demo` does both.
+//! The shop's keys are below `shop/`, or below `ORDER_SERVICE_ROOT`. `ORDER_SERVICE_UNLOCKED=1` runs the same code without
+//! the lock, to see what happens then; `cargo xtask demo` does both.
 
 mod arrived;
 mod error;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use etcd_locked::{Config, etcd_locked};
 use tokio::net::TcpListener;
@@ -29,7 +31,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::arrived::Arrived;
 use crate::error::AppError;
-use crate::shop::{Receipt, Shop};
+use crate::shop::{Receipt, Shop, Stock};
 use crate::stats::{Stats, Summary};
 
 /// What every handler gets.
@@ -60,6 +62,25 @@ async fn purchase_unlocked(
     app.shop.sell(&sku).await.map(Json)
 }
 
+/// A new delivery: that many pieces on the shelf, and an empty book.
+#[etcd_locked("orders/<sku>")]
+async fn restock(
+    State(app): State<App>,
+    Path((sku, pieces)): Path<(String, u64)>,
+) -> Result<(), AppError> {
+    app.shop.restock(&sku, pieces).await
+}
+
+/// The article is not sold any more.
+#[etcd_locked("orders/<sku>")]
+async fn discontinue(State(app): State<App>, Path(sku): Path<String>) -> Result<(), AppError> {
+    app.shop.discontinue(&sku).await
+}
+
+async fn stock(State(app): State<App>, Path(sku): Path<String>) -> Result<Json<Stock>, AppError> {
+    app.shop.stock(&sku).await.map(Json)
+}
+
 async fn stats(State(app): State<App>) -> Json<Summary> {
     Json(app.stats.summary())
 }
@@ -80,8 +101,9 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     etcd_locked::init(Config::from_env()?.service("order-service")).await?;
     let endpoints = env::var("ETCD_LOCKED_ENDPOINTS")
         .map_err(|_| "set ETCD_LOCKED_ENDPOINTS, the shop's data is there too")?;
+    let root = env::var("ORDER_SERVICE_ROOT").unwrap_or_else(|_| "shop/".to_owned());
     let app = App {
-        shop: Shop::open(&endpoints).await?,
+        shop: Shop::open(&endpoints, root).await?,
         stats: Arc::default(),
     };
 
@@ -93,6 +115,8 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     };
     let router = Router::new()
         .route("/orders/{sku}/purchase", purchase)
+        .route("/stock/{sku}", get(stock).delete(discontinue))
+        .route("/stock/{sku}/{pieces}", put(restock))
         .route("/stats", get(stats))
         .with_state(app);
 

@@ -4,15 +4,16 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use etcd_locked::etcd_client::{self, Client};
+use etcd_locked::etcd_client::{self, Client, DeleteOptions, GetOptions};
 use serde::Serialize;
 
 use crate::error::AppError;
 
-/// Shelf `shop/<sku>/stock`, and one entry `shop/<sku>/sold/<order>` in the book for each piece sold.
+/// Shelf `<root><sku>/stock`, and one entry `<root><sku>/sold/<order>` in the book for each piece sold.
 #[derive(Clone)]
 pub(crate) struct Shop {
     etcd: Client,
+    root: String,
 }
 
 /// What a customer gets.
@@ -22,18 +23,24 @@ pub(crate) struct Receipt {
     left: u64,
 }
 
+/// What the store says of an article.
+#[derive(Serialize)]
+pub(crate) struct Stock {
+    left: u64,
+    sold: i64,
+}
+
 impl Shop {
-    pub(crate) async fn open(endpoints: &str) -> Result<Self, etcd_client::Error> {
+    pub(crate) async fn open(endpoints: &str, root: String) -> Result<Self, etcd_client::Error> {
         let endpoints: Vec<_> = endpoints.split(',').map(str::trim).collect();
-        Ok(Self {
-            etcd: Client::connect(endpoints, None).await?,
-        })
+        let etcd = Client::connect(endpoints, None).await?;
+        Ok(Self { etcd, root })
     }
 
     /// Read, think, write: right only as long as nobody else sells this article meanwhile.
     pub(crate) async fn sell(&self, sku: &str) -> Result<Receipt, AppError> {
         let left = self
-            .stock(sku)
+            .left(sku)
             .await?
             .checked_sub(1)
             .ok_or(AppError::SoldOut)?;
@@ -41,24 +48,50 @@ impl Shop {
 
         let order = order_number();
         let mut etcd = self.etcd.kv_client();
-        etcd.put(format!("shop/{sku}/stock"), left.to_string(), None)
-            .await?;
-        etcd.put(format!("shop/{sku}/sold/{order}"), "", None)
+        etcd.put(self.shelf(sku), left.to_string(), None).await?;
+        etcd.put(format!("{}{order}", self.book(sku)), "", None)
             .await?;
         Ok(Receipt { order, left })
     }
 
-    async fn stock(&self, sku: &str) -> Result<u64, AppError> {
-        let shelf = self
-            .etcd
-            .kv_client()
-            .get(format!("shop/{sku}/stock"), None)
-            .await?;
-        let stock = shelf
+    pub(crate) async fn restock(&self, sku: &str, pieces: u64) -> Result<(), AppError> {
+        self.discontinue(sku).await?;
+        let mut etcd = self.etcd.kv_client();
+        etcd.put(self.shelf(sku), pieces.to_string(), None).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn discontinue(&self, sku: &str) -> Result<(), AppError> {
+        let mut etcd = self.etcd.kv_client();
+        etcd.delete(self.shelf(sku), None).await?;
+        let all = DeleteOptions::new().with_prefix();
+        etcd.delete(self.book(sku), Some(all)).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn stock(&self, sku: &str) -> Result<Stock, AppError> {
+        let left = self.left(sku).await?;
+        let count = GetOptions::new().with_prefix().with_count_only();
+        let mut etcd = self.etcd.kv_client();
+        let sold = etcd.get(self.book(sku), Some(count)).await?.count();
+        Ok(Stock { left, sold })
+    }
+
+    async fn left(&self, sku: &str) -> Result<u64, AppError> {
+        let shelf = self.etcd.kv_client().get(self.shelf(sku), None).await?;
+        let left = shelf
             .kvs()
             .first()
             .and_then(|shelf| shelf.value_str().ok()?.parse().ok());
-        stock.ok_or(AppError::UnknownArticle)
+        left.ok_or(AppError::UnknownArticle)
+    }
+
+    fn shelf(&self, sku: &str) -> String {
+        format!("{}{sku}/stock", self.root)
+    }
+
+    fn book(&self, sku: &str) -> String {
+        format!("{}{sku}/sold/", self.root)
     }
 }
 

@@ -2,36 +2,37 @@
 
 use std::path::Path;
 
-use crate::etcd::Etcd;
-use crate::process::output;
+use crate::cluster::{self, Choice, Cluster};
 use crate::report::{Round, Table};
-use crate::server::Server;
-use crate::service::Service;
-use crate::{Result, load, say};
+use crate::service::{self, Service, Stock};
+use crate::{Result, load, say, workspace};
 
 const SERVICES: usize = 3;
 const CUSTOMERS: usize = 120;
-const STOCK: usize = 40;
+const PIECES: usize = 40;
+const ARTICLE: &str = "lamp";
 const PURCHASE: &str = "/orders/lamp/purchase";
-
-/// The order service's keys: pieces on the shelf, and one key for each piece sold.
-const SHELF: &str = "shop/lamp/stock";
-const BOOK: &str = "shop/lamp/sold/";
 
 /// The last line, once both rounds are as they must be.
 pub(crate) fn demo() -> Result<String> {
-    say::step("etcd");
-    let etcd = Etcd::find()?;
+    let choice = Choice::made()?;
     say::step("building the order service (the first time takes a minute or two)");
-    let executable = Service::build()?;
-    let server = Server::start(&etcd)?;
+    let (executable, cluster) = match choice {
+        Choice::Given(endpoints) => {
+            let [service] = workspace::build([service::BINARY])?;
+            (service, Cluster::given(endpoints))
+        }
+        Choice::Embedded => {
+            let [service, etcd] = workspace::build([service::BINARY, cluster::EMBEDDED])?;
+            (service, Cluster::embedded(&etcd)?)
+        }
+    };
 
     say::step(format_args!(
-        "{CUSTOMERS} customers, {STOCK} lamps, {SERVICES} processes of the order service, one etcd on {}",
-        server.endpoint()
+        "{CUSTOMERS} customers, {PIECES} lamps, {SERVICES} processes of the order service, on {cluster}"
     ));
-    let without = round(&server, &executable, false)?;
-    let with = round(&server, &executable, true)?;
+    let without = round(&cluster, &executable, false)?;
+    let with = round(&cluster, &executable, true)?;
     let rounds = [without, with];
     println!("\n{}", Table(&rounds));
     let [without, with] = rounds;
@@ -39,9 +40,9 @@ pub(crate) fn demo() -> Result<String> {
     if with.oversold() > 0 {
         return Err(format!("with the lock it oversold by {}", with.oversold()));
     }
-    if with.sold != STOCK || with.left != 0 {
+    if with.sold != PIECES || with.left != 0 {
         return Err(format!(
-            "with the lock it sold {} of {STOCK} and has {} left",
+            "with the lock it sold {} of {PIECES} and has {} left",
             with.sold, with.left
         ));
     }
@@ -61,24 +62,27 @@ pub(crate) fn demo() -> Result<String> {
     ))
 }
 
-fn round(server: &Server, executable: &Path, locked: bool) -> Result<Round> {
+fn round(cluster: &Cluster, executable: &Path, locked: bool) -> Result<Round> {
     let title = if locked {
         "with the lock"
     } else {
         "without the lock"
     };
-    output(server.ctl().args(["del", "--prefix", "shop/"]))?;
-    output(server.ctl().args(["put", SHELF, &STOCK.to_string()]))?;
-
     let services = (0..SERVICES)
-        .map(|_| Service::start(executable, &server.endpoint(), locked))
+        .map(|_| Service::start(executable, cluster.endpoints(), locked))
         .collect::<Result<Vec<_>>>()?;
+    let [first, ..] = &services[..] else {
+        return Err("no service".to_owned());
+    };
+    first.restock(ARTICLE, PIECES)?;
     let addresses: Vec<_> = services.iter().map(Service::address).collect();
     let answers = load::buy(&addresses, PURCHASE, CUSTOMERS, title)?;
     let stats = services
         .iter()
         .map(Service::stats)
-        .collect::<Result<Vec<_>>>();
+        .collect::<Result<Vec<_>>>()?;
+    let Stock { left, sold } = first.stock(ARTICLE)?;
+    first.discontinue(ARTICLE)?;
     for service in services {
         service.stop()?;
     }
@@ -94,20 +98,12 @@ fn round(server: &Server, executable: &Path, locked: bool) -> Result<Round> {
     }
 
     // The store knows, not the answers; but the two must agree.
-    let sold = server.keys(BOOK)?.len();
     if sold != answers.bought {
         return Err(format!(
             "{title}: {} customers were told that they bought, the book has {sold}",
             answers.bought
         ));
     }
-    let left = output(server.ctl().args(["get", "--print-value-only", SHELF]))?;
-    let left = left
-        .trim()
-        .parse()
-        .map_err(|error| format!("{title}: the shelf says `{}`: {error}", left.trim()))?;
-
-    let stats = stats?;
     let mut waits: Vec<_> = stats
         .iter()
         .flat_map(|stats| stats.waits.iter().copied())
@@ -116,7 +112,7 @@ fn round(server: &Server, executable: &Path, locked: bool) -> Result<Round> {
     Ok(Round {
         title,
         sold,
-        stock: STOCK,
+        stock: PIECES,
         left,
         locks_taken: stats.iter().map(|stats| stats.locks_taken).sum(),
         waits,

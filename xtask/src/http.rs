@@ -24,7 +24,7 @@ pub(crate) fn post(address: SocketAddr, path: &str) -> Result<Answer> {
     request("POST", address, path)
 }
 
-fn request(method: &str, address: SocketAddr, path: &str) -> Result<Answer> {
+pub(crate) fn request(method: &str, address: SocketAddr, path: &str) -> Result<Answer> {
     exchange(method, address, path)
         .map_err(|error| format!("{method} http://{address}{path}: {error}"))
         .and_then(|text| {

@@ -2,6 +2,7 @@
 
 mod apt;
 mod bench;
+mod cluster;
 mod demo;
 mod etcd;
 mod http;

@@ -2,14 +2,20 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::process::Process;
-use crate::{Result, http, workspace};
+use crate::{Result, http};
+
+/// What all keys of the demo begin with: it may be run on a cluster that others use.
+const ROOM: &str = "etcd-locked-demo/";
+
+/// Package and binary.
+pub(crate) const BINARY: (&str, &str) = ("etcd-locked-examples", "order-service");
 
 /// One process of it, ended when dropped.
 #[derive(Debug)]
@@ -20,6 +26,13 @@ pub(crate) struct Service {
     _stdout: BufReader<ChildStdout>,
 }
 
+/// What the store says of an article.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stock {
+    pub(crate) left: usize,
+    pub(crate) sold: usize,
+}
+
 /// What a service says about itself.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
@@ -28,42 +41,13 @@ pub(crate) struct Stats {
 }
 
 impl Service {
-    /// Compiles it; the executable.
-    pub(crate) fn build() -> Result<PathBuf> {
-        let mut cargo = workspace::cargo();
-        cargo
-            .args([
-                "build",
-                "--package",
-                "etcd-locked-examples",
-                "--bin",
-                "order-service",
-            ])
-            .arg("--message-format=json-render-diagnostics")
-            .stdout(Stdio::piped());
-        let mut build = Process::start("cargo build", &mut cargo)?;
-        let stdout = build
-            .streams()
-            .stdout
-            .take()
-            .ok_or("cargo build has no output")?;
-        let executable = BufReader::new(stdout)
-            .lines()
-            .map_while(|line| line.ok())
-            .filter_map(|line| executable(&line))
-            .last();
-        let status = build.wait(Duration::MAX)?;
-        if !status.success() {
-            return Err(format!("cargo build: {status}"));
-        }
-        executable.ok_or_else(|| "cargo build names no executable".to_owned())
-    }
-
-    pub(crate) fn start(executable: &Path, endpoint: &str, locked: bool) -> Result<Self> {
+    pub(crate) fn start(executable: &Path, endpoints: &str, locked: bool) -> Result<Self> {
         let mut command = Command::new(executable);
         command
             .env("ORDER_SERVICE_LISTEN", "127.0.0.1:0")
-            .env("ETCD_LOCKED_ENDPOINTS", endpoint)
+            .env("ORDER_SERVICE_ROOT", format!("{ROOM}shop/"))
+            .env("ETCD_LOCKED_PREFIX", format!("{ROOM}locks/"))
+            .env("ETCD_LOCKED_ENDPOINTS", endpoints)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         if locked {
@@ -104,6 +88,31 @@ impl Service {
         parse(&body).ok_or_else(|| format!("order-service has odd statistics: {body}"))
     }
 
+    /// That many pieces on the shelf, and an empty book.
+    pub(crate) fn restock(&self, article: &str, pieces: usize) -> Result<()> {
+        self.change("PUT", &format!("/stock/{article}/{pieces}"))
+    }
+
+    /// Nothing of the article is left in the store.
+    pub(crate) fn discontinue(&self, article: &str) -> Result<()> {
+        self.change("DELETE", &format!("/stock/{article}"))
+    }
+
+    fn change(&self, method: &str, path: &str) -> Result<()> {
+        match http::request(method, self.address, path)? {
+            answer if answer.status == 200 => Ok(()),
+            answer => Err(format!(
+                "{method} {path}: {} {}",
+                answer.status, answer.body
+            )),
+        }
+    }
+
+    pub(crate) fn stock(&self, article: &str) -> Result<Stock> {
+        let body = http::get(self.address, &format!("/stock/{article}"))?.body;
+        stock(&body).ok_or_else(|| format!("order-service has odd stock: {body}"))
+    }
+
     /// As an orchestrator would: SIGTERM, and it must end well.
     pub(crate) fn stop(mut self) -> Result<()> {
         let status = self.process.terminate(Duration::from_secs(15))?;
@@ -117,11 +126,6 @@ impl Service {
     }
 }
 
-fn executable(message: &str) -> Option<PathBuf> {
-    let message: Value = serde_json::from_str(message).ok()?;
-    message.get("executable")?.as_str().map(PathBuf::from)
-}
-
 fn parse(body: &str) -> Option<Stats> {
     let body: Value = serde_json::from_str(body).ok()?;
     let waits = body.get("waits_us")?.as_array()?.iter();
@@ -133,9 +137,25 @@ fn parse(body: &str) -> Option<Stats> {
     })
 }
 
+fn stock(body: &str) -> Option<Stock> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let number = |field: &str| usize::try_from(body.get(field)?.as_u64()?).ok();
+    Some(Stock {
+        left: number("left")?,
+        sold: number("sold")?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    #[test]
+    fn stock_is_whole_or_refused() {
+        let stock = super::Stock { left: 2, sold: 5 };
+        assert_eq!(super::stock(r#"{"left":2,"sold":5}"#), Some(stock));
+        assert_eq!(super::stock("no such article"), None);
+    }
 
     #[test]
     fn statistics_are_whole_or_refused() {

@@ -1,0 +1,121 @@
+//! Where the demo runs: on the user's own etcd where one is named, else on an embedded one. Which, is said.
+
+use std::env;
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{ChildStdout, Command, Stdio};
+
+use crate::process::Process;
+use crate::{Result, say};
+
+/// Package and binary of the embedded one.
+pub(crate) const EMBEDDED: (&str, &str) = ("etcd-locked-embedded", "etcd-locked-embedded");
+
+/// What names an etcd, the first that is set.
+const VARIABLES: [&str; 2] = ["ETCD_LOCKED_ENDPOINTS", "ETCDCTL_ENDPOINTS"];
+
+/// What the order service, which opens a plain client for the shop's data, could not follow.
+const CREDENTIALS: [&str; 8] = [
+    "ETCD_LOCKED_USER",
+    "ETCD_LOCKED_CACERT",
+    "ETCD_LOCKED_CERT",
+    "ETCD_LOCKED_KEY",
+    "ETCDCTL_USER",
+    "ETCDCTL_CACERT",
+    "ETCDCTL_CERT",
+    "ETCDCTL_KEY",
+];
+
+/// Which etcd to use.
+#[derive(Debug)]
+pub(crate) enum Choice {
+    /// The one at these endpoints.
+    Given(String),
+    /// One of our own.
+    Embedded,
+}
+
+impl Choice {
+    /// What the environment says.
+    pub(crate) fn made() -> Result<Self> {
+        let given = VARIABLES.into_iter().find_map(|variable| {
+            let endpoints = env::var(variable).ok()?;
+            (!endpoints.is_empty()).then_some((variable, endpoints))
+        });
+        let Some((variable, endpoints)) = given else {
+            say::note("no ETCDCTL_ENDPOINTS: the demo runs on an embedded etcd of its own");
+            return Ok(Self::Embedded);
+        };
+        if endpoints == "embedded" {
+            return Ok(Self::Embedded);
+        }
+        match CREDENTIALS
+            .into_iter()
+            .find(|name| env::var_os(name).is_some())
+        {
+            None => Ok(Self::Given(endpoints)),
+            Some(credential) => Err(format!(
+                "the demo has no credentials for {variable}={endpoints}, and {credential} is set; \
+                 unset {variable} to run it on an embedded etcd"
+            )),
+        }
+    }
+}
+
+/// An etcd for the demo.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    endpoints: String,
+    /// Ours, ended when dropped; and its output, kept open.
+    embedded: Option<(Process, BufReader<ChildStdout>)>,
+}
+
+impl Cluster {
+    pub(crate) fn given(endpoints: String) -> Self {
+        Self {
+            endpoints,
+            embedded: None,
+        }
+    }
+
+    /// Starts this executable. It listens on TCP, because the services are processes.
+    pub(crate) fn embedded(executable: &Path) -> Result<Self> {
+        let mut command = Command::new(executable);
+        command
+            .args(["--listen", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut process = Process::start("the embedded etcd", &mut command)?;
+        let stdout = process.streams().stdout.take();
+        let mut stdout = BufReader::new(stdout.ok_or("the embedded etcd has no output")?);
+        let mut line = String::new();
+        stdout
+            .read_line(&mut line)
+            .map_err(|error| format!("the embedded etcd: {error}"))?;
+        let endpoints = line
+            .trim()
+            .strip_prefix("listening on ")
+            .ok_or("the embedded etcd has not come up; its reason is above")?
+            .to_owned();
+        Ok(Self {
+            endpoints,
+            embedded: Some((process, stdout)),
+        })
+    }
+
+    /// For `ETCD_LOCKED_ENDPOINTS`.
+    pub(crate) fn endpoints(&self) -> &str {
+        &self.endpoints
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.embedded {
+            Some(_) => "an embedded etcd",
+            None => "the etcd",
+        };
+        write!(out, "{what} at {}", self.endpoints)
+    }
+}
