@@ -307,7 +307,8 @@ impl Etcd {
         self.dir.path().join("data")
     }
 
-    fn log(&self) -> PathBuf {
+    /// The file with what it says.
+    pub(crate) fn log(&self) -> PathBuf {
         self.dir.path().join("log")
     }
 }

@@ -77,6 +77,7 @@ fn every_source_file_is_reachable() {
         ("runtime/src/lib.rs", &[]),
         ("embedded/src/lib.rs", &["embedded/src/main.rs"]),
         ("xtask/src/main.rs", &[]),
+        ("tests/differential/main.rs", &[]),
         ("tests/it/main.rs", &[]),
         ("tests/kit/main.rs", &[]),
         ("tests/names/main.rs", &[]),

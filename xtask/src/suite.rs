@@ -29,10 +29,11 @@ pub(crate) fn test(args: &[String]) -> Result<String> {
             "the promises once more, on etcd {}",
             current.version
         ));
-        run(
-            "cargo test",
-            suite(current, best).args(["--test", "it"]).args(args),
-        )?;
+        let mut promises = suite(current, best);
+        if !args.iter().any(|arg| arg == "--test") {
+            promises.args(["--test", "it", "--test", "differential"]);
+        }
+        run("cargo test", promises.args(args))?;
         versions += &format!(" and {}", current.version);
     }
     if !args.is_empty() {

@@ -1,0 +1,279 @@
+//! Two etcds that must not be told apart.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use tokio::runtime::Runtime;
+
+use crate::coverage::Coverage;
+use crate::generate::sequence;
+use crate::op::{Delete, End, Lease, Op, Put, Rev, Watch};
+use crate::side::{Answer, STREAMS, Side};
+use crate::versions::Version;
+
+/// A case that takes longer may see seconds pass, and leases run out: it says nothing then, and is played again.
+const QUICK: Duration = Duration::from_millis(800);
+
+pub(crate) struct Pair {
+    left: Side,
+    right: Side,
+    version: Version,
+    /// What was played, and what both answered to it.
+    transcript: Vec<String>,
+    /// The last time that they were told apart.
+    failure: String,
+    at: At,
+    watches: Vec<Live>,
+    pub(crate) coverage: Coverage,
+}
+
+/// How far a case has come, in revisions counted from its start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct At {
+    /// The newest.
+    now: i64,
+    /// The one it is compacted at.
+    pub(crate) compacted: i64,
+    /// Which streams have no progress.
+    pub(crate) stuck: [bool; STREAMS],
+}
+
+impl At {
+    /// Which one is meant; one that is none stays none.
+    pub(crate) fn of(&self, revision: Rev) -> i64 {
+        match revision {
+            Rev::Plain(_) => i64::MIN,
+            Rev::Now(it) => self.now + it,
+            Rev::Start(it) => it,
+        }
+    }
+}
+
+/// A watch that both sides have.
+#[derive(Clone, Debug)]
+struct Live {
+    id: i64,
+    watch: Watch,
+    /// From which revision of the case on it is told of what is written.
+    start: i64,
+}
+
+impl Pair {
+    pub(crate) fn new(left: Side, right: Side, version: Version) -> Self {
+        Self {
+            left,
+            right,
+            version,
+            transcript: Vec::new(),
+            failure: String::new(),
+            at: At::default(),
+            watches: Vec::new(),
+            coverage: Coverage::default(),
+        }
+    }
+
+    /// Plays random cases; or the shortest it can find that is answered differently.
+    pub(crate) fn agree(
+        self,
+        runtime: &Runtime,
+        cases: u32,
+        seed: u64,
+    ) -> Result<Coverage, String> {
+        let config = Config {
+            cases,
+            max_shrink_iters: 5_000,
+            max_shrink_time: 120_000,
+            failure_persistence: None,
+            ..Config::default()
+        };
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        let pair = RefCell::new(self);
+        let outcome = TestRunner::new_with_rng(config, rng).run(&sequence(), |ops| {
+            let mut pair = pair.borrow_mut();
+            let played = runtime.block_on(pair.case(&ops));
+            played.map_err(|difference| {
+                // What is looked for from now on is a shorter way to the same.
+                pair.hurry();
+                TestCaseError::fail(difference)
+            })
+        });
+        match outcome {
+            Ok(()) => Ok(pair.into_inner().coverage),
+            Err(TestError::Fail(reason, ops)) => {
+                let count = ops.len();
+                Err(format!(
+                    "SEED={seed}: told apart by {count} operations\n{reason}"
+                ))
+            }
+            Err(TestError::Abort(reason)) => Err(format!("SEED={seed}: {reason}")),
+        }
+    }
+
+    fn hurry(&mut self) {
+        self.left.patience = Duration::from_millis(500);
+        self.right.patience = Duration::from_millis(500);
+    }
+
+    /// Plays one case.
+    pub(crate) async fn case(&mut self, ops: &[Op]) -> Result<(), String> {
+        let mut attempts = 0;
+        loop {
+            let began = Instant::now();
+            let played = self.attempt(ops).await;
+            let played = played.map_err(|difference| self.failed(difference));
+            attempts += 1;
+            if played.is_ok() || began.elapsed() < QUICK || attempts == 4 {
+                return played;
+            }
+        }
+    }
+
+    async fn attempt(&mut self, ops: &[Op]) -> Result<(), String> {
+        self.transcript.clear();
+        self.watches.clear();
+        self.at = At::default();
+        let (left, right) = tokio::join!(self.left.begin(), self.right.begin());
+        left.and(right)
+            .map_err(|error| format!("one cannot begin: {error}"))?;
+        self.play(ops).await
+    }
+
+    /// How it came to this difference; if it came to nothing because one is no longer there, how that came.
+    fn failed(&mut self, difference: String) -> String {
+        if !self.transcript.is_empty() || self.failure.is_empty() {
+            self.failure = format!("{}\n{difference}", self.transcript.join("\n"));
+        }
+        self.failure.clone()
+    }
+
+    /// Plays operations on both as they are, which is from nothing: revisions are compared as they are, too.
+    pub(crate) async fn play_as_they_are(&mut self, ops: &[Op]) -> Result<(), String> {
+        let (left, right) = tokio::join!(self.left.take_as_it_is(), self.right.take_as_it_is());
+        left.and(right)
+            .map_err(|error| format!("one cannot begin: {error}"))?;
+        self.at.now = 1;
+        let played = self.play(ops).await;
+        played.map_err(|difference| self.failed(difference))
+    }
+
+    async fn play(&mut self, ops: &[Op]) -> Result<(), String> {
+        for op in ops {
+            // Watches are told in their own time. What would make a difference to what they are told waits for that.
+            if matches!(
+                op,
+                Op::Compact { .. } | Op::Cancel { .. } | Op::Progress { .. }
+            ) {
+                self.settle().await?;
+            }
+            self.at.stuck = std::array::from_fn(|stream| self.left.is_stuck(stream));
+            if self.version.leaves_out(op, &self.at) {
+                continue;
+            }
+            self.step(op).await?;
+        }
+        self.settle().await?;
+        self.step(&Op::Leases).await?;
+        self.coverage.watched(&self.left.told(self.at.now));
+        Ok(())
+    }
+
+    async fn step(&mut self, op: &Op) -> Result<(), String> {
+        let (left, right) = tokio::join!(
+            self.left.play(op, self.at.now),
+            self.right.play(op, self.at.now)
+        );
+        let mut line = format!("{:>3}. {op}", self.transcript.len() + 1);
+        let (said, other) = (&left.text, &right.text);
+        if said == other {
+            let _ = write!(line, "\n    → {said}");
+        }
+        self.transcript.push(line);
+        self.same(said, other)?;
+        self.coverage.count(op, &left);
+        self.at.now = self.at.now.max(left.revision.unwrap_or(0));
+        if let (Op::Compact { at, .. }, None) = (op, &left.refusal) {
+            self.at.compacted = self.at.of(*at);
+        }
+        self.watched(op, &left);
+        Ok(())
+    }
+
+    /// Remembers the watch that was made.
+    fn watched(&mut self, op: &Op, answer: &Answer) {
+        let (Op::Watch(watch), Some(id)) = (op, answer.watch) else {
+            return;
+        };
+        let stream = watch.stream;
+        self.watches
+            .retain(|it| it.id != id || it.watch.stream != stream);
+        self.watches.push(Live {
+            id,
+            watch: watch.clone(),
+            start: self.at.of(watch.start),
+        });
+    }
+
+    /// Until all watches were told all they will be told of what has happened. They are told of a write of our own for that:
+    /// what it comes after, they know.
+    async fn settle(&mut self) -> Result<(), String> {
+        // What comes after is ours, and some have been told of it, too.
+        let upto = self.at.now;
+        let mut written = Vec::new();
+        for live in self.watches.clone() {
+            self.write_for(&live).await?;
+            while self.at.now < live.start {
+                self.write_for(&live).await?;
+            }
+            written.push((live.watch.stream, live.id, self.at.now));
+        }
+        for (stream, id, at) in written {
+            let (left, right) = tokio::join!(
+                self.left.reach(stream, id, at),
+                self.right.reach(stream, id, at)
+            );
+            left.map_err(|error| format!("{}: {error}", self.left.name))?;
+            right.map_err(|error| format!("{}: {error}", self.right.name))?;
+        }
+        let (left, right) = (self.left.told(upto), self.right.told(upto));
+        self.same(&left, &right)?;
+        let side = &self.left;
+        self.watches
+            .retain(|it| side.is_live(it.watch.stream, it.id));
+        Ok(())
+    }
+
+    /// Writes what this watch is told of.
+    async fn write_for(&mut self, live: &Live) -> Result<(), String> {
+        let key = Side::key_of(&live.watch);
+        let put = Put {
+            key,
+            value: b"settle",
+            lease: Lease::None,
+            prev_kv: false,
+            ignore_value: false,
+            ignore_lease: false,
+        };
+        self.step(&Op::Put(put)).await?;
+        if live.watch.no_put {
+            let delete = Delete {
+                key,
+                end: End::Key,
+                prev_kv: false,
+            };
+            self.step(&Op::Delete(delete)).await?;
+        }
+        Ok(())
+    }
+
+    fn same(&self, left: &str, right: &str) -> Result<(), String> {
+        if left == right {
+            return Ok(());
+        }
+        let names = (self.left.name, self.right.name);
+        Err(format!("  {}: {left}\n  {}: {right}", names.0, names.1))
+    }
+}

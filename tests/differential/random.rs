@@ -1,0 +1,106 @@
+//! Random operations.
+
+use std::env;
+use std::thread;
+use std::time::Instant;
+
+use etcd_client::Client;
+use etcd_locked_embedded::Etcd as Embedded;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::coverage::Coverage;
+use crate::etcd::Etcd;
+use crate::pair::Pair;
+use crate::side::Side;
+use crate::versions::Version;
+
+/// How many pairs there are at a time: half of what happens in a case is waiting for a real etcd.
+const PAIRS: u64 = 2;
+
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// A real etcd and its version.
+pub(crate) async fn real(etcd: &Etcd) -> (Side, Version) {
+    let mut client = etcd.client().await;
+    let status = client.status().await.expect("a real etcd has a status");
+    (Side::new("real", client), Version::new(status.version()))
+}
+
+/// A number from the environment.
+fn number(name: &str, otherwise: u64) -> u64 {
+    match env::var(name) {
+        Ok(it) => it
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is a number, not `{it}`")),
+        Err(_) => otherwise,
+    }
+}
+
+/// Plays so many cases on a real etcd of its own, and on this.
+fn play(cases: u64, seed: u64, other: impl AsyncFnOnce() -> Side) -> Coverage {
+    let runtime = runtime();
+    let (etcd, pair) = runtime.block_on(async {
+        let etcd = Etcd::start().await;
+        let (real, version) = real(&etcd).await;
+        (etcd, Pair::new(real, other().await, version))
+    });
+    let cases = u32::try_from(cases).expect("fewer cases");
+    pair.agree(&runtime, cases, seed)
+        .unwrap_or_else(|difference| {
+            let log = std::fs::read_to_string(etcd.log()).unwrap_or_default();
+            panic!("{difference}\nthe real one's log:\n{log}");
+        })
+}
+
+#[test]
+fn the_embedded_one_is_not_told_from_a_real_one() {
+    let began = Instant::now();
+    let (cases, seed) = (number("CASES", 240), number("SEED", 0));
+    let players: Vec<_> = (0..PAIRS)
+        .map(|nth| {
+            let cases = (cases + nth) / PAIRS;
+            thread::spawn(move || play(cases, seed * PAIRS + nth, Side::embedded))
+        })
+        .collect();
+    let mut coverage = Coverage::default();
+    for player in players {
+        match player.join() {
+            Ok(it) => coverage.add(it),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    println!(
+        "{cases} cases, {} operations, {:.1} s\n{coverage}",
+        coverage.operations(),
+        began.elapsed().as_secs_f64()
+    );
+    let missing = coverage.missing();
+    assert!(missing.is_empty(), "never came up: {missing:?}");
+}
+
+#[test]
+fn neither_is_it_on_tcp() {
+    play(20, 1_000, async || {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let etcd = Embedded::new();
+        tokio::spawn(async move { etcd.serve(listener).await });
+        let client = Client::connect([address.to_string()], None).await;
+        Side::new("served", client.expect("a client"))
+    });
+}
+
+/// What is compared can be compared: nothing in it is one server's own.
+#[test]
+fn two_real_ones_are_not_told_apart() {
+    play(20, 2_000, async || {
+        let etcd = Box::leak(Box::new(Etcd::start().await));
+        Side::new("another", etcd.client().await)
+    });
+}

@@ -1,0 +1,163 @@
+//! An operation in etcd-client's words, with the revisions and leases of one side.
+
+use etcd_client::{
+    Compare as EtcdCompare, DeleteOptions, GetOptions, PutOptions, Txn as EtcdTxn,
+    TxnOp as EtcdTxnOp, WatchFilterType, WatchOptions,
+};
+
+use crate::op::{Compare, Delete, End, Lease, Many, Put, Range, Rev, Target, Txn, TxnOp, Watch};
+use crate::view::View;
+
+impl View {
+    /// This side's number for a revision.
+    pub(crate) fn revision(&self, revision: Rev) -> i64 {
+        match revision {
+            Rev::Plain(it) => it,
+            // What was before the case is gone on both sides, but the sides differ in how much there was.
+            Rev::Now(it) => (self.base + self.now + it).max(1),
+            Rev::Start(it) => self.base + it,
+        }
+    }
+
+    /// This side's id of a lease.
+    pub(crate) fn lease(&self, lease: Lease) -> i64 {
+        match lease {
+            Lease::None => 0,
+            Lease::Given(id) => id,
+            Lease::Auto(nth) => self.chosen.get(nth).copied().unwrap_or(0x7fff_0000),
+        }
+    }
+
+    pub(crate) fn get(&self, it: &Range) -> GetOptions {
+        let mut options = GetOptions::new()
+            .with_limit(it.limit)
+            .with_revision(self.revision(it.revision))
+            .with_min_mod_revision(self.revision(it.min_mod))
+            .with_max_mod_revision(self.revision(it.max_mod))
+            .with_min_create_revision(self.revision(it.min_create))
+            .with_max_create_revision(self.revision(it.max_create));
+        options = match it.end {
+            End::Key => options,
+            End::Prefix => options.with_prefix(),
+            End::Open => options.with_range(b"\0"),
+            End::Before(end) => options.with_range(end),
+        };
+        if let Some((target, order)) = it.sort {
+            options = options.with_sort(target, order);
+        }
+        if it.serializable {
+            options = options.with_serializable();
+        }
+        if it.keys_only {
+            options = options.with_keys_only();
+        }
+        if it.count_only {
+            options = options.with_count_only();
+        }
+        options
+    }
+
+    pub(crate) fn put(&self, it: &Put) -> PutOptions {
+        let mut options = PutOptions::new().with_lease(self.lease(it.lease));
+        if it.prev_kv {
+            options = options.with_prev_key();
+        }
+        if it.ignore_value {
+            options = options.with_ignore_value();
+        }
+        if it.ignore_lease {
+            options = options.with_ignore_lease();
+        }
+        options
+    }
+
+    pub(crate) fn delete(&self, it: &Delete) -> DeleteOptions {
+        let mut options = DeleteOptions::new();
+        options = match it.end {
+            End::Key => options,
+            End::Prefix => options.with_prefix(),
+            End::Open => options.with_range(b"\0"),
+            End::Before(end) => options.with_range(end),
+        };
+        if it.prev_kv {
+            options = options.with_prev_key();
+        }
+        options
+    }
+
+    fn compare(&self, it: &Compare) -> EtcdCompare {
+        let compare = match it.target {
+            Target::Version(version) => EtcdCompare::version(it.key, it.is, version),
+            Target::Create(at) => EtcdCompare::create_revision(it.key, it.is, self.revision(at)),
+            Target::Mod(at) => EtcdCompare::mod_revision(it.key, it.is, self.revision(at)),
+            Target::Value(value) => EtcdCompare::value(it.key, it.is, value),
+            Target::Lease(lease) => EtcdCompare::lease(it.key, it.is, self.lease(lease)),
+        };
+        match it.end {
+            End::Key => compare,
+            End::Prefix => compare.with_prefix(),
+            End::Open => compare.with_range(b"\0"),
+            End::Before(end) => compare.with_range(end),
+        }
+    }
+
+    pub(crate) fn txn(&self, it: &Txn) -> EtcdTxn {
+        let compares: Vec<_> = it.compares.iter().map(|it| self.compare(it)).collect();
+        let ops = |ops: &[TxnOp]| ops.iter().map(|it| self.txn_op(it)).collect::<Vec<_>>();
+        EtcdTxn::new()
+            .when(compares)
+            .and_then(ops(&it.then))
+            .or_else(ops(&it.otherwise))
+    }
+
+    fn txn_op(&self, it: &TxnOp) -> EtcdTxnOp {
+        match it {
+            TxnOp::Range(it) => EtcdTxnOp::get(it.key, Some(self.get(it))),
+            TxnOp::Put(it) => EtcdTxnOp::put(it.key, it.value, Some(self.put(it))),
+            TxnOp::Delete(it) => EtcdTxnOp::delete(it.key, Some(self.delete(it))),
+            TxnOp::Txn(it) => EtcdTxnOp::txn(self.txn(it)),
+        }
+    }
+
+    pub(crate) fn watch(&self, it: &Watch) -> WatchOptions {
+        let mut options = WatchOptions::new()
+            .with_watch_id(it.id)
+            .with_start_revision(self.revision(it.start));
+        options = match it.end {
+            End::Key => options,
+            End::Prefix => options.with_prefix(),
+            End::Open => options.with_range(b"\0"),
+            End::Before(end) => options.with_range(end),
+        };
+        let mut filters = Vec::new();
+        if it.no_put {
+            filters.push(WatchFilterType::NoPut);
+        }
+        if it.no_delete {
+            filters.push(WatchFilterType::NoDelete);
+        }
+        options = options.with_filters(filters);
+        if it.prev_kv {
+            options = options.with_prev_key();
+        }
+        if it.fragment {
+            options = options.with_fragment();
+        }
+        options
+    }
+}
+
+/// A transaction with so many of what there may not be too many of.
+pub(crate) fn many(list: Many, count: usize) -> EtcdTxn {
+    let txn = EtcdTxn::new();
+    let ops = || vec![EtcdTxnOp::get("a", Some(GetOptions::new().with_count_only())); count];
+    match list {
+        Many::Compares => {
+            let compare = EtcdCompare::version("a", etcd_client::CompareOp::Greater, -1);
+            txn.when(vec![compare; count])
+        }
+        Many::Then => txn.and_then(ops()),
+        Many::Otherwise => txn.or_else(ops()),
+        Many::Nested => txn.and_then([EtcdTxnOp::txn(EtcdTxn::new().and_then(ops()))]),
+    }
+}
