@@ -88,6 +88,7 @@ fn every_source_file_is_reachable() {
             &["tests/src/bin/guard.rs", "tests/src/bin/worker.rs"],
         ),
         ("examples/order-service/main.rs", &[]),
+        ("examples/testing-handlers/main.rs", &[]),
     ] {
         let start = root().join(start);
         let folder = start.parent().expect("a folder").to_owned();
