@@ -70,6 +70,20 @@ impl Link {
         self.way.weather.send_modify(|weather| weather.cut = false);
     }
 
+    /// From now on nobody is there, as where nothing listens: calls are refused unsent, and what was under way breaks, streams
+    /// too.
+    pub fn down(&self) {
+        self.way.weather.send_modify(|weather| {
+            weather.breaks += u64::from(!weather.down);
+            weather.down = true;
+        });
+    }
+
+    /// Somebody is there again. What broke stays broken; calls work.
+    pub fn up(&self) {
+        self.way.weather.send_modify(|weather| weather.down = false);
+    }
+
     /// Holds back keep-alives (or lets them through again): leases run out while everything else works.
     pub fn freeze_keepalives(&self, frozen: bool) {
         self.way
@@ -93,7 +107,10 @@ impl Link {
 /// What a link is like at present.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weather {
-    pub(crate) cut: bool,
+    cut: bool,
+    down: bool,
+    /// How often it went down: what was under way then is broken.
+    breaks: u64,
     frozen: bool,
     pub(crate) delay: Duration,
 }
@@ -124,21 +141,45 @@ impl Way {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One way.
-    async fn travel(&self) {
-        let delay = self.weather.borrow().delay;
-        if delay > Duration::ZERO {
-            let there = self.clock.now().saturating_add(delay);
-            self.clock.sleep_until(there).await;
+    /// Sets out, unless nobody is there; what arrives must have set out after the last break.
+    pub(crate) fn set_out(&self) -> Result<u64, Status> {
+        let weather = self.weather.borrow();
+        if weather.down {
+            // What a client says of a port where nothing listens.
+            let refused = "tcp connect error: connection refused: the link is down";
+            return Err(Status::unavailable(refused));
         }
-        self.open().await;
+        Ok(weather.breaks)
     }
 
-    async fn open(&self) {
-        if self.weather.borrow().cut {
-            // The sender is ours, so it cannot be closed.
-            let _ = self.weather.subscribe().wait_for(|now| !now.cut).await;
+    /// One way, for what set out before this many breaks.
+    async fn travel(&self, breaks: u64) -> Result<(), BoxError> {
+        let weather = *self.weather.borrow();
+        if weather.breaks == breaks && weather.delay > Duration::ZERO {
+            let there = self.clock.now().saturating_add(weather.delay);
+            tokio::select! {
+                () = self.clock.sleep_until(there) => {}
+                () = self.broken(breaks) => {}
+            }
         }
+        let mut weather = *self.weather.borrow();
+        if weather.breaks == breaks && weather.cut {
+            let open = |now: &Weather| now.breaks != breaks || !now.cut;
+            // The sender is ours, so it cannot be closed.
+            if let Ok(now) = self.weather.subscribe().wait_for(open).await {
+                weather = *now;
+            }
+        }
+        match weather.breaks == breaks {
+            true => Ok(()),
+            false => Err(broken()),
+        }
+    }
+
+    /// Until what set out before this many breaks is broken.
+    pub(crate) async fn broken(&self, breaks: u64) {
+        let mut weather = self.weather.subscribe();
+        let _ = weather.wait_for(|now| now.breaks != breaks).await; // the sender is ours
     }
 }
 
@@ -162,14 +203,15 @@ impl Service<Request> for Link {
 }
 
 async fn unary(way: Arc<Way>, mut router: Router, request: Request) -> Result<Response, BoxError> {
+    let breaks = way.set_out()?;
     let fault = way.lock_faults().pop_front();
-    way.travel().await;
+    way.travel(breaks).await?;
     let answer = match &fault {
         None | Some(Fault::AnswerLost) => router.call(request).await?,
         Some(Fault::Refused(code, message)) => Status::new(*code, message).into_http(),
         Some(Fault::RequestLost) => return Err(broken()),
     };
-    way.travel().await;
+    way.travel(breaks).await?;
     match fault {
         Some(Fault::AnswerLost) => Err(broken()),
         _ => Ok(answer),
@@ -182,12 +224,13 @@ async fn stream(
     request: Request,
     keepalive: bool,
 ) -> Result<Response, BoxError> {
-    way.travel().await;
+    let breaks = way.set_out()?;
+    way.travel(breaks).await?;
     let there = Arc::clone(&way);
-    let request = request.map(|body| Body::new(Paced::new(body, there, keepalive)));
+    let request = request.map(|body| Body::new(Paced::new(body, there, keepalive, breaks)));
     let answer = router.call(request).await?;
-    way.travel().await;
-    Ok(answer.map(|body| Body::new(Paced::new(body, way, keepalive))))
+    way.travel(breaks).await?;
+    Ok(answer.map(|body| Body::new(Paced::new(body, way, keepalive, breaks))))
 }
 
 /// To a client, the outcome is unknown.

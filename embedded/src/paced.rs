@@ -19,10 +19,14 @@ type Sent = Option<Result<Frame<<Body as http_body::Body>::Data>, Status>>;
 /// So many frames may be on their way; the sender waits then.
 const MOST_ON_THEIR_WAY: usize = 1_024;
 
+const BROKEN: &str = "connection reset: the link went down";
+
 pub(crate) struct Paced {
     body: Body,
     way: Arc<Way>,
     keepalive: bool,
+    /// Until the way breaks; `None`: it has.
+    breaking: Option<Sleep>,
     /// With the time at which each arrives.
     frames: VecDeque<(Duration, Sent)>,
     /// Until then the first frame cannot arrive, or (no time) until the weather is better.
@@ -31,8 +35,11 @@ pub(crate) struct Paced {
 }
 
 impl Paced {
-    pub(crate) fn new(body: Body, way: Arc<Way>, keepalive: bool) -> Self {
+    /// `breaks`: how many there had been on the way when the stream set out.
+    pub(crate) fn new(body: Body, way: Arc<Way>, keepalive: bool, breaks: u64) -> Self {
+        let breaking = Arc::clone(&way);
         Self {
+            breaking: Some(Box::pin(async move { breaking.broken(breaks).await })),
             body,
             way,
             keepalive,
@@ -73,6 +80,14 @@ impl http_body::Body for Paced {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Sent> {
         let this = self.get_mut();
+        let Some(breaking) = &mut this.breaking else {
+            return Poll::Ready(None);
+        };
+        if breaking.as_mut().poll(context).is_ready() {
+            this.breaking = None;
+            this.body = Body::empty(); // the other end sees it at once
+            return Poll::Ready(Some(Err(Status::unavailable(BROKEN))));
+        }
         loop {
             this.take(context);
             let Some(obstacle) = this.in_the_way() else {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use etcd_client::proto::{PbCompactionRequest, PbPutRequest};
 use etcd_client::{
-    Client, CompactionOptions, DeleteOptions, Error, EventType, PutOptions, Txn, TxnOp,
+    Client, CompactionOptions, DeleteOptions, Error, EventType, GetOptions, PutOptions, Txn, TxnOp,
     WatchFilterType, WatchOptions, WatchResponse, WatchStream,
 };
-use etcd_locked_embedded::{Etcd, Fault, store::Store};
+use etcd_locked_embedded::{Etcd, Fault, Link, store::Store};
 use tokio::time::{Instant, timeout};
 use tonic::Code;
 
@@ -319,6 +319,41 @@ async fn a_cut_link_holds_calls_and_streams_until_it_heals() {
     let everything = DeleteOptions::new().with_all_keys();
     let deleted = operator.delete("", Some(everything)).await.unwrap();
     assert_eq!(deleted.deleted(), 2, "what was given up did not arrive");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_down_refuses_calls_and_breaks_what_was_under_way() {
+    let etcd = Etcd::new();
+    let link = etcd.link();
+    let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
+    let mut watch = watch(&mut client, all()).await;
+    let lease = client.lease_grant(60, None).await.unwrap().id();
+    let (mut keeper, mut kept) = client.lease_keep_alive(lease).await.unwrap();
+    for hold in [Link::cut, |link: &Link| link.delay(NEVER)] {
+        hold(&link);
+        let mut other = client.clone();
+        let under_way = tokio::spawn(async move { other.put("under-way", "", None).await });
+        tokio::task::yield_now().await;
+        link.down();
+        let broken = code(under_way.await.unwrap().unwrap_err());
+        assert_eq!(broken.0, Code::Unknown, "it may have been applied");
+        let refused = code(client.put("refused", "", None).await.unwrap_err());
+        assert_eq!(refused.0, Code::Unavailable);
+        assert!(refused.1.starts_with("tcp connect error"), "{}", refused.1);
+        link.up();
+        link.heal();
+        link.delay(Duration::ZERO);
+    }
+    let told = timeout(NEVER, watch.message()).await.expect("the break");
+    assert_eq!(code(told.unwrap_err()).0, Code::Unavailable);
+    assert!(keeper.keep_alive().await.is_err() || kept.message().await.is_err());
+    client.put("a", "", None).await.unwrap();
+    let everything = operator.get("", Some(GetOptions::new().with_all_keys()));
+    assert_eq!(
+        everything.await.unwrap().count(),
+        1,
+        "only what was let through"
+    );
 }
 
 #[tokio::test(start_paused = true)]
