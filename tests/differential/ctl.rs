@@ -21,7 +21,7 @@ fn same(scenario: fn(&mut Screen)) {
         let address = listener.local_addr().expect("an address").to_string();
         let embedded = Embedded::new();
         tokio::spawn(async move { embedded.serve(listener).await });
-        (Etcd::start().await, address)
+        (Etcd::start(&[]).await, address)
     });
     let play = |address: &str| {
         let mut screen = Screen::new(address);

@@ -70,7 +70,7 @@ async fn seen(mut client: Client) -> (Vec<String>, Duration) {
 fn leases_run_out() {
     let runtime = crate::random::runtime();
     let ((real, there), (embedded, here)) = runtime.block_on(async {
-        let etcd = Etcd::start().await;
+        let etcd = Etcd::start(&[]).await;
         tokio::join!(seen(etcd.client().await), async {
             seen(Embedded::new().client().await).await
         })

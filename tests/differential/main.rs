@@ -3,15 +3,9 @@
 //!
 //! `CASES=5000` plays more cases than by default, `SEED=7` others; `-- --nocapture` shows what came up in them.
 
-#[allow(dead_code)]
-#[path = "../it/authority.rs"]
-mod authority;
-#[allow(dead_code)]
-#[path = "../it/etcd.rs"]
-mod etcd;
-
 mod coverage;
 mod ctl;
+mod etcd;
 mod expiry;
 mod generate;
 mod nothing;

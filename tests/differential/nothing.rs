@@ -109,7 +109,7 @@ fn an_etcd_that_was_just_started() {
     ];
     let runtime = runtime();
     let played = runtime.block_on(async {
-        let etcd = Etcd::start().await;
+        let etcd = Etcd::start(&[]).await;
         let (real, version) = real(&etcd).await;
         let mut pair = Pair::new(real, Side::embedded().await, version);
         pair.play_as_they_are(&ops).await

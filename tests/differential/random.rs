@@ -46,7 +46,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn play(cases: u64, seed: u64, other: impl AsyncFnOnce() -> Side) -> Coverage {
     let runtime = runtime();
     let (etcd, pair) = runtime.block_on(async {
-        let etcd = Etcd::start().await;
+        let etcd = Etcd::start(&[]).await;
         let (real, version) = real(&etcd).await;
         (etcd, Pair::new(real, other().await, version))
     });
@@ -100,7 +100,7 @@ fn neither_is_it_on_tcp() {
 #[test]
 fn two_real_ones_are_not_told_apart() {
     play(20, 2_000, async || {
-        let etcd = Box::leak(Box::new(Etcd::start().await));
+        let etcd = Box::leak(Box::new(Etcd::start(&[]).await));
         Side::new("another", etcd.client().await)
     });
 }

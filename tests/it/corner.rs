@@ -14,9 +14,12 @@ use crate::limit::{PATIENCE, within};
 
 /// A prefix that no other test uses.
 pub(crate) struct Corner {
+    /// On TCP, for other processes and for proxies.
     pub(crate) endpoint: String,
     pub(crate) prefix: String,
     pub(crate) client: Client,
+    /// How an engine of this process gets to etcd.
+    reached: Config,
 }
 
 /// A key as etcd has it.
@@ -41,17 +44,22 @@ impl Corner {
             endpoint: etcd.endpoint(),
             prefix: format!("corner{}/", NEXT.fetch_add(1, Ordering::Relaxed)),
             client: etcd.client().await,
+            reached: etcd.config(),
         }
     }
 
     /// How an engine comes to work here.
     pub(crate) fn config(&self) -> Config {
-        self.config_via([self.endpoint.clone()])
+        self.in_this_corner(self.reached.clone())
     }
 
     /// The same over other endpoints, such as a proxy's.
     pub(crate) fn config_via<const N: usize>(&self, endpoints: [String; N]) -> Config {
-        Config::new(endpoints).prefix(&self.prefix).service("tests")
+        self.in_this_corner(Config::new(endpoints))
+    }
+
+    fn in_this_corner(&self, config: Config) -> Config {
+        config.prefix(&self.prefix).service("tests")
     }
 
     /// An engine that works here.

@@ -1,10 +1,12 @@
-//! What the library promises, one module per promise, shown on real etcd processes.
+//! What the library promises, one module per promise: shown on real etcd processes and, where `ETCD_LOCKED_TESTS_ON` says
+//! `embedded`, on etcds in this process, which its engines reach in memory. `real_only` says what is left out there.
 
 mod authority;
 mod corner;
 mod etcd;
 mod limit;
 mod proxy;
+mod real_only;
 mod steps;
 mod under;
 mod worker;

@@ -7,6 +7,7 @@ use etcd_locked::{LockError, Locks, etcd_locked};
 use crate::corner::connect;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
+use crate::real_only::real_etcd_only;
 
 #[etcd_locked("<family>/<id>", locks = locks, wait = "5s")]
 async fn call(locks: &Locks, family: &str, id: u64) -> Result<(), LockError> {
@@ -29,6 +30,7 @@ fn config(etcd: &Etcd) -> etcd_locked::Config {
 
 #[test]
 fn a_user_with_the_two_ranges_can_lock() {
+    real_etcd_only!();
     run(async {
         let etcd = server().await;
         let locks = connect(config(&etcd)).await;
@@ -53,6 +55,7 @@ fn a_user_with_the_two_ranges_can_lock() {
 
 #[test]
 fn a_forbidden_name_is_denied_and_fails_alone() {
+    real_etcd_only!();
     run(async {
         let etcd = server().await;
         let locks = connect(config(&etcd)).await;
@@ -95,6 +98,7 @@ fn a_forbidden_name_is_denied_and_fails_alone() {
 
 #[test]
 fn a_user_without_the_session_keys_is_told_which_permission_is_missing() {
+    real_etcd_only!();
     run(async {
         let etcd = Etcd::start().await;
         etcd.enable_auth("shop", "secret", &["shop/"]).await;

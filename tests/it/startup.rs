@@ -11,6 +11,7 @@ use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Etcd, free_port};
 use crate::limit::{run, within};
 use crate::proxy::Proxy;
+use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
 const NOTHING: [(&str, &str); 0] = [];
@@ -332,12 +333,13 @@ fn tls_to_a_plain_etcd_is_named() {
             .endpoint()
             .replace("http://", "https://");
         let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
-        says(&error, &["tls"]);
+        says(&error, &["write `http://`"]);
     });
 }
 
 #[test]
 fn no_tls_to_an_etcd_with_tls_is_named() {
+    real_etcd_only!();
     run(async {
         let authority = Authority::new();
         let etcd = Etcd::start_with_tls(&authority).await;
@@ -349,6 +351,7 @@ fn no_tls_to_an_etcd_with_tls_is_named() {
 
 #[test]
 fn a_certificate_nobody_trusts_is_named() {
+    real_etcd_only!();
     run(async {
         let authority = Authority::new();
         let etcd = Etcd::start_with_tls(&authority).await;
@@ -359,6 +362,7 @@ fn a_certificate_nobody_trusts_is_named() {
 
 #[test]
 fn a_certificate_that_is_trusted_will_do() {
+    real_etcd_only!();
     run(async {
         let authority = Authority::new();
         let etcd = Etcd::start_with_tls(&authority).await;
@@ -378,6 +382,7 @@ fn a_certificate_that_is_trusted_will_do() {
 
 #[test]
 fn a_certificate_of_our_own_is_shown() {
+    real_etcd_only!();
     run(async {
         let authority = Authority::new();
         let etcd = Etcd::start_with_client_certificates(&authority).await;
@@ -399,6 +404,7 @@ fn a_certificate_of_our_own_is_shown() {
 
 #[test]
 fn a_failed_login_is_named() {
+    real_etcd_only!();
     run(async {
         let etcd = Etcd::start().await;
         etcd.enable_auth("shop", "secret", &["locks/", "locks%s/"])

@@ -31,7 +31,7 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   demo            three order services and a stock that is too small: without the lock, then with it
-  test [args]     the whole test suite, on this machine's etcd and on a 3.5; args go to `cargo test`
+  test [args]     the whole test suite, on this machine's etcd, on a 3.5 and on an embedded one; args go to `cargo test`
   sim [--seeds N] random schedules (10000) of the production core against an etcd in process
   sim --seed N    one of them, every step in words
   sim --write     all of them, and the bugs they must find; writes tests/sim/RESULTS.md

@@ -1,10 +1,13 @@
-//! `cargo xtask test`: everything there is to test, on every etcd there is.
+//! `cargo xtask test`: everything there is to test, on every etcd there is, the embedded one included.
 
 use std::process::Command;
 
 use crate::etcd::{CURRENT, Etcd};
 use crate::process::run;
 use crate::{Result, outside, say, workspace};
+
+/// On an embedded etcd the tests mostly wait, for leases to run out and the like, so many can wait at the same time.
+const THREADS_ON_EMBEDDED: &str = "8";
 
 pub(crate) fn test(args: &[String]) -> Result<String> {
     say::step("etcd");
@@ -29,13 +32,22 @@ pub(crate) fn test(args: &[String]) -> Result<String> {
             "the promises once more, on etcd {}",
             current.version
         ));
-        let mut promises = suite(current, best);
-        if !args.iter().any(|arg| arg == "--test") {
-            promises.args(["--test", "it", "--test", "differential"]);
-        }
-        run("cargo test", promises.args(args))?;
-        versions += &format!(" and {}", current.version);
+        let targets = ["--test", "it", "--test", "differential"];
+        run(
+            "cargo test",
+            only(suite(current, best), &targets, args).args(args),
+        )?;
+        versions += &format!(", {}", current.version);
     }
+    say::step("the promises once more, on an embedded etcd");
+    run(
+        "cargo test",
+        only(suite(&first, best), &["--test", "it"], args)
+            .args(args)
+            .env("ETCD_LOCKED_TESTS_ON", "embedded")
+            .env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED),
+    )?;
+    versions += " and an embedded one";
     if !args.is_empty() {
         return Ok(format!(
             "test: ok — `{}` on etcd {versions}; the crate outside the workspace was left out",
@@ -49,12 +61,21 @@ pub(crate) fn test(args: &[String]) -> Result<String> {
     ))
 }
 
+/// These targets, unless the arguments name others.
+fn only(mut cargo: Command, targets: &[&str], args: &[String]) -> Command {
+    if !args.iter().any(|arg| arg == "--test") {
+        cargo.args(targets);
+    }
+    cargo
+}
+
 /// `cargo test` with this etcd for the tests. Always of the whole workspace with all features: for one package alone cargo
 /// would compile other features of the same crates, and leave examples of the docs out.
 fn suite(etcd: &Etcd, best: &Etcd) -> Command {
     let mut cargo = workspace::cargo();
     cargo
         .args(["test", "--workspace", "--all-features"])
+        .env_remove("ETCD_LOCKED_TESTS_ON")
         .envs(etcd.variables(best));
     cargo
 }

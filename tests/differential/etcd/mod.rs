@@ -1,0 +1,21 @@
+//! Real etcds, whatever the promises are tested on.
+
+#[path = "../../it/etcd/ports.rs"]
+mod ports;
+#[allow(dead_code)] // they are not frozen here, say
+#[path = "../../it/etcd/process.rs"]
+mod process;
+#[path = "../../it/etcd/tools.rs"]
+mod tools;
+
+use etcd_client::Client;
+
+pub(crate) use self::process::Member as Etcd;
+pub(crate) use self::tools::etcdctl;
+
+impl Etcd {
+    pub(crate) async fn client(&self) -> Client {
+        let client = Client::connect([self.endpoint()], None).await;
+        client.expect("etcd answers")
+    }
+}

@@ -1,0 +1,241 @@
+//! An etcd in this process: in memory for the engines here, on TCP for everybody else.
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+
+use etcd_locked::Config;
+use etcd_locked_embedded::store::Store;
+use etcd_locked_embedded::{Clock, Etcd, Link, Monotonic};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::ports::free_port;
+
+/// One member: a way in memory and a port, both dead while it is.
+#[derive(Debug)]
+pub(crate) struct Member {
+    cluster: Arc<Mutex<Cluster>>,
+    port: u16,
+    /// What clients are made from: of the last start, like a port.
+    link: Arc<Mutex<Link>>,
+    /// `None`: it is dead.
+    server: Option<Server>,
+}
+
+/// What members share. Of a cluster that agrees on everything its clients see no more than one store behind several ports;
+/// how it comes to agree is not what is tested on it.
+#[derive(Debug)]
+struct Cluster {
+    clock: Monotonic,
+    etcd: Etcd,
+    /// The ports of those that live; the first leads.
+    alive: Vec<u16>,
+    /// What is on the disk while nobody lives.
+    kept: Store,
+}
+
+impl Cluster {
+    fn new() -> Arc<Mutex<Self>> {
+        let clock = Monotonic::new();
+        Arc::new(Mutex::new(Self {
+            clock,
+            etcd: Etcd::with_clock(Arc::new(clock)),
+            alive: Vec::new(),
+            kept: Store::new(),
+        }))
+    }
+
+    fn join(&mut self, port: u16) {
+        if self.alive.is_empty() {
+            // Another process than before, with its data.
+            self.etcd = Etcd::with_clock(Arc::new(self.clock));
+            let kept = self.kept.clone();
+            self.etcd.with_store(|store| *store = kept);
+            self.lead();
+        }
+        self.alive.push(port);
+    }
+
+    fn leave(&mut self, port: u16) {
+        let led = self.alive.first() == Some(&port);
+        self.alive.retain(|other| *other != port);
+        if self.alive.is_empty() {
+            self.kept = self.etcd.with_store(|store| store.clone());
+        } else if led {
+            self.lead();
+        }
+    }
+
+    /// Somebody new leads: leases get their full time again.
+    fn lead(&self) {
+        let now = self.clock.now();
+        self.etcd.with_store(|store| store.promote(now));
+    }
+}
+
+impl Member {
+    /// One that is its own cluster.
+    pub(crate) fn start() -> Member {
+        Self::of(&Cluster::new())
+    }
+
+    /// So many that share everything.
+    pub(crate) fn start_cluster(size: usize) -> Vec<Member> {
+        let cluster = Cluster::new();
+        (0..size).map(|_| Self::of(&cluster)).collect()
+    }
+
+    fn of(cluster: &Arc<Mutex<Cluster>>) -> Member {
+        let link = lock(cluster).etcd.link();
+        let mut member = Member {
+            cluster: Arc::clone(cluster),
+            port: 0,
+            link: Arc::new(Mutex::new(link)),
+            server: None,
+        };
+        for _ in 0..5 {
+            member.port = free_port();
+            if member.begin() {
+                return member;
+            }
+        }
+        panic!("there is no free port for an embedded etcd");
+    }
+
+    /// False: the port is taken.
+    fn begin(&mut self) -> bool {
+        let Ok(listener) = TcpListener::bind(("127.0.0.1", self.port)) else {
+            return false;
+        };
+        let mut cluster = lock(&self.cluster);
+        cluster.join(self.port);
+        *lock(&self.link) = cluster.etcd.link();
+        self.server = Some(Server::start(cluster.etcd.clone(), listener));
+        true
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// In memory: a new client goes where the etcd is now, as it would by a port.
+    pub(crate) fn config(&self) -> Config {
+        let link = Arc::clone(&self.link);
+        Config::connect_with(move |options| {
+            let link = lock(&link).clone();
+            async move { link.client(Some(options)).await }
+        })
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        lock(&self.cluster).alive.first() == Some(&self.port)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(server) = self.server.take() {
+            lock(&self.link).down();
+            drop(server);
+            lock(&self.cluster).leave(self.port);
+        }
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        self.kill();
+        assert!(self.begin(), "the port of an embedded etcd was taken");
+    }
+
+    pub(crate) fn wipe(&mut self) {
+        assert!(self.server.is_none(), "a running etcd cannot be wiped");
+        lock(&self.cluster).kept = Store::new();
+    }
+
+    pub(crate) fn stop(&self) {
+        lock(&self.link).cut();
+        self.server.as_ref().expect("it runs").freeze();
+    }
+
+    pub(crate) fn cont(&self) {
+        self.server.as_ref().expect("it runs").thaw();
+        lock(&self.link).heal();
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Serves an etcd on TCP from a thread of its own, as it outlives the test that was the first to want it; until dropped.
+#[derive(Debug)]
+struct Server {
+    /// `None`: it is to end.
+    freezes: Option<UnboundedSender<Freeze>>,
+    thread: Option<JoinHandle<()>>,
+    /// While it is frozen.
+    thaw: Mutex<Option<mpsc::Sender<()>>>,
+}
+
+/// Blocks the server's thread, and so all that it does, until the other end of `thaw` is gone.
+struct Freeze {
+    frozen: mpsc::Sender<()>,
+    thaw: mpsc::Receiver<()>,
+}
+
+impl Server {
+    fn start(etcd: Etcd, listener: TcpListener) -> Self {
+        let (freezes, mut wanted) = unbounded_channel::<Freeze>();
+        let serve = async move {
+            listener.set_nonblocking(true).expect("a socket");
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+            let freezing = async {
+                while let Some(freeze) = wanted.recv().await {
+                    let _ = freeze.frozen.send(());
+                    let _ = freeze.thaw.recv();
+                }
+            };
+            tokio::select! {
+                served = etcd.serve(listener) => panic!("an embedded etcd ended: {served:?}"),
+                () = freezing => {}
+            }
+        };
+        let thread = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(serve);
+        });
+        Self {
+            freezes: Some(freezes),
+            thread: Some(thread),
+            thaw: Mutex::default(),
+        }
+    }
+
+    fn freeze(&self) {
+        let ((frozen, done), (hold, thaw)) = (mpsc::channel(), mpsc::channel());
+        let freezes = self.freezes.as_ref().expect("it runs");
+        let sent = freezes.send(Freeze { frozen, thaw });
+        sent.ok()
+            .and_then(|()| done.recv().ok())
+            .expect("it listens");
+        *lock(&self.thaw) = Some(hold);
+    }
+
+    fn thaw(&self) {
+        lock(&self.thaw).take();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.thaw();
+        self.freezes.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

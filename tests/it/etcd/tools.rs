@@ -1,0 +1,57 @@
+//! The programs that the tests start.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The etcd to test with.
+pub(super) fn binary() -> PathBuf {
+    tool("ETCD_BIN", "etcd")
+}
+
+/// The `etcdctl` to contend with: 3.5 or later if there is one, because 3.4 runs its command although its lease is gone.
+pub(crate) fn etcdctl() -> PathBuf {
+    match env::var_os("ETCDCTL_35") {
+        Some(path) => path.into(),
+        None => tool("ETCDCTL_BIN", "etcdctl"),
+    }
+}
+
+/// From the environment, else what `cargo xtask` has unpacked, else whatever PATH has.
+fn tool(variable: &str, name: &str) -> PathBuf {
+    if let Some(path) = env::var_os(variable) {
+        return path.into();
+    }
+    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/etcd");
+    find(&unpacked, name).unwrap_or_else(|| name.into())
+}
+
+/// A file of this name below a directory; the first in the order of paths, which is `current` before `distribution`.
+fn find(dir: &Path, name: &str) -> Option<PathBuf> {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(dir)
+        .ok()?
+        .flatten()
+        .map(|it| it.path())
+        .collect();
+    entries.sort();
+    entries.into_iter().find_map(|path| {
+        if path.is_dir() {
+            find(&path, name)
+        } else {
+            path.file_name()
+                .is_some_and(|it| it == name)
+                .then_some(path)
+        }
+    })
+}
+
+/// Whether this version can be told not to wait for the disk (3.5 can).
+pub(super) fn knows_no_fsync() -> bool {
+    static KNOWS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *KNOWS.get_or_init(|| {
+        let help = Command::new(binary()).arg("--help").output();
+        help.is_ok_and(|it| {
+            String::from_utf8_lossy(&[it.stdout, it.stderr].concat()).contains("--unsafe-no-fsync")
+        })
+    })
+}

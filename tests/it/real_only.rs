@@ -1,0 +1,94 @@
+//! What an embedded etcd cannot show, by its nature. Everything else runs on it as on a real one, from the same source.
+
+use std::any::type_name;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::corner::Corner;
+use crate::etcd::on_embedded;
+use crate::limit::run;
+
+const TLS: &str = "it is about TLS to etcd: an embedded one has no certificates";
+const USERS: &str = "it is about etcd's users and roles: an embedded one has none";
+
+/// The tests that begin with `real_etcd_only!()`, and why.
+const REAL_ETCD_ONLY: &[(&str, &str)] = &[
+    (
+        "permissions::a_forbidden_name_is_denied_and_fails_alone",
+        USERS,
+    ),
+    ("permissions::a_user_with_the_two_ranges_can_lock", USERS),
+    (
+        "permissions::a_user_without_the_session_keys_is_told_which_permission_is_missing",
+        USERS,
+    ),
+    ("startup::a_certificate_nobody_trusts_is_named", TLS),
+    ("startup::a_certificate_of_our_own_is_shown", TLS),
+    ("startup::a_certificate_that_is_trusted_will_do", TLS),
+    ("startup::a_failed_login_is_named", USERS),
+    ("startup::no_tls_to_an_etcd_with_tls_is_named", TLS),
+];
+
+/// Begins a test that is in the table above: it ends here where etcd is embedded.
+macro_rules! real_etcd_only {
+    () => {{
+        fn here() {}
+        if crate::real_only::is_left_out(&here) {
+            return;
+        }
+    }};
+}
+
+pub(crate) use real_etcd_only;
+
+/// `here` is a function inside the test; its name has the test's.
+pub(crate) fn is_left_out<F>(_here: &F) -> bool {
+    let path = type_name::<F>().trim_end_matches("::here");
+    let (_, test) = path.split_once("::").expect("a crate's name");
+    let (_, why) = REAL_ETCD_ONLY
+        .iter()
+        .find(|(name, _)| *name == test)
+        .unwrap_or_else(|| panic!("say in tests/it/real_only.rs why `{test}` needs a real etcd"));
+    if on_embedded() {
+        // Not `eprintln!`, which a test that passes is not heard by.
+        let _ = writeln!(io::stderr(), "test {test} ... left out: {why}");
+    }
+    on_embedded()
+}
+
+#[test]
+fn the_tests_left_out_are_those_in_the_table() {
+    const MARK: &str = "real_etcd_only!();";
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("it");
+    let read = |path: &Path| fs::read_to_string(path).expect("a readable source");
+    for (name, _) in REAL_ETCD_ONLY {
+        let (module, test) = name.split_once("::").expect("module::test");
+        let source = read(&folder.join(module).with_extension("rs"));
+        let begins = format!("#[test]\nfn {test}() {{\n    {MARK}\n");
+        assert!(source.contains(&begins), "`{name}` does not begin so");
+    }
+    let marks: usize = fs::read_dir(&folder)
+        .expect("a readable folder")
+        .map(|entry| entry.expect("a readable entry").path())
+        .filter(|path| path.is_file() && !path.ends_with("real_only.rs"))
+        .map(|path| read(&path).matches(MARK).count())
+        .sum();
+    assert_eq!(marks, REAL_ETCD_ONLY.len(), "the table is not all");
+}
+
+/// Nobody takes the one for the other.
+#[test]
+fn the_etcd_is_the_one_that_was_asked_for() {
+    run(async {
+        let corner = Corner::new().await;
+        let members = corner.client.clone().member_list().await.unwrap();
+        assert_eq!(members.members()[0].name() == "embedded", on_embedded());
+        let config = format!("{:?}", corner.config());
+        assert_eq!(config.contains("connect_with"), on_embedded(), "{config}");
+        let locks = corner.locks().await;
+        let held = locks.lock("orders/7").await.unwrap();
+        assert_eq!(corner.contenders("orders/7").await.len(), 1);
+        held.release().await.unwrap();
+    });
+}
