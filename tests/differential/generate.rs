@@ -96,7 +96,7 @@ fn revision() -> impl Strategy<Value = Rev> {
         4 => (-16..=-5_i64).prop_map(Rev::Now),
         1 => (1..=2_i64).prop_map(Rev::Now),
         1 => (-1..=1_i64).prop_map(Rev::Start),
-        1 => select(vec![-1, 0, i64::MAX]).prop_map(Rev::Plain),
+        2 => select(vec![-1, 0, i64::MAX]).prop_map(Rev::Plain),
     ]
 }
 
@@ -138,7 +138,12 @@ fn range() -> impl Strategy<Value = Range> {
         ]
     };
     (
-        (key(), wide, mostly(0, -1..5_i64), bound()),
+        (
+            key(),
+            wide,
+            mostly(0, -1..5_i64),
+            mostly(Rev::Plain(0), revision()),
+        ),
         proptest::option::of(sort),
         (
             any::<bool>(),

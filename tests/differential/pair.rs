@@ -1,6 +1,7 @@
 //! Two etcds that must not be told apart.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::coverage::Coverage;
 use crate::generate::sequence;
 use crate::op::{Delete, End, Lease, Op, Put, Rev, Watch};
 use crate::side::{Answer, STREAMS, Side};
-use crate::versions::Version;
+use crate::versions::{Version, may_put_again};
 
 /// A case that takes longer may see seconds pass, and leases run out: it says nothing then, and is played again.
 const QUICK: Duration = Duration::from_millis(800);
@@ -30,7 +31,7 @@ pub(crate) struct Pair {
 }
 
 /// How far a case has come, in revisions counted from its start.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct At {
     /// The newest.
     now: i64,
@@ -38,6 +39,8 @@ pub(crate) struct At {
     pub(crate) compacted: i64,
     /// Which streams have no progress.
     pub(crate) stuck: [bool; STREAMS],
+    /// At which a transaction may have deleted a key and put it again.
+    pub(crate) reborn: BTreeSet<i64>,
 }
 
 impl At {
@@ -197,6 +200,11 @@ impl Pair {
         self.at.now = self.at.now.max(left.revision.unwrap_or(0));
         if let (Op::Compact { at, .. }, None) = (op, &left.refusal) {
             self.at.compacted = self.at.of(*at);
+        }
+        if let (Op::Txn(txn), None) = (op, &left.refusal)
+            && may_put_again(txn)
+        {
+            self.at.reborn.insert(self.at.now);
         }
         self.watched(op, &left);
         Ok(())

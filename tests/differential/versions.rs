@@ -32,6 +32,13 @@ const DIFFERENCES: &[Difference] = &[
         versions: "3.",
         shows: |op, _| matches!(op, Op::Txn(txn) if deletes_without_end(txn) && ignores(txn)),
     },
+    Difference {
+        // What is let through by the same oversight and does not end etcd at once: a key that is deleted and put again at one
+        // revision. 3.5.16 forgets it if it compacts at that very revision, and ends itself with "range failed to find
+        // revision pair" when it is read.
+        versions: "3.5.",
+        shows: |op, at| matches!(op, Op::Compact { at: it, .. } if at.reborn.contains(&at.of(*it))),
+    },
 ];
 
 /// Whether an operation of a transaction, or of one within, is such.
@@ -53,6 +60,11 @@ fn deletes_without_end(txn: &Txn) -> bool {
         },
         _ => false,
     })
+}
+
+/// Whether a transaction may delete a key and put it again.
+pub(crate) fn may_put_again(txn: &Txn) -> bool {
+    deletes_without_end(txn) && any(txn, &|op| matches!(op, TxnOp::Put(_)))
 }
 
 fn ignores(txn: &Txn) -> bool {
