@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 /// Who holds a lock, as the holder wrote it when it queued.
 ///
-/// Host, process and service are always those of the holder. If the call that queued gave up and another call of its process
-/// took over its place, function, template and since are still those of the first.
+/// Host, process and service are always those of the holder. If another call of its process took over, be it the place of one
+/// that gave up or the lock itself, function, template and since are still those of the first.
 // One pointer, because it travels in errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder(Arc<Record>);

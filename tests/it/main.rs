@@ -21,6 +21,7 @@ mod exclusion;
 mod fifo;
 mod foreign;
 mod frameworks;
+mod handover;
 mod loss;
 mod names;
 mod panic;

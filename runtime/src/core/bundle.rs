@@ -210,8 +210,10 @@ pub(crate) struct Look {
     pub(crate) family: Key,
     pub(crate) key: Key,
     pub(crate) created: Revision,
-    /// Read all of the family, not only its oldest and our predecessor.
+    /// Read all of the family, not only its oldest and our predecessor, or the newest.
     pub(crate) whole: bool,
+    /// Our key is held: it matters whether anybody stands behind it (rule P23), not who was before.
+    pub(crate) held: bool,
 }
 
 /// Reads where these keys stand.
@@ -226,19 +228,19 @@ pub(crate) fn look(looks: &[Look]) -> Txn {
                 order: Order::OldestFirst,
                 older_than: None,
             };
-            let predecessor = Op::Range {
+            let neighbour = Op::Range {
                 prefix: look.family.clone(),
                 limit: 1,
                 values: false,
                 order: Order::NewestFirst,
-                older_than: Some(look.created),
+                older_than: (!look.held).then_some(look.created),
             };
             [
                 Op::Get {
                     key: look.key.clone(),
                 },
                 oldest,
-                predecessor,
+                neighbour,
             ]
         })
         .collect();
@@ -254,20 +256,21 @@ pub(crate) struct Sight {
     pub(crate) own: Option<Kv>,
     /// Children of the name, oldest first; one unless the whole family was read.
     pub(crate) oldest: Vec<Kv>,
-    pub(crate) predecessor: Option<Kv>,
+    /// Our predecessor; of a held key the newest child.
+    pub(crate) neighbour: Option<Kv>,
 }
 
 /// The answers to [`look`], one for each name.
 pub(crate) fn sights(answer: TxnAnswer) -> Vec<Sight> {
     let mut answers = answer.answers.into_iter();
     let mut sights = Vec::new();
-    while let (Some(own), Some(oldest), Some(predecessor)) =
+    while let (Some(own), Some(oldest), Some(neighbour)) =
         (answers.next(), answers.next(), answers.next())
     {
         sights.push(Sight {
             own: first(own),
             oldest: found(oldest),
-            predecessor: first(predecessor),
+            neighbour: first(neighbour),
         });
     }
     sights

@@ -16,17 +16,31 @@ use crate::error::LossCause;
 const CONFIRM: Duration = Duration::from_secs(2);
 
 impl Core {
-    /// The body of a call is gone: now its keys may go (rule P26).
-    pub(super) fn release(&mut self, now: Moment, call: CallId, confirm: bool, _fenced: bool) {
-        let held = |c: &&mut Call| c.stage == Stage::Holding;
-        let Some(released) = self.calls.get_mut(&call).filter(held) else {
+    /// The body of a call is gone: now its keys may go, to the next in this process or for good (rules P23, P26). `fenced`:
+    /// somebody relies on their going (rule P22).
+    pub(super) fn release(&mut self, now: Moment, call: CallId, confirm: bool, fenced: bool) {
+        let held = |c: &&Call| c.stage == Stage::Holding;
+        let Some(released) = self.calls.get(&call).filter(held) else {
             return;
         };
         let names = released.names.clone();
-        released.stage = Stage::Releasing { left: names.len() };
+        let heirs = match fenced {
+            true => Vec::new(),
+            false => self.heirs(now, call, &names),
+        };
         let mut held_by = None;
+        for heir in heirs {
+            held_by = self.hand_over(now, heir).or(held_by);
+        }
+        let mut left = 0;
         for name in &*names {
-            held_by = self.release_key(name, call, confirm).or(held_by);
+            if let Some(lease) = self.release_key(name, call, confirm) {
+                held_by = Some(lease);
+                left += 1;
+            }
+        }
+        if let Some(released) = self.calls.get_mut(&call) {
+            released.stage = Stage::Releasing { left };
         }
         let Some(lease) = held_by else {
             return;
@@ -37,6 +51,7 @@ impl Core {
             let lost = l.state == State::Lost;
             match (confirm, lost) {
                 (false, _) => drop(self.calls.remove(&call)),
+                (true, _) if left == 0 => self.confirmed(call, Ok(())),
                 (true, false) => self.at(now + CONFIRM, Timer::Confirm(call)),
                 (true, true) => {
                     let cause = LossCause::Expired;

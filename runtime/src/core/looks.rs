@@ -111,6 +111,7 @@ impl Core {
                     key,
                     created,
                     whole: queue.deep,
+                    held: matches!(queue.slot, Slot::Held { .. }),
                 });
             }
             self.looks.extend(later);
@@ -210,19 +211,29 @@ impl Core {
             .oldest
             .into_iter()
             .partition(|kv| queue.contends(&kv.key));
-        let hidden = !look.whole
-            && (!others.is_empty()
-                || sight
-                    .predecessor
-                    .as_ref()
-                    .is_some_and(|kv| !queue.contends(&kv.key)));
+        let neighbour = sight.neighbour.as_ref();
+        // One key is not enough to see the contenders among the deeper keys (rule P2).
+        if !look.whole
+            && (!others.is_empty() || neighbour.is_some_and(|kv| !queue.contends(&kv.key)))
+        {
+            queue.deep = true;
+            self.looks.insert(name.clone());
+            return;
+        }
+        if let Slot::Held { seen, run, .. } = &mut queue.slot
+            && look.held
+        {
+            *seen = revision;
+            let newest = match look.whole {
+                true => contenders.last(),
+                false => neighbour,
+            };
+            run.looked(
+                now,
+                newest.is_some_and(|kv| kv.create_revision > look.created),
+            );
+        }
         if let Slot::Queued(queued) = &mut queue.slot {
-            if hidden {
-                // One key is not enough to see the contenders among the deeper keys (rule P2).
-                queue.deep = true;
-                self.looks.insert(name.clone());
-                return;
-            }
             queued.seen = revision;
             let older = |kv: &&Kv| kv.create_revision < look.created;
             match contenders.first().filter(older) {
@@ -233,7 +244,7 @@ impl Core {
                 Some(owner) => {
                     let predecessor = match look.whole {
                         true => contenders.iter().rfind(older),
-                        false => sight.predecessor.as_ref(),
+                        false => neighbour,
                     };
                     queued.predecessor = predecessor.map(|kv| (kv.key.clone(), kv.create_revision));
                     queue.owner = Some(owner.value.as_slice().into());
@@ -244,95 +255,33 @@ impl Core {
                 self.refuse_try(now, name, holder);
             }
         }
-        self.open_watch(name, revision);
         self.advance(now, name);
-        let Some(queue) = self.queues.get_mut(name) else {
+        let Some(queue) = self.queues.get(name) else {
             return;
         };
-        if queue.is_watched() {
+        // A held key is looked at for the sake of others; it is not watched before its time (rule P18).
+        let watched = match queue.slot {
+            Slot::Held { guard_at, .. } => guard_at <= now,
+            _ => true,
+        };
+        if queue.is_watched() && watched {
+            self.open_watch(name, revision);
+            let Some(queue) = self.queues.get_mut(name) else {
+                return;
+            };
             let waits = matches!(queue.slot, Slot::Queued(Queued { ready: None, .. }));
             let early = EARLY.get(queue.reads as usize).copied().filter(|_| waits);
             queue.reads += 1;
+            let held = matches!(queue.slot, Slot::Held { .. });
+            let armed = queue.reread_at.is_some_and(|at| at > now);
             let after = match early {
                 Some(after) => after,
                 None => self.jittered(FLOOR),
             };
-            self.look_again(now, name, after);
-        }
-    }
-
-    /// Somebody put our key under another lease: it would outlive us. Attaches it again, if nobody touched it since.
-    fn repair(&mut self, now: Moment, name: &Key, kv: &Kv) {
-        let Some(queue) = self.queues.get_mut(name) else {
-            return;
-        };
-        // Watch and read tell of the same put, and late: a second repair would find the first one's put and take it for
-        // another stranger's.
-        if kv.mod_revision <= queue.repaired {
-            return;
-        }
-        queue.repaired = kv.mod_revision;
-        let (Some(lease), Some(created)) = (queue.slot.lease(), queue.slot.created()) else {
-            return;
-        };
-        let Some(l) = self.leases.get(&lease) else {
-            return;
-        };
-        let record = queue.record.clone().unwrap_or_else(|| [].into());
-        let key = bundle::own_key(&queue.family, l.id);
-        let request = Request::Txn(bundle::repair(key, created, kv.mod_revision, l.id, record));
-        let name = name.clone();
-        self.send(now, request, Exchange::Repair { name, created });
-    }
-
-    pub(super) fn repaired(
-        &mut self,
-        now: Moment,
-        name: &Key,
-        created: Revision,
-        result: Result<TxnAnswer, Failure>,
-    ) {
-        let slot = self.queues.get(name).map(|queue| &queue.slot);
-        if slot.and_then(Slot::created) != Some(created) {
-            return; // it was about an earlier incarnation
-        }
-        match result {
-            Ok(answer) if !answer.succeeded => {
-                self.own_key_gone(now, name, LossCause::Overwritten);
+            // A key that is handed on is looked at again and again: one timer will do.
+            if !(held && armed) {
+                self.look_again(now, name, after);
             }
-            Err(Failure::Refused { .. }) => self.own_key_gone(now, name, LossCause::Overwritten),
-            // A waiter looked and got no further: it looks again.
-            Ok(_) => {
-                self.looks.insert(name.clone());
-            }
-            Err(_) => {
-                if let Some(queue) = self.queues.get_mut(name) {
-                    queue.repaired = 0;
-                }
-                self.looks.insert(name.clone());
-            }
-        }
-    }
-
-    /// Our key is gone, or not ours any more.
-    fn own_key_gone(&mut self, now: Moment, name: &Key, cause: LossCause) {
-        let Some(queue) = self.queues.get_mut(name) else {
-            return;
-        };
-        let lease = queue.slot.lease();
-        match queue.slot {
-            Slot::Held { call, .. } => self.lose_call(call, cause),
-            // Overwritten, it is still there and in the way: out with it before the queue goes on.
-            Slot::Queued(_) if cause == LossCause::Overwritten => {
-                self.delete(now, name);
-                self.advance(now, name); // a group's others go with it
-            }
-            Slot::Queued(_) => self.free(now, name),
-            _ => return,
-        }
-        // Perhaps the whole lease is gone: the sooner we know, the sooner the others go on.
-        if let Some(lease) = lease {
-            self.renew(now, lease);
         }
     }
 
@@ -393,6 +342,12 @@ impl Core {
                     if expected && revision > *seen {
                         self.looks.insert(name);
                     }
+                }
+            }
+            // Whoever comes after us waits for us (rule P23).
+            Event::Put(kv) if queue.contends(&kv.key) && kv.create_revision > created => {
+                if let Slot::Held { run, .. } = &mut queue.slot {
+                    run.contended = true;
                 }
             }
             Event::Put(_) | Event::Delete { .. } => {}

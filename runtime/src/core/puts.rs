@@ -58,6 +58,7 @@ impl Core {
                     queue.slot = Slot::Putting { lease };
                     queue.record = Some(record.clone());
                     queue.repaired = 0;
+                    queue.suspected = false;
                     families.push(queue.family.clone());
                 }
             }

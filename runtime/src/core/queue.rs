@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::clock::Moment;
+use crate::core::handovers::Run;
 use crate::core::lease::LeaseRef;
 use crate::core::request::{Key, Revision};
 use crate::core::{CallId, WatchId};
@@ -21,7 +22,7 @@ pub(crate) struct Queue {
     pub(crate) slot: Slot,
     /// The group the key is put for, from Wanting to Queued: nobody else inherits it (rule P13).
     pub(crate) group: Option<CallId>,
-    /// The record this process last put.
+    /// The record of whoever has the name here, or wants it: what etcd shows, but after a hand-over.
     pub(crate) record: Option<Arc<[u8]>>,
     /// The record of another process that was last seen to own the name.
     pub(crate) owner: Option<Arc<[u8]>>,
@@ -32,6 +33,8 @@ pub(crate) struct Queue {
     pub(crate) watch: Option<WatchId>,
     /// The mod revision of the last foreign put on our key that was repaired; 0: none of this incarnation.
     pub(crate) repaired: Revision,
+    /// A stranger has put our key, in this incarnation: it is handed on to nobody.
+    pub(crate) suspected: bool,
     /// When to read the family again.
     pub(crate) reread_at: Option<Moment>,
     /// Reads since the watch was opened; the first few come early (rule P15).
@@ -60,6 +63,7 @@ pub(crate) enum Slot {
         seen: Revision,
         guard_at: Moment,
         lost: bool,
+        run: Run,
     },
     /// A guarded delete is in the net; nothing is put until it is answered (rule P24).
     Deleting {
@@ -95,6 +99,7 @@ impl Queue {
             heard: None,
             watch: None,
             repaired: 0,
+            suspected: false,
             reread_at: None,
             reads: 0,
             reading: false,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::core::bundle;
 use crate::core::call::{Bid, Stage};
+use crate::core::handovers::Run;
 use crate::core::lease::LeaseRef;
 use crate::core::queue::{Queue, Queued, Slot};
 use crate::core::request::Key;
@@ -207,10 +208,11 @@ impl Core {
                 continue;
             };
             queue.calls.pop_front();
+            let revision = ready.max(created);
             owned.push(Owned {
                 key: bundle::own_key(&queue.family, l.id),
                 created,
-                revision: ready.max(created),
+                revision,
                 handover: 0,
             });
             queue.slot = Slot::Held {
@@ -220,12 +222,11 @@ impl Core {
                 seen: ready,
                 guard_at,
                 lost: false,
+                run: Run::begin(now, revision),
             };
             queue.owner = None;
             queue.reread_at = None;
-            if queue.watch.is_none() {
-                self.timers.insert((guard_at, Timer::Guard(name.clone())));
-            }
+            self.timers.insert((guard_at, Timer::Guard(name.clone())));
         }
         let deadline = l.deadline.clone();
         self.outputs.push_back(Output::Granted(Grant {

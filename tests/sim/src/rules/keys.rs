@@ -201,7 +201,7 @@ fn a_call_that_waited_long_for_its_turn_survives_one_failed_put() {
     rig.granted(1);
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(super::SOON * 40);
-    rig.release(1);
+    rig.release_fenced(1);
     let (id, delete) = rig.take();
     let deleted = rig.store.apply(rig.now, &delete);
     rig.answer(id, deleted);

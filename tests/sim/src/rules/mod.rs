@@ -4,6 +4,7 @@ use std::time::Duration;
 
 mod ending;
 mod groups;
+mod handovers;
 mod keys;
 mod leases;
 mod rig;

@@ -74,15 +74,27 @@ impl Rig {
     }
 
     pub(super) fn acquire_for(&mut self, call: CallId, name: &str, wait: Wait, ttl_secs: i64) {
-        self.call(call, &[name], wait, ttl_secs);
+        self.call(call, &[name], wait, ttl_secs, Vec::new());
     }
 
     /// A call with several names.
     pub(super) fn acquire_all(&mut self, call: CallId, names: &[&str], wait: Wait) {
-        self.call(call, names, wait, TTL);
+        self.call(call, names, wait, TTL, Vec::new());
     }
 
-    fn call(&mut self, call: CallId, names: &[&str], wait: Wait, ttl_secs: i64) {
+    /// A call of a task that holds another's lock.
+    pub(super) fn acquire_inside(&mut self, call: CallId, name: &str, outer: CallId) {
+        self.call(call, &[name], Wait::Forever, TTL, vec![outer]);
+    }
+
+    fn call(
+        &mut self,
+        call: CallId,
+        names: &[&str],
+        wait: Wait,
+        ttl_secs: i64,
+        holds: Vec<CallId>,
+    ) {
         let record = format!("call {call}").into_bytes().into();
         self.tell(Input::Acquire(Acquire {
             call,
@@ -90,8 +102,17 @@ impl Rig {
             ttl_secs,
             wait,
             record,
-            holds: Vec::new(),
+            holds,
         }));
+    }
+
+    /// The key goes for good, whoever waits.
+    pub(super) fn release_fenced(&mut self, call: CallId) {
+        self.tell(Input::Release {
+            call,
+            confirm: true,
+            fenced: true,
+        });
     }
 
     pub(super) fn release(&mut self, call: CallId) {

@@ -1,0 +1,182 @@
+//! How a lock is handed on inside the process: no word to etcd, the same key, the next hand-over number (rules P22, P23).
+//!
+//! Invariants:
+//! - A key is handed on only to a call that receives all its names in that one step, from one call that held them all: so the
+//!   keys of a call are always of one transaction, and groups cannot come to wait for each other.
+//! - Only on a lease on which the lock could be granted anew (rule P12), by the same TTL, and only keys that nobody has
+//!   touched. What is not handed on is deleted, so a token of the next ownership has a higher revision.
+//! - Other processes wait for a bounded time: see [`Run`].
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::core::bundle;
+use crate::core::call::Stage;
+use crate::core::lease::{LeaseRef, State};
+use crate::core::queue::Slot;
+use crate::core::request::{Key, Revision};
+use crate::core::{CallId, Core, Grant, Output, Owned, Timer};
+
+/// How often, and for how long, a key is handed on before it is looked whether another process waits.
+const TURNS: u32 = 64;
+const RUN: Duration = Duration::from_millis(20);
+
+/// How long to wait for that look: then it is taken that somebody does.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One ownership of a key by this process, through all hand-overs.
+///
+/// While other processes wait, a run ends after [`TURNS`] hand-overs, or [`RUN`]: then the key is deleted, and the calls here
+/// queue again, behind those others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    /// The token: its revision, and the number of hand-overs since.
+    pub(crate) revision: Revision,
+    pub(crate) handover: u16,
+    /// Hand-overs since a look showed that nobody else waits, or since the beginning; and when that was.
+    turns: u32,
+    since: Moment,
+    /// When it was asked whether somebody does; not answered yet.
+    asked: Option<Moment>,
+    /// Another process waits.
+    pub(crate) contended: bool,
+}
+
+impl Run {
+    pub(crate) fn begin(now: Moment, revision: Revision) -> Self {
+        Self {
+            revision,
+            handover: 0,
+            turns: 0,
+            since: now,
+            asked: None,
+            contended: false,
+        }
+    }
+
+    /// A look showed that another process waits, or that nobody does.
+    pub(crate) fn looked(&mut self, now: Moment, contended: bool) {
+        self.contended = contended;
+        if !contended {
+            self.asked = None;
+            self.turns = 0;
+            self.since = now;
+        }
+    }
+
+    /// Whether the key has been ours for as long as it may be unless we know that nobody else waits.
+    fn is_spent(&self, now: Moment) -> bool {
+        self.turns >= TURNS || now - self.since >= RUN
+    }
+
+    /// Whether the key may be handed on once more.
+    fn goes_on(&self, now: Moment) -> bool {
+        let patient = self.asked.is_none_or(|at| now - at < PATIENCE);
+        self.handover < u16::MAX && (!self.is_spent(now) || (!self.contended && patient))
+    }
+}
+
+impl Core {
+    /// The calls that a call whose body is gone hands its locks to.
+    pub(super) fn heirs(&self, now: Moment, call: CallId, names: &[Key]) -> Vec<CallId> {
+        let mut heirs: Vec<CallId> = Vec::new();
+        for name in names {
+            let front = self.queues.get(name).and_then(|queue| queue.calls.front());
+            if let Some(&heir) = front
+                && !heirs.contains(&heir)
+                && self.inherits(now, heir, call)
+            {
+                heirs.push(heir);
+            }
+        }
+        heirs
+    }
+
+    /// Whether one call can take over from another.
+    fn inherits(&self, now: Moment, heir: CallId, from: CallId) -> bool {
+        let Some(call) = self.calls.get(&heir) else {
+            return false;
+        };
+        call.names.iter().all(|name| {
+            let Some(queue) = self.queues.get(name) else {
+                return false;
+            };
+            let Slot::Held {
+                lease,
+                call: of,
+                lost: false,
+                run,
+                ..
+            } = &queue.slot
+            else {
+                return false;
+            };
+            let fits = self.leases.get(lease).is_some_and(|l| {
+                l.ttl_secs == call.ttl_secs
+                    && matches!(l.state, State::Open | State::Sealing)
+                    && l.is_fresh(now)
+                    && !l.deadline.is_over(now)
+            });
+            *of == from
+                && fits
+                && queue.calls.front() == Some(&heir)
+                && !queue.suspected
+                && run.goes_on(now)
+        })
+    }
+
+    /// Hands the keys of a call whose body is gone on; answers their lease.
+    pub(super) fn hand_over(&mut self, now: Moment, heir: CallId) -> Option<LeaseRef> {
+        let call = self.calls.get_mut(&heir)?;
+        call.stage = Stage::Holding;
+        if let Some(until) = call.until {
+            self.timers.remove(&(until, Timer::Wait(heir)));
+        }
+        let mut owned = Vec::with_capacity(call.names.len());
+        let mut under = None;
+        for name in &*call.names {
+            let Some(queue) = self.queues.get_mut(name) else {
+                continue;
+            };
+            let Slot::Held {
+                lease,
+                created,
+                call: of,
+                run,
+                ..
+            } = &mut queue.slot
+            else {
+                continue;
+            };
+            let Some(l) = self.leases.get(lease) else {
+                continue;
+            };
+            run.handover += 1;
+            run.turns += 1;
+            if run.is_spent(now) && !run.contended && run.asked.is_none() {
+                run.asked = Some(now);
+                self.looks.insert(name.clone());
+            }
+            owned.push(Owned {
+                key: bundle::own_key(&queue.family, l.id),
+                created: *created,
+                revision: run.revision,
+                handover: run.handover,
+            });
+            *of = heir;
+            under = Some(*lease);
+            // What etcd shows stays the first holder's record.
+            queue.record = Some(call.record.clone());
+            queue.calls.pop_front();
+        }
+        let l = self.leases.get_mut(&under?)?;
+        l.bodies += 1;
+        let deadline = l.deadline.clone();
+        self.outputs.push_back(Output::Granted(Grant {
+            call: heir,
+            owned,
+            deadline,
+        }));
+        under
+    }
+}
