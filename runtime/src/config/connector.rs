@@ -14,6 +14,7 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Client, Error>> + Send>>;
 #[derive(Clone)]
 pub(crate) struct Connector {
     name: &'static str,
+    at_hand: bool,
     make: Arc<dyn Fn(ConnectOptions) -> Connecting + Send + Sync>,
 }
 
@@ -26,8 +27,20 @@ impl Connector {
     {
         Self {
             name,
+            at_hand: false,
             make: Arc::new(move |options| Box::pin(make(options))),
         }
+    }
+
+    /// Its etcd is in the process, and answers as soon as it is asked.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn at_hand(mut self) -> Self {
+        self.at_hand = true;
+        self
+    }
+
+    pub(crate) fn is_at_hand(&self) -> bool {
+        self.at_hand
     }
 
     pub(crate) fn name(&self) -> &'static str {

@@ -116,10 +116,11 @@ impl Config {
     #[must_use]
     pub fn embedded() -> Self {
         let etcd = etcd_locked_embedded::Etcd::new();
-        Self::by(Connector::new("the embedded etcd", move |_| {
+        let connector = Connector::new("the embedded etcd", move |_| {
             let etcd = etcd.clone();
             async move { Ok(etcd.client().await) }
-        }))
+        });
+        Self::by(connector.at_hand())
     }
 
     /// etcd by this connector, everything else by default.

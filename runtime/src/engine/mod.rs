@@ -3,11 +3,15 @@
 //! It has a current-thread tokio runtime of its own, so that a handler that blocks its executor cannot starve the renewal
 //! of leases, and user futures, which only wait on channels, run on any executor.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -259,6 +263,20 @@ fn whole_secs(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
 }
 
+/// An exchange that may panic, in a client's code: then its outcome is unknown.
+async fn caught(
+    exchange: impl Future<Output = Result<Response, Failure>>,
+) -> Result<Response, Failure> {
+    let mut exchange = pin!(exchange);
+    poll_fn(|cx| {
+        catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(cx))).unwrap_or_else(|_| {
+            let cause = "the exchange with etcd panicked";
+            Poll::Ready(Err(Failure::Unknown(Arc::from(Box::from(cause)))))
+        })
+    })
+    .await
+}
+
 fn cause(failure: Failure) -> Cause {
     match failure {
         Failure::Unavailable(cause) | Failure::Refused { cause, .. } | Failure::Unknown(cause) => {
@@ -280,6 +298,8 @@ struct Loop {
     handle: Weak<Shared>,
     answers: mpsc::UnboundedSender<(RequestId, Result<Response, Failure>)>,
     answered: mpsc::UnboundedReceiver<(RequestId, Result<Response, Failure>)>,
+    /// Answers that needed no waiting, and no task.
+    at_once: VecDeque<(RequestId, Result<Response, Failure>)>,
     waiting: HashMap<CallId, (Vec<Name>, Taker)>,
     held: HashMap<CallId, Arc<Tenure>>,
     releasing: HashMap<CallId, (Name, oneshot::Sender<Result<(), LockError>>)>,
@@ -305,6 +325,7 @@ impl Loop {
             handle,
             answers,
             answered,
+            at_once: VecDeque::new(),
             waiting: HashMap::new(),
             held: HashMap::new(),
             releasing: HashMap::new(),
@@ -387,8 +408,16 @@ impl Loop {
     /// One turn of the core's contract: one input, then all its outputs.
     fn tell(&mut self, input: Input) {
         self.core.handle(self.clock.now(), input);
-        while let Some(output) = self.core.poll() {
-            self.perform(output);
+        loop {
+            while let Some(output) = self.core.poll() {
+                self.perform(output);
+            }
+            // An etcd in the process has answered already.
+            let Some((request, result)) = self.at_once.pop_front() else {
+                return;
+            };
+            self.core
+                .handle(self.clock.now(), Input::Answer { request, result });
         }
     }
 
@@ -431,15 +460,20 @@ impl Loop {
         }
     }
 
-    fn exchange(&self, id: RequestId, request: Request) {
-        let (wire, answers) = (self.wire.clone(), self.answers.clone());
+    fn exchange(&mut self, id: RequestId, request: Request) {
+        let wire = self.wire.clone();
+        // Should it panic, the core must still get its answer, or it waits for ever.
+        let mut exchange = Box::pin(caught(async move { wire.exchange(request).await }));
+        if self.wire.answers_at_once() {
+            let mut nobody = Context::from_waker(Waker::noop()); // whose task, if it needs one, polls it anew
+            if let Poll::Ready(result) = exchange.as_mut().poll(&mut nobody) {
+                self.at_once.push_back((id, result));
+                return;
+            }
+        }
+        let answers = self.answers.clone();
         spawn_local(async move {
-            // In a task of its own: should it panic, the core must still get its answer, or it waits for ever.
-            let result = match spawn_local(async move { wire.exchange(request).await }).await {
-                Ok(result) => result,
-                Err(panic) => Err(Failure::Unknown(Arc::new(panic))),
-            };
-            let _ = answers.send((id, result)); // the engine may have ended
+            let _ = answers.send((id, exchange.await)); // the engine may have ended
         });
     }
 
@@ -506,5 +540,21 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             | Refused::Lost { .. },
             _,
         ) => LockError::ShuttingDown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_in_an_exchange_is_an_answer() {
+        let panics = async { panic!("in the client's code") };
+        match caught(panics).await {
+            Err(Failure::Unknown(cause)) => assert!(cause.to_string().contains("panicked")),
+            other => panic!("{other:?}"),
+        }
+        let revoked = caught(async { Ok(Response::Revoked) }).await;
+        assert!(matches!(revoked, Ok(Response::Revoked)), "{revoked:?}");
     }
 }

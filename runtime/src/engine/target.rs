@@ -44,6 +44,11 @@ impl Target {
         matches!(self, Self::Urls(_))
     }
 
+    /// Whether it is in the process, and nothing is between.
+    pub(super) fn answers_at_once(&self) -> bool {
+        matches!(self, Self::Connector(connector) if connector.is_at_hand())
+    }
+
     /// Whether it may speak TLS.
     #[cfg(feature = "tls")]
     pub(super) fn may_use_tls(&self, config: &Config) -> bool {

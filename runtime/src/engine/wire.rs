@@ -169,6 +169,11 @@ impl Wire {
         }
     }
 
+    /// Whether etcd is in the process, and answers without being waited for.
+    pub(super) fn answers_at_once(&self) -> bool {
+        self.0.target.answers_at_once()
+    }
+
     /// Whether there is a user, and hence a token that can expire.
     pub(super) fn authenticates(&self) -> bool {
         self.0.authenticates
