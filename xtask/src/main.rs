@@ -34,7 +34,8 @@ usage: cargo xtask <command>
   test [args]     the whole test suite, on this machine's etcd, on a 3.5 and on an embedded one; args go to `cargo test`
   sim [--seeds N] random schedules (10000) of the production core against an etcd in process
   sim --seed N    one of them, every step in words
-  sim --write     all of them, and the bugs they must find; writes tests/sim/RESULTS.md
+  sim --search    instead, every schedule of a few clients, as far as so many choices lead
+  sim --write     all of it, and the bugs it must find; writes tests/sim/RESULTS.md
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
   etcd            find or bring etcd, print what the tests get to know of it, as shell assignments
   mistakes        write the page of mistakes and what the compiler says, from tests/ui

@@ -24,6 +24,9 @@ pub(crate) fn sim(args: &[String]) -> Result<String> {
     if write.is_none() {
         return Ok("sim: ok — nothing was violated".to_owned());
     }
+    let searches = folder.path().join("searches");
+    say::step("every schedule of a few clients");
+    play("etcd-locked-sim", &["--search".to_owned()], Some(&searches))?;
     let bugs = folder.path().join("bugs");
     say::step("the same simulator against cores with a known bug each");
     play("seeded-bugs", &[], Some(&bugs))?;
@@ -34,12 +37,17 @@ pub(crate) fn sim(args: &[String]) -> Result<String> {
         "# What the simulator has seen\n\n\
          Written by `cargo xtask sim --write`, with {}, on {} processors.\n\n\
          ## Random schedules of the production core\n\n{}\n\
+         ## Every schedule of a few clients\n\n\
+         Two or three clients, one name, leases of two seconds. Any message may arrive next; two faults (a request given up though \
+         it arrives later, lost, or carried out twice; an answer lost), one call given up, and where time goes on, two timers and \
+         one sleep until a lease has run out.\n\n{}\n\
          ## Seeded bugs\n\n\
          Each is a mistake the protocol's first draft made, or a peer makes. The simulator looks at them in the order of seeds, \
          on a build that differs from production in that mistake alone; 5,000 seeds are what it may take.\n\n{}",
         version.trim(),
         std::thread::available_parallelism().map_or(1, usize::from),
         read(&schedules)?,
+        read(&searches)?,
         read(&bugs)?,
     );
     let place = workspace::root().join("tests/sim/RESULTS.md");

@@ -6,7 +6,7 @@
 //!
 //! Rule numbers (P1 …) are those of the protocol, summarised in `ARCHITECTURE.md`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -260,8 +260,8 @@ pub(crate) struct Core {
     /// Names to look at.
     looks: BTreeSet<Key>,
     looks_under_way: usize,
-    pub(crate) watches: HashMap<WatchId, Key>,
-    pub(crate) under_way: HashMap<RequestId, UnderWay>,
+    pub(crate) watches: BTreeMap<WatchId, Key>,
+    pub(crate) under_way: BTreeMap<RequestId, UnderWay>,
     pub(crate) timers: BTreeSet<(Moment, Timer)>,
     outputs: VecDeque<Output>,
     /// The highest revision any transaction or range answered (rule P35).
@@ -295,8 +295,8 @@ impl Core {
             looks_failed: 0,
             looks: BTreeSet::new(),
             looks_under_way: 0,
-            watches: HashMap::new(),
-            under_way: HashMap::new(),
+            watches: BTreeMap::new(),
+            under_way: BTreeMap::new(),
             timers: BTreeSet::new(),
             outputs: VecDeque::new(),
             highest: 0,

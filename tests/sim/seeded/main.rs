@@ -19,6 +19,9 @@ mod name;
 mod site;
 include!(concat!(env!("OUT_DIR"), "/core.rs"));
 
+#[allow(dead_code)] // nor how much was searched
+#[path = "../src/search/mod.rs"]
+mod search;
 #[path = "../src/series.rs"]
 mod series;
 #[allow(dead_code)] // what builds the copy needs more of it
@@ -33,6 +36,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::search::{SEARCHES, Search};
 use crate::series::play_all;
 use crate::table::{BUGS, Bug};
 use crate::world::violation::{Promise, Violation};
@@ -43,6 +47,8 @@ const SEEDS: u64 = 5000;
 const SOUND: u64 = 500;
 /// As many more are played of each bug for the report, to see what else it breaks.
 const MORE: u64 = 300;
+/// So much less deep is searched for a bug than for none.
+const LESS: usize = 1;
 
 thread_local! {
     static CHOSEN: Cell<Option<usize>> = const { Cell::new(None) };
@@ -69,7 +75,7 @@ fn main() -> ExitCode {
 /// Looks for all bugs, and tells what was found as Markdown.
 fn report(file: Option<&str>) -> ExitCode {
     let mut text = format!(
-        "| bug | rule | first seed | seconds | breaks | and, in {MORE} more |\n|---|---|---:|---:|---|---|\n",
+        "| bug | rule | first seed | seconds | breaks | and, in {MORE} more | the search needs |\n|---|---|---:|---:|---|---|---|\n",
     );
     let mut all = true;
     for (number, bug) in BUGS.iter().enumerate() {
@@ -89,8 +95,9 @@ fn report(file: Option<&str>) -> ExitCode {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {name} | {rule} | {seed} | {:.2} | {promise} | {others} |",
-            took.as_secs_f64()
+            "| {name} | {rule} | {seed} | {:.2} | {promise} | {others} | {} |",
+            took.as_secs_f64(),
+            search(number, LESS),
         );
         if let Some((seed, violation)) = found {
             eprintln!("{name}: seed {seed}, {violation}");
@@ -125,10 +132,27 @@ fn breaks(bug: usize, from: u64) -> BTreeSet<Promise> {
     violations.map(|(_, violation)| violation.promise).collect()
 }
 
+/// How many choices the exhaustive search needs to break something by a bug, of those that a search that goes `less` deep
+/// than on production has.
+fn search(bug: usize, less: usize) -> String {
+    let found = SEARCHES.iter().find_map(|(opening, depth)| {
+        let search = Search::new(*opening, depth - less, move || CHOSEN.set(Some(bug)));
+        let (choices, violation) = search.run().violation?;
+        Some(format!(
+            "{} choices, {:?}",
+            choices.len(),
+            violation.promise
+        ))
+    });
+    found.unwrap_or_else(|| "more".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{BUGS, CHOSEN, SEEDS, SOUND, find};
+    use crate::search::{SEARCHES, Search};
     use crate::series::play_all;
+    use crate::world::violation::Promise;
 
     #[test]
     fn every_seeded_bug_is_found() {
@@ -145,6 +169,17 @@ mod tests {
             }
         }
         assert!(missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");
+    }
+
+    /// So that the exhaustive search is seen to be able to fail.
+    #[test]
+    fn the_search_finds_a_bug_too() {
+        let pred_gone = BUGS.iter().position(|bug| bug.name.contains("pred gone"));
+        let bug = pred_gone.expect("the bug");
+        let (opening, depth) = SEARCHES[3];
+        let searched = Search::new(opening, depth, move || CHOSEN.set(Some(bug))).run();
+        let (choices, violation) = searched.violation.expect("a violation");
+        assert_eq!(violation.promise, Promise::I1, "{choices:?}: {violation}");
     }
 
     #[test]

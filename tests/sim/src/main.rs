@@ -25,22 +25,26 @@ mod site;
 mod report;
 #[cfg(test)]
 mod rules;
+mod search;
 mod series;
 mod world;
 
 use std::process::ExitCode;
 
+use crate::search::{SEARCHES, Search};
 use crate::series::play_all;
 use crate::world::schedules::play;
 
 const USAGE: &str = "\
 usage: etcd-locked-sim [--seeds N] [--from N] [--report FILE]
        etcd-locked-sim --seed N
+       etcd-locked-sim --search [--report FILE]
 
   --seeds N      plays so many schedules (10000)
   --from N       the first of them (0)
   --report FILE  writes the figures there, as Markdown
   --seed N       plays one, every step in words
+  --search       plays every schedule of a few clients, as far as so many choices lead
 ";
 
 /// The steps told of a schedule that failed.
@@ -49,9 +53,13 @@ const TAIL: usize = 40;
 const TOLD: usize = 5;
 
 fn main() -> ExitCode {
-    let (mut seeds, mut from, mut one, mut report) = (10_000, 0, None, None);
+    let (mut seeds, mut from, mut one, mut report, mut search) = (10_000, 0, None, None, false);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
+        if arg == "--search" {
+            search = true;
+            continue;
+        }
         let value = args.next();
         let number = value.as_deref().and_then(|v| v.parse::<u64>().ok());
         match (arg.as_str(), number) {
@@ -67,6 +75,7 @@ fn main() -> ExitCode {
     }
     match one {
         Some(seed) => replay(seed),
+        None if search => exhaust(report.as_deref()),
         None => run(from, seeds, report.as_deref()),
     }
 }
@@ -92,12 +101,7 @@ fn replay(seed: u64) -> ExitCode {
 
 fn run(from: u64, seeds: u64, file: Option<&str>) -> ExitCode {
     let series = play_all(from, seeds, false, false, || {});
-    let report = report::schedules(&series);
-    print!("{report}");
-    if let Some(file) = file
-        && let Err(error) = std::fs::write(file, &report)
-    {
-        eprintln!("{file}: {error}");
+    if !told(&report::schedules(&series), file) {
         return ExitCode::FAILURE;
     }
     for (n, (seed, violation)) in series.violations.iter().take(TOLD).enumerate() {
@@ -110,4 +114,30 @@ fn run(from: u64, seeds: u64, file: Option<&str>) -> ExitCode {
         eprintln!("play it again: cargo xtask sim --seed {seed}");
     }
     ExitCode::from(u8::from(!series.violations.is_empty()))
+}
+
+/// Plays every schedule there is, of a few clients.
+fn exhaust(file: Option<&str>) -> ExitCode {
+    let searches = SEARCHES.map(|(opening, depth)| {
+        let searched = Search::new(opening, depth, || {}).run();
+        if let Some((choices, violation)) = &searched.violation {
+            eprintln!("{opening:?}, {choices:?}: {violation}");
+        }
+        (opening, depth, searched)
+    });
+    let holds = searches.iter().all(|(.., s)| s.violation.is_none());
+    let written = told(&report::searches(&searches), file);
+    ExitCode::from(u8::from(!(holds && written)))
+}
+
+/// Prints a report, and writes it to a file if there is to be one.
+fn told(report: &str, file: Option<&str>) -> bool {
+    print!("{report}");
+    match file.map(|file| std::fs::write(file, report)) {
+        Some(Err(error)) => {
+            eprintln!("{}: {error}", file.unwrap_or_default());
+            false
+        }
+        _ => true,
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::search::Searched;
+use crate::search::board::Opening;
 use crate::series::Series;
 
 pub(crate) fn schedules(series: &Series) -> String {
@@ -26,6 +28,32 @@ pub(crate) fn schedules(series: &Series) -> String {
     line(&mut text, "fault", None);
     for (what, many) in series.faults.rows() {
         line(&mut text, what, Some(many));
+    }
+    text
+}
+
+pub(crate) fn searches(searches: &[(Opening, usize, Searched)]) -> String {
+    let mut text = String::from(
+        "| clients | holding or in line at first | time | choices deep | states | ways to them | violations | seconds |\n\
+         |---:|---:|---|---:|---:|---:|---:|---:|\n",
+    );
+    for (opening, depth, searched) in searches {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {depth} | {} | {} | {} | {:.1} |",
+            opening.clients,
+            opening.queued,
+            if opening.time {
+                "goes on"
+            } else {
+                "stands still"
+            },
+            searched.states,
+            searched.ways,
+            u8::from(searched.violation.is_some()),
+            searched.took.as_secs_f64(),
+        );
     }
     text
 }

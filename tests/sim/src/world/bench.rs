@@ -51,6 +51,8 @@ pub(crate) struct Bench {
     /// The key of each family and lease.
     pub(crate) keys: BTreeMap<(Vec<u8>, LeaseId), Key>,
     pub(crate) trace: Trace,
+    /// What is under way, if somebody decides by hand what arrives and when.
+    pub(crate) by_hand: Option<Vec<Message>>,
     pub(crate) grants: u64,
     pub(crate) steps: u64,
     /// When a call was last served, refused or over.
@@ -130,6 +132,33 @@ pub(crate) enum Happening {
     Nemesis,
 }
 
+/// A message under way.
+#[derive(Debug, Clone)]
+pub(crate) enum Message {
+    Request {
+        from: usize,
+        id: RequestId,
+        request: Request,
+        /// Its sender has given it up.
+        given_up: bool,
+    },
+    Answer {
+        to: usize,
+        id: RequestId,
+        result: Result<Response, Failure>,
+    },
+}
+
+impl Message {
+    /// The process, its request, and whether that is answered.
+    pub(crate) fn order(&self) -> (usize, RequestId, bool) {
+        match self {
+            Message::Request { from, id, .. } => (*from, *id, false),
+            Message::Answer { to, id, .. } => (*to, *id, true),
+        }
+    }
+}
+
 impl Bench {
     pub(crate) fn new(seed: u64, machines: usize, loud: usize) -> Self {
         let start = Moment::after_boot(Duration::from_secs(1000));
@@ -150,6 +179,7 @@ impl Bench {
             tokens: BTreeMap::new(),
             keys: BTreeMap::new(),
             trace: Trace::new(loud),
+            by_hand: None,
             grants: 0,
             steps: 0,
             progress: start,
@@ -302,7 +332,7 @@ impl Bench {
         self.happen(self.sequence, Happening::Tell { to, input });
     }
 
-    fn tell(&mut self, n: usize, input: Input) {
+    pub(crate) fn tell(&mut self, n: usize, input: Input) {
         if !self.processes[n].is_there() {
             return;
         }

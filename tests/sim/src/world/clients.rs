@@ -116,6 +116,29 @@ impl Bench {
         2
     }
 
+    /// Plans a call that waits for ever, and whose body ends when it is told to.
+    pub(crate) fn plan_one(&mut self, id: CallId, machine: usize, name: &str, ttl_secs: i64) {
+        let call = Call {
+            machine,
+            process: 0,
+            names: vec![name.into()],
+            ttl_secs,
+            wait: Wait::Forever,
+            cancel_after: None,
+            hold: Duration::MAX,
+            reluctance: Duration::MAX,
+            confirm: true,
+            fenced: false,
+            outer: None,
+            inner: None,
+            due: false,
+            known: None,
+            given_up: false,
+            stage: Stage::Idle,
+        };
+        self.calls.insert(id, call);
+    }
+
     fn draw(&mut self, crowd: &Crowd, outer: Option<CallId>) -> Call {
         let random = &mut self.random;
         let wait = match random.below(10) {

@@ -29,6 +29,8 @@ pub(crate) struct Etcd {
     /// What there is, for the checker to look at, as of the revision that was seen last.
     keys: BTreeMap<Vec<u8>, Kv>,
     seen: Revision,
+    /// When each lease was last renewed.
+    pub(crate) renewed: BTreeMap<LeaseId, Moment>,
     /// Incarnations that went, for the checker to take.
     pub(crate) removed: Vec<Incarnation>,
     /// Keys with this in them may not be written.
@@ -47,6 +49,7 @@ impl Etcd {
             store,
             granted,
             keys: BTreeMap::new(),
+            renewed: BTreeMap::new(),
             removed: Vec::new(),
             forbidden: None,
         }
@@ -63,6 +66,7 @@ impl Etcd {
             Request::KeepAlive { lease, .. } => {
                 let answer = self.store.lease_keep_alive(now.since_boot(), *lease);
                 let ttl = Duration::from_secs(answer.ttl.unsigned_abs());
+                self.renewed.insert(*lease, now);
                 Ok(Response::KeptAlive { ttl })
             }
             Request::Revoke { lease } => {
@@ -101,6 +105,7 @@ impl Etcd {
             .lease_grant(now.since_boot(), &request)
             .expect("a lease");
         self.granted = granted.id;
+        self.renewed.insert(granted.id, now);
         (granted.id, Duration::from_secs(granted.ttl.unsigned_abs()))
     }
 
@@ -227,6 +232,13 @@ impl Etcd {
                 }
             }
         }
+    }
+}
+
+pub(crate) fn revision_of(event: &Event) -> Revision {
+    match event {
+        Event::Put(kv) => kv.mod_revision,
+        Event::Delete { revision, .. } => *revision,
     }
 }
 

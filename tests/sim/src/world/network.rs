@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, Happening, Watch};
+use super::bench::{Bench, Happening, Message, Watch};
 use super::etcd::{unavailable, unknown};
 use super::tally::Fault;
 use super::violation::must;
@@ -14,6 +14,15 @@ impl Bench {
     /// The network's part: how long a request travels, whether it arrives, and what the process gets to know.
     pub(crate) fn send(&mut self, n: usize, id: RequestId, request: Request) {
         self.check_request(&request);
+        if let Some(under_way) = &mut self.by_hand {
+            let given_up = false;
+            return under_way.push(Message::Request {
+                from: n,
+                id,
+                request,
+                given_up,
+            });
+        }
         let (now, process) = (self.now, &self.processes[n]);
         let (unheard, deaf) = (process.unheard > now, process.deaf > now);
         let patience = match &request {
@@ -119,22 +128,25 @@ impl Bench {
             self.owners.insert(lease, from);
         }
         self.check_removals();
-        if let Some(at) = back {
-            let mut header = self.store.revision();
-            if matches!(request, Request::KeepAlive { .. })
-                && let Some(lag) = self.faults.lag(&mut self.random)
-            {
-                self.tally.count(Fault::LaggingKeepAlive);
-                header -= lag;
-            }
-            let answer = Happening::Answer {
-                to: from,
-                id,
-                result,
-                header,
-            };
-            self.at(at, answer);
+        let Some(at) = back else { return };
+        let to = from;
+        if let Some(under_way) = &mut self.by_hand {
+            return under_way.push(Message::Answer { to, id, result });
         }
+        let mut header = self.store.revision();
+        if matches!(request, Request::KeepAlive { .. })
+            && let Some(lag) = self.faults.lag(&mut self.random)
+        {
+            self.tally.count(Fault::LaggingKeepAlive);
+            header -= lag;
+        }
+        let answer = Happening::Answer {
+            to,
+            id,
+            result,
+            header,
+        };
+        self.at(at, answer);
     }
 
     /// While there is no leader a request is refused, or vanishes, or waits for one.
@@ -220,7 +232,7 @@ impl Bench {
 }
 
 /// Acquisitions are never repeated by anybody; all else may be (rule P8).
-fn may_arrive_twice(request: &Request) -> bool {
+pub(crate) fn may_arrive_twice(request: &Request) -> bool {
     match request {
         Request::Grant { .. } => false,
         Request::KeepAlive { .. } | Request::Revoke { .. } => true,

@@ -1,0 +1,368 @@
+//! A bench where every message waits for somebody to choose it.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::{self, Write as _};
+use std::hash::Hasher;
+
+use crate::clock::Moment;
+use crate::core::request::WatchNews;
+use crate::core::{CallId, Input, WatchId};
+use crate::world::bench::{Bench, HEADER, Message};
+use crate::world::clients::Stage;
+use crate::world::etcd::{revision_of, unknown};
+use crate::world::network::may_arrive_twice;
+
+/// The only name there is.
+const NAME: &str = "locks/a";
+/// The shortest TTL etcd grants, in seconds.
+const TTL: i64 = 2;
+
+/// How a search begins: so many clients, of which so many have the lock or stand in line for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opening {
+    pub(crate) clients: usize,
+    pub(crate) queued: usize,
+    /// Whether time goes on. Where it does not, so many choices lead further.
+    pub(crate) time: bool,
+}
+
+/// What may happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// A request reaches etcd.
+    Arrive(usize),
+    /// An answer reaches its process.
+    Deliver(usize),
+    /// A request arrives now, and once more later; its first answer counts.
+    Twice(usize),
+    /// A request is given up, though it is still under way.
+    GiveUp(usize),
+    /// A request is given up, and never arrives.
+    Lose(usize),
+    /// An answer is lost.
+    LoseAnswer(usize),
+    /// The next news of a watch.
+    News(usize, WatchId),
+    Begin(CallId),
+    Cancel(CallId),
+    End(CallId),
+    /// Time goes on to the next timer.
+    Tick,
+    /// Time goes on to the end of the next lease, and no process notices before.
+    Sleep,
+}
+
+/// What there may be of what would never end.
+#[derive(Debug)]
+struct Budget {
+    faults: usize,
+    cancels: usize,
+    ticks: usize,
+    sleeps: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Board {
+    bench: Bench,
+    budget: Budget,
+    calls: u64,
+}
+
+impl Board {
+    pub(crate) fn new(opening: Opening) -> Self {
+        let mut bench = Bench::new(0, opening.clients, 0);
+        bench.by_hand = Some(Vec::new());
+        // Each client asks once, the first one twice.
+        let calls = opening.clients as u64 + 1;
+        for call in 0..calls {
+            let machine = (call as usize) % opening.clients;
+            bench.plan_one(call, machine, NAME, TTL);
+        }
+        Self {
+            bench,
+            calls,
+            budget: match opening.time {
+                true => Budget {
+                    faults: 2,
+                    cancels: 1,
+                    ticks: 2,
+                    sleeps: 1,
+                },
+                false => Budget {
+                    faults: 2,
+                    cancels: 1,
+                    ticks: 0,
+                    sleeps: 0,
+                },
+            },
+        }
+    }
+
+    /// Plays the opening: all leases are open, and some calls stand in line.
+    pub(crate) fn open_with(&mut self, opening: Opening) {
+        for n in 0..opening.clients {
+            let call = 1000 + n as u64;
+            let ttl_secs = TTL;
+            self.bench.tell(n, Input::Warm { call, ttl_secs });
+            self.settle();
+        }
+        for call in 0..opening.queued as u64 {
+            self.bench.begin(call);
+            self.settle();
+        }
+    }
+
+    /// All there is under way arrives.
+    fn settle(&mut self) {
+        while let Some(first) = self.under_way().first() {
+            let choice = match first {
+                Message::Request { .. } => Choice::Arrive(0),
+                Message::Answer { .. } => Choice::Deliver(0),
+            };
+            self.take(choice);
+        }
+    }
+
+    fn under_way(&self) -> &[Message] {
+        self.bench.by_hand.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn choices(&self) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        let faults = self.budget.faults > 0;
+        for (at, message) in self.under_way().iter().enumerate() {
+            match message {
+                Message::Request {
+                    request, given_up, ..
+                } => {
+                    choices.push(Choice::Arrive(at));
+                    if faults && !given_up {
+                        choices.extend([Choice::GiveUp(at), Choice::Lose(at)]);
+                        if may_arrive_twice(request) {
+                            choices.push(Choice::Twice(at));
+                        }
+                    }
+                }
+                Message::Answer { .. } => {
+                    choices.push(Choice::Deliver(at));
+                    if faults {
+                        choices.push(Choice::LoseAnswer(at));
+                    }
+                }
+            }
+        }
+        for (n, process) in self.bench.processes.iter().enumerate() {
+            for (id, watch) in &process.watches {
+                if self.bench.store.revision() >= watch.next
+                    && self
+                        .bench
+                        .store
+                        .events(&watch.prefix, watch.next)
+                        .is_some_and(|events| !events.is_empty())
+                {
+                    choices.push(Choice::News(n, *id));
+                }
+            }
+        }
+        for id in 0..self.calls {
+            match self.bench.calls[&id].stage {
+                // One after the other on each machine.
+                Stage::Idle if !self.busy(id) => choices.push(Choice::Begin(id)),
+                Stage::Waiting if self.budget.cancels > 0 => choices.push(Choice::Cancel(id)),
+                Stage::Holding(_) => choices.push(Choice::End(id)),
+                _ => {}
+            }
+        }
+        if self.budget.ticks > 0 {
+            choices.push(Choice::Tick);
+        }
+        if self.budget.sleeps > 0 {
+            choices.push(Choice::Sleep);
+        }
+        choices
+    }
+
+    /// Whether an earlier call of the same client is not over.
+    fn busy(&self, id: CallId) -> bool {
+        let clients = self.bench.machines.len() as u64;
+        id >= clients && !matches!(self.bench.calls[&(id - clients)].stage, Stage::Done)
+    }
+
+    pub(crate) fn take(&mut self, choice: Choice) {
+        match choice {
+            Choice::Arrive(at) => self.arrive(at, false),
+            Choice::Twice(at) => {
+                self.budget.faults -= 1;
+                self.arrive(at, true);
+            }
+            Choice::Deliver(at) => {
+                if let Message::Answer { to, id, result } = self.remove(at) {
+                    HEADER.set(self.bench.store.revision());
+                    self.bench.tell(
+                        to,
+                        Input::Answer {
+                            request: id,
+                            result,
+                        },
+                    );
+                }
+            }
+            Choice::GiveUp(at) => {
+                self.budget.faults -= 1;
+                if let Message::Request {
+                    from, id, request, ..
+                } = self.remove(at)
+                {
+                    let given_up = true;
+                    self.push(Message::Request {
+                        from,
+                        id,
+                        request,
+                        given_up,
+                    });
+                    self.fail(from, id);
+                }
+            }
+            Choice::Lose(at) | Choice::LoseAnswer(at) => {
+                self.budget.faults -= 1;
+                let (Message::Request { from: to, id, .. } | Message::Answer { to, id, .. }) =
+                    self.remove(at);
+                self.fail(to, id);
+            }
+            Choice::News(n, id) => self.news(n, id),
+            Choice::Begin(call) => self.bench.begin(call),
+            Choice::Cancel(call) => {
+                self.budget.cancels -= 1;
+                self.bench.cancel(call);
+            }
+            Choice::End(call) => self.bench.end_body(call),
+            Choice::Tick => {
+                self.budget.ticks -= 1;
+                let timers = self.bench.processes.iter();
+                let timers = timers.filter_map(|p| p.core.next_timeout());
+                let next = timers.chain(self.bench.store.next_expiry()).min();
+                self.until(next, true);
+            }
+            Choice::Sleep => {
+                self.budget.sleeps -= 1;
+                self.until(self.bench.store.next_expiry(), false);
+            }
+        }
+        // In whatever order they were sent.
+        if let Some(under_way) = &mut self.bench.by_hand {
+            under_way.sort_by_key(Message::order);
+        }
+        self.bench.check();
+    }
+
+    fn until(&mut self, next: Option<Moment>, notice: bool) {
+        let Some(next) = next else { return };
+        self.bench.now = self.bench.now.max(next);
+        self.bench.store.expire(self.bench.now);
+        self.bench.store.removed.clear();
+        if !notice {
+            return;
+        }
+        for n in 0..self.bench.processes.len() {
+            let due = self.bench.processes[n].core.next_timeout();
+            if due.is_some_and(|at| at <= self.bench.now) {
+                self.bench.tell(n, Input::Tick);
+            }
+        }
+    }
+
+    fn arrive(&mut self, at: usize, again: bool) {
+        let message = self.remove(at);
+        if let Message::Request {
+            from,
+            id,
+            request,
+            given_up,
+        } = message
+        {
+            if again {
+                let given_up = true;
+                self.push(Message::Request {
+                    from,
+                    id,
+                    request: request.clone(),
+                    given_up,
+                });
+            }
+            let back = (!given_up).then_some(self.bench.now);
+            self.bench.arrive(from, id, request, back);
+        }
+    }
+
+    fn fail(&mut self, to: usize, id: u64) {
+        let result = Err(unknown());
+        self.bench.tell(
+            to,
+            Input::Answer {
+                request: id,
+                result,
+            },
+        );
+    }
+
+    /// All events of the next revision that a watch has not told.
+    fn news(&mut self, n: usize, id: WatchId) {
+        let Some(watch) = self.bench.processes[n].watches.get_mut(&id) else {
+            return;
+        };
+        let events = self.bench.store.events(&watch.prefix, watch.next);
+        let Some((first, event)) = events.and_then(|mut events| {
+            (!events.is_empty()).then(|| (revision_of(&events[0]), events.swap_remove(0)))
+        }) else {
+            return;
+        };
+        watch.next = first + 1;
+        let news = WatchNews::Event(event);
+        self.bench.tell(n, Input::Watch { watch: id, news });
+    }
+
+    fn remove(&mut self, at: usize) -> Message {
+        let under_way = self.bench.by_hand.as_mut().expect("a bench by hand");
+        under_way.remove(at)
+    }
+
+    fn push(&mut self, message: Message) {
+        let under_way = self.bench.by_hand.as_mut().expect("a bench by hand");
+        under_way.push(message);
+    }
+
+    /// The same for boards from which the same follows.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut digest = Digest(DefaultHasher::new());
+        let bench = &self.bench;
+        // A hasher takes whatever it is given.
+        let _ = write!(digest, "{:?}{:?}", bench.now, self.budget);
+        for process in &bench.processes {
+            let _ = write!(digest, "{:?}", process.core);
+            for (id, watch) in &process.watches {
+                let news = bench.store.events(&watch.prefix, watch.next);
+                let _ = write!(digest, "{id}{news:?}");
+            }
+        }
+        for call in bench.calls.values() {
+            let _ = write!(digest, "{:?}", call.stage);
+        }
+        let store = &bench.store;
+        let _ = write!(digest, "{}{:?}", store.revision(), store.renewed);
+        for kv in store.kvs() {
+            let _ = write!(digest, "{kv:?}");
+        }
+        let _ = write!(digest, "{:?}{:?}", bench.by_hand, bench.tokens);
+        digest.0.finish()
+    }
+}
+
+/// Hashes what is written to it.
+struct Digest(DefaultHasher);
+
+impl fmt::Write for Digest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! Every schedule of a few clients, one name and short leases, as far as so many choices lead.
+//!
+//! A state is the choices that lead to it: it is rebuilt by playing them again. Two of the same digest are one.
+
+pub(crate) mod board;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use crate::search::board::{Board, Choice, Opening};
+use crate::world::violation::Violation;
+
+/// Where searches begin, and how many choices deep they go.
+pub(crate) const SEARCHES: [(Opening, usize); 6] = [
+    (opening(2, 0, true), 5),
+    (opening(2, 1, true), 5),
+    (opening(2, 2, true), 5),
+    (opening(3, 3, true), 5),
+    (opening(2, 1, false), 13),
+    (opening(3, 2, false), 9),
+];
+
+const fn opening(clients: usize, queued: usize, time: bool) -> Opening {
+    Opening {
+        clients,
+        queued,
+        time,
+    }
+}
+
+/// What is searched.
+#[derive(Clone)]
+pub(crate) struct Search {
+    opening: Opening,
+    /// Choices after the opening.
+    depth: usize,
+    /// Runs before each replay, on whatever thread.
+    prepare: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Search {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Search")
+            .field("opening", &self.opening)
+            .field("depth", &self.depth)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where some choices lead.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    choices: Vec<Choice>,
+    /// What may be chosen next.
+    open: Vec<Choice>,
+    digest: u64,
+    violation: Option<Violation>,
+}
+
+/// The only property: everything the bench looks at.
+const HOLDS: &str = "nothing is violated";
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.digest.hash(hasher);
+    }
+}
+
+/// What a search came to.
+#[derive(Debug)]
+pub(crate) struct Searched {
+    /// Different ones, and how many ways led to them.
+    pub(crate) states: usize,
+    pub(crate) ways: usize,
+    /// A shortest way to a violation.
+    pub(crate) violation: Option<(Vec<Choice>, Violation)>,
+    pub(crate) took: Duration,
+}
+
+impl Search {
+    pub(crate) fn new(
+        opening: Opening,
+        depth: usize,
+        prepare: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            opening,
+            depth,
+            prepare: Arc::new(prepare),
+        }
+    }
+
+    /// Looks at everything, or until something is violated.
+    pub(crate) fn run(self) -> Searched {
+        let began = Instant::now();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let checker = self
+            .checker()
+            .threads(threads)
+            .finish_when(HasDiscoveries::Any)
+            .spawn_bfs()
+            .join();
+        let found = checker.discovery(HOLDS);
+        let violation = found.and_then(|path| {
+            let state = path.into_states().pop()?;
+            Some((state.choices, state.violation?))
+        });
+        Searched {
+            states: checker.unique_state_count(),
+            ways: checker.state_count(),
+            violation,
+            took: began.elapsed(),
+        }
+    }
+
+    fn state(&self, choices: Vec<Choice>) -> State {
+        (self.prepare)();
+        let mut board = Board::new(self.opening);
+        let played = catch_unwind(AssertUnwindSafe(|| {
+            board.open_with(self.opening);
+            for choice in &choices {
+                board.take(*choice);
+            }
+        }));
+        let violation = played.err().map(Violation::caught);
+        let open = match violation {
+            None if choices.len() < self.depth => board.choices(),
+            _ => Vec::new(),
+        };
+        State {
+            digest: board.digest(),
+            choices,
+            open,
+            violation,
+        }
+    }
+}
+
+impl Model for Search {
+    type State = State;
+    type Action = Choice;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.state(Vec::new())]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Choice>) {
+        actions.extend(&state.open);
+    }
+
+    fn next_state(&self, state: &State, choice: Choice) -> Option<State> {
+        let mut choices = state.choices.clone();
+        choices.push(choice);
+        Some(self.state(choices))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always(
+            "nothing is violated",
+            |_, state: &State| state.violation.is_none(),
+        )]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SEARCHES, Search};
+
+    #[test]
+    fn nothing_is_violated_within_a_few_choices() {
+        for (opening, depth) in SEARCHES {
+            let searched = Search::new(opening, depth - 3, || {}).run();
+            assert!(searched.violation.is_none(), "{opening:?}: {searched:?}");
+            assert!(searched.states > 20, "{opening:?}: {searched:?}");
+        }
+    }
+}
