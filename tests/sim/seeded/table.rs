@@ -178,6 +178,46 @@ pub(crate) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
+        name: "per-name hand-over with groups",
+        rule: "P23",
+        // A group at the head of one queue gets that key, holds on to it, and waits for its others.
+        texts: &[
+            Text {
+                file: "deletions.rs",
+                production: "self.timers.remove(&(guard_at, Timer::Guard(name.clone())));
+                    self.deletions.push_back(Deletion {",
+                faulty: Before(
+                    "let heir = queue.calls.front().copied().filter(|heir| {
+                        self.calls.get(heir).is_some_and(|heir| heir.is_group() && heir.ttl_secs == l.ttl_secs)
+                    });
+                    if CHOSEN && heir.is_some() && l.state == State::Open {
+                        queue.group = heir;
+                        queue.slot = Slot::Queued(Queued {
+                            lease,
+                            created,
+                            ready: Some(self.highest),
+                            predecessor: None,
+                            seen: created,
+                        });
+                        return Some(lease);
+                    }",
+                ),
+            },
+            Text {
+                file: "turns.rs",
+                production: "Progress { free, .. } if free == all => self.want(now, call, names),",
+                faulty: Before(
+                    "Progress { free: 1.., queued: 1.., .. } if CHOSEN => {
+                        let is_free = |name: &&Key| self.queues.get(*name).is_some_and(|queue| matches!(queue.slot, Slot::Free));
+                        let rest: Vec<Key> = names.iter().filter(is_free).cloned().collect();
+                        self.want(now, call, rest.into());
+                    }
+                    Progress { queued, .. } if CHOSEN && queued > 0 && queued < all => {}",
+                ),
+            },
+        ],
+    },
+    Bug {
         name: "lower keepalive revision taken for a wipe",
         rule: "P35",
         texts: &[Text {

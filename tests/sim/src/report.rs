@@ -12,7 +12,8 @@ pub(crate) fn schedules(series: &Series) -> String {
     let rows = [
         ("schedules", series.schedules),
         ("steps", series.steps),
-        ("locks granted", series.grants),
+        ("calls served", series.grants),
+        ("of these, handed on in the process", series.handovers),
         ("faults injected", series.faults.sum()),
         ("violations", series.violations.len() as u64),
     ];

@@ -20,6 +20,7 @@ pub(crate) struct Series {
     pub(crate) schedules: u64,
     pub(crate) steps: u64,
     pub(crate) grants: u64,
+    pub(crate) handovers: u64,
     pub(crate) faults: Tally,
     /// Lowest seed first.
     pub(crate) violations: Vec<(u64, Violation)>,
@@ -53,6 +54,7 @@ pub(crate) fn play_all(
                 mine.schedules += 1;
                 mine.steps += played.steps;
                 mine.grants += played.grants;
+                mine.handovers += played.handovers;
                 mine.faults.add(&played.faults);
                 if let Some(violation) = played.violation {
                     mine.violations.push((seed, violation));
@@ -88,6 +90,7 @@ impl Series {
         self.schedules += other.schedules;
         self.steps += other.steps;
         self.grants += other.grants;
+        self.handovers += other.handovers;
         self.faults.add(&other.faults);
         self.violations.extend(other.violations);
     }

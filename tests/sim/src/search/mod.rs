@@ -21,8 +21,8 @@ pub(crate) const SEARCHES: [(Opening, usize); 6] = [
     (opening(2, 1, true), 5),
     (opening(2, 2, true), 5),
     (opening(3, 3, true), 5),
-    (opening(2, 1, false), 13),
-    (opening(3, 2, false), 9),
+    (opening(2, 1, false), 12),
+    (opening(3, 2, false), 8),
 ];
 
 const fn opening(clients: usize, queued: usize, time: bool) -> Opening {

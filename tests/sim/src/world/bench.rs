@@ -54,6 +54,8 @@ pub(crate) struct Bench {
     /// What is under way, if somebody decides by hand what arrives and when.
     pub(crate) by_hand: Option<Vec<Message>>,
     pub(crate) grants: u64,
+    /// Of these, how many without a word to etcd.
+    pub(crate) handovers: u64,
     pub(crate) steps: u64,
     /// When a call was last served, refused or over.
     pub(crate) progress: Moment,
@@ -181,6 +183,7 @@ impl Bench {
             trace: Trace::new(loud),
             by_hand: None,
             grants: 0,
+            handovers: 0,
             steps: 0,
             progress: start,
             storm: Duration::ZERO,

@@ -460,6 +460,7 @@ impl Bench {
             );
         }
         self.grants += 1;
+        self.handovers += u64::from(grant.owned[0].handover > 0);
         self.progress = now;
         self.holding.insert(id);
         let (hold, inner) = (call.hold, call.inner);

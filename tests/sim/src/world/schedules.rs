@@ -15,6 +15,7 @@ use crate::core::Input;
 pub(crate) struct Played {
     pub(crate) steps: u64,
     pub(crate) grants: u64,
+    pub(crate) handovers: u64,
     pub(crate) faults: Tally,
     pub(crate) violation: Option<Violation>,
     /// The last steps, as many as were asked for.
@@ -28,6 +29,7 @@ pub(crate) fn play(seed: u64, loud: usize) -> Played {
     Played {
         steps: bench.steps,
         grants: bench.grants,
+        handovers: bench.handovers,
         violation: played.err().map(Violation::caught),
         faults: bench.tally,
         trace: bench.trace.into_steps(),
