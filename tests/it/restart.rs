@@ -70,10 +70,15 @@ fn an_etcd_that_freezes_for_a_moment_is_not_noticed() {
         let kept = held.hold(async {
             etcd.stop();
             // The moment: a renewal falls due in it, and goes unanswered for a while.
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            let other = tokio::spawn(locks.lock("orders/8").wait_forever().into_future());
+            let (mut client, moment) = (corner.client.clone(), Duration::from_millis(500));
+            let asked = tokio::time::timeout(moment, client.get("orders", None)).await;
+            assert!(asked.is_err(), "it is not frozen: {asked:?}");
+            assert!(!other.is_finished(), "it is not frozen for the engine");
             etcd.cont();
-            let other = locks.lock("orders/8").wait_forever();
-            pass("a lock after the moment", other).await;
+            let other = within("a lock after the moment", other).await.unwrap();
+            other.unwrap().release().await.unwrap();
         });
         within("the body's end", kept).await.unwrap();
         assert!(held.is_held());
