@@ -381,8 +381,12 @@ impl Core {
             return;
         };
         l.state = state;
-        l.seal = None;
-        l.doubt.clear();
+        // As long as its bodies keep it alive it is still to be found out what was put under it.
+        let settles = state == State::Retired && l.bodies > 0 && l.session_revision != 0;
+        if !settles {
+            l.seal = None;
+            l.doubt.clear();
+        }
         l.unfresh.clear();
         l.pending.clear();
         let (id, ttl_secs) = (l.id, l.ttl_secs);
@@ -431,6 +435,10 @@ impl Core {
         self.advance_all(now, &left);
         for (call, _) in warming {
             self.warm(now, call, ttl_secs);
+        }
+        if settles {
+            self.seal(now, lease);
+            self.at(now, Timer::Seal(lease)); // one that was under way goes on
         }
         self.revoke_if_done(now, lease);
     }

@@ -196,6 +196,7 @@ impl Core {
                 self.hold_off(now, lease, sent, cause);
             }
             Failure::Unknown(cause) => {
+                self.doubt_for_others(lease, &bids);
                 if let Some(l) = self.leases.get_mut(&lease) {
                     l.failed(sent, cause);
                     for name in bids.iter().flat_map(|bid| &*bid.names) {

@@ -2,11 +2,15 @@
 
 use crate::clock::Moment;
 use crate::core::bundle;
+use crate::core::call::Bid;
 use crate::core::lease::{LeaseRef, Seal, State};
 use crate::core::pool::family_of;
 use crate::core::request::{Failure, Refusal, Request, Revision, TxnAnswer};
 use crate::core::{Core, Exchange, Output, Refused, Timer};
 use crate::error::LossCause;
+
+/// Failures in a row after which the pause grows no longer.
+const SLOWLY: u32 = 4;
 
 impl Core {
     /// Seals the lease (rule P10), at first to create its session key. One seal at a time.
@@ -14,10 +18,13 @@ impl Core {
         let Some(l) = self.leases.get_mut(&lease) else {
             return;
         };
-        if !matches!(l.state, State::Open | State::Sealing) || l.seal.is_some() {
-            return;
+        match l.state {
+            _ if l.seal.is_some() => return,
+            State::Open | State::Sealing => l.state = State::Sealing,
+            // What its bodies keep it alive with must not keep a key alive that nobody knows of: they may be waiting for it.
+            State::Retired if !l.doubt.is_empty() => {}
+            _ => return,
         }
-        l.state = State::Sealing;
         let rest = l.doubt.split_off(l.doubt.len().min(bundle::DOUBTS));
         let names = std::mem::replace(&mut l.doubt, rest);
         l.seal = Some(Seal {
@@ -58,6 +65,9 @@ impl Core {
         let Some(seal) = &mut l.seal else { return };
         seal.sent = None;
         let since = seal.since;
+        if l.state == State::Retired {
+            return self.sealed_late(now, lease, result);
+        }
         let answer = match result {
             Ok(answer) => answer,
             Err(Failure::Refused {
@@ -131,5 +141,49 @@ impl Core {
         if more {
             self.seal(now, lease);
         }
+    }
+
+    /// A put of a retired lease has no answer: its names go on without it, but its bodies keep the lease alive, and so the keys.
+    pub(super) fn doubt_for_others(&mut self, lease: LeaseRef, bids: &[Bid]) {
+        if let Some(l) = self.leases.get_mut(&lease)
+            && l.state == State::Retired
+        {
+            l.doubt
+                .extend(bids.iter().flat_map(|bid| bid.names.iter().cloned()));
+        }
+    }
+
+    /// A seal of a lease that takes no acquisitions any more: what it finds is in everybody's way.
+    fn sealed_late(&mut self, now: Moment, lease: LeaseRef, result: Result<TxnAnswer, Failure>) {
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(Failure::Unavailable(_) | Failure::Unknown(_)) => {
+                let again = now + self.pause(SLOWLY);
+                return self.at(again, Timer::Seal(lease));
+            }
+            Err(Failure::Refused { kind, .. }) => {
+                if kind == Refusal::LeaseNotFound {
+                    self.lose(now, lease, LossCause::Revoked);
+                }
+                return; // then it stays as it is, and is sent no more
+            }
+        };
+        let Some(l) = self.leases.get_mut(&lease) else {
+            return;
+        };
+        let mut answers = answer.answers.into_iter();
+        let session = answers.next().and_then(bundle::first);
+        let moved = session.map_or(l.session_revision, |kv| kv.mod_revision);
+        l.session_revision = match answer.succeeded {
+            true => answer.revision,
+            false => moved,
+        };
+        let names = l.seal.take().map(|seal| seal.names).unwrap_or_default();
+        for (name, kv) in names.into_iter().zip(answers.map(bundle::first)) {
+            if let Some(kv) = kv {
+                self.orphan(lease, &name, kv.create_revision);
+            }
+        }
+        self.seal(now, lease);
     }
 }
