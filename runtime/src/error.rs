@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cycle::Cycle;
 use crate::holder::Holder;
 use crate::name::Name;
 
@@ -70,6 +71,23 @@ pub enum LockError {
         name: Name,
     },
 
+    /// The calling task holds a lock that others wait for, and they hold what it asked for: a circle, which would have
+    /// lasted until somebody's wait was over. One call of it is refused, and this is the one; the others go on.
+    ///
+    /// What to do: let go of what is held (return the error through the outer body), then try again from the start. What to
+    /// change: take all locks in one call, which cannot be in a circle alone, or take them everywhere in the same order.
+    ///
+    /// A circle inside the process is refused at once; one across processes after two to five seconds, and only if all of
+    /// it was still there in the moment of the refusal. Only what is held by way of bodies counts
+    /// ([`Held::hold`](crate::Held::hold), annotated functions), of one engine and in the same task.
+    #[error("lock `{name}` is part of a deadlock: {cycle}")]
+    Deadlock {
+        /// The lock that was asked for.
+        name: Name,
+        /// Who waits for whom.
+        cycle: Cycle,
+    },
+
     /// [`shutdown`](crate::shutdown) has begun.
     #[error("etcd-locked is shutting down: no new locks")]
     ShuttingDown,
@@ -101,14 +119,17 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// Whether the same call may succeed later with nothing changed in the code: somebody else had the lock, or etcd failed.
+    /// Whether the same call may succeed later with nothing changed in the code: somebody else had the lock, or etcd failed. A task in
+    /// a [`Deadlock`](Self::Deadlock) is to let go of what it holds first.
     /// (Of [`Backend`](Self::Backend) it is said in general, although bad credentials are among its causes.)
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Held { .. } | Self::Timeout { .. } | Self::Lost { .. } | Self::Backend { .. } => {
-                true
-            }
+            Self::Held { .. }
+            | Self::Timeout { .. }
+            | Self::Lost { .. }
+            | Self::Deadlock { .. }
+            | Self::Backend { .. } => true,
             Self::NotInitialized { .. }
             | Self::AlreadyInitialized
             | Self::Config { .. }

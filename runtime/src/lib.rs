@@ -215,6 +215,7 @@ mod clock;
 mod config;
 mod core;
 mod current;
+mod cycle;
 mod engine;
 mod error;
 mod global;
@@ -240,6 +241,7 @@ pub use crate::config::Config;
 #[cfg(feature = "tls")]
 pub use crate::config::Tls;
 pub use crate::current::{Current, current};
+pub use crate::cycle::Cycle;
 pub use crate::error::{LockError, LossCause};
 pub use crate::global::{init, lock, shutdown};
 pub use crate::held::Held;

@@ -15,6 +15,7 @@ mod ambiguity;
 mod cancellation;
 mod connect_with;
 mod current;
+mod deadlock;
 mod declared;
 mod endpoints;
 mod exclusion;

@@ -130,13 +130,15 @@ const RUNTIME: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "clock", "config", "core", "error", "held", "holder", "name", "site", "tenure", "token",
+            "clock", "config", "core", "cycle", "error", "held", "holder", "name", "site",
+            "tenure", "token",
         ],
     ),
     ("tenure", &["clock", "core", "error", "name", "token"]),
     ("core", &["clock", "error", "site"]),
     ("config", &["error", "site"]),
-    ("error", &["holder", "name"]),
+    ("error", &["cycle", "holder", "name"]),
+    ("cycle", &["holder"]),
     ("holder", &[]),
     ("name", &[]),
     ("names", &[]),

@@ -121,7 +121,8 @@ pub(crate) fn read_session(lease: &Lease) -> Txn {
     }
 }
 
-fn session_unchanged(lease: &Lease) -> Compare {
+/// Whether the lease was not sealed since: what was sent before a seal comes too late after it (rule P10).
+pub(crate) fn session_unchanged(lease: &Lease) -> Compare {
     Compare::ModRevision {
         key: lease.session.clone(),
         revision: lease.session_revision,

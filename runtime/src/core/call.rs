@@ -27,6 +27,10 @@ pub(crate) struct Call {
     pub(crate) put_once: bool,
     /// The calls whose locks its task holds. Where there are any it is served during a shutdown (rule P26).
     pub(crate) holds: Vec<CallId>,
+    /// Calls its task has begun while holding its locks; some may have ended.
+    pub(crate) inner: Vec<CallId>,
+    /// How often it went to the end of its queues, to let others by that wait for it in a circle (rule P38).
+    pub(crate) requeued: u32,
     pub(crate) stage: Stage,
 }
 

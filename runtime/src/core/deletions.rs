@@ -24,10 +24,11 @@ impl Core {
             return;
         };
         let names = released.names.clone();
-        let heirs = match fenced {
+        let heirs = match fenced || self.tells_of_waits(call) {
             true => Vec::new(),
             false => self.heirs(now, call, &names),
         };
+        self.unpublish(call);
         let mut held_by = None;
         for heir in heirs {
             held_by = self.hand_over(now, heir).or(held_by);

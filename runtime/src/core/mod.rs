@@ -14,17 +14,23 @@ use crate::clock::Moment;
 use crate::error::LossCause;
 use crate::site::Wait;
 
+pub(crate) mod abort;
 pub(crate) mod bundle;
 pub(crate) mod call;
+pub(crate) mod cycle;
 pub(crate) mod deadline;
+mod deadlock;
 mod deletions;
+mod graph;
 pub(crate) mod handovers;
 pub(crate) mod lease;
 mod looks;
 mod pool;
+mod publications;
 mod puts;
 pub(crate) mod queue;
 mod queues;
+mod record;
 mod repairs;
 pub(crate) mod request;
 mod seals;
@@ -32,11 +38,14 @@ mod shutdown;
 mod tries;
 mod turns;
 
+use abort::Abort;
 use bundle::{Deletion, Look};
 use call::{Bid, Call};
 use deadline::Deadline;
+use deadlock::Deadlocks;
 use lease::{Lease, LeaseRef};
 use queue::Queue;
+use record::Incarnation;
 use request::{Cause, Failure, Key, Request, Response, Revision, WatchNews};
 use shutdown::Shutdown;
 
@@ -167,6 +176,13 @@ pub(crate) enum Refused {
         holder: Option<Arc<[u8]>>,
         waited: Duration,
     },
+    /// Its task holds what others wait for, and those hold what it waits for (rule P38).
+    Deadlock {
+        /// Which of the call's names, counted from 0.
+        name: usize,
+        /// Who keeps the call waiting, and who keeps that one, and so on: the last is its own task.
+        cycle: Arc<[Blocker]>,
+    },
     /// The lock was lost before its release was confirmed.
     Lost { cause: LossCause },
     /// No new locks.
@@ -177,6 +193,13 @@ pub(crate) enum Refused {
     SessionDenied(Cause),
     /// etcd could not be reached, or refused.
     Backend(Cause),
+}
+
+/// One of a circle of calls that wait for each other: what it has, or is before others for, and its record.
+#[derive(Debug, Clone)]
+pub(crate) struct Blocker {
+    pub(crate) key: Key,
+    pub(crate) record: Arc<[u8]>,
 }
 
 /// What is under way at etcd.
@@ -203,11 +226,18 @@ pub(crate) enum Exchange {
     },
     /// Why is the lease gone?
     Autopsy(LeaseRef),
+    /// What the task of a holder depends on, written on the holder's keys.
+    Publish {
+        holder: CallId,
+        waits: BTreeSet<Incarnation>,
+    },
+    Search(CallId),
+    Abort(Box<Abort>),
 }
 
 #[derive(Debug)]
 pub(crate) struct UnderWay {
-    exchange: Exchange,
+    pub(crate) exchange: Exchange,
     sent: Moment,
     /// The highest revision known when it was sent: a lower answer is stale, or etcd was wiped (rules P20, P35).
     floor: Revision,
@@ -235,6 +265,8 @@ pub(crate) enum Timer {
     Guard(Key),
     /// The name has not been wanted for a while: stop watching it.
     Rest(Key),
+    /// The call has waited for a while: is it in a circle? Or, of a holder, write its keys again.
+    Deadlock(CallId),
     /// Send what was held back.
     Flush,
     /// The grace of the shutdown is over; or all waiting is.
@@ -270,6 +302,7 @@ pub(crate) struct Core {
     old: RequestId,
     last_id: u64,
     random: u64,
+    deadlocks: Deadlocks,
     shutdown: Option<Shutdown>,
 }
 
@@ -302,6 +335,7 @@ impl Core {
             highest: 0,
             old: 0,
             last_id: 0,
+            deadlocks: Deadlocks::default(),
             shutdown: None,
         }
     }
@@ -353,6 +387,7 @@ impl Core {
                 Timer::Look(name) => self.look_if_due(now, &name),
                 Timer::Guard(name) => self.guard(now, &name),
                 Timer::Rest(name) => self.rest(now, &name),
+                Timer::Deadlock(call) => self.step(now, call),
                 Timer::Flush => {}
                 Timer::Shutdown => self.shutdown_due(now),
             }
@@ -392,6 +427,11 @@ impl Core {
                 self.repaired(now, &name, created, transaction(result));
             }
             Exchange::Autopsy(lease) => self.autopsied(now, lease, floor, transaction(result)),
+            Exchange::Publish { holder, waits } => {
+                self.published(now, holder, waits, transaction(result));
+            }
+            Exchange::Search(call) => self.searched(now, call, transaction(result)),
+            Exchange::Abort(abort) => self.aborted(now, *abort, transaction(result)),
         }
     }
 
@@ -463,7 +503,9 @@ impl Refused {
     /// Which of the call's names it is about, counted from 0; the first stands for all.
     pub(crate) fn name(&self) -> usize {
         match self {
-            Self::Held { name, .. } | Self::Timeout { name, .. } => *name,
+            Self::Held { name, .. } | Self::Timeout { name, .. } | Self::Deadlock { name, .. } => {
+                *name
+            }
             _ => 0,
         }
     }

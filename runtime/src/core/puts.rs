@@ -8,6 +8,7 @@ use crate::core::call::Bid;
 use crate::core::lease::{LeaseRef, State};
 use crate::core::pool::family_of;
 use crate::core::queue::{Queued, Slot};
+use crate::core::record;
 use crate::core::request::{Failure, Key, Kv, Refusal, Request, Revision, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Refused, WINDOW};
 use crate::error::LossCause;
@@ -52,18 +53,26 @@ impl Core {
             let Some((call, once, record)) = self.bidder(&bid) else {
                 continue;
             };
+            let together = if once {
+                Vec::new()
+            } else {
+                self.keys_of(&bid, lease)
+            };
             let mut families = Vec::with_capacity(bid.names.len());
+            let mut put = Vec::new();
             for name in &*bid.names {
                 if let Some(queue) = self.queues.get_mut(name) {
+                    let record = record::of_group(&record, &queue.family, &together);
                     queue.slot = Slot::Putting { lease };
                     queue.record = Some(record.clone());
                     queue.repaired = 0;
                     queue.suspected = false;
                     families.push(queue.family.clone());
+                    put.push((queue.family.clone(), record));
                 }
             }
             if !once {
-                items.extend(families.into_iter().map(|family| (family, record.clone())));
+                items.append(&mut put);
                 bids.push(bid);
                 continue;
             }
@@ -89,6 +98,17 @@ impl Core {
         let bidder = self.calls.get(&call)?;
         let once = bidder.once && !bidder.put_once;
         Some((call, once, bidder.record.clone()))
+    }
+
+    /// The keys of a group, which its records tell of (rule P38); none of what is put for a single name.
+    fn keys_of(&self, bid: &Bid, lease: LeaseRef) -> Vec<Key> {
+        let Some(l) = self.leases.get(&lease).filter(|_| bid.group.is_some()) else {
+            return Vec::new();
+        };
+        let families = bid.names.iter().map(|name| family_of(name));
+        families
+            .map(|family| bundle::own_key(&family, l.id))
+            .collect()
     }
 
     fn send_bundle(

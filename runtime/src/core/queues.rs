@@ -50,14 +50,20 @@ impl Core {
             until,
             once,
             put_once: false,
-            holds,
+            holds: holds.clone(),
+            inner: Vec::new(),
+            requeued: 0,
             stage: Stage::Waiting,
         };
         self.calls.insert(call, waiting);
+        self.note_inner(call, &holds);
         if let Some(until) = until {
             self.at(until, Timer::Wait(call));
         }
-        self.serve(now, call);
+        if !self.closes_circle(now, call) {
+            self.watch_for_circles(now, call);
+            self.serve(now, call);
+        }
     }
 
     /// What a single try is told if one of its names is taken, or closed, in this process (rule P11).
@@ -74,6 +80,7 @@ impl Core {
 
     pub(super) fn cancel(&mut self, now: Moment, call: CallId) {
         if let Some(waiting) = self.withdraw(call) {
+            self.left(now, call);
             self.advance_all(now, &waiting.names);
         }
     }
@@ -100,6 +107,7 @@ impl Core {
         let mut left = Vec::new();
         for call in calls {
             if let Some(waiting) = self.withdraw(call) {
+                self.left(now, call);
                 self.refuse(call, why.clone());
                 left.push(waiting.names);
             }
@@ -110,8 +118,10 @@ impl Core {
     }
 
     pub(super) fn wait_over(&mut self, now: Moment, call: CallId) {
-        let waits = |c: &Call| c.stage == Stage::Waiting;
-        let Some(waiting) = self.calls.get(&call).filter(|c| waits(c)) else {
+        if !self.is_waiting(call) || self.clears_first(now, call) {
+            return;
+        }
+        let Some(waiting) = self.calls.get(&call) else {
             return;
         };
         let why = self.why_not(now, call, waiting);

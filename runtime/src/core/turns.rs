@@ -147,7 +147,7 @@ impl Core {
     }
 
     /// Gives up a key that waits, or was to be put.
-    fn take_back(&mut self, now: Moment, name: &Key) {
+    pub(super) fn take_back(&mut self, now: Moment, name: &Key) {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };

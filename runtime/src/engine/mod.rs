@@ -23,8 +23,9 @@ use crate::clock::{Alarm, Clock};
 use crate::config::Config;
 use crate::core::request::{Cause, Failure, Key, Request, Response};
 use crate::core::{
-    Acquire, CallId, Core, Grant, Input, NAMES, Output, Refused, RequestId, Settings,
+    Acquire, Blocker, CallId, Core, Grant, Input, NAMES, Output, Refused, RequestId, Settings,
 };
+use crate::cycle::Cycle;
 use crate::error::LockError;
 use crate::held::Held;
 use crate::holder::Holder;
@@ -528,6 +529,13 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             holder: record(holder),
             waited,
         },
+        (Refused::Deadlock { cycle, .. }, Some(name)) => LockError::Deadlock {
+            name,
+            cycle: Cycle::of(cycle.iter().map(|blocker| {
+                let Blocker { key, record } = blocker;
+                (key.clone(), Holder::from_json(record))
+            })),
+        },
         (Refused::Lost { cause }, Some(name)) => LockError::Lost { name, cause },
         (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
         (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },
@@ -537,6 +545,7 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             Refused::ShuttingDown
             | Refused::Held { .. }
             | Refused::Timeout { .. }
+            | Refused::Deadlock { .. }
             | Refused::Lost { .. },
             _,
         ) => LockError::ShuttingDown,

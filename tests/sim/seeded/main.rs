@@ -6,6 +6,9 @@
 #[path = "../../../runtime/src/clock.rs"]
 mod clock;
 #[allow(dead_code, unreachable_pub)]
+#[path = "../../../runtime/src/cycle.rs"]
+mod cycle;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../../../runtime/src/error.rs"]
 mod error;
 #[allow(dead_code, unreachable_pub)]

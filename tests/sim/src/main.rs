@@ -10,6 +10,9 @@ mod clock;
 #[path = "../../../runtime/src/core/mod.rs"]
 mod core;
 #[allow(dead_code, unreachable_pub)]
+#[path = "../../../runtime/src/cycle.rs"]
+mod cycle;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../../../runtime/src/error.rs"]
 mod error;
 #[allow(dead_code, unreachable_pub)]

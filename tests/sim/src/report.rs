@@ -14,6 +14,7 @@ pub(crate) fn schedules(series: &Series) -> String {
         ("steps", series.steps),
         ("calls served", series.grants),
         ("of these, handed on in the process", series.handovers),
+        ("calls taken out of a deadlock", series.deadlocks),
         ("faults injected", series.faults.sum()),
         ("violations", series.violations.len() as u64),
     ];

@@ -21,6 +21,7 @@ pub(crate) struct Series {
     pub(crate) steps: u64,
     pub(crate) grants: u64,
     pub(crate) handovers: u64,
+    pub(crate) deadlocks: u64,
     pub(crate) faults: Tally,
     /// Lowest seed first.
     pub(crate) violations: Vec<(u64, Violation)>,
@@ -55,6 +56,7 @@ pub(crate) fn play_all(
                 mine.steps += played.steps;
                 mine.grants += played.grants;
                 mine.handovers += played.handovers;
+                mine.deadlocks += played.deadlocks;
                 mine.faults.add(&played.faults);
                 if let Some(violation) = played.violation {
                     mine.violations.push((seed, violation));
@@ -91,6 +93,7 @@ impl Series {
         self.steps += other.steps;
         self.grants += other.grants;
         self.handovers += other.handovers;
+        self.deadlocks += other.deadlocks;
         self.faults.add(&other.faults);
         self.violations.extend(other.violations);
     }

@@ -8,6 +8,7 @@
 //! | `work <job>`, `work-five <job>` | `held <job> <token> <ns>`, then `polled <job> <ns>` at every poll of the body |
 //! | `done <job>` | `released <job>` once the body has ended; `lost <job> <cause> <ns>` if the lock went before |
 //! | `churn <job> <times> <directory>` | `churned <job>` |
+//! | `nest <job> <other>` | `holds <job>`; once `done <job>` is told it asks for the other job's lock too: `nested <job>` |
 //! | `lock <name>` | `locked <name>` |
 //! | `init <endpoints>` | `initialised` |
 //! | `runtimes <job>` | `runtimes <job>` |
@@ -74,6 +75,17 @@ async fn obey(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
                 println!("churned {job}");
             });
         }
+        ["nest", job, other] => {
+            let done = Arc::new(Notify::new());
+            bodies.insert(job.to_owned(), done.clone());
+            let (job, other) = (job.to_owned(), other.to_owned());
+            tokio::spawn(async move {
+                match nest(&job, &other, &done).await {
+                    Ok(()) => println!("nested {job}"),
+                    Err(error) => report(&job, &error),
+                }
+            });
+        }
         ["lock", name] => match etcd_locked::lock(name).try_once().await {
             Ok(_held) => println!("locked {name}"),
             Err(error) => report(name, &error),
@@ -104,6 +116,19 @@ async fn work(job: &str, done: Arc<Notify>) -> Result<(), LockError> {
 #[etcd_locked("jobs/<job>", wait = "forever", ttl = "5s")]
 async fn work_five(job: &str, done: Arc<Notify>) -> Result<(), LockError> {
     body(job, &done).await;
+    Ok(())
+}
+
+#[etcd_locked("jobs/<job>", wait = "forever")]
+async fn nest(job: &str, other: &str, done: &Notify) -> Result<(), LockError> {
+    println!("holds {job}");
+    done.notified().await;
+    within_nest(other).await
+}
+
+#[etcd_locked("jobs/<job>", wait = "forever")]
+async fn within_nest(job: &str) -> Result<(), LockError> {
+    let _ = job;
     Ok(())
 }
 
@@ -209,6 +234,7 @@ fn report(what: &str, error: &LockError) {
         LockError::Held { .. } => "Held",
         LockError::Timeout { .. } => "Timeout",
         LockError::Lost { .. } => "Lost",
+        LockError::Deadlock { .. } => "Deadlock",
         LockError::SelfDeadlock { .. } => "SelfDeadlock",
         LockError::ShuttingDown => "ShuttingDown",
         LockError::InvalidName { .. } => "InvalidName",

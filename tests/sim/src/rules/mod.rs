@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+mod deadlocks;
 mod ending;
 mod groups;
 mod handovers;
@@ -9,6 +10,7 @@ mod keys;
 mod leases;
 mod rig;
 mod silence;
+mod town;
 mod turns;
 
 /// Longer than any pause before something is sent again, shorter than a renewal takes to be due.

@@ -56,6 +56,13 @@ pub(crate) struct Bench {
     pub(crate) grants: u64,
     /// Of these, how many without a word to etcd.
     pub(crate) handovers: u64,
+    /// Calls that were refused because of a circle; and those whose refusal etcd has confirmed, and that were not told yet.
+    pub(crate) deadlocks: u64,
+    pub(crate) cut: BTreeSet<CallId>,
+    /// When a call of a process last went although others may still follow its edges.
+    pub(crate) unnoticed: BTreeMap<usize, Moment>,
+    /// There are no faults at all.
+    pub(crate) peaceful: bool,
     pub(crate) steps: u64,
     /// When a call was last served, refused or over.
     pub(crate) progress: Moment,
@@ -184,6 +191,10 @@ impl Bench {
             by_hand: None,
             grants: 0,
             handovers: 0,
+            deadlocks: 0,
+            cut: BTreeSet::new(),
+            unnoticed: BTreeMap::new(),
+            peaceful: false,
             steps: 0,
             progress: start,
             storm: Duration::ZERO,

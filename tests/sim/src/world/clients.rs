@@ -26,6 +26,10 @@ pub(crate) struct Crowd {
     pub(crate) groups: f64,
     /// How many bodies ask for another name.
     pub(crate) nested: f64,
+    /// They do so in any order, and so come to wait for each other.
+    pub(crate) inverted: bool,
+    /// Nobody gives up before its wait is over.
+    pub(crate) patient: bool,
 }
 
 /// One call of `lock(..)` and its body.
@@ -69,6 +73,21 @@ impl Call {
         self.due
     }
 
+    /// Whether it was told in time that its wait is over.
+    fn waits_about(&self, waited: Duration) -> bool {
+        matches!(self.wait, Wait::For(wait) if waited < wait + Duration::from_secs(2))
+    }
+
+    /// The call whose body makes it.
+    pub(crate) fn outer(&self) -> Option<CallId> {
+        self.outer
+    }
+
+    /// The call its own body makes.
+    pub(crate) fn inner(&self) -> Option<CallId> {
+        self.inner
+    }
+
     /// Made by a body that has not come to it.
     pub(crate) fn is_inner(&self) -> bool {
         self.outer.is_some()
@@ -99,16 +118,21 @@ impl Bench {
         if !nested {
             return 1;
         }
-        let inner = self.draw(crowd, Some(id));
+        let mut inner = self.draw(crowd, Some(id));
+        if crowd.inverted && self.random.chance(0.6) {
+            inner.wait = Wait::Forever;
+        }
         let Some(outer) = self.calls.get_mut(&id) else {
             return 1;
         };
-        // Who takes them in another order deadlocks, and must be told so; these here must not need it.
-        if inner
-            .names
-            .iter()
-            .any(|name| *name <= outer.names[outer.names.len() - 1])
-        {
+        // Who takes them in another order deadlocks, and must be told so; most need not.
+        let last = &outer.names[outer.names.len() - 1];
+        let mut names = inner.names.iter();
+        let unfit = match crowd.inverted {
+            true => names.any(|name| outer.names.contains(name)),
+            false => names.any(|name| name <= last),
+        };
+        if unfit {
             return 1;
         }
         outer.inner = Some(id + 1);
@@ -154,7 +178,7 @@ impl Bench {
         };
         let mut names: Vec<Key> = match random.below(40) {
             0 => vec![FORBIDDEN.into()],
-            n if n < 25 => vec![NAMES[0].into()],
+            n if n < 25 && !crowd.inverted => vec![NAMES[0].into()],
             _ => vec![NAMES[random.below(crowd.names) as usize].into()],
         };
         if random.chance(crowd.groups) {
@@ -174,7 +198,7 @@ impl Bench {
             ttl_secs: if random.chance(0.8) { 2 } else { 5 },
             wait,
             cancel_after: random
-                .chance(0.2)
+                .chance(if crowd.patient { 0.0 } else { 0.2 })
                 .then(|| random.millis(0, 3000) / if random.chance(0.5) { 100 } else { 1 }),
             hold,
             reluctance: match random.chance(0.2) {
@@ -200,7 +224,7 @@ impl Bench {
         }
         // What a body calls runs where the body runs.
         let (process, holds) = match call.outer {
-            Some(outer) => (self.calls[&outer].process, self.chain(outer)),
+            Some(outer) => (self.calls[&outer].process, self.chain(Some(outer))),
             None => (self.machines[call.machine], Vec::new()),
         };
         let call = self.calls.get_mut(&id).expect("a call");
@@ -214,7 +238,7 @@ impl Bench {
             names: call.names.clone(),
             ttl_secs: call.ttl_secs,
             wait: call.wait,
-            record: format!("call {id}").into_bytes().into(),
+            record: format!("{{\"call\":{id}}}").into_bytes().into(),
             holds,
         };
         let cancel_after = call.cancel_after;
@@ -239,19 +263,15 @@ impl Bench {
     }
 
     /// The calls whose locks a task holds, the innermost of which is given.
-    fn chain(&self, innermost: CallId) -> Vec<CallId> {
-        let mut chain = vec![innermost];
-        while let Some(outer) = self.calls[&chain[chain.len() - 1]].outer {
-            chain.push(outer);
-        }
-        chain.reverse();
-        chain
+    pub(crate) fn chain(&self, innermost: Option<CallId>) -> Vec<CallId> {
+        std::iter::successors(innermost, |call| self.calls[call].outer).collect()
     }
 
     pub(crate) fn cancel(&mut self, id: CallId) {
         let call = self.calls.get(&id).expect("a call");
         let process = call.process;
         if matches!(call.stage, Stage::Waiting) {
+            self.goes_unnoticed(process);
             self.over(id);
             self.calls.get_mut(&id).expect("a call").given_up = true;
             self.tell_soon(process, Input::Cancel { call: id });
@@ -354,6 +374,12 @@ impl Bench {
                     !(denied && may),
                     "call {id} is denied what it may have"
                 );
+                let process = call.process;
+                match why {
+                    Refused::Deadlock { .. } => self.check_deadlock(id),
+                    Refused::Timeout { waited, .. } if call.waits_about(waited) => {}
+                    _ => self.goes_unnoticed(process),
+                }
                 self.over(id);
             }
             Output::Lost { call, cause } => self.lost(n, call, cause),
@@ -436,11 +462,12 @@ impl Bench {
             "the keys of call {id} were not put together: {:?}",
             grant.owned
         );
-        let overtaken = self.calls.iter().find(|(_, other)| {
+        let overtaken = self.calls.iter().find(|&(other_id, other)| {
             other.process == call.process
                 && matches!(other.stage, Stage::Waiting)
                 && other.known.is_some_and(|at| Some(at) < call.known)
                 && call.names.iter().any(|name| other.names.contains(name))
+                && !self.has_stepped_back(other_id, other.process)
         });
         must!(
             Order,
@@ -485,8 +512,15 @@ impl Bench {
         }
     }
 
+    /// Whether a group has let others by that waited for it in a circle (rule P38).
+    fn has_stepped_back(&self, id: &CallId, process: usize) -> bool {
+        let call = self.processes[process].core.calls.get(id);
+        call.is_some_and(|call| call.requeued > 0)
+    }
+
     fn lost(&mut self, n: usize, id: CallId, cause: LossCause) {
         let now = self.now;
+        self.goes_unnoticed(n);
         let call = self.calls.get_mut(&id).expect("a call");
         let Stage::Holding(body) = &mut call.stage else {
             // Its release is on the way to a core that was asleep.

@@ -65,6 +65,14 @@ impl Faults {
         }
     }
 
+    /// Nothing but late messages.
+    pub(crate) fn slow(share: f64) -> Self {
+        Self {
+            slow: share,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn trip(&self, random: &mut Random) -> Trip {
         let slow = random.chance(self.slow);
         let mut way = || match slow {

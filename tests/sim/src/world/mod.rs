@@ -1,6 +1,7 @@
 //! Some processes, one etcd, a clock and a network between them; what goes wrong, and what must hold all the same.
 
 pub(crate) mod bench;
+pub(crate) mod circles;
 pub(crate) mod clients;
 pub(crate) mod convert;
 pub(crate) mod etcd;

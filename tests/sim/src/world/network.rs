@@ -7,7 +7,7 @@ use super::etcd::{unavailable, unknown};
 use super::tally::Fault;
 use super::violation::must;
 use crate::clock::Moment;
-use crate::core::request::{Failure, Key, Op, Request, Response, Revision, WatchNews};
+use crate::core::request::{Compare, Failure, Key, Op, Request, Response, Revision, WatchNews};
 use crate::core::{RequestId, WatchId};
 
 impl Bench {
@@ -114,6 +114,7 @@ impl Bench {
             .faults
             .stale(&mut self.random)
             .filter(|_| reads_only(&request));
+        let abort = self.stands(from, id);
         let result = match (&request, stale) {
             (Request::Txn(txn), Some(back)) => {
                 self.tally.count(Fault::StaleRead);
@@ -128,6 +129,9 @@ impl Bench {
             self.owners.insert(lease, from);
         }
         self.check_removals();
+        if let (Some((call, stood)), Ok(answer)) = (abort, &result) {
+            self.check_abort(call, stood, answer);
+        }
         let Some(at) = back else { return };
         let to = from;
         if let Some(under_way) = &mut self.by_hand {
@@ -231,16 +235,21 @@ impl Bench {
     }
 }
 
-/// Acquisitions are never repeated by anybody; all else may be (rule P8).
+/// Acquisitions are never repeated by anybody; all else may be (rule P8), also what writes on a key that is held, as it says
+/// of which revision.
 pub(crate) fn may_arrive_twice(request: &Request) -> bool {
-    match request {
-        Request::Grant { .. } => false,
-        Request::KeepAlive { .. } | Request::Revoke { .. } => true,
-        Request::Txn(txn) => !txn
-            .then
-            .iter()
-            .any(|op| matches!(op, Op::Put { key, .. } if !key.starts_with("locks%s/"))),
-    }
+    let txn = match request {
+        Request::Grant { .. } => return false,
+        Request::KeepAlive { .. } | Request::Revoke { .. } => return true,
+        Request::Txn(txn) => txn,
+    };
+    txn.then.iter().all(|op| match op {
+        Op::Put { key, .. } => {
+            let guards = |compare: &Compare| matches!(compare, Compare::ModRevision { key: of, .. } if of == key);
+            key.starts_with("locks%s/") || txn.when.iter().any(guards)
+        }
+        _ => true,
+    })
 }
 
 fn reads_only(request: &Request) -> bool {

@@ -1,0 +1,306 @@
+//! Deadlocks: circles of calls that wait for each other, found and cut, each at one place (rule P38).
+//!
+//! Inside the process the circle is seen in the step in which it closes ([`graph`](super::graph)). Across processes a call
+//! whose task holds something says on the keys it holds what it waits for ([`publications`](super::publications)), looks
+//! for a circle by reading ([`cycle`](super::cycle)), and cuts it by one transaction that applies only if all of it still
+//! stands: nobody is refused because of a circle that was none, and of those who try at once one succeeds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::core::abort::Abort;
+use crate::core::bundle::{self, Deletion};
+use crate::core::call::Stage;
+use crate::core::cycle::{Circle, Search};
+use crate::core::publications::{HeldKey, Publication};
+use crate::core::queue::{Queued, Slot};
+use crate::core::request::{Failure, Key, Request, Revision, TxnAnswer};
+use crate::core::{CallId, Core, Exchange, Refused, Timer};
+
+/// How long a call waits before anything is done about circles, and how long between two steps of that.
+const STEP: Duration = Duration::from_secs(1);
+
+/// From this step on the youngest of a circle cuts it; a group whose task holds nothing has done so from the first.
+const YOUNGEST: u32 = 2;
+
+/// From this step on anybody does. After it every second step looks.
+const ANYBODY: u32 = 4;
+
+/// A call that is none: what was put for it is for nobody.
+const NOBODY: CallId = CallId::MAX;
+
+/// What is known, said and done about circles.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlocks {
+    pub(super) publications: BTreeMap<CallId, Publication>,
+    /// Calls whose wait is over, as soon as nobody follows their edges any more.
+    pub(super) leaving: BTreeSet<CallId>,
+    /// Calls that are being taken out of a circle.
+    pub(super) aborting: BTreeSet<CallId>,
+    /// Steps of the calls that look for circles.
+    steps: BTreeMap<CallId, u32>,
+    searches: BTreeMap<CallId, Search>,
+}
+
+impl Core {
+    /// A call begins to wait: whether it was refused because it closed a circle inside the process.
+    pub(super) fn closes_circle(&mut self, now: Moment, call: CallId) -> bool {
+        while let Some(path) = self.circle_here(call) {
+            if let Some(&group) = path.iter().find(|of| self.may_requeue(**of)) {
+                self.requeue(now, group);
+                continue;
+            }
+            let blocked = path.first().and_then(|of| self.calls.get(of));
+            let blocked: &[Key] = blocked.map_or(&[], |c| &c.names);
+            let names = self.calls.get(&call).map(|c| c.names.clone());
+            let mut names = names.iter().flat_map(|names| names.iter());
+            let name = names.position(|name| blocked.contains(name)).unwrap_or(0);
+            let cycle = self.blockers_here(&path).into();
+            self.reject(now, vec![call], &Refused::Deadlock { name, cycle });
+            return true;
+        }
+        false
+    }
+
+    /// Looks after the call, should it wait for long.
+    pub(super) fn watch_for_circles(&mut self, now: Moment, call: CallId) {
+        let Some(c) = self.calls.get(&call) else {
+            return;
+        };
+        if c.stage == Stage::Waiting && !c.once && (c.is_group() || !c.holds.is_empty()) {
+            self.at(now + STEP, Timer::Deadlock(call));
+        }
+    }
+
+    /// Sends a group to the end of its queues, and takes its keys back.
+    fn requeue(&mut self, now: Moment, group: CallId) {
+        let Some(names) = self.calls.get(&group).map(|c| c.names.clone()) else {
+            return;
+        };
+        self.step_back(group, &names);
+        for name in &*names {
+            let Some(queue) = self.queues.get_mut(name) else {
+                continue;
+            };
+            if queue.group != Some(group) {
+                continue;
+            }
+            match queue.slot {
+                Slot::Putting { .. } | Slot::Doubt { .. } => queue.group = Some(NOBODY),
+                _ => self.take_back(now, name),
+            }
+        }
+        self.advance_all(now, &names);
+    }
+
+    pub(super) fn step_back(&mut self, group: CallId, names: &[Key]) {
+        for name in names {
+            if let Some(queue) = self.queues.get_mut(name) {
+                queue.remove(group);
+                queue.calls.push_back(group);
+            }
+        }
+        if let Some(c) = self.calls.get_mut(&group) {
+            c.requeued += 1;
+        }
+    }
+
+    /// A call has left its queues: what rested on it is unwritten.
+    pub(super) fn left(&mut self, now: Moment, call: CallId) {
+        self.deadlocks.leaving.remove(&call);
+        self.deadlocks.steps.remove(&call);
+        self.deadlocks.searches.remove(&call);
+        self.unwrite_stale(now);
+    }
+
+    /// Whether its keys may say what its task waits for: then they are not handed on, as that is not so of the next holder.
+    pub(super) fn tells_of_waits(&self, holder: CallId) -> bool {
+        let publication = self.deadlocks.publications.get(&holder);
+        publication.is_some_and(|publication| !publication.may.is_empty())
+    }
+
+    /// The keys of a holder go: what is written there goes with them.
+    pub(super) fn unpublish(&mut self, holder: CallId) {
+        self.deadlocks.publications.remove(&holder);
+    }
+
+    /// The next step of a call that waits; or a holder's keys are to be written again.
+    pub(super) fn step(&mut self, now: Moment, call: CallId) {
+        let Some(c) = self.calls.get(&call) else {
+            return;
+        };
+        if c.stage != Stage::Waiting {
+            if self.deadlocks.publications.contains_key(&call) {
+                self.publish(now, call);
+            }
+            self.deadlocks.steps.remove(&call);
+            return;
+        }
+        let outer = self.outer(c);
+        let alone = outer.is_empty();
+        if alone && !c.is_group() {
+            return;
+        }
+        let step = self.deadlocks.steps.entry(call).or_default();
+        *step += 1;
+        let step = *step;
+        let next = self.jittered(STEP);
+        self.at(now + next, Timer::Deadlock(call));
+        for holder in &outer {
+            self.publish(now, *holder);
+        }
+        let due = match alone {
+            true => step % 2 == 1,
+            false => step >= YOUNGEST && (step <= ANYBODY || step.is_multiple_of(2)),
+        };
+        let busy = self.deadlocks.aborting.contains(&call)
+            || self.deadlocks.leaving.contains(&call)
+            || self.deadlocks.searches.contains_key(&call);
+        if due && !busy {
+            self.begin_search(now, call, &outer);
+        }
+    }
+
+    fn begin_search(&mut self, now: Moment, call: CallId, outer: &[CallId]) {
+        let (starts, ends) = if outer.is_empty() {
+            let Some(own) = self.own_waiting(call) else {
+                return;
+            };
+            let own: BTreeSet<_> = own.iter().map(|d| (d.key.clone(), d.created)).collect();
+            (own.clone(), own)
+        } else {
+            let ends = self
+                .held_by(outer)
+                .map(|(_, held)| (held.key, held.created));
+            (self.waiting_keys(&[call]), ends.collect())
+        };
+        if starts.is_empty() || ends.is_empty() {
+            return;
+        }
+        let search = Search::new(self.settings.prefix.clone(), starts, ends);
+        self.deadlocks.searches.insert(call, search);
+        self.go_on(now, call);
+    }
+
+    /// The keys of these holders.
+    fn held_by(&self, holders: &[CallId]) -> impl Iterator<Item = (CallId, HeldKey)> {
+        holders.iter().flat_map(move |holder| {
+            let names = self.calls.get(holder).map(|c| c.names.clone());
+            let names = names.into_iter().flat_map(|names| names.to_vec());
+            names.filter_map(move |name| Some((*holder, self.held_key(&name, *holder)?)))
+        })
+    }
+
+    /// The keys that wait for this very call; `None`: it has some that have not come to that.
+    fn own_waiting(&self, call: CallId) -> Option<Vec<Deletion>> {
+        let names = self.calls.get(&call)?.names.clone();
+        let mut own = Vec::new();
+        for name in &*names {
+            let queue = self.queues.get(name)?;
+            if queue.calls.front() != Some(&call) {
+                continue; // then it has none at all
+            }
+            let Slot::Queued(Queued { lease, created, .. }) = queue.slot else {
+                continue;
+            };
+            if self.fits(queue) {
+                own.push(Deletion {
+                    name: name.clone(),
+                    key: bundle::own_key(&queue.family, self.leases.get(&lease)?.id),
+                    created,
+                    lease,
+                });
+            }
+        }
+        (own.is_empty() || own.len() == names.len()).then_some(own)
+    }
+
+    /// Reads on for a search, or ends it.
+    fn go_on(&mut self, now: Moment, call: CallId) {
+        let Some(search) = self.deadlocks.searches.get_mut(&call) else {
+            return;
+        };
+        match search.next() {
+            Some(txn) => {
+                self.send(now, Request::Txn(txn), Exchange::Search(call));
+            }
+            None => drop(self.deadlocks.searches.remove(&call)),
+        }
+    }
+
+    /// A read of a search was answered, or not.
+    pub(super) fn searched(
+        &mut self,
+        now: Moment,
+        call: CallId,
+        result: Result<TxnAnswer, Failure>,
+    ) {
+        let Some(search) = self.deadlocks.searches.get_mut(&call) else {
+            return;
+        };
+        let Ok(answer) = result else {
+            return drop(self.deadlocks.searches.remove(&call)); // the next step begins anew
+        };
+        let Some(circle) = search.found(answer) else {
+            return self.go_on(now, call);
+        };
+        self.deadlocks.searches.remove(&call);
+        self.cut(now, call, circle);
+    }
+
+    /// A circle was seen: cuts it, if that is this call's to do.
+    fn cut(&mut self, now: Moment, call: CallId, circle: Circle) {
+        let Some(c) = self.calls.get(&call).filter(|c| c.stage == Stage::Waiting) else {
+            return;
+        };
+        let outer = self.outer(c);
+        let step = self.deadlocks.steps.get(&call).copied().unwrap_or(0);
+        // A group that only has to step back is left the time to do so.
+        let ours = outer.is_empty()
+            || step >= ANYBODY
+            || (circle.begins_with_youngest() && !circle.has_group());
+        let ours = ours && !self.deadlocks.leaving.contains(&call);
+        let Some(own) = self.own_waiting(call).filter(|_| ours) else {
+            return;
+        };
+        let held: Vec<_> = self.held_by(&outer).collect();
+        // What we read of our own keys must be what we have written, or our own edges are not as we think.
+        let closes = circle.links.last().is_some_and(|link| {
+            let before = &link.before;
+            own.iter()
+                .any(|d| d.key == before.key && d.created == before.created)
+                || held.iter().any(|(holder, held)| {
+                    held.key == before.key && self.stands(*holder, before.modified)
+                })
+        });
+        let calm = |holder: &CallId| {
+            let publication = self.deadlocks.publications.get(holder);
+            publication.is_none_or(|publication| publication.sure && !publication.writing)
+        };
+        if !closes || !outer.iter().all(calm) {
+            return;
+        }
+        self.deadlocks.leaving.insert(call); // what is left without it
+        let written = |holder: &&CallId| self.deadlocks.publications.contains_key(holder);
+        let written = outer.iter().filter(written);
+        let rest = written.map(|holder| (*holder, self.waits_of(*holder)));
+        let rest = rest.collect();
+        self.deadlocks.leaving.remove(&call);
+        self.abort(
+            now,
+            Abort {
+                call,
+                circle,
+                own,
+                rest,
+            },
+        );
+    }
+
+    /// Whether all keys of a holder are known to be at this revision.
+    fn stands(&self, holder: CallId, revision: Revision) -> bool {
+        let publication = self.deadlocks.publications.get(&holder);
+        publication.is_some_and(|p| p.sure && p.keys.iter().any(|(_, at)| *at == revision))
+    }
+}

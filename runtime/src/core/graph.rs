@@ -1,0 +1,173 @@
+//! Who waits for whom inside this process: exact at every moment (rule P38).
+//!
+//! A waiting call waits for all calls ahead of it in each of its queues and for the holder of each name; a holder waits for
+//! the calls that its task has begun since. A circle can close only when a call begins to wait: a call that is granted has
+//! begun no other yet, and a group that goes to the back of its queues is one whose task holds nothing, so that nobody waits
+//! for it any more.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::core::call::{Call, Stage};
+use crate::core::queue::{Queued, Slot};
+use crate::core::record::Incarnation;
+use crate::core::request::Key;
+use crate::core::{Blocker, CallId, Core, bundle};
+
+/// What a walk along the edges came by.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// The calls, and from which other each was reached.
+    from: BTreeMap<CallId, CallId>,
+    /// The names that were waited for, and how many calls of each queue are in the walk.
+    queues: BTreeMap<Key, usize>,
+}
+
+impl Core {
+    /// The calls whose locks the call's task holds, of those that still hold them.
+    pub(super) fn outer(&self, call: &Call) -> Vec<CallId> {
+        let holds = |of: &&CallId| {
+            let outer = self.calls.get(of);
+            outer.is_some_and(|outer| outer.stage == Stage::Holding)
+        };
+        call.holds.iter().filter(holds).copied().collect()
+    }
+
+    /// A call of a task that holds nothing, with several names: it may go back to the end of its queues unheard.
+    pub(super) fn may_requeue(&self, call: CallId) -> bool {
+        self.calls.get(&call).is_some_and(|c| {
+            c.stage == Stage::Waiting && c.is_group() && !c.once && self.outer(c).is_empty()
+        })
+    }
+
+    /// Remembers for the holders that their task waits for one more call.
+    pub(super) fn note_inner(&mut self, call: CallId, holds: &[CallId]) {
+        for holder in holds {
+            let Some(mut inner) = self
+                .calls
+                .get_mut(holder)
+                .map(|c| std::mem::take(&mut c.inner))
+            else {
+                continue;
+            };
+            inner.retain(|of| self.is_waiting(*of));
+            inner.push(call);
+            if let Some(holder) = self.calls.get_mut(holder) {
+                holder.inner = inner;
+            }
+        }
+    }
+
+    pub(super) fn is_waiting(&self, call: CallId) -> bool {
+        self.calls
+            .get(&call)
+            .is_some_and(|c| c.stage == Stage::Waiting)
+    }
+
+    /// Walks along the edges from these calls on, until one of `ends` is reached: answers that one.
+    fn walk(&self, starts: &[CallId], ends: &[CallId]) -> (Walk, Option<CallId>) {
+        let mut walk = Walk::default();
+        // Of a call that was reached through a queue, what is ahead there is in the walk already.
+        let mut next: VecDeque<(CallId, Option<Key>)> = VecDeque::new();
+        let waits =
+            |call: &CallId| self.is_waiting(*call) && !self.deadlocks.leaving.contains(call);
+        for start in starts.iter().filter(|call| waits(call)) {
+            walk.from.insert(*start, *start);
+            next.push_back((*start, None));
+        }
+        while let Some((call, via)) = next.pop_front() {
+            let Some(c) = self.calls.get(&call) else {
+                continue;
+            };
+            let mut ahead: Vec<(CallId, Option<Key>)> = Vec::new();
+            if c.stage == Stage::Holding {
+                ahead.extend(c.inner.iter().filter(|of| waits(of)).map(|of| (*of, None)));
+            } else {
+                for name in c.names.iter().filter(|name| via.as_ref() != Some(*name)) {
+                    let Some(queue) = self.queues.get(name) else {
+                        continue;
+                    };
+                    let at = queue.calls.iter().position(|of| *of == call).unwrap_or(0);
+                    let known = walk.queues.get(name).copied();
+                    let calls = queue.calls.iter().take(at).skip(known.unwrap_or(0));
+                    let calls = calls.filter(|of| waits(of));
+                    ahead.extend(calls.map(|of| (*of, Some(name.clone()))));
+                    walk.queues.insert(name.clone(), at.max(known.unwrap_or(0)));
+                    if let Slot::Held {
+                        call: holder,
+                        lost: false,
+                        ..
+                    } = queue.slot
+                        && known.is_none()
+                    {
+                        ahead.push((holder, None));
+                    }
+                }
+            }
+            for (of, via) in ahead {
+                if walk.from.contains_key(&of) {
+                    continue;
+                }
+                walk.from.insert(of, call);
+                if ends.contains(&of) {
+                    return (walk, Some(of));
+                }
+                next.push_back((of, via));
+            }
+        }
+        (walk, None)
+    }
+
+    /// The circle that a call of this process closes inside it: whom it waits for, in order, the last of its own task.
+    pub(super) fn circle_here(&self, call: CallId) -> Option<Vec<CallId>> {
+        let outer = self.outer(self.calls.get(&call)?);
+        if outer.is_empty() {
+            return None;
+        }
+        let (walk, end) = self.walk(&[call], &outer);
+        let mut at = end?;
+        let mut path = Vec::new();
+        while at != call {
+            path.push(at);
+            at = *walk.from.get(&at)?;
+        }
+        path.reverse();
+        Some(path)
+    }
+
+    /// The waiting keys of this process that these calls depend on.
+    pub(super) fn waiting_keys(&self, calls: &[CallId]) -> BTreeSet<Incarnation> {
+        let (walk, _) = self.walk(calls, &[]);
+        walk.queues
+            .keys()
+            .filter_map(|name| self.waiting_key(name))
+            .collect()
+    }
+
+    /// What a holder's task depends on.
+    pub(super) fn waits_of(&self, holder: CallId) -> BTreeSet<Incarnation> {
+        let inner = self.calls.get(&holder).map(|c| &*c.inner);
+        self.waiting_keys(inner.unwrap_or_default())
+    }
+
+    /// The key of a name, if it waits.
+    pub(super) fn waiting_key(&self, name: &Key) -> Option<Incarnation> {
+        let queue = self.queues.get(name)?;
+        let Slot::Queued(Queued { lease, created, .. }) = queue.slot else {
+            return None;
+        };
+        let id = self.leases.get(&lease)?.id;
+        Some((bundle::own_key(&queue.family, id), created))
+    }
+
+    /// The calls of a circle, as they are told to the one that is refused.
+    pub(super) fn blockers_here(&self, path: &[CallId]) -> Vec<Blocker> {
+        let blocker = |call: &CallId| {
+            let c = self.calls.get(call)?;
+            Some(Blocker {
+                key: c.names.first()?.clone(),
+                record: c.record.clone(),
+            })
+        };
+        path.iter().filter_map(blocker).collect()
+    }
+}

@@ -1,0 +1,267 @@
+//! What the keys of a holder say of the waiting keys its task depends on (rule P38).
+//!
+//! Written when a call of that task has waited for a second, and from then on as things change; unwritten before any call
+//! it rests on is told that its wait is over, so that no other process follows an edge that is none. A grant unwrites
+//! nothing: a key that owns its name has nothing older to wait for, whoever still names it.
+//!
+//! Each write compares the mod revision of each key, so that one that was sent before cannot come after it, and a write
+//! that had no answer is followed by another until one has.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::core::queue::Slot;
+use crate::core::record::{self, Incarnation};
+use crate::core::request::{Compare, Failure, Key, LeaseId, Op, Request, Revision, Txn, TxnAnswer};
+use crate::core::{CallId, Core, Exchange, Timer, bundle};
+
+/// How long a call that gives up waits for its edges to be gone.
+const CLEARING: Duration = Duration::from_secs(2);
+
+/// What is written on the keys of one holder.
+#[derive(Debug)]
+pub(crate) struct Publication {
+    /// All that may stand there, or may still come to.
+    pub(super) may: BTreeSet<Incarnation>,
+    /// It stands there exactly.
+    pub(super) sure: bool,
+    /// The names, and the mod revisions their keys are known, or guessed, to have.
+    pub(super) keys: Vec<(Key, Revision)>,
+    /// A write is under way.
+    pub(super) writing: bool,
+    failures: u32,
+}
+
+/// A key that is held, to be written.
+#[derive(Debug, Clone)]
+pub(super) struct HeldKey {
+    pub(super) key: Key,
+    pub(super) created: Revision,
+    lease: LeaseId,
+}
+
+impl Core {
+    /// The key of a name, if this call holds it.
+    pub(super) fn held_key(&self, name: &Key, holder: CallId) -> Option<HeldKey> {
+        let queue = self.queues.get(name)?;
+        let Slot::Held {
+            lease,
+            created,
+            call,
+            lost: false,
+            ..
+        } = queue.slot
+        else {
+            return None;
+        };
+        let l = self.leases.get(&lease).filter(|l| l.is_alive())?;
+        (call == holder).then(|| HeldKey {
+            key: bundle::own_key(&queue.family, l.id),
+            created,
+            lease: l.id,
+        })
+    }
+
+    /// Writes what the holder's task depends on, unless it stands there or a write is under way.
+    pub(super) fn publish(&mut self, now: Moment, holder: CallId) {
+        let waits = self.waits_of(holder);
+        let Some(names) = self.calls.get(&holder).map(|c| c.names.clone()) else {
+            return;
+        };
+        if waits.is_empty() && !self.deadlocks.publications.contains_key(&holder) {
+            return;
+        }
+        let guessed = names.iter().filter_map(|name| {
+            let held = self.held_key(name, holder)?;
+            Some((name.clone(), held.created))
+        });
+        let guessed = guessed.collect();
+        let publications = &mut self.deadlocks.publications;
+        let publication = publications.entry(holder).or_insert_with(|| Publication {
+            may: BTreeSet::new(),
+            sure: true,
+            keys: guessed,
+            writing: false,
+            failures: 0,
+        });
+        if publication.writing || (publication.sure && publication.may == waits) {
+            return;
+        }
+        let keys = publication.keys.clone();
+        let (when, then) = self.rewrite(holder, &keys, &waits);
+        let or_else = reads(&then);
+        if then.is_empty() {
+            return drop(self.deadlocks.publications.remove(&holder)); // all of it is lost
+        }
+        if let Some(publication) = self.deadlocks.publications.get_mut(&holder) {
+            publication.writing = true;
+            publication.sure = false;
+            publication.may.extend(waits.iter().cloned());
+        }
+        let txn = Txn {
+            when,
+            then,
+            or_else,
+        };
+        self.send(now, Request::Txn(txn), Exchange::Publish { holder, waits });
+    }
+
+    /// The conditions and the puts that write this on the keys of a holder.
+    pub(super) fn rewrite(
+        &self,
+        holder: CallId,
+        keys: &[(Key, Revision)],
+        waits: &BTreeSet<Incarnation>,
+    ) -> (Vec<Compare>, Vec<Op>) {
+        let held = keys.iter().filter_map(|(name, revision)| {
+            let HeldKey { key, lease, .. } = self.held_key(name, holder)?;
+            let record = self.queues.get(name)?.record.clone()?;
+            let compare = Compare::ModRevision {
+                key: key.clone(),
+                revision: *revision,
+            };
+            let value = record::waiting_for(&record, waits);
+            Some((compare, Op::Put { key, value, lease }))
+        });
+        held.unzip()
+    }
+
+    /// A write was answered, or not.
+    pub(super) fn published(
+        &mut self,
+        now: Moment,
+        holder: CallId,
+        waits: BTreeSet<Incarnation>,
+        result: Result<TxnAnswer, Failure>,
+    ) {
+        let Some(publication) = self.deadlocks.publications.get_mut(&holder) else {
+            return;
+        };
+        publication.writing = false;
+        match result {
+            Ok(answer) if answer.succeeded => self.wrote(holder, waits, answer.revision),
+            Ok(answer) => {
+                self.read_again(holder, &answer);
+                self.publish(now, holder);
+            }
+            Err(Failure::Unavailable(_) | Failure::Unknown(_)) => {
+                let failures = publication.failures;
+                publication.failures += 1;
+                let again = now + self.pause(failures);
+                self.at(again, Timer::Deadlock(holder));
+            }
+            // We may not write there: nothing stands there that did not before.
+            Err(Failure::Refused { .. }) => {
+                publication.may.clear();
+                publication.sure = false;
+            }
+        }
+        self.unwrite_stale(now);
+        self.let_go(now);
+    }
+
+    /// This stands on the keys of a holder now.
+    pub(super) fn wrote(&mut self, holder: CallId, waits: BTreeSet<Incarnation>, at: Revision) {
+        if let Some(publication) = self.deadlocks.publications.get_mut(&holder) {
+            publication.may = waits;
+            publication.sure = true;
+            publication.writing = false;
+            publication.failures = 0;
+            for (_, revision) in &mut publication.keys {
+                *revision = at;
+            }
+        }
+    }
+
+    /// A write found the keys at other revisions: the next one compares those.
+    pub(super) fn read_again(&mut self, holder: CallId, answer: &TxnAnswer) {
+        let Some(mut keys) = self
+            .deadlocks
+            .publications
+            .get_mut(&holder)
+            .map(|publication| std::mem::take(&mut publication.keys))
+        else {
+            return;
+        };
+        let answers = answer.answers.iter().cloned();
+        let found: Vec<_> = answers.filter_map(bundle::first).collect();
+        keys.retain_mut(|(name, revision)| {
+            let Some(held) = self.held_key(name, holder) else {
+                return false;
+            };
+            let kv = found.iter().find(|kv| kv.key == held.key.as_bytes());
+            // Gone, or in other hands: a look will tell, and nothing of ours stands there.
+            let Some(kv) = kv.filter(|kv| kv.create_revision == held.created) else {
+                return false;
+            };
+            *revision = kv.mod_revision;
+            true
+        });
+        if let Some(publication) = self.deadlocks.publications.get_mut(&holder) {
+            publication.keys = keys;
+            publication.sure = false;
+        }
+    }
+
+    /// Whether something may stand on the keys of a holder that is not so, or soon will not be.
+    fn is_stale(&self, holder: CallId) -> bool {
+        let publication = self.deadlocks.publications.get(&holder);
+        publication.is_some_and(|publication| !publication.may.is_subset(&self.waits_of(holder)))
+    }
+
+    /// Writes anew what is no longer so. Cheap where nothing is written, which is nearly always.
+    pub(super) fn unwrite_stale(&mut self, now: Moment) {
+        let holders: Vec<CallId> = self.deadlocks.publications.keys().copied().collect();
+        for holder in holders {
+            if self.is_stale(holder) {
+                self.publish(now, holder);
+            }
+        }
+    }
+
+    /// The wait of a call is over: whether it must be heard of first, because others follow its edges.
+    pub(super) fn clears_first(&mut self, now: Moment, call: CallId) -> bool {
+        if !self.deadlocks.leaving.insert(call) {
+            return false; // it took too long
+        }
+        self.unwrite_stale(now);
+        if !self.is_followed(call) {
+            return false;
+        }
+        let over = now + CLEARING;
+        if let Some(c) = self.calls.get_mut(&call) {
+            c.until = Some(over);
+        }
+        self.at(over, Timer::Wait(call));
+        true
+    }
+
+    /// Whether another process may count on an edge of this call, which is leaving, or is being told of its abort.
+    fn is_followed(&self, call: CallId) -> bool {
+        let publications = &self.deadlocks.publications;
+        self.deadlocks.aborting.contains(&call)
+            || publications.keys().any(|holder| self.is_stale(*holder))
+    }
+
+    /// Tells the calls that gave up so, once nobody follows their edges any more.
+    pub(super) fn let_go(&mut self, now: Moment) {
+        let leaving: Vec<CallId> = self.deadlocks.leaving.iter().copied().collect();
+        for call in leaving {
+            if !self.is_waiting(call) {
+                self.deadlocks.leaving.remove(&call);
+            } else if !self.is_followed(call) {
+                self.wait_over(now, call);
+            }
+        }
+    }
+}
+
+/// Reads the keys that were to be put.
+pub(super) fn reads(puts: &[Op]) -> Vec<Op> {
+    let keys = puts.iter().filter_map(|op| match op {
+        Op::Put { key, .. } => Some(Op::Get { key: key.clone() }),
+        _ => None,
+    });
+    keys.collect()
+}

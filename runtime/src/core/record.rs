@@ -1,0 +1,75 @@
+//! What the value of a key says of other keys, so that any process can follow who waits for whom (rule P38).
+//!
+//! `group`: the other keys of its call, created at the same revision. `waits`: the waiting keys its holder's task depends on.
+//! Both stand in the holder record, beside what is there for people. Only who writes a record that is a JSON object takes
+//! part; any other value says nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::core::request::{Key, Revision};
+
+/// A key in one incarnation: keys are used again (rule P14).
+pub(crate) type Incarnation = (Key, Revision);
+
+/// Bytes of other keys in one value: what has more is not followed by others, and waits as long as it would without.
+const ROOM: usize = 4096;
+
+/// What a value says of other keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) group: Vec<Key>,
+    pub(crate) waits: Vec<Incarnation>,
+}
+
+/// The record of the key of this family in a group that has all these.
+pub(crate) fn of_group(record: &Arc<[u8]>, family: &str, keys: &[Key]) -> Arc<[u8]> {
+    let fits = keys.iter().map(|key| key.len()).sum::<usize>() <= ROOM;
+    let is_other = |key: &&Key| fits && !key.starts_with(family);
+    let others: Vec<&str> = keys.iter().filter(is_other).map(|key| &**key).collect();
+    with(record, "group", !others.is_empty(), json!(others))
+}
+
+/// The record of a key whose holder's task depends on these waiting keys.
+pub(crate) fn waiting_for(record: &Arc<[u8]>, waits: &BTreeSet<Incarnation>) -> Arc<[u8]> {
+    let mut room = ROOM;
+    let waits: Vec<Value> = waits
+        .iter()
+        .take_while(|(key, _)| {
+            let fits = key.len() <= room;
+            room = room.saturating_sub(key.len());
+            fits
+        })
+        .map(|(key, created)| json!([&**key, created]))
+        .collect();
+    with(record, "waits", !waits.is_empty(), json!(waits))
+}
+
+fn with(record: &Arc<[u8]>, field: &str, any: bool, value: Value) -> Arc<[u8]> {
+    let object = serde_json::from_slice::<Map<String, Value>>(record);
+    let Some(mut object) = object.ok().filter(|_| any) else {
+        return record.clone();
+    };
+    object.insert(field.to_owned(), value);
+    Value::Object(object).to_string().into_bytes().into()
+}
+
+/// Reads a value; what is not ours says nothing.
+pub(crate) fn told(value: &[u8]) -> Told {
+    let Ok(record) = serde_json::from_slice::<Value>(value) else {
+        return Told::default();
+    };
+    let list = |field: &str| {
+        let list = record.get(field).and_then(Value::as_array);
+        list.into_iter().flatten()
+    };
+    let key = |value: &Value| value.as_str().map(Key::from);
+    Told {
+        group: list("group").filter_map(key).collect(),
+        waits: list("waits")
+            .filter_map(|pair| Some((key(pair.get(0)?)?, pair.get(1)?.as_i64()?)))
+            .collect(),
+    }
+}

@@ -1,0 +1,197 @@
+//! Tasks that wait for each other's locks: one of them is told so, and soon; nobody else ever is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::corner::Corner;
+use crate::limit::{run, within};
+use crate::worker::Worker;
+
+/// A circle across processes is cut within this.
+const SOON: Duration = Duration::from_secs(5);
+
+#[etcd_locked("accounts/<first>", locks = &locks, wait = "forever")]
+async fn outer(
+    locks: Locks,
+    first: &str,
+    second: &str,
+    both: Arc<Barrier>,
+) -> Result<(), LockError> {
+    both.wait().await;
+    inner(&locks, second).await
+}
+
+#[etcd_locked("accounts/<name>", locks = locks, wait = "forever")]
+async fn inner(locks: &Locks, name: &str) -> Result<(), LockError> {
+    let _ = name;
+    Ok(())
+}
+
+/// Two tasks that take two locks in opposite order, each on its engine: how they end, and how long that takes.
+async fn crosswise(one: Locks, other: Locks) -> ([Result<(), LockError>; 2], Duration) {
+    let both = Arc::new(Barrier::new(2));
+    let began = Instant::now();
+    let one = tokio::spawn(outer(one, "alice", "bob", both.clone()));
+    let other = tokio::spawn(outer(other, "bob", "alice", both));
+    let ends = async { [one.await.expect("no panic"), other.await.expect("no panic")] };
+    (within("the end of both", ends).await, began.elapsed())
+}
+
+/// One has both locks, the other is told of the circle; what it is told.
+fn the_one_refused(ends: [Result<(), LockError>; 2]) -> LockError {
+    let mut refused: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    refused.remove(0)
+}
+
+#[test]
+fn crosswise_across_engines_one_is_served_and_one_is_told() {
+    run(async {
+        let corner = Corner::new().await;
+        for _ in 0..3 {
+            let (one, other) = (corner.locks().await, corner.locks().await);
+            let (ends, took) = crosswise(one, other).await;
+            assert!(took < SOON, "{took:?}");
+            let error = the_one_refused(ends);
+            assert!(error.is_retryable());
+            let LockError::Deadlock { name, cycle } = &error else {
+                panic!("{error:?}")
+            };
+            assert_eq!(name.template(), Some("accounts/<name>"));
+            let holders: Vec<_> = cycle.holders().collect();
+            assert_eq!(holders.len(), 2, "the other, and itself: {cycle:?}");
+            for holder in holders {
+                assert_eq!(holder.template(), Some("accounts/<first>"));
+                assert_eq!(holder.pid(), std::process::id());
+                assert!(holder.function().unwrap().ends_with("::outer"));
+            }
+            let (shown, whole) = (error.to_string(), format!("{error:?}"));
+            assert!(
+                !shown.contains("alice") && !shown.contains("bob"),
+                "{shown}"
+            );
+            assert!(shown.contains("accounts/<first>"), "{shown}");
+            assert!(
+                whole.contains("accounts/alice") && whole.contains("accounts/bob"),
+                "{whole}"
+            );
+        }
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn crosswise_in_one_engine_is_told_at_once() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let (ends, took) = crosswise(locks.clone(), locks).await;
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        let error = the_one_refused(ends);
+        assert!(matches!(error, LockError::Deadlock { .. }), "{error:?}");
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn crosswise_across_processes_one_is_served_and_one_is_told() {
+    run(async {
+        let corner = Corner::new().await;
+        let mut workers = [
+            Worker::start(corner.environment()),
+            Worker::start(corner.environment()),
+        ];
+        for (worker, [first, second]) in workers.iter_mut().zip([["a", "b"], ["b", "a"]]) {
+            worker.tell(&format!("nest {first} {second}"));
+            assert_eq!(worker.says("holds").await, first);
+        }
+        let began = Instant::now();
+        for (worker, first) in workers.iter_mut().zip(["a", "b"]) {
+            worker.tell(&format!("done {first}"));
+        }
+        let mut ends = Vec::new();
+        for worker in &mut workers {
+            ends.push(worker.line().await);
+        }
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        ends.sort();
+        assert!(
+            ends[0].starts_with("failed ") && ends[0].contains(" Deadlock "),
+            "{ends:?}"
+        );
+        assert!(ends[1].starts_with("nested "), "{ends:?}");
+        corner.until_empty().await;
+    });
+}
+
+#[etcd_locked("accounts/<from>", "accounts/<to>", locks = locks, wait = "forever")]
+async fn transfer(locks: &Locks, from: &str, to: &str) -> Result<(), LockError> {
+    let _ = (from, to);
+    Ok(())
+}
+
+#[test]
+fn a_call_with_several_names_gives_way_unheard() {
+    run(async {
+        let corner = Corner::new().await;
+        let both = Arc::new(Barrier::new(2));
+        let (one, other) = (corner.locks().await, corner.locks().await);
+        let nested = tokio::spawn(outer(one, "alice", "bob", both.clone()));
+        corner.until_contenders("accounts/alice", 1).await;
+        let group = tokio::spawn(async move { transfer(&other, "bob", "alice").await });
+        corner.until_contenders("accounts/alice", 2).await;
+        let began = Instant::now();
+        both.wait().await;
+        within("the nested call", nested)
+            .await
+            .unwrap()
+            .expect("served");
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        within("the group", group).await.unwrap().expect("served");
+        corner.until_empty().await;
+    });
+}
+
+#[etcd_locked("steps/1", locks = &locks, wait = "forever")]
+async fn first_step(locks: Locks) -> Result<(), LockError> {
+    second_step(&locks).await
+}
+
+#[etcd_locked("steps/2", locks = locks, wait = "forever")]
+async fn second_step(locks: &Locks) -> Result<(), LockError> {
+    third_step(locks).await
+}
+
+#[etcd_locked("steps/2/a", "steps/2/b", locks = locks, wait = "forever")]
+async fn third_step(locks: &Locks) -> Result<(), LockError> {
+    sleep(Duration::from_millis(250)).await;
+    Ok(())
+}
+
+/// Everybody waits for seconds, and nobody in a circle.
+#[test]
+fn who_keeps_an_order_is_never_told_of_a_deadlock() {
+    run(async {
+        let corner = Corner::new().await;
+        let mut tasks = JoinSet::new();
+        for _ in 0..3 {
+            let locks = corner.locks().await;
+            for _ in 0..4 {
+                tasks.spawn(first_step(locks.clone()));
+                let here = locks.clone();
+                tasks.spawn(async move { second_step(&here).await });
+                let here = locks.clone();
+                tasks.spawn(async move { third_step(&here).await });
+            }
+        }
+        while let Some(end) = within("the next call", tasks.join_next()).await {
+            end.unwrap().expect("served");
+        }
+        corner.until_empty().await;
+    });
+}

@@ -1,0 +1,352 @@
+//! Calls that wait for each other in a circle: one of them is told, and none that is in no circle (rule P38).
+
+use std::time::Duration;
+
+use super::town::{Town, is_abort, is_publication};
+use crate::core::request::Request;
+use crate::core::{CallId, Refused};
+use crate::site::Wait;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Who closes a circle is told within this.
+const SOON: Duration = Duration::from_secs(5);
+
+fn deadlocked(town: &Town) -> Vec<CallId> {
+    let refusals = town.refusals().into_iter();
+    let deadlock = |(call, why): (CallId, &Refused)| match why {
+        Refused::Deadlock { .. } => call,
+        other => panic!("call {call} is refused: {other:?}"),
+    };
+    refusals.map(deadlock).collect()
+}
+
+/// Each process holds its own name, and its task asks for the next one's.
+fn ring(processes: u64) -> Town {
+    let mut town = Town::of(processes);
+    for n in 0..processes {
+        town.take(n as usize, n, &[&format!("n{n}")]);
+    }
+    for n in 0..processes {
+        let next = format!("n{}", (n + 1) % processes);
+        town.ask(n as usize, 10 + n, &[&next], &[n]);
+    }
+    town
+}
+
+/// The refused task lets go; all others are served, one after the other.
+fn unwinds(town: &mut Town, processes: u64) {
+    let refused = deadlocked(town);
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    let mut free = refused[0] - 10;
+    town.release(free as usize, free);
+    for _ in 1..processes {
+        free = (free + processes - 1) % processes;
+        town.until(|town| town.is_granted(free as usize, 10 + free));
+        town.release(free as usize, 10 + free);
+        town.release(free as usize, free);
+    }
+    town.live(10 * SECOND);
+    assert_eq!(deadlocked(town).len(), 1);
+    for process in &town.processes {
+        assert!(process.core.calls.is_empty() && process.core.queues.is_empty());
+    }
+}
+
+#[test]
+fn of_a_ring_of_processes_one_is_told_within_five_seconds() {
+    for processes in 2..=4 {
+        let mut town = ring(processes);
+        let took = town.until(|town| !town.refusals().is_empty());
+        assert!(took < SOON, "{processes} processes: {took:?}");
+        unwinds(&mut town, processes);
+    }
+}
+
+#[test]
+fn the_youngest_is_told_first_and_of_all_others_in_order() {
+    let mut town = ring(3);
+    let took = town.until(|town| !town.refusals().is_empty());
+    assert!(took < 3 * SECOND, "{took:?}");
+    let refusals = town.refusals();
+    let (12, Refused::Deadlock { name: 0, cycle }) = refusals[0] else {
+        panic!("{refusals:?}");
+    };
+    let keys: Vec<_> = cycle.iter().map(|blocker| &*blocker.key).collect();
+    assert_eq!(keys, ["locks/n0/a1", "locks/n1/a2", "locks/n2/a3"]);
+    for (call, blocker) in cycle.iter().enumerate() {
+        let record = String::from_utf8_lossy(&blocker.record);
+        assert!(record.contains(&format!("\"call\":{call}")), "{record}");
+    }
+}
+
+#[test]
+fn of_all_that_try_at_once_one_succeeds() {
+    for processes in 2..=4 {
+        let mut town = ring(processes);
+        town.withhold = is_abort;
+        town.until(|town| town.withheld.len() == processes as usize);
+        town.withhold = |_| false;
+        town.let_through();
+        unwinds(&mut town, processes);
+    }
+}
+
+#[test]
+fn a_circle_inside_a_process_is_told_at_once() {
+    let mut town = Town::of(1);
+    town.take(0, 0, &["a"]);
+    town.take(0, 1, &["b"]);
+    town.ask(0, 10, &["b"], &[0]);
+    assert!(town.refusals().is_empty());
+    let requests = town.requests;
+    town.ask(0, 11, &["a"], &[1]);
+    assert_eq!(town.requests, requests, "etcd is not asked");
+    let refusals = town.refusals();
+    let (11, Refused::Deadlock { name: 0, cycle }) = refusals[0] else {
+        panic!("{refusals:?}");
+    };
+    let records: Vec<_> = cycle
+        .iter()
+        .map(|blocker| String::from_utf8_lossy(&blocker.record))
+        .collect();
+    assert_eq!(records, ["{\"call\":0}", "{\"call\":10}", "{\"call\":1}"]);
+    town.release(0, 1);
+    town.live(SECOND);
+    assert!(town.is_granted(0, 10));
+}
+
+#[test]
+fn inside_a_process_a_group_steps_back_unheard() {
+    let mut town = Town::of(1);
+    town.take(0, 0, &["a"]);
+    town.ask(0, 1, &["b", "a"], &[]);
+    town.ask(0, 2, &["a"], &[]);
+    town.ask(0, 10, &["b"], &[0]);
+    assert!(town.is_granted(0, 10), "the group is behind it now");
+    town.release(0, 10);
+    town.release(0, 0);
+    town.live(SECOND);
+    assert!(
+        town.is_granted(0, 2) && !town.is_granted(0, 1),
+        "at the end of all its queues"
+    );
+    town.release(0, 2);
+    town.live(SECOND);
+    assert!(town.is_granted(0, 1));
+    assert!(town.refusals().is_empty());
+}
+
+/// Its keys have been put, as another process has the other name.
+#[test]
+fn inside_a_process_a_group_that_has_keys_takes_them_back() {
+    let mut town = Town::of(2);
+    town.take(1, 9, &["c"]);
+    town.take(0, 0, &["a"]);
+    town.ask(0, 3, &["d", "c"], &[]);
+    town.ask(0, 1, &["b", "a"], &[]);
+    assert_eq!(town.keys("d").len(), 1);
+    town.ask(0, 10, &["d", "b"], &[0]);
+    // The one group is no hindrance but for its turn, the other waits for what the task holds.
+    assert!(town.refusals().is_empty() && town.keys("b").is_empty());
+    town.release(1, 9);
+    town.until(|town| town.is_granted(0, 3));
+    town.release(0, 3);
+    town.until(|town| town.is_granted(0, 10));
+    town.release(0, 10);
+    town.release(0, 0);
+    town.until(|town| town.is_granted(0, 1));
+    assert!(town.refusals().is_empty());
+}
+
+#[test]
+fn a_group_steps_back_unheard_for_another_process() {
+    for names in [["a", "b"], ["b", "a"]] {
+        let mut town = Town::of(2);
+        town.take(0, 0, &["a"]);
+        town.ask(1, 1, &names, &[]);
+        town.ask(0, 10, &["b"], &[0]);
+        assert!(!town.is_granted(0, 10), "the group is before it");
+        let took = town.until(|town| town.is_granted(0, 10));
+        assert!(took < SOON, "{took:?}");
+        town.release(0, 10);
+        town.release(0, 0);
+        town.until(|town| town.is_granted(1, 1));
+        assert!(town.refusals().is_empty());
+    }
+}
+
+/// The first has what the second asks for behind a third, of its own process, who waits for the first one's process.
+#[test]
+fn a_circle_by_way_of_a_local_queue_is_seen() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(1, 1, &["b"]);
+    town.ask(0, 3, &["b"], &[]);
+    town.ask(0, 10, &["b"], &[0]);
+    town.ask(1, 11, &["a"], &[1]);
+    let took = town.until(|town| !town.refusals().is_empty());
+    assert!(took < SOON, "{took:?}");
+    assert_eq!(deadlocked(&town).len(), 1);
+}
+
+#[test]
+fn a_circle_that_dissolves_before_it_is_cut_is_none() {
+    for lets_go in [false, true] {
+        let mut town = ring(2);
+        town.withhold = is_abort;
+        town.until(|town| town.withheld.len() == 1);
+        assert_eq!(town.withheld[0].from, 1);
+        town.cancel(0, 10);
+        if lets_go {
+            town.release(0, 0);
+        }
+        town.withhold = |_| false;
+        town.let_through();
+        town.live(SOON);
+        assert!(deadlocked(&town).is_empty());
+        assert_eq!(town.is_granted(1, 11), lets_go);
+        if !lets_go {
+            town.release(0, 0);
+            town.live(SECOND);
+            assert!(town.is_granted(1, 11));
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_over_is_unwritten_before_it_is_told() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(1, 1, &["b"]);
+    town.ask_for(0, 10, &["b"], &[0], Wait::For(3 * SECOND));
+    town.live(2 * SECOND);
+    assert!(town.says("locks/a/a1", "waits") && town.says("locks/a/a1", "locks/b/a1"));
+    town.withhold = is_publication;
+    town.until(|town| !town.withheld.is_empty());
+    town.live(SECOND / 2);
+    assert!(
+        town.refusals().is_empty(),
+        "not before nobody can follow it"
+    );
+    town.withhold = |_| false;
+    town.let_through();
+    assert!(!town.says("locks/a/a1", "waits"));
+    assert!(matches!(
+        town.refusals()[..],
+        [(10, Refused::Timeout { .. })]
+    ));
+    // Nobody is misled by it: the other asks for what the first still has.
+    town.ask(1, 11, &["a"], &[1]);
+    town.live(2 * SOON);
+    assert_eq!(town.refusals().len(), 1);
+}
+
+#[test]
+fn a_wait_that_is_over_is_told_though_etcd_does_not_answer() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(1, 1, &["b"]);
+    town.ask_for(0, 10, &["b"], &[0], Wait::For(3 * SECOND));
+    town.live(2 * SECOND);
+    town.withhold = is_publication;
+    let took = town.until(|town| !town.refusals().is_empty());
+    assert!(took < 4 * SECOND, "{took:?}");
+}
+
+/// A call that is nobody's in the circle goes: what followed its edges is unwritten too.
+#[test]
+fn when_a_call_between_goes_its_edges_go_first() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(1, 1, &["c"]);
+    town.ask_for(0, 3, &["b", "c"], &[], Wait::For(3 * SECOND));
+    town.ask(0, 10, &["b"], &[0]);
+    town.live(2 * SECOND);
+    assert!(town.says("locks/a/a1", "locks/c/a1"));
+    town.until(|town| !town.refusals().is_empty());
+    assert!(!town.says("locks/a/a1", "locks/c/a1"));
+    assert!(town.is_granted(0, 10));
+}
+
+#[test]
+fn an_abort_without_an_answer_refuses_nobody() {
+    for carried_out in [true, false] {
+        let mut town = ring(2);
+        town.withhold = is_abort;
+        town.until(|town| town.withheld.len() == 1);
+        town.lose(carried_out);
+        town.withhold = |_| false;
+        town.serve();
+        assert!(deadlocked(&town).is_empty());
+        let key = town.keys("n0");
+        assert_eq!(key.len(), 2, "it waits on, or again: {key:?}");
+        // The circle still stands, or stands again.
+        let took = town.until(|town| !town.refusals().is_empty());
+        assert!(took < SOON, "{took:?}");
+        unwinds(&mut town, 2);
+    }
+}
+
+/// What had no answer arrives when all is over: a seal has made it void.
+#[test]
+fn an_abort_that_arrives_late_does_nothing() {
+    let mut town = ring(2);
+    town.withhold = is_abort;
+    town.until(|town| town.withheld.len() == 1);
+    let late: Vec<Request> = town.withheld.iter().map(|it| it.request.clone()).collect();
+    town.lose(false);
+    town.withhold = |_| false;
+    town.serve();
+    let before = (town.keys("n0"), town.keys("n1"), town.store.revision());
+    for request in late {
+        town.store.apply(town.now, &request).unwrap();
+    }
+    assert_eq!(
+        (town.keys("n0"), town.keys("n1"), town.store.revision()),
+        before
+    );
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_it_is_cut_out_is_told_nothing() {
+    let mut town = ring(2);
+    town.withhold = is_abort;
+    town.until(|town| town.withheld.len() == 1);
+    town.cancel(1, 11);
+    town.withhold = |_| false;
+    town.let_through();
+    town.live(SECOND);
+    assert!(deadlocked(&town).is_empty());
+    assert_eq!(town.keys("n0").len(), 1);
+    town.release(1, 1);
+    town.live(SECOND);
+    assert!(town.is_granted(0, 10));
+}
+
+/// Nobody holds anything, or not for long: etcd hears nothing of circles.
+#[test]
+fn who_is_in_no_circle_pays_nothing_for_them() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(1, 1, &["b"]);
+    town.withhold = |request| {
+        let asks = |txn: &crate::core::request::Txn| {
+            let mut ops = txn.then.iter();
+            ops.any(|op| matches!(op, crate::core::request::Op::Range { limit: 64, .. }))
+        };
+        is_abort(request)
+            || is_publication(request)
+            || matches!(request, Request::Txn(txn) if asks(txn))
+    };
+    town.ask(0, 3, &["b"], &[]);
+    town.ask(1, 4, &["a", "c"], &[]);
+    town.ask(1, 10, &["c"], &[1]);
+    town.live(SECOND * 9 / 10);
+    town.release(0, 0);
+    town.until(|town| town.is_granted(1, 4));
+    town.release(1, 4);
+    town.until(|town| town.is_granted(1, 10));
+    town.live(SOON);
+    assert!(town.withheld.is_empty(), "{:?}", town.withheld);
+}
