@@ -22,8 +22,9 @@
 //! those of etcd 3.5. There are KV, Lease, Watch, and of Maintenance and Cluster what clients and `etcdctl` ask in passing;
 //! there are no users and roles, no lock and election service.
 //!
-//! Memory is bounded by what is kept: the last 10,000 revisions, as under etcd's `--auto-compaction-mode=revision
-//! --auto-compaction-retention=10000`. A watch or read from before gets etcd's "compacted".
+//! What is kept is what lives and the last 10,000 revisions, as under etcd's `--auto-compaction-mode=revision
+//! --auto-compaction-retention=10000`. A watch or read from before gets etcd's "compacted". There is no quota: memory is as large as what is
+//! put.
 
 mod clock;
 mod etcd;

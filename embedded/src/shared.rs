@@ -1,5 +1,6 @@
 //! What all services of one etcd share: the store, the watches on it, and the clock.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -28,13 +29,19 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) watches: Watches,
+    /// The revision up to which watches have been told.
+    told: i64,
 }
 
 impl Shared {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        // Like a real one, and unlike the one that was here before it: an id of that one's leases must not be granted again.
+        let any = RandomState::new().hash_one(0);
+        let store = Store::with_first_lease(i64::try_from(any >> 2).unwrap_or(0).max(1));
         Self {
             state: Mutex::new(State {
-                store: Store::new(),
+                told: store.revision(),
+                store,
                 watches: Watches::default(),
             }),
             clock,
@@ -57,29 +64,27 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of the caller's own closure leaves at worst an operation undone.
+        // A panic of the caller's own closure leaves at worst an operation undone; what was done is told by the next call.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// How things stood before.
 struct Mark {
-    revision: i64,
     next_expiry: Option<Duration>,
 }
 
 impl State {
     fn mark(&self) -> Mark {
         Mark {
-            revision: self.store.revision(),
             next_expiry: self.store.next_expiry(),
         }
     }
 
     fn settle(&mut self, before: Mark, woken: &mut Vec<Waker>) {
         let revision = self.store.revision();
-        if revision > before.revision {
-            self.watches.notify(&self.store, before.revision + 1, woken);
+        if revision > self.told {
+            self.watches.notify(&self.store, self.told + 1, woken);
             if revision - self.store.compacted() >= KEPT + SLACK {
                 let request = PbCompactionRequest {
                     revision: revision - KEPT,
@@ -88,10 +93,11 @@ impl State {
                 // Refused only if it is compacted that far already.
                 let _ = self.store.compact(&request);
             }
-        } else if revision < before.revision {
+        } else if revision < self.told {
             // The store was put in the place of another: to its clients, this is an etcd that went and came back.
             self.watches.end_all(woken);
         }
+        self.told = revision;
         let sooner = match (before.next_expiry, self.store.next_expiry()) {
             (Some(before), Some(now)) => now < before,
             (None, Some(_)) => true,

@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::thread::sleep;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,6 +18,9 @@ pub(crate) struct Screen {
     /// What was typed and shown.
     pub(crate) shown: Vec<String>,
 }
+
+/// How long an etcdctl may take; after that it is ended, and the test says which it was.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An etcdctl that goes on; ended when dropped.
 pub(crate) struct Running {
@@ -52,7 +57,12 @@ impl Screen {
         let mut stdin = child.stdin.take().expect("piped");
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
+        let watchdog = Watchdog::over(&child);
         let output = child.wait_with_output().expect("etcdctl ends");
+        assert!(
+            !watchdog.has_bitten(),
+            "etcdctl {line}: not within {PATIENCE:?}"
+        );
         let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
         // Its log is for nobody to compare: times, and what it did over.
         said.extend(
@@ -148,10 +158,15 @@ fn words(line: &str) -> Vec<String> {
 impl Running {
     /// What it says, up to a line that ends like this, and with it.
     pub(crate) fn said(&mut self, until: &str) -> String {
+        let watchdog = Watchdog::over(&self.child);
         let mut said = String::new();
         loop {
             let from = said.len();
             let read = self.output.read_line(&mut said).expect("it says something");
+            assert!(
+                !watchdog.has_bitten(),
+                "never `{until}` within {PATIENCE:?}: {said}"
+            );
             if read == 0 || said[from..].trim_end().ends_with(until) {
                 return said;
             }
@@ -161,6 +176,37 @@ impl Running {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.expect("a process id"), signal).expect("it runs");
+    }
+}
+
+/// Ends a process that takes too long, unless dropped before.
+struct Watchdog {
+    bitten: Arc<AtomicBool>,
+    /// Its other end waits for this one to go.
+    _leash: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    fn over(child: &Child) -> Self {
+        let (leash, gone) = mpsc::channel::<()>();
+        let bitten = Arc::new(AtomicBool::new(false));
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let bites = Arc::clone(&bitten);
+        thread::spawn(move || {
+            if gone.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                bites.store(true, Ordering::SeqCst);
+                // Nobody has waited for it yet, so its id is still its own.
+                let _ = kill_process(pid.expect("a process id"), Signal::KILL);
+            }
+        });
+        Self {
+            bitten,
+            _leash: leash,
+        }
+    }
+
+    fn has_bitten(&self) -> bool {
+        self.bitten.load(Ordering::SeqCst)
     }
 }
 

@@ -1,4 +1,7 @@
 //! What an embedded etcd cannot show, by its nature. Everything else runs on it as on a real one, from the same source.
+//!
+//! One of those shows less there: `endpoints::the_leaders_death_costs_nothing` has three ports and one store, so nobody is
+//! elected and nothing is replicated.
 
 use std::any::type_name;
 use std::fs;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::cluster::{self, Choice, Cluster};
 use crate::report::{Round, Table};
-use crate::service::{self, Service, Stock};
+use crate::service::{self, Service, Stats, Stock};
 use crate::{Result, load, say, workspace};
 
 const SERVICES: usize = 3;
@@ -74,15 +74,10 @@ fn round(cluster: &Cluster, executable: &Path, locked: bool) -> Result<Round> {
     let [first, ..] = &services[..] else {
         return Err("no service".to_owned());
     };
-    first.restock(ARTICLE, PIECES)?;
-    let addresses: Vec<_> = services.iter().map(Service::address).collect();
-    let answers = load::buy(&addresses, PURCHASE, CUSTOMERS, title)?;
-    let stats = services
-        .iter()
-        .map(Service::stats)
-        .collect::<Result<Vec<_>>>()?;
-    let Stock { left, sold } = first.stock(ARTICLE)?;
+    let sale = sale(first, &services, title);
+    // Whatever came of it: it may be somebody's cluster.
     first.discontinue(ARTICLE)?;
+    let (answers, stats, Stock { left, sold }) = sale?;
     for service in services {
         service.stop()?;
     }
@@ -117,4 +112,21 @@ fn round(cluster: &Cluster, executable: &Path, locked: bool) -> Result<Round> {
         locks_taken: stats.iter().map(|stats| stats.locks_taken).sum(),
         waits,
     })
+}
+
+/// All customers at once; what they were told, what the services say, and what is in the store afterwards.
+fn sale(
+    first: &Service,
+    services: &[Service],
+    title: &str,
+) -> Result<(load::Answers, Vec<Stats>, Stock)> {
+    first.restock(ARTICLE, PIECES)?;
+    let addresses: Vec<_> = services.iter().map(Service::address).collect();
+    let answers = load::buy(&addresses, PURCHASE, CUSTOMERS, title)?;
+    let stats = services.iter().map(Service::stats);
+    Ok((
+        answers,
+        stats.collect::<Result<_>>()?,
+        first.stock(ARTICLE)?,
+    ))
 }

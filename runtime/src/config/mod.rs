@@ -115,7 +115,15 @@ impl Config {
     #[cfg(feature = "embedded")]
     #[must_use]
     pub fn embedded() -> Self {
-        let etcd = etcd_locked_embedded::Etcd::new();
+        Self::embedded_in(&etcd_locked_embedded::Etcd::new())
+    }
+
+    /// The same in an etcd of the caller's own (crate `etcd-locked-embedded`, in exactly the version of this one), who may
+    /// serve it on TCP too, or look at what is in it.
+    #[cfg(feature = "embedded")]
+    #[must_use]
+    pub fn embedded_in(etcd: &etcd_locked_embedded::Etcd) -> Self {
+        let etcd = etcd.clone();
         let connector = Connector::new("the embedded etcd", move |_| {
             let etcd = etcd.clone();
             async move { Ok(etcd.client().await) }

@@ -21,6 +21,8 @@ pub(crate) struct Member {
     link: Arc<Mutex<Link>>,
     /// `None`: it is dead.
     server: Option<Server>,
+    /// It will never die or freeze, so engines reach it as they do by `Config::embedded`.
+    unharmed: bool,
 }
 
 /// What members share. Of a cluster that agrees on everything its clients see no more than one store behind several ports;
@@ -93,6 +95,7 @@ impl Member {
             port: 0,
             link: Arc::new(Mutex::new(link)),
             server: None,
+            unharmed: false,
         };
         for _ in 0..5 {
             member.port = free_port();
@@ -115,12 +118,21 @@ impl Member {
         true
     }
 
+    /// The same, for tests that do it no harm.
+    pub(crate) fn unharmed(mut self) -> Member {
+        self.unharmed = true;
+        self
+    }
+
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
     /// In memory: a new client goes where the etcd is now, as it would by a port.
     pub(crate) fn config(&self) -> Config {
+        if self.unharmed {
+            return Config::embedded_in(&lock(&self.cluster).etcd);
+        }
         let link = Arc::clone(&self.link);
         Config::connect_with(move |options| {
             let link = lock(&link).clone();
@@ -147,7 +159,8 @@ impl Member {
 
     pub(crate) fn wipe(&mut self) {
         assert!(self.server.is_none(), "a running etcd cannot be wiped");
-        lock(&self.cluster).kept = Store::new();
+        // Not the lease ids of before.
+        lock(&self.cluster).kept = Etcd::new().with_store(|store| store.clone());
     }
 
     pub(crate) fn stop(&self) {

@@ -38,7 +38,14 @@ impl Etcd {
     /// The server for all tests that do it no harm.
     pub(crate) async fn shared() -> &'static Etcd {
         static SHARED: OnceCell<Etcd> = OnceCell::const_new();
-        SHARED.get_or_init(Etcd::start).await
+        SHARED
+            .get_or_init(|| async {
+                match Etcd::start().await {
+                    Self::Embedded(member) => Self::Embedded(member.unharmed()),
+                    process => process,
+                }
+            })
+            .await
     }
 
     /// A server of one's own.
