@@ -29,8 +29,8 @@ use proc_macro2::TokenStream;
 /// ```
 ///
 /// Calls with the same `id` run one after the other, wherever they are made; calls with different ids do not
-/// meet. Several names, `#[etcd_locked("accounts/<from>", "accounts/<to>")]`, are locked all or none, and in no order that
-/// could deadlock with another such call; where two of them turn out equal, the name is locked once. Free functions and methods alike; the signature, other attributes and the body stay as they are written.
+/// meet. Several names, `#[etcd_locked("accounts/<from>", "accounts/<to>")]`, are locked all or none, and no two
+/// such calls whose tasks hold nothing else can deadlock; where two of them turn out equal, the name is locked once. Free functions and methods alike; the signature, other attributes and the body stay as they are written.
 ///
 /// # Grammar
 ///

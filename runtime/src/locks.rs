@@ -30,7 +30,8 @@ tokio::task_local! {
 }
 
 thread_local! {
-    static DEFAULT: RefCell<Option<Locks>> = const { RefCell::new(None) };
+    /// The guards that live, with a number each: the last one's counts.
+    static DEFAULTS: RefCell<Vec<(u64, Locks)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An engine of one's own, beside the one all annotated functions of the process share: its own connection, leases and
@@ -110,9 +111,14 @@ impl Locks {
     /// on a current-thread runtime, run in parallel, each on its own engine.
     #[must_use = "the default lasts as long as the guard"]
     pub fn set_default(&self) -> DefaultGuard {
-        let before = DEFAULT.with(|default| default.replace(Some(self.clone())));
+        let number = DEFAULTS.with(|defaults| {
+            let mut defaults = defaults.borrow_mut();
+            let number = defaults.last().map_or(0, |(last, _)| last + 1);
+            defaults.push((number, self.clone()));
+            number
+        });
         DefaultGuard {
-            before,
+            number,
             not_send: PhantomData,
         }
     }
@@ -128,26 +134,36 @@ impl Locks {
             return Ok(locks);
         }
         // The thread may be ending: then it has no default any more.
-        match DEFAULT.try_with(|default| default.borrow().clone()) {
+        let last = |defaults: &RefCell<Vec<(u64, Self)>>| {
+            let defaults = defaults.borrow();
+            defaults.last().map(|(_, locks)| locks.clone())
+        };
+        match DEFAULTS.try_with(last) {
             Ok(Some(locks)) => Ok(locks),
             _ => global::locks(),
         }
     }
 }
 
-/// Ends a [`Locks::set_default`] when dropped; then what was the thread's default before is so again.
+/// Ends a [`Locks::set_default`] when dropped; then the thread's default is that of the last such guard that still lives, in
+/// whatever order they go.
 #[derive(Debug)]
 pub struct DefaultGuard {
-    before: Option<Locks>,
+    number: u64,
     not_send: PhantomData<*const ()>,
 }
 
 impl Drop for DefaultGuard {
     fn drop(&mut self) {
-        let before = self.before.take();
-        // Outside the borrow: what is replaced may be the last handle, whose drop runs code.
-        let replaced = DEFAULT.try_with(|default| default.replace(before));
-        drop(replaced);
+        let removed = DEFAULTS.try_with(|defaults| {
+            let mut defaults = defaults.borrow_mut();
+            let at = defaults
+                .iter()
+                .position(|(number, _)| *number == self.number);
+            at.map(|at| defaults.remove(at))
+        });
+        // Outside the borrow: it may be the last handle, whose drop runs code.
+        drop(removed);
     }
 }
 
@@ -177,8 +193,8 @@ impl Acquire {
         }
     }
 
-    /// This name too: all of them or none (rule P13). Calls that take several names this way never wait for one another in a
-    /// circle; a name that comes twice is locked once. At most 32, or [`LockError::Config`].
+    /// This name too: all of them or none (rule P13). Calls that take several names this way, and whose tasks hold nothing
+    /// else, never wait for one another in a circle; a name that comes twice is locked once. At most 32, or [`LockError::Config`].
     ///
     /// ```no_run
     /// # async fn example(from: u64, to: u64) -> Result<(), etcd_locked::LockError> {

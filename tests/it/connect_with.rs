@@ -1,5 +1,6 @@
 //! Where no URL says how etcd is reached, a closure does.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,28 @@ fn a_connection_that_went_silent_is_made_anew() {
         pass("the second", locks.lock("orders/8")).await;
         let made = threads.lock().unwrap().len();
         assert!(made > 1, "it is still the first client");
+    });
+}
+
+#[test]
+fn a_closure_that_cannot_connect_for_once_is_asked_again() {
+    run(async {
+        let corner = Corner::new().await;
+        let endpoint = corner.endpoint.clone();
+        let refusals = Arc::new(AtomicU32::new(2));
+        let config = Config::connect_with(move |options| {
+            let refuses = |left: u32| left.checked_sub(1);
+            let refused = refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuses);
+            let endpoint = endpoint.clone();
+            async move {
+                match refused {
+                    Ok(_) => Err(Error::IoError(std::io::ErrorKind::ConnectionRefused.into())),
+                    Err(_) => Client::connect([endpoint], Some(options)).await,
+                }
+            }
+        });
+        let locks = connect(config.prefix(&corner.prefix)).await;
+        pass("the lock", locks.lock("orders/7")).await;
     });
 }
 

@@ -1,6 +1,6 @@
 //! What an embedded etcd cannot show, by its nature. Everything else runs on it as on a real one, from the same source.
 //!
-//! One of those shows less there: `endpoints::the_leaders_death_costs_nothing` has three ports and one store, so nobody is
+//! One of those shows less there: `endpoints::a_dead_member_of_a_cluster_is_not_noticed` has three ports and one store, so nobody is
 //! elected and nothing is replicated.
 
 use std::any::type_name;
@@ -88,7 +88,11 @@ fn the_etcd_is_the_one_that_was_asked_for() {
         let members = corner.client.clone().member_list().await.unwrap();
         assert_eq!(members.members()[0].name() == "embedded", on_embedded());
         let config = format!("{:?}", corner.config());
-        assert_eq!(config.contains("connect_with"), on_embedded(), "{config}");
+        assert_eq!(
+            config.contains("the embedded etcd"),
+            on_embedded(),
+            "{config}"
+        );
         let locks = corner.locks().await;
         let held = locks.lock("orders/7").await.unwrap();
         assert_eq!(corner.contenders("orders/7").await.len(), 1);

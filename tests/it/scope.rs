@@ -152,6 +152,20 @@ fn a_thread_has_its_default() {
 }
 
 #[test]
+fn defaults_may_end_in_any_order() {
+    run(async {
+        let (one, other) = (Corner::new().await, Corner::new().await);
+        let (first, second) = (one.locks().await, other.locks().await);
+        let corners = [&one, &other];
+        let first = first.set_default();
+        let second = second.set_default();
+        drop(first);
+        assert_eq!(whose(1, &corners).await.unwrap(), [false, true]);
+        drop(second);
+    });
+}
+
+#[test]
 fn the_process_has_its_engine() {
     run(async {
         let corner = Corner::new().await;

@@ -200,7 +200,9 @@ impl Dial {
         let deadline = self.clock.now() + self.patience;
         let outcome = match by(&*self.clock, deadline, self.prove(&stage)).await {
             Some(Ok(client)) => Stage::Proven(client),
-            Some(Err(error)) => Stage::Failed(unopened(&self.name, &error)),
+            Some(Err(error)) => {
+                Stage::Failed(unopened(&self.name, self.target.is_by_url(), &error))
+            }
             None => Stage::Failed(Failure::Unavailable(silence(&self.name, self.patience))),
         };
         stage.send_replace(outcome);

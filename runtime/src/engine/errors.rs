@@ -7,14 +7,18 @@ use std::time::Duration;
 
 use crate::core::request::{Cause, Failure, Refusal};
 
-/// Opening a client failed: whatever it was, nothing was applied.
-pub(super) fn unopened(url: &str, error: &etcd_client::Error) -> Failure {
+/// Opening a client failed: whatever it was, nothing was applied. `by_url`: etcd-client opened it, which connects later, and
+/// not a closure of the user's, which may have connected at once.
+pub(super) fn unopened(url: &str, by_url: bool, error: &etcd_client::Error) -> Failure {
+    use etcd_client::Error::{GRpcStatus, IoError, TransportError};
+
     let message = describe(error);
     let hint = hint(url, &message);
     let cause = named(url, message + hint);
     match (classify(error), error) {
         (Class::Refused(kind), _) => Failure::Refused { kind, cause },
-        (_, etcd_client::Error::GRpcStatus(_)) => Failure::Unavailable(cause),
+        (_, GRpcStatus(_)) => Failure::Unavailable(cause),
+        (_, IoError(_) | TransportError(_)) if !by_url => Failure::Unavailable(cause),
         // No answer, but our own options: a certificate that does not parse, say.
         _ => Failure::Refused {
             kind: Refusal::Other,

@@ -39,8 +39,9 @@ impl Target {
         }
     }
 
-    /// Whether a client with credentials authenticates as soon as it is made: a closure may do what it likes.
-    pub(super) fn authenticates_at_once(&self) -> bool {
+    /// Whether etcd-client makes the client. It connects when first used, but authenticates at once; a closure may do what
+    /// it likes.
+    pub(super) fn is_by_url(&self) -> bool {
         matches!(self, Self::Urls(_))
     }
 

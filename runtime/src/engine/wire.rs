@@ -84,7 +84,7 @@ impl Wire {
         if target.may_use_tls(config) {
             options = options.with_tls(config.tls.clone().unwrap_or_default().options());
         }
-        let proven = config.user.is_some() && target.authenticates_at_once();
+        let proven = config.user.is_some() && target.is_by_url();
         let endpoints: Vec<_> = targets
             .into_iter()
             .map(|target| Endpoint::new(target, options.clone(), proven, share, clock.clone()))
@@ -128,7 +128,7 @@ impl Wire {
             let connect = shared.target.connect(shared.options.clone());
             failure = match self.within(shared.connect_timeout, connect).await {
                 Some(Ok(client)) => return Ok(client),
-                Some(Err(error)) => unopened(&name, &error),
+                Some(Err(error)) => unopened(&name, shared.target.is_by_url(), &error),
                 None => Failure::Unavailable(silence(&name, shared.connect_timeout)),
             };
         }
