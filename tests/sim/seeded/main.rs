@@ -163,6 +163,9 @@ mod tests {
         for (number, bug) in BUGS.iter().enumerate() {
             match find(number) {
                 (Some((seed, violation)), took) => {
+                    let promise = format!("{:?}", violation.promise);
+                    let expected = bug.breaks.contains(&promise.as_str());
+                    assert!(expected, "{}: seed {seed}, {violation}", bug.name);
                     println!(
                         "{} ({}): seed {seed} in {took:.2?}: {violation}",
                         bug.name, bug.rule

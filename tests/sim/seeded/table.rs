@@ -9,6 +9,8 @@ pub(crate) struct Bug {
     pub(crate) name: &'static str,
     /// The rule it breaks.
     pub(crate) rule: &'static str,
+    /// What it may break first, by the promise's name: found for another reason it is not found.
+    pub(crate) breaks: &'static [&'static str],
     pub(crate) texts: &'static [Text],
 }
 
@@ -36,6 +38,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "deadline from receive time",
         rule: "P28",
+        breaks: &["I1"],
         texts: &[
             Text {
                 file: "pool.rs",
@@ -52,6 +55,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "two acquisitions of one name in a bundle",
         rule: "P5",
+        breaks: &["I6", "I1"],
         // Each call has a queue of its own.
         texts: &[
             Text {
@@ -71,6 +75,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "a DELETE taken for a newer incarnation",
         rule: "P14",
+        breaks: &["Truth"],
         texts: &[Text {
             file: "looks.rs",
             production: "if revision > created { self.own_key_gone(now, &name, LossCause::Deleted); }",
@@ -80,6 +85,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "\"pred gone\" taken for ownership",
         rule: "P14",
+        breaks: &["I1"],
         texts: &[Text {
             file: "looks.rs",
             production: "if expected && revision > *seen { self.looks.insert(name); }",
@@ -98,6 +104,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "revoke at stop time with a body in mid-poll",
         rule: "P26",
+        breaks: &["I11"],
         texts: &[Text {
             file: "pool.rs",
             production: "if matches!(l.state, State::Retired | State::Lost) && l.bodies == 0 {",
@@ -113,6 +120,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "key put again while its delete is unresolved",
         rule: "P4",
+        breaks: &["I6", "I1"],
         texts: &[Text {
             file: "deletions.rs",
             production: "match l.state {
@@ -125,6 +133,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "unanswered put resent without a seal",
         rule: "P8",
+        breaks: &["I6"],
         texts: &[Text {
             file: "puts.rs",
             production: "if let Some(l) = self.leases.get_mut(&lease) {
@@ -148,6 +157,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "session compared by version",
         rule: "P10",
+        breaks: &["I4"],
         // The session revision is minus the key's version, and a session key that is gone is put anew.
         texts: &[
             Text {
@@ -180,6 +190,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "per-name hand-over with groups",
         rule: "P23",
+        breaks: &["Truth", "I3"],
         // A group at the head of one queue gets that key, holds on to it, and waits for its others.
         texts: &[
             Text {
@@ -220,6 +231,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "lower keepalive revision taken for a wipe",
         rule: "P35",
+        breaks: &["Truth"],
         texts: &[Text {
             file: "pool.rs",
             production: "Ok(Response::KeptAlive { ttl }) if !ttl.is_zero() => {",
@@ -231,6 +243,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "release deleting by name only",
         rule: "P24",
+        breaks: &["I5"],
         texts: &[Text {
             file: "bundle.rs",
             production: "items
@@ -239,5 +252,23 @@ pub(crate) const BUGS: &[Bug] = &[
                 .collect()",
             faulty: Expression("Vec::new()"),
         }],
+    },
+    Bug {
+        name: "nested A\u{2192}B beside {A, B}",
+        rule: "P38",
+        breaks: &["Progress"],
+        // The first draft: groups do not deadlock, so nobody looks for circles.
+        texts: &[
+            Text {
+                file: "deadlock.rs",
+                production: "while let Some(path) = self.circle_here(call) {",
+                faulty: Before("if CHOSEN { return false; }"),
+            },
+            Text {
+                file: "deadlock.rs",
+                production: "if c.stage == Stage::Waiting && !c.once && (c.is_group() || !c.holds.is_empty()) {",
+                faulty: Before("if CHOSEN { return; }"),
+            },
+        ],
     },
 ];
