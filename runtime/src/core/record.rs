@@ -48,8 +48,10 @@ pub(crate) fn waiting_for(record: &Arc<[u8]>, waits: &BTreeSet<Incarnation>) -> 
 }
 
 fn with(record: &Arc<[u8]>, field: &str, any: bool, value: Value) -> Arc<[u8]> {
-    let object = serde_json::from_slice::<Map<String, Value>>(record);
-    let Some(mut object) = object.ok().filter(|_| any) else {
+    if !any {
+        return record.clone(); // unread: most keys stand alone
+    }
+    let Ok(mut object) = serde_json::from_slice::<Map<String, Value>>(record) else {
         return record.clone();
     };
     object.insert(field.to_owned(), value);
