@@ -76,6 +76,7 @@ fn every_source_file_is_reachable() {
         ("macros/src/lib.rs", &[][..]),
         ("runtime/src/lib.rs", &[]),
         ("embedded/src/lib.rs", &["embedded/src/main.rs"]),
+        ("benches/src/main.rs", &[]),
         ("xtask/src/main.rs", &[]),
         ("tests/differential/main.rs", &[]),
         ("tests/it/main.rs", &[]),

@@ -1,9 +1,12 @@
 //! `cargo xtask bench --compile`: what the attribute costs a user while compiling (P11), and in the future's size (P12).
+//! The other rows are in [`speed`].
 //!
 //! Crates are generated below `target/compile`, in a workspace of their own, so that no feature of ours comes in by
 //! unification. Two are the same but for the attribute above each function: `#[etcd_locked]` or `#[tracing::instrument]`.
 
 mod generate;
+mod peers;
+mod speed;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use crate::process::output;
 use crate::{Result, say, workspace};
+
+pub(crate) use speed::speed;
 
 const PAIRS: usize = 5;
 /// `cargo check` and dev `cargo build`.

@@ -19,11 +19,11 @@ pub(crate) fn demo() -> Result<String> {
     say::step("building the order service (the first time takes a minute or two)");
     let (executable, cluster) = match choice {
         Choice::Given(endpoints) => {
-            let [service] = workspace::build([service::BINARY])?;
+            let [service] = workspace::build(&[], [service::BINARY])?;
             (service, Cluster::given(endpoints))
         }
         Choice::Embedded => {
-            let [service, etcd] = workspace::build([service::BINARY, cluster::EMBEDDED])?;
+            let [service, etcd] = workspace::build(&[], [service::BINARY, cluster::EMBEDDED])?;
             (service, Cluster::embedded(&etcd)?)
         }
     };

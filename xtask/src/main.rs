@@ -36,6 +36,9 @@ usage: cargo xtask <command>
   sim --seed N    one of them, every step in words
   sim --search    instead, every schedule of a few clients, as far as so many choices lead
   sim --write     all of it, and the bugs it must find; writes tests/sim/RESULTS.md
+  bench [--quick] every row of performance, ours and the peers in turn; writes benches/RESULTS.md and plots; --quick in
+                  five minutes, to target/bench
+  bench --row P4  one of them
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
   etcd            find or bring etcd, print what the tests get to know of it, as shell assignments
   mistakes        write the page of mistakes and what the compiler says, from tests/ui
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         "bench" if args == ["--compile"] => {
             process::end_all_on_interrupt().and_then(|()| bench::compile())
         }
+        "bench" => process::end_all_on_interrupt().and_then(|()| bench::speed(args)),
         "etcd" if args.is_empty() => etcd::locate(),
         "mistakes" if args.is_empty() => mistakes::write(),
         "protoc" => protoc::exec(args),

@@ -30,10 +30,13 @@ pub(crate) fn cargo() -> Command {
 }
 
 /// Compiles binaries, each given by its package and name, together, so that what they share is compiled once; the
-/// executables, in that order.
-pub(crate) fn build<const N: usize>(binaries: [(&str, &str); N]) -> Result<[PathBuf; N]> {
+/// executables, in that order. `options` are cargo's own.
+pub(crate) fn build<const N: usize>(
+    options: &[&str],
+    binaries: [(&str, &str); N],
+) -> Result<[PathBuf; N]> {
     let mut cargo = cargo();
-    cargo.arg("build");
+    cargo.arg("build").args(options);
     for (package, binary) in binaries {
         cargo.args(["--package", package, "--bin", binary]);
     }

@@ -1,0 +1,323 @@
+//! Worker processes of one peer, that work at the same time.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::latency::Latency;
+use crate::process::Process;
+
+/// How long hundreds of processes may take to start on a small machine.
+const READY_WITHIN: Duration = Duration::from_secs(240);
+/// How long after its window a worker may take to answer: whoever queues at its end is still served.
+const ANSWER_WITHIN: Duration = Duration::from_secs(120);
+/// How long a worker that is told to end may take to give back what it has.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// Whose worker it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Ours,
+    Go,
+    Plain,
+    Service,
+    Python,
+    Raw,
+    /// Tasks that wait for a mutex of tokio's.
+    Mutex,
+}
+
+impl Kind {
+    /// As workers and files have it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Go => "go",
+            Self::Plain => "plain",
+            Self::Service => "service",
+            Self::Python => "aetcd",
+            Self::Raw => "raw",
+            Self::Mutex => "mutex",
+        }
+    }
+
+    /// As the report has it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Ours => "etcd-locked",
+            Self::Go => "Go `concurrency`",
+            Self::Plain => "etcd-client by hand",
+            Self::Service => "etcd's lock service",
+            Self::Python => "Python `aetcd`",
+            Self::Raw => "raw put/delete bundles",
+            Self::Mutex => "tokio's mutex",
+        }
+    }
+
+    fn command(self) -> Result<Command> {
+        match self {
+            Self::Go => Ok(Command::new(built("BENCH_GO_PEER", "the Go peer")?)),
+            Self::Python => {
+                let packages = built("BENCH_PYTHON_PACKAGES", "a folder with aetcd")?;
+                let python = std::env::var_os("BENCH_PYTHON").unwrap_or_else(|| "python3".into());
+                let mut command = Command::new(python);
+                command
+                    .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/python/worker.py"))
+                    .env("PYTHONPATH", packages);
+                Ok(command)
+            }
+            _ => {
+                let own = std::env::current_exe().map_err(|error| error.to_string())?;
+                let mut command = Command::new(own);
+                command.arg("worker");
+                Ok(command)
+            }
+        }
+    }
+
+    /// Whether this peer can run here at all; why not.
+    pub(crate) fn check(self) -> Result<()> {
+        self.command().map(drop)
+    }
+}
+
+/// What `cargo xtask bench` has made, and told us of.
+fn built(variable: &str, what: &str) -> Result<PathBuf> {
+    std::env::var_os(variable)
+        .map(PathBuf::from)
+        .filter(|path| path.exists())
+        .ok_or_else(|| format!("{variable} does not name {what}; `cargo xtask bench` makes it"))
+}
+
+/// Processes of one kind, all with the same arguments.
+pub(crate) struct Crew {
+    workers: Vec<Worker>,
+    kind: Kind,
+}
+
+impl Crew {
+    /// Starts so many and waits until all are ready.
+    pub(crate) fn start(kind: Kind, processes: usize, args: &[String]) -> Result<Self> {
+        let workers = (0..processes).map(|_| Worker::spawn(kind, args));
+        let crew = Self {
+            workers: workers.collect::<Result<_>>()?,
+            kind,
+        };
+        let deadline = Instant::now() + READY_WITHIN;
+        for worker in &crew.workers {
+            let line = worker.line(deadline)?;
+            if line != "ready" {
+                return Err(format!("{} says `{line}`, not `ready`", kind.title()));
+            }
+        }
+        Ok(crew)
+    }
+
+    /// Has all begin now, and count from `lead` on; what each answers.
+    pub(crate) fn round(&mut self, lead: Duration, window: Duration) -> Result<Vec<Value>> {
+        self.order(lead)?;
+        self.answers(lead + window)
+    }
+
+    pub(crate) fn order(&mut self, lead: Duration) -> Result<()> {
+        let at = now()? + lead;
+        for worker in &mut self.workers {
+            worker.order(&format!("go {}", at.as_millis()))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn answers(&self, expected: Duration) -> Result<Vec<Value>> {
+        let deadline = Instant::now() + expected + ANSWER_WITHIN;
+        let answers = self.workers.iter().map(|worker| {
+            let line = worker.line(deadline)?;
+            serde_json::from_str(&line)
+                .map_err(|error| format!("{} says `{line}`: {error}", self.kind.title()))
+        });
+        answers.collect()
+    }
+
+    /// Ends them without asking, as a crash does; when.
+    pub(crate) fn kill(self) -> Result<Duration> {
+        let at = now()?;
+        for worker in self.workers {
+            drop(worker.process); // first: an end of its input would have it give back what it has
+        }
+        Ok(at)
+    }
+
+    /// Lets them give back what they have.
+    pub(crate) fn end(self) -> Result<()> {
+        let mut processes: Vec<Process> = self
+            .workers
+            .into_iter()
+            .map(|worker| worker.process)
+            .collect();
+        let deadline = Instant::now() + END_WITHIN;
+        for process in &mut processes {
+            let status = process.wait(deadline.saturating_duration_since(Instant::now()))?;
+            if !status.success() {
+                return Err(format!(
+                    "a worker of {} ends with {status}",
+                    self.kind.title()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Since 1970, as all processes have it.
+pub(crate) fn now() -> Result<Duration> {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_err(|error| error.to_string())
+}
+
+struct Worker {
+    /// Closed before the process is waited for.
+    orders: ChildStdin,
+    lines: Receiver<String>,
+    process: Process,
+    kind: Kind,
+}
+
+impl Worker {
+    fn spawn(kind: Kind, args: &[String]) -> Result<Self> {
+        let mut command = kind.command()?;
+        command
+            .args(["--peer", kind.word()])
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut process = Process::start(kind.title(), &mut command)?;
+        let child = process.streams();
+        let (Some(orders), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("a worker has no standard streams".to_owned());
+        };
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(|line| line.ok()) {
+                // Nobody listens any more: then nobody needs it.
+                let _ = send.send(line);
+            }
+        });
+        Ok(Self {
+            orders,
+            lines,
+            process,
+            kind,
+        })
+    }
+
+    fn order(&mut self, line: &str) -> Result<()> {
+        writeln!(self.orders, "{line}").map_err(|_| self.gone())
+    }
+
+    fn line(&self, deadline: Instant) -> Result<String> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.lines.recv_timeout(left).map_err(|error| match error {
+            RecvTimeoutError::Timeout => format!("{} does not answer", self.kind.title()),
+            RecvTimeoutError::Disconnected => self.gone(),
+        })
+    }
+
+    fn gone(&self) -> String {
+        format!(
+            "a worker of {} has ended; its reason is above",
+            self.kind.title()
+        )
+    }
+}
+
+/// What all workers of a round have done together.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// Calls a second, in the window.
+    pub(crate) rate: f64,
+    /// All calls.
+    pub(crate) total: u64,
+    /// What witnesses in the processes have seen of them.
+    pub(crate) witnessed: u64,
+    pub(crate) latency: Latency,
+    /// Calls in each stretch of the window.
+    pub(crate) slices: Vec<f64>,
+}
+
+impl Done {
+    pub(crate) fn of(answers: &[Value]) -> Result<Self> {
+        let mut done = Self::default();
+        for answer in answers {
+            done.add(answer)
+                .ok_or_else(|| format!("a worker's answer lacks something: {answer}"))?;
+        }
+        Ok(done)
+    }
+
+    fn add(&mut self, answer: &Value) -> Option<()> {
+        let seconds = answer.get("seconds")?.as_f64().filter(|s| *s > 0.0)?;
+        self.rate += answer.get("count")?.as_f64()? / seconds;
+        self.total += answer.get("total")?.as_u64()?;
+        self.witnessed += answer.get("witnessed")?.as_u64()?;
+        self.latency
+            .add(&Latency::from_json(answer.get("latency")?.as_object()?)?);
+        if let Some(slices) = answer.get("slices").and_then(Value::as_array) {
+            let slices: Vec<f64> = slices.iter().filter_map(Value::as_f64).collect();
+            self.slices.resize(self.slices.len().max(slices.len()), 0.0);
+            for (sum, slice) in self.slices.iter_mut().zip(slices) {
+                *sum += slice;
+            }
+        }
+        Some(())
+    }
+}
+
+/// A witness's file: one counter of eight bytes for each name.
+pub(crate) struct Witness(tempfile::NamedTempFile);
+
+impl Witness {
+    pub(crate) fn new(names: usize) -> Result<Self> {
+        let io = |error: std::io::Error| format!("no file for the witness: {error}");
+        let file = tempfile::NamedTempFile::new().map_err(io)?;
+        file.as_file().set_len(8 * names as u64).map_err(io)?;
+        Ok(Self(file))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn seen(&self) -> Result<u64> {
+        let counters = fs::read(self.path()).map_err(|error| format!("the witness: {error}"))?;
+        let (counters, _) = counters.as_chunks();
+        Ok(counters.iter().map(|c| u64::from_le_bytes(*c)).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_add_up() {
+        let answer = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let one = answer(
+            r#"{"count":10,"total":12,"seconds":2.0,"latency":{"300":10},"witnessed":12,"slices":[4,6]}"#,
+        );
+        let other = answer(
+            r#"{"count":2,"total":2,"seconds":2,"latency":{"300":1,"310":1},"witnessed":2}"#,
+        );
+        let done = Done::of(&[one, other]).unwrap();
+        assert_eq!((done.rate, done.total, done.witnessed), (6.0, 14, 14));
+        assert_eq!(done.latency.count(), 12);
+        assert_eq!(done.slices, [4.0, 6.0]);
+        assert!(Done::of(&[answer(r#"{"count":1}"#)]).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! P13: an annotated call on the embedded etcd, beside the floors it stands on.
+
+use super::figures::{Spread, Target, Verdict, number};
+use super::row::{Line, Outcome};
+use super::{Pace, say};
+use crate::Result;
+use crate::embedded::{self, Measured};
+
+pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
+    let rows = embedded::measure().map_err(|error| error.to_string())?;
+    let mut outcome = Outcome::default();
+    for row in &rows {
+        let spread = Spread::of(row.micros.iter().copied()).ok_or("P13 has no batches")?;
+        let target = row.target.map(Target::AtMost);
+        say::note(format_args!("{}: {} µs", row.name, spread.shown(number)));
+        let (against, theirs) = match row.floor.and_then(|floor| more(row, &rows, floor)) {
+            Some(more) => (
+                "more than both hops and both transactions".to_owned(),
+                more.shown(number) + " µs",
+            ),
+            None => Default::default(),
+        };
+        outcome.lines.push(Line {
+            row: "P13",
+            work: row.name.to_owned(),
+            ours: spread.shown(number) + " µs",
+            against,
+            theirs,
+            figure: number(spread.median) + " µs",
+            target,
+            verdict: target.map_or(Verdict::Beside, |target| target.verdict(spread.median)),
+        });
+    }
+    outcome.notes.push(
+        "P13: a call is asked for by one hop to another thread and back and released by another, each with a transaction; what \
+         stands between it and that is ours."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+/// What a call takes beyond its floor, batch by batch.
+fn more(call: &Measured, rows: &[Measured], floor: &str) -> Option<Spread> {
+    let floor = rows.iter().find(|row| row.name == floor)?;
+    let pairs = call.micros.iter().zip(&floor.micros);
+    Spread::of(pairs.map(|(call, floor)| call - floor))
+}

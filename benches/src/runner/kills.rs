@@ -1,0 +1,79 @@
+//! P9: how long a killed holder is in the way.
+
+use std::thread;
+use std::time::Duration;
+
+use super::crew::{Crew, Kind};
+use super::figures::{Spread, Target, number, time};
+use super::row::{Line, Outcome};
+use super::server::Server;
+use super::{Pace, say};
+use crate::Result;
+
+const KILLS: usize = 5;
+const TTL: f64 = 5.0;
+/// What etcd may take beyond the TTL: it looks for expired leases twice a second.
+const MORE: f64 = 1.0;
+/// By then the next holder stands in the queue.
+const QUEUED: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
+    let server = Server::start()?;
+    let start = |work: &str, name: usize| {
+        let args = [
+            "--work",
+            work,
+            "--endpoint",
+            &server.endpoint(),
+            "--first",
+            &name.to_string(),
+            "--ttl",
+            &TTL.to_string(),
+        ];
+        Crew::start(Kind::Ours, 1, &args.map(str::to_owned))
+    };
+    let mut pairs = Vec::new();
+    for name in 0..KILLS {
+        let holder = start("hold", name)?;
+        let mut next = start("take", name)?;
+        next.order(Duration::ZERO)?;
+        pairs.push((holder, next));
+    }
+    thread::sleep(QUEUED);
+
+    let mut killed = Vec::new();
+    for (holder, next) in pairs {
+        killed.push((holder.kill()?, next));
+    }
+    let mut after = Vec::new();
+    for (at, next) in killed {
+        let answers = next.answers(Duration::from_secs_f64(TTL))?;
+        let had = answers
+            .first()
+            .and_then(|answer| answer.get("at")?.as_f64());
+        let had = had.ok_or("the next holder does not say when it had the lock")?;
+        let took = had - at.as_secs_f64();
+        if took < 0.0 {
+            return Err("the next holder had the lock before the first one was killed".to_owned());
+        }
+        after.push(took);
+        next.end()?;
+    }
+    let spread = Spread::of(after.iter().copied()).ok_or("nobody was killed")?;
+    say::note(spread.shown(time));
+    let target = Target::AtMost(TTL + MORE);
+    let line = Line {
+        row: "P9",
+        work: format!("the next holder after `kill -9`, {KILLS} times, TTL {TTL} s"),
+        ours: spread.shown(time),
+        against: "TTL".to_owned(),
+        theirs: time(TTL),
+        figure: format!("{} s at most", number(spread.most)),
+        target: Some(target),
+        verdict: target.verdict(spread.most),
+    };
+    Ok(Outcome {
+        lines: vec![line],
+        ..Outcome::default()
+    })
+}

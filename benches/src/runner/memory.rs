@@ -1,0 +1,122 @@
+//! P8: what very many names leave behind, and what a waiter takes.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::crew::{Crew, Kind};
+use super::figures::{Target, bytes, number, rate};
+use super::row::{Line, Outcome};
+use super::server::Server;
+use super::{Pace, say};
+use crate::Result;
+
+/// Beyond any machine we know.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn worker(kind: Kind, work: &str, tasks: u32, names: u32) -> Result<Answer> {
+    let server = Server::start()?;
+    let args = [
+        "--work",
+        work,
+        "--endpoint",
+        &server.endpoint(),
+        "--tasks",
+        &tasks.to_string(),
+        "--names",
+        &names.to_string(),
+    ];
+    let mut crew = Crew::start(kind, 1, &args.map(str::to_owned))?;
+    let answers = crew.round(Duration::ZERO, PATIENCE)?;
+    crew.end()?;
+    answers
+        .into_iter()
+        .next()
+        .map(Answer)
+        .ok_or_else(|| "nobody has answered".to_owned())
+}
+
+struct Answer(Value);
+
+impl Answer {
+    fn number(&self, field: &str) -> Result<f64> {
+        let number = self.0.get(field).and_then(Value::as_f64);
+        number.ok_or_else(|| format!("the worker's answer has no {field}: {}", self.0))
+    }
+}
+
+pub(crate) fn distinct(pace: &Pace) -> Result<Outcome> {
+    let answer = worker(Kind::Ours, "distinct", 1_024, pace.distinct)?;
+    let (start, end) = (answer.number("start")?, answer.number("end")?);
+    let speed = answer.number("count")? / answer.number("seconds")?;
+    say::note(format_args!(
+        "{} names, {}: {} before, {} after",
+        number(pace.distinct.into()),
+        rate(speed),
+        bytes(start),
+        bytes(end)
+    ));
+    let target = Target::AtMost(1.1);
+    let line = Line {
+        row: "P8",
+        work: format!(
+            "resident memory after {} names, each once, by 1,024 tasks at {}",
+            number(pace.distinct.into()),
+            rate(speed)
+        ),
+        ours: bytes(end),
+        against: "before, after the same traffic on 2,000 names".to_owned(),
+        theirs: bytes(start),
+        figure: format!("{:.3} ×", end / start),
+        target: Some(target),
+        verdict: target.verdict(end / start),
+    };
+    Ok(Outcome {
+        lines: vec![line],
+        ..Outcome::default()
+    })
+}
+
+pub(crate) fn waiters(pace: &Pace) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let cost = |kind, names| -> Result<f64> {
+        let answer = worker(kind, "waiters", pace.waiters, names)?;
+        let waiters = answer.number("waiters")?;
+        if answer.number("passed")? != waiters {
+            return Err("not every waiter has come to its turn".to_owned());
+        }
+        let each = (answer.number("waiting")? - answer.number("before")?) / waiters;
+        let seconds = answer.number("seconds")?;
+        say::note(format_args!(
+            "{}, {names} names: {} a waiter, all served in {}",
+            kind.title(),
+            bytes(each),
+            super::figures::time(seconds)
+        ));
+        Ok(each)
+    };
+    let tasks = cost(Kind::Mutex, 1)?;
+    for names in [1, 1_000] {
+        let each = cost(Kind::Ours, names)?;
+        let target = Target::AtMost(1_024.0);
+        let own = each - tasks;
+        outcome.lines.push(Line {
+            row: "P8",
+            work: format!(
+                "{} waiters at once, {} in all, a tokio task each",
+                number(pace.waiters.into()),
+                match names {
+                    1 => "one name".to_owned(),
+                    names => format!("{} names", number(names.into())),
+                }
+            ),
+            ours: bytes(each) + " a waiter",
+            against: "the same tasks waiting for a mutex of tokio's".to_owned(),
+            theirs: bytes(tasks),
+            figure: format!("{} more", bytes(own)),
+            target: Some(target),
+            verdict: target.verdict(own),
+        });
+    }
+    Ok(outcome)
+}

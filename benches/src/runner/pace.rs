@@ -1,0 +1,63 @@
+//! How long and how often is measured.
+
+use std::time::Duration;
+
+use super::crew::Kind;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    /// Rounds in which ours and each peer measure in turn.
+    pub(crate) pairs: usize,
+    /// Of each of them.
+    pub(crate) window: Duration,
+    /// P7: how long locks are held.
+    pub(crate) held: Duration,
+    /// P8: names, each once.
+    pub(crate) distinct: u32,
+    /// P8: calls that wait at once.
+    pub(crate) waiters: u32,
+    /// P10: how long.
+    pub(crate) endurance: Duration,
+    /// Only these, while one works on something; all, if `None`.
+    pub(crate) peers: Option<Vec<String>>,
+}
+
+impl Pace {
+    pub(crate) fn full() -> Self {
+        Self {
+            pairs: 5,
+            window: Duration::from_secs(3),
+            held: Duration::from_secs(60),
+            distinct: 1_000_000,
+            waiters: 100_000,
+            endurance: Duration::from_secs(600),
+            peers: None,
+        }
+    }
+
+    /// All rows in about five minutes.
+    pub(crate) fn quick() -> Self {
+        Self {
+            pairs: 3,
+            window: Duration::from_secs(1),
+            held: Duration::from_secs(20),
+            distinct: 200_000,
+            endurance: Duration::from_secs(30),
+            ..Self::full()
+        }
+    }
+
+    /// Whether this peer takes part.
+    pub(crate) fn meets(&self, kind: Kind) -> bool {
+        match &self.peers {
+            None => true,
+            Some(peers) => peers.iter().any(|peer| peer == kind.word()),
+        }
+    }
+
+    pub(crate) fn set_window(&mut self, seconds: &str) -> Option<()> {
+        let seconds: f64 = seconds.parse().ok()?;
+        self.window = Duration::try_from_secs_f64(seconds).ok()?;
+        (!self.window.is_zero()).then_some(())
+    }
+}

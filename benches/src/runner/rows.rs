@@ -1,0 +1,203 @@
+//! The rows, in the order in which they run.
+
+use super::contest::{Contest, Plot};
+use super::crew::Kind;
+use super::row::Outcome;
+use super::{Pace, endurance, inprocess, kills, leases, memory};
+use crate::Result;
+
+pub(crate) struct Row {
+    pub(crate) id: &'static str,
+    /// What it asks, for people.
+    pub(crate) title: &'static str,
+    pub(crate) parts: &'static [Part],
+}
+
+pub(crate) enum Part {
+    Contest(Contest),
+    Own(fn(&Pace) -> Result<Outcome>),
+}
+
+impl Row {
+    /// Who takes part.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = Kind> {
+        self.parts
+            .iter()
+            .flat_map(|part| match part {
+                Part::Contest(contest) => contest.against,
+                Part::Own(_) => &[],
+            })
+            .map(|(kind, _)| *kind)
+    }
+
+    pub(crate) fn run(&self, pace: &Pace) -> Result<Outcome> {
+        let mut all = Outcome::default();
+        for part in self.parts {
+            all.add(match part {
+                Part::Contest(contest) => contest.run(pace)?,
+                Part::Own(run) => run(pace)?,
+            });
+        }
+        Ok(all)
+    }
+}
+
+/// Tasks of one process, each with a name of its own.
+const fn apart(
+    row: &'static str,
+    work: &'static str,
+    tasks: usize,
+    against: &'static [(Kind, Option<f64>)],
+) -> Part {
+    Part::Contest(Contest {
+        row,
+        work,
+        processes: 1,
+        tasks,
+        names: tasks,
+        against,
+        plot: Plot::Tasks,
+    })
+}
+
+/// Processes of one task each, all with the same name.
+const fn together(
+    row: &'static str,
+    work: &'static str,
+    processes: usize,
+    against: &'static [(Kind, Option<f64>)],
+) -> Part {
+    Part::Contest(Contest {
+        row,
+        work,
+        processes,
+        tasks: 1,
+        names: 1,
+        against,
+        plot: Plot::Processes,
+    })
+}
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        id: "P1",
+        title: "one task, one name, release confirmed",
+        parts: &[apart(
+            "P1",
+            "1 task",
+            1,
+            &[
+                (Kind::Go, Some(0.95)),
+                (Kind::Plain, None),
+                (Kind::Service, None),
+                (Kind::Python, None),
+            ],
+        )],
+    },
+    Row {
+        id: "P2",
+        title: "tasks of one process, each with a name of its own",
+        parts: &[
+            apart(
+                "P2",
+                "256 tasks, 256 names",
+                256,
+                &[
+                    (Kind::Go, Some(4.0)),
+                    (Kind::Plain, None),
+                    (Kind::Service, None),
+                    (Kind::Python, None),
+                    (Kind::Raw, None),
+                ],
+            ),
+            apart("P2", "4 tasks", 4, &[(Kind::Go, None)]),
+            apart("P2", "16 tasks", 16, &[(Kind::Go, None)]),
+            apart("P2", "64 tasks", 64, &[(Kind::Go, None), (Kind::Raw, None)]),
+        ],
+    },
+    Row {
+        id: "P2'",
+        title: "the same, many of them, and what etcd can do at all",
+        parts: &[apart(
+            "P2'",
+            "1,024 tasks, 1,024 names",
+            1_024,
+            &[(Kind::Go, Some(5.0)), (Kind::Raw, Some(0.7))],
+        )],
+    },
+    Row {
+        id: "P3",
+        title: "2 processes, one name",
+        parts: &[together(
+            "P3",
+            "2 processes",
+            2,
+            &[
+                (Kind::Go, Some(20.0)),
+                (Kind::Service, None),
+                (Kind::Python, None),
+            ],
+        )],
+    },
+    Row {
+        id: "P4",
+        title: "16 processes, one name",
+        parts: &[together(
+            "P4",
+            "16 processes",
+            16,
+            &[
+                (Kind::Go, Some(8.0)),
+                (Kind::Service, None),
+                (Kind::Python, None),
+            ],
+        )],
+    },
+    Row {
+        id: "P5",
+        title: "64 and 256 processes, one name",
+        parts: &[
+            together("P5", "64 processes", 64, &[(Kind::Go, Some(1.5))]),
+            together("P5", "256 processes", 256, &[(Kind::Go, Some(1.5))]),
+        ],
+    },
+    Row {
+        id: "P6",
+        title: "64 tasks of one process, one name",
+        parts: &[Part::Contest(Contest {
+            row: "P6",
+            work: "64 tasks, one name",
+            processes: 1,
+            tasks: 64,
+            names: 1,
+            against: &[(Kind::Go, Some(100.0)), (Kind::Service, None)],
+            plot: Plot::None,
+        })],
+    },
+    Row {
+        id: "P7",
+        title: "renewals while locks are held",
+        parts: &[Part::Own(leases::run)],
+    },
+    Row {
+        id: "P8",
+        title: "memory",
+        parts: &[Part::Own(memory::distinct), Part::Own(memory::waiters)],
+    },
+    Row {
+        id: "P9",
+        title: "the holder is killed",
+        parts: &[Part::Own(kills::run)],
+    },
+    Row {
+        id: "P13",
+        title: "calls on the embedded etcd, in this process",
+        parts: &[Part::Own(inprocess::run)],
+    },
+    // The longest comes last.
+    Row {
+        id: "P10",
+        title: "throughput on hot names over time",
+        parts: &[Part::Own(endurance::run)],
+    },
+];

@@ -1,0 +1,63 @@
+//! Lock and unlock, one after another, in every task.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::memory::resident;
+use super::peer::Peer;
+use super::spec::{Spec, Who};
+use super::tally::{Tally, Window};
+use super::witness::Witness;
+use super::{Fault, answer, order, ready};
+
+pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
+    let witness = Arc::new(Witness::new(spec.names, spec.witness.as_deref())?);
+    let peers = Peer::of_tasks(&spec).await?;
+    ready()?;
+    while let Some(begin) = order().await? {
+        let window = Window::new(begin, spec.window, spec.slice);
+        let mut tasks = JoinSet::new();
+        for (task, peer) in (0..).zip(&peers) {
+            let name = task % spec.names;
+            tasks.spawn(repeat(peer.clone(), name, witness.clone(), window));
+        }
+        let mut sum = Tally::default();
+        while let Some(tally) = tasks.join_next().await {
+            sum.add(&tally??);
+        }
+        let witnessed = match spec.who {
+            Who::Raw => sum.total, // locks nothing, so there is nothing to see
+            _ => witness.take(),
+        };
+        answer(json!({
+            "count": sum.count,
+            "total": sum.total,
+            "seconds": spec.window.as_secs_f64(),
+            "latency": sum.latency.to_json(),
+            "slices": sum.slices,
+            "witnessed": witnessed,
+            "rss": resident()?,
+        }))?;
+    }
+    Ok(())
+}
+
+async fn repeat(
+    peer: Peer,
+    name: u64,
+    witness: Arc<Witness>,
+    window: Window,
+) -> Result<Tally, Fault> {
+    let mut tally = Tally::default();
+    let mut from = Instant::now();
+    while !window.is_over(from) {
+        let calls = peer.call(name, &witness).await?;
+        let to = Instant::now();
+        tally.record(&window, from, to, calls);
+        from = to;
+    }
+    Ok(tally)
+}

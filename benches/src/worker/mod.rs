@@ -1,0 +1,74 @@
+//! A worker process: one peer, doing one kind of work when told to.
+//!
+//! It prints `ready`. For each line `go <Unix time in milliseconds>` it begins at once, counts from that time on for as long as
+//! it was told, and prints one line of JSON: all workers of a row count in the same window, and starting them is outside of it.
+//! It ends with its standard input.
+
+mod calls;
+mod held;
+mod memory;
+mod peer;
+mod spec;
+mod tally;
+mod witness;
+
+use std::error::Error;
+use std::io::Write as _;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use spec::{Spec, Work};
+
+/// What a worker cannot go on after; it says so and ends, and the bench fails.
+pub(crate) type Fault = Box<dyn Error + Send + Sync>;
+
+pub(crate) fn main(args: &[String]) -> Result<(), Fault> {
+    let spec = Spec::parse(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match spec.work {
+            Work::Calls => calls::work(spec).await?,
+            Work::Hold => held::hold(spec).await?,
+            Work::Take => held::take(spec).await?,
+            Work::Distinct => memory::distinct(spec).await?,
+            Work::Waiters => memory::waiters(spec).await?,
+        }
+        etcd_locked::shutdown(Duration::from_secs(5)).await;
+        Ok(())
+    })
+}
+
+/// Says that all is prepared.
+fn ready() -> Result<(), Fault> {
+    say("ready")
+}
+
+fn answer(json: Value) -> Result<(), Fault> {
+    say(&json.to_string())
+}
+
+fn say(line: &str) -> Result<(), Fault> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+/// Waits for the next order: when to begin to count. `None`: it is over.
+async fn order() -> Result<Option<Instant>, Fault> {
+    let mut line = String::new();
+    // The main thread of the program has nothing else to do; but tasks go on on the workers.
+    tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line))?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let at = line.trim().strip_prefix("go ").map(str::parse);
+    let Some(Ok(at)) = at else {
+        return Err(format!("no order: {line:?}").into());
+    };
+    let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let ahead = Duration::from_millis(at).saturating_sub(since);
+    Ok(Some(Instant::now() + ahead))
+}

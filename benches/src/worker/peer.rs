@@ -1,0 +1,137 @@
+//! How each peer locks and unlocks.
+
+use std::sync::Arc;
+
+use etcd_client::{Client, Compare, CompareOp, LockOptions, PutOptions, Txn, TxnOp};
+use etcd_locked::etcd_locked;
+
+use super::Fault;
+use super::spec::{Spec, Who};
+use super::witness::Witness;
+
+/// No peer in Rust renews its lease while it is measured: it outlives the bench.
+const TTL: i64 = 3_600;
+/// Locks a transaction, as in our own bundles.
+const BUNDLE: u64 = 64;
+/// As long as a holder record of ours.
+const VALUE: [u8; 160] = [b'x'; 160];
+
+/// One task's way to lock.
+#[derive(Clone)]
+pub(super) enum Peer {
+    Ours,
+    Plain(Owner),
+    Service(Owner),
+    Raw(Arc<Bundle>),
+}
+
+/// A lease, which is what owns a lock, on the process's connection.
+#[derive(Clone)]
+pub(super) struct Owner {
+    client: Client,
+    lease: i64,
+}
+
+/// Keys that are put together, and deleted together.
+pub(super) struct Bundle {
+    owner: Owner,
+    keys: Vec<String>,
+}
+
+#[etcd_locked("ours/<name>", wait = "forever")]
+async fn call(name: u64, witness: &Witness) -> Result<(), Fault> {
+    Ok(witness.enter(name)?)
+}
+
+impl Peer {
+    /// One for each task; raw bundles stand for many tasks each.
+    pub(super) async fn of_tasks(spec: &Spec) -> Result<Vec<Self>, Fault> {
+        if spec.who == Who::Ours {
+            etcd_locked::init(spec.config()).await?;
+            return Ok((0..spec.tasks).map(|_| Self::Ours).collect());
+        }
+        let client = Client::connect([&spec.endpoint], None).await?;
+        let mut owner = Owner::new(&client).await?;
+        let mut peers = Vec::new();
+        for task in 0..spec.tasks {
+            // The same as for Go: tasks that contend for a name are owners of their own.
+            if task > 0 && spec.tasks > spec.names {
+                owner = Owner::new(&client).await?;
+            }
+            let owner = owner.clone();
+            peers.push(match spec.who {
+                Who::Plain => Self::Plain(owner),
+                Who::Service => Self::Service(owner),
+                Who::Raw if task % BUNDLE == 0 => {
+                    let last = spec.tasks.min(task + BUNDLE);
+                    let keys = (task..last).map(|name| format!("raw/{name}")).collect();
+                    Self::Raw(Arc::new(Bundle { owner, keys }))
+                }
+                Who::Raw => continue,
+                Who::Ours | Who::Mutex => return Err("this peer makes no such calls".into()),
+            });
+        }
+        Ok(peers)
+    }
+
+    /// Locks and unlocks; how many locks that were.
+    pub(super) async fn call(&self, name: u64, witness: &Witness) -> Result<u64, Fault> {
+        match self {
+            Self::Ours => call(name, witness).await?,
+            Self::Plain(owner) => owner.by_hand(name, witness).await?,
+            Self::Service(owner) => owner.by_service(name, witness).await?,
+            Self::Raw(bundle) => return bundle.carry_out().await,
+        }
+        Ok(1)
+    }
+}
+
+impl Owner {
+    async fn new(client: &Client) -> Result<Self, Fault> {
+        let lease = client.lease_client().grant(TTL, None).await?.id();
+        Ok(Self {
+            client: client.clone(),
+            lease,
+        })
+    }
+
+    /// What one writes without a library, where nobody else wants the name.
+    async fn by_hand(&self, name: u64, witness: &Witness) -> Result<(), Fault> {
+        let key = format!("plain/{name}");
+        let mut kv = self.client.kv_client();
+        let options = PutOptions::new().with_lease(self.lease);
+        let put = Txn::new()
+            .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
+            .and_then([TxnOp::put(key.as_str(), "", Some(options))]);
+        if !kv.txn(put).await?.succeeded() {
+            return Err(format!("`{key}` is held by somebody else").into());
+        }
+        witness.enter(name)?;
+        kv.delete(key, None).await?;
+        Ok(())
+    }
+
+    async fn by_service(&self, name: u64, witness: &Witness) -> Result<(), Fault> {
+        let mut locks = self.client.lock_client();
+        let options = LockOptions::new().with_lease(self.lease);
+        let locked = locks.lock(format!("service/{name}"), Some(options)).await?;
+        witness.enter(name)?;
+        locks.unlock(locked.key()).await?;
+        Ok(())
+    }
+}
+
+impl Bundle {
+    async fn carry_out(&self) -> Result<u64, Fault> {
+        let mut kv = self.owner.client.kv_client();
+        let lease = PutOptions::new().with_lease(self.owner.lease);
+        let keys = || self.keys.iter().map(String::as_str);
+        let puts: Vec<_> = keys()
+            .map(|key| TxnOp::put(key, VALUE, Some(lease.clone())))
+            .collect();
+        kv.txn(Txn::new().and_then(puts)).await?;
+        let deletions: Vec<_> = keys().map(|key| TxnOp::delete(key, None)).collect();
+        kv.txn(Txn::new().and_then(deletions)).await?;
+        Ok(self.keys.len() as u64)
+    }
+}

@@ -1,0 +1,145 @@
+//! A worker's command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Fault;
+
+/// Who locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// An annotated function.
+    Ours,
+    /// etcd-client, a transaction and a deletion by hand.
+    Plain,
+    /// The lock service of etcd's server.
+    Service,
+    /// Puts and deletions in bundles, which lock nothing.
+    Raw,
+    /// A mutex of tokio: what tasks cost that wait for nothing of ours.
+    Mutex,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Lock and unlock, one after another, in every task.
+    Calls,
+    /// Takes all names and keeps them.
+    Hold,
+    /// Takes one name, once.
+    Take,
+    /// As many names as there are, each once.
+    Distinct,
+    /// As many tasks as there are wait at once.
+    Waiters,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Spec {
+    pub(super) who: Who,
+    pub(super) work: Work,
+    pub(super) endpoint: String,
+    pub(super) tasks: u64,
+    /// Given to the tasks in turn.
+    pub(super) names: u64,
+    /// The first name's number.
+    pub(super) first: u64,
+    /// How long to count.
+    pub(super) window: Duration,
+    /// Also count what ended in each stretch of this length.
+    pub(super) slice: Option<Duration>,
+    /// Of the lease, if not the default.
+    pub(super) ttl: Option<Duration>,
+    /// A file that counts the calls of all processes.
+    pub(super) witness: Option<PathBuf>,
+}
+
+impl Spec {
+    pub(super) fn parse(args: &[String]) -> Result<Self, Fault> {
+        let mut spec = Self {
+            who: Who::Ours,
+            work: Work::Calls,
+            endpoint: String::new(),
+            tasks: 1,
+            names: 1,
+            first: 0,
+            window: Duration::from_secs(1),
+            slice: None,
+            ttl: None,
+            witness: None,
+        };
+        let (pairs, rest) = args.as_chunks::<2>();
+        for [option, value] in pairs {
+            let seconds = || value.parse().map(Duration::from_secs_f64);
+            match option.as_str() {
+                "--peer" => {
+                    spec.who = match value.as_str() {
+                        "ours" => Who::Ours,
+                        "plain" => Who::Plain,
+                        "service" => Who::Service,
+                        "raw" => Who::Raw,
+                        "mutex" => Who::Mutex,
+                        _ => return Err(format!("there is no peer `{value}` here").into()),
+                    }
+                }
+                "--work" => {
+                    spec.work = match value.as_str() {
+                        "calls" => Work::Calls,
+                        "hold" => Work::Hold,
+                        "take" => Work::Take,
+                        "distinct" => Work::Distinct,
+                        "waiters" => Work::Waiters,
+                        _ => return Err(format!("there is no work `{value}`").into()),
+                    }
+                }
+                "--endpoint" => spec.endpoint.clone_from(value),
+                "--tasks" => spec.tasks = value.parse()?,
+                "--names" => spec.names = value.parse()?,
+                "--first" => spec.first = value.parse()?,
+                "--seconds" => spec.window = seconds()?,
+                "--slice" => spec.slice = Some(seconds()?),
+                "--ttl" => spec.ttl = Some(seconds()?),
+                "--witness" => spec.witness = Some(value.into()),
+                _ => return Err(format!("a worker has no option `{option}`").into()),
+            }
+        }
+        match rest {
+            [] => Ok(spec),
+            [option, ..] => Err(format!("`{option}` has no value").into()),
+        }
+    }
+
+    pub(super) fn config(&self) -> etcd_locked::Config {
+        let config = etcd_locked::Config::new([&self.endpoint]);
+        match self.ttl {
+            Some(ttl) => config.ttl(ttl),
+            None => config,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Spec, Fault> {
+        Spec::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_line_says_who_does_what() {
+        let spec = parse("--peer raw --tasks 1024 --seconds 0.5 --slice 10").unwrap();
+        assert_eq!((spec.who, spec.work), (Who::Raw, Work::Calls));
+        assert_eq!((spec.tasks, spec.names), (1024, 1));
+        assert_eq!(spec.window, Duration::from_millis(500));
+        assert_eq!(spec.slice, Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in ["--peer redis", "--tasks many", "--tasks", "--colour red"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The peers in other languages: what they need, and where it is brought.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::output;
+use crate::{Result, say, workspace};
+
+/// Where Debian and its relatives keep the sources of Go packages.
+const GO_PACKAGES: &str = "/usr/share/gocode";
+const GO_PACKAGE: &str = "src/go.etcd.io/etcd/clientv3/concurrency";
+
+pub(super) struct Go {
+    pub(super) worker: PathBuf,
+    pub(super) version: String,
+}
+
+/// Builds the worker that locks by etcd's own Go package. The distribution brings compiler and package, because the package
+/// drags a hundred others behind it.
+pub(super) fn go() -> Result<Go> {
+    let how = "apt-get install golang-go golang-etcd-server-dev";
+    let version = output(Command::new("go").arg("version"))
+        .map_err(|error| format!("{error}; the Go peer needs a Go compiler: {how}"))?;
+    let version = version.replace("go version", "").trim().to_owned();
+    let package = Path::new(GO_PACKAGES).join(GO_PACKAGE);
+    if !package.is_dir() {
+        return Err(format!(
+            "there is no {}; the Go peer needs etcd's Go packages: {how}",
+            package.display()
+        ));
+    }
+    let home = home("go")?;
+    let worker = home.join("worker");
+    output(
+        Command::new("go")
+            .current_dir(workspace::root().join("benches/peers/go"))
+            .env("GO111MODULE", "off")
+            .env("GOPATH", format!("{}:{GO_PACKAGES}", home.display()))
+            .env_remove("GOFLAGS")
+            .args(["build", "-o"])
+            .arg(&worker)
+            .arg("."),
+    )?;
+    say::note(format_args!("{version}: {}", worker.display()));
+    Ok(Go { worker, version })
+}
+
+pub(super) struct Python {
+    pub(super) interpreter: PathBuf,
+    pub(super) packages: PathBuf,
+}
+
+/// Has pip put the packages of the worker in Python below `target/tools`.
+pub(super) fn python() -> Result<Python> {
+    let interpreter = PathBuf::from("python3");
+    let wanted = workspace::root().join("benches/peers/python/requirements.txt");
+    let packages = home("python")?;
+    if !imports(&interpreter, &packages, &wanted) {
+        output(
+            Command::new(&interpreter)
+                .args(["-m", "pip", "install", "--quiet", "--upgrade"])
+                .args(["--disable-pip-version-check", "--root-user-action=ignore"])
+                .arg("--target")
+                .arg(&packages)
+                .arg("--requirement")
+                .arg(&wanted),
+        )
+        .map_err(|error| {
+            format!(
+                "{error}; the Python peer needs python3 from 3.10 on with pip (apt-get install python3-pip), and a package index"
+            )
+        })?;
+        let io = |error: std::io::Error| format!("{}: {error}", packages.display());
+        fs::copy(&wanted, packages.join("requirements.txt")).map_err(io)?;
+    }
+    say::note(format_args!("aetcd: {}", packages.display()));
+    Ok(Python {
+        interpreter,
+        packages,
+    })
+}
+
+/// Whether what is there is what is wanted, and this interpreter's.
+fn imports(interpreter: &Path, packages: &Path, wanted: &Path) -> bool {
+    let text = |file: &Path| fs::read_to_string(file).ok();
+    let same = text(&packages.join("requirements.txt")) == text(wanted);
+    same && output(
+        Command::new(interpreter)
+            .env("PYTHONPATH", packages)
+            .args(["-c", "import aetcd"]),
+    )
+    .is_ok()
+}
+
+fn home(peer: &str) -> Result<PathBuf> {
+    let home = workspace::tools().join("peers").join(peer);
+    fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+    Ok(home)
+}

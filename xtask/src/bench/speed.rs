@@ -1,0 +1,70 @@
+//! `cargo xtask bench`: brings what the peers need, and has `benches` run the rows.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{peers, rustc};
+use crate::etcd::Etcd;
+use crate::process::{output, run};
+use crate::{Result, say, workspace};
+
+/// The benches' binary.
+const BINARY: (&str, &str) = ("etcd-locked-benches", "bench");
+
+pub(crate) fn speed(args: &[String]) -> Result<String> {
+    say::step("building the benches");
+    let [bench] = workspace::build(&["--release"], [BINARY])?;
+    let needed = output(Command::new(&bench).arg("needs").args(args))?;
+
+    let etcd = Etcd::find()?;
+    let mut command = Command::new(&bench);
+    command.args(args).env("ETCD_BIN", &etcd.server).env(
+        "BENCH_RUSTC",
+        version(Command::new(rustc()).arg("--version"))?,
+    );
+    for peer in needed.lines() {
+        match peer {
+            "go" => {
+                say::step("the peer in Go");
+                let go = peers::go()?;
+                command
+                    .env("BENCH_GO_PEER", go.worker)
+                    .env("BENCH_GO", go.version);
+            }
+            "aetcd" => {
+                say::step("the peer in Python");
+                let python = peers::python()?;
+                command
+                    .env("BENCH_PYTHON", python.interpreter)
+                    .env("BENCH_PYTHON_PACKAGES", python.packages);
+            }
+            _ => {} // in the binary
+        }
+    }
+
+    let all = !args.iter().any(|arg| arg == "--row");
+    let quick = args.iter().any(|arg| arg == "--quick");
+    let place = match (all, quick) {
+        (true, false) => Some(workspace::root().join("benches")),
+        // Figures of five minutes are no figures for others to read.
+        (true, true) => Some(workspace::root().join("target/bench")),
+        (false, _) => None,
+    };
+    if let Some(place) = &place {
+        command.arg("--write").arg(place);
+    }
+    run("the bench", &mut command)
+        .map_err(|status| format!("{status}; what it missed is above"))?;
+    Ok(format!("bench: ok{}", wrote(place.as_deref())))
+}
+
+fn wrote(place: Option<&Path>) -> String {
+    place.map_or(String::new(), |place| {
+        format!(" — {}", place.join("RESULTS.md").display())
+    })
+}
+
+/// What a program says of itself, in a line.
+fn version(command: &mut Command) -> Result<String> {
+    Ok(output(command)?.trim().to_owned())
+}
