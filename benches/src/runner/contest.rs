@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::crew::{Crew, Done, Kind, Witness};
-use super::figures::{Spread, Target, Verdict, number, rate, time};
+use super::figures::{Spread, Target, Verdict, number, rate};
 use super::row::{Line, Outcome, Point};
 use super::server::Server;
 use super::{Pace, say};
@@ -14,6 +14,7 @@ use crate::latency::Latency;
 pub(crate) struct Contest {
     pub(crate) row: &'static str,
     pub(crate) work: &'static str,
+    pub(crate) ours: Kind,
     pub(crate) processes: usize,
     pub(crate) tasks: usize,
     pub(crate) names: usize,
@@ -55,16 +56,20 @@ impl Contest {
             _ => pace.window * 2,
         };
         let mut sides = Vec::new();
-        for kind in std::iter::once(Kind::Ours).chain(kinds) {
+        for kind in std::iter::once(self.ours).chain(kinds) {
             sides.push(self.side(kind, &server, window)?);
         }
         // Before it is counted all have connected, and the first locks and watches are there.
         let lead = Duration::from_millis(300 + 8 * self.processes as u64);
         for pair in 1..=pace.pairs {
             let mut shown = Vec::new();
-            for side in &mut sides {
-                let rate_now = side.round(lead, window)?;
-                shown.push(format!("{} {}", side.kind.title(), rate(rate_now)));
+            // Another one begins each time: nobody always measures on what the same one has left.
+            let count = sides.len();
+            for at in 0..count {
+                if let Some(side) = sides.get_mut((at + pair - 1) % count) {
+                    let now = side.round(lead, window)?;
+                    shown.push(format!("{} {}", side.kind.title(), rate(now)));
+                }
             }
             say::note(format_args!("{pair}/{}: {}", pace.pairs, shown.join(" · ")));
         }
@@ -131,19 +136,12 @@ impl Contest {
                     .push(Point::Processes(side.kind, processes, median)),
                 Plot::None => {}
             }
-            let latency = |share| side.latency.quantile(share).map_or("-".to_owned(), time);
-            outcome.notes.push(format!(
-                "{}, {}, {}: half of the calls within {}, 99 % within {}, 99.9 % within {}.",
-                self.row,
-                self.work,
-                side.kind.title(),
-                latency(0.5),
-                latency(0.99),
-                latency(0.999)
-            ));
-            outcome
-                .points
-                .push(Point::Latency(self.row, side.kind, side.latency.clone()));
+            outcome.points.push(Point::Latency {
+                row: self.row,
+                work: self.work,
+                kind: side.kind,
+                latency: side.latency.clone(),
+            });
         }
         Ok(outcome)
     }

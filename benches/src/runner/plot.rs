@@ -26,7 +26,7 @@ pub(crate) fn of(points: &[Point]) -> Vec<Drawn> {
             Point::Tasks(kind, tasks_, rate) => tasks.add(*kind, *tasks_, *rate),
             Point::Processes(kind, count, rate) => processes.add(*kind, *count, *rate),
             Point::Time(seconds, rate) => over_time.push((*seconds, *rate)),
-            Point::Latency(..) => {}
+            Point::Latency { .. } => {}
         }
     }
     let mut drawn = vec![
@@ -86,7 +86,12 @@ pub(crate) fn of(points: &[Point]) -> Vec<Drawn> {
         ),
     ] {
         let series = points.iter().filter_map(|point| match point {
-            Point::Latency(of, kind, latency) if *of == row => {
+            Point::Latency {
+                row: of,
+                kind,
+                latency,
+                ..
+            } if *of == row => {
                 // Under one in a thousand there are too few calls to draw a line through.
                 let tail = latency
                     .tail()

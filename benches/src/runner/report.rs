@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::figures::Spread;
-use super::row::{Line, Outcome};
+use super::figures::{Spread, time};
+use super::row::{Line, Outcome, Point};
 use super::{Pace, machine, plot};
 use crate::Result;
 
@@ -107,8 +107,34 @@ impl Report {
         for note in &self.all.notes {
             let _ = writeln!(text, "- {note}");
         }
-        text
+        text + &latencies(&self.all.points)
     }
+}
+
+/// How long calls took, of all who were compared.
+fn latencies(points: &[Point]) -> String {
+    let mut text = "\n## How long a call takes\n\n| row | work | | half within | 99 % | 99.9 % |\n|---|---|---|---|---|---|\n".to_owned();
+    for point in points {
+        let Point::Latency {
+            row,
+            work,
+            kind,
+            latency,
+        } = point
+        else {
+            continue;
+        };
+        let within = |share| latency.quantile(share).map_or(String::new(), time);
+        let _ = writeln!(
+            text,
+            "| {row} | {work} | {} | {} | {} | {} |",
+            kind.title(),
+            within(0.5),
+            within(0.99),
+            within(0.999)
+        );
+    }
+    text
 }
 
 /// A row's lines, for the terminal.

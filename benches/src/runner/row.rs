@@ -29,7 +29,12 @@ pub(crate) enum Point {
     /// Calls a second, so many seconds after the start.
     Time(f64, f64),
     /// How long calls took in this row.
-    Latency(&'static str, Kind, Latency),
+    Latency {
+        row: &'static str,
+        work: &'static str,
+        kind: Kind,
+        latency: Latency,
+    },
 }
 
 #[derive(Debug, Default)]

@@ -52,6 +52,7 @@ const fn apart(
     Part::Contest(Contest {
         row,
         work,
+        ours: Kind::Ours,
         processes: 1,
         tasks,
         names: tasks,
@@ -70,6 +71,7 @@ const fn together(
     Part::Contest(Contest {
         row,
         work,
+        ours: Kind::Ours,
         processes,
         tasks: 1,
         names: 1,
@@ -167,6 +169,7 @@ pub(crate) const ROWS: &[Row] = &[
         parts: &[Part::Contest(Contest {
             row: "P6",
             work: "64 tasks, one name",
+            ours: Kind::Ours,
             processes: 1,
             tasks: 64,
             names: 1,
