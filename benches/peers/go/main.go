@@ -85,7 +85,7 @@ func main() {
 		}
 		answer, err := json.Marshal(map[string]interface{}{
 			"count": sum.count, "total": sum.total, "seconds": *seconds,
-			"latency": sum.sparse(), "witnessed": seen.sum(), "rss": rss(),
+			"latency": sum.sparse(), "witnessed": seen.sum(), "changes": seen.changes, "rss": rss(),
 		})
 		check(err)
 		fmt.Println(string(answer))
@@ -145,6 +145,8 @@ func bucket(d time.Duration) int {
 type seen struct {
 	counters []uint64
 	file     *os.File
+	// Calls that came after one of another process.
+	changes uint64
 }
 
 func newSeen() *seen {
@@ -163,15 +165,21 @@ func (s *seen) enter(name int) {
 		atomic.StoreUint64(&s.counters[name], n+1)
 		return
 	}
-	var n [8]byte
-	_, err := s.file.ReadAt(n[:], int64(name)*8)
+	// The count, and who was there last.
+	var n [16]byte
+	_, err := s.file.ReadAt(n[:], int64(name)*16)
 	check(err)
+	if me := uint64(os.Getpid()); binary.LittleEndian.Uint64(n[8:]) != me {
+		atomic.AddUint64(&s.changes, 1)
+		binary.LittleEndian.PutUint64(n[8:], me)
+	}
 	binary.LittleEndian.PutUint64(n[:], binary.LittleEndian.Uint64(n[:])+1)
-	_, err = s.file.WriteAt(n[:], int64(name)*8)
+	_, err = s.file.WriteAt(n[:], int64(name)*16)
 	check(err)
 }
 
 func (s *seen) clear() {
+	s.changes = 0
 	for i := range s.counters {
 		s.counters[i] = 0
 	}

@@ -5,6 +5,7 @@ import asyncio
 import json
 import math
 import os
+import struct
 import sys
 import time
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ class Tally:
         self.total = 0
         self.latency = {}
         self.counters = [0] * args.names
+        self.changes = 0  # calls that came after one of another process
 
     async def run(self, client, name, begin, end, witness):
         while (start := time.time()) < end:
@@ -39,8 +41,9 @@ class Tally:
             if witness is None:
                 self.counters[name] += 1
             else:
-                seen = int.from_bytes(os.pread(witness, 8, 8 * name), "little")
-                os.pwrite(witness, (seen + 1).to_bytes(8, "little"), 8 * name)
+                seen, last = struct.unpack("<QQ", os.pread(witness, 16, 16 * name))
+                self.changes += last != os.getpid()
+                os.pwrite(witness, struct.pack("<QQ", seen + 1, os.getpid()), 16 * name)
             await lock.release()
             self.total += 1
             stop = time.time()
@@ -74,6 +77,7 @@ async def main():
                 "seconds": args.seconds,
                 "latency": tally.latency,
                 "witnessed": sum(tally.counters),
+                "changes": tally.changes,
                 "rss": rss,
             }
             print(json.dumps(answer), flush=True)

@@ -39,6 +39,7 @@ struct Side {
     rates: Vec<f64>,
     latency: Latency,
     total: u64,
+    changes: u64,
 }
 
 impl Contest {
@@ -103,6 +104,7 @@ impl Contest {
             rates: Vec::new(),
             latency: Latency::default(),
             total: 0,
+            changes: 0,
         })
     }
 
@@ -143,6 +145,18 @@ impl Contest {
                 latency: side.latency.clone(),
             });
         }
+        if self.processes > 1 {
+            let changes = sides.iter().map(|side| {
+                let share = side.changes as f64 / side.total.max(1) as f64 * 100.0;
+                format!("{} {share:.0} %", side.kind.title())
+            });
+            outcome.notes.push(format!(
+                "{}, {}: so many calls came after one of another process, all others after one of their own: {}.",
+                self.row,
+                self.work,
+                changes.collect::<Vec<_>>().join(", ")
+            ));
+        }
         Ok(outcome)
     }
 }
@@ -151,6 +165,7 @@ impl Side {
     fn round(&mut self, lead: Duration, window: Duration) -> Result<f64> {
         let done = Done::of(&self.crew.round(lead, window)?)?;
         self.total += done.total;
+        self.changes += done.changes;
         let seen = match &self.witness {
             None => done.witnessed,
             Some(witness) => witness.seen()?,

@@ -246,6 +246,8 @@ pub(crate) struct Done {
     pub(crate) total: u64,
     /// What witnesses in the processes have seen of them.
     pub(crate) witnessed: u64,
+    /// Calls that came after one of another process.
+    pub(crate) changes: u64,
     pub(crate) latency: Latency,
     /// Calls in each stretch of the window.
     pub(crate) slices: Vec<f64>,
@@ -266,6 +268,7 @@ impl Done {
         self.rate += answer.get("count")?.as_f64()? / seconds;
         self.total += answer.get("total")?.as_u64()?;
         self.witnessed += answer.get("witnessed")?.as_u64()?;
+        self.changes += answer.get("changes")?.as_u64()?;
         self.latency
             .add(&Latency::from_json(answer.get("latency")?.as_object()?)?);
         if let Some(slices) = answer.get("slices").and_then(Value::as_array) {
@@ -279,14 +282,14 @@ impl Done {
     }
 }
 
-/// A witness's file: one counter of eight bytes for each name.
+/// A witness's file: for each name a counter of eight bytes, and who was there last in as many.
 pub(crate) struct Witness(tempfile::NamedTempFile);
 
 impl Witness {
     pub(crate) fn new(names: usize) -> Result<Self> {
         let io = |error: std::io::Error| format!("no file for the witness: {error}");
         let file = tempfile::NamedTempFile::new().map_err(io)?;
-        file.as_file().set_len(8 * names as u64).map_err(io)?;
+        file.as_file().set_len(16 * names as u64).map_err(io)?;
         Ok(Self(file))
     }
 
@@ -297,7 +300,11 @@ impl Witness {
     pub(crate) fn seen(&self) -> Result<u64> {
         let counters = fs::read(self.path()).map_err(|error| format!("the witness: {error}"))?;
         let (counters, _) = counters.as_chunks();
-        Ok(counters.iter().map(|c| u64::from_le_bytes(*c)).sum())
+        Ok(counters
+            .iter()
+            .step_by(2)
+            .map(|c| u64::from_le_bytes(*c))
+            .sum())
     }
 }
 
@@ -309,15 +316,15 @@ mod tests {
     fn workers_add_up() {
         let answer = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         let one = answer(
-            r#"{"count":10,"total":12,"seconds":2.0,"latency":{"300":10},"witnessed":12,"slices":[4,6]}"#,
+            r#"{"count":10,"total":12,"seconds":2.0,"latency":{"300":10},"witnessed":12,"changes":3,"slices":[4,6]}"#,
         );
         let other = answer(
-            r#"{"count":2,"total":2,"seconds":2,"latency":{"300":1,"310":1},"witnessed":2}"#,
+            r#"{"count":2,"total":2,"seconds":2,"latency":{"300":1,"310":1},"witnessed":2,"changes":1}"#,
         );
         let done = Done::of(&[one, other]).unwrap();
         assert_eq!((done.rate, done.total, done.witnessed), (6.0, 14, 14));
         assert_eq!(done.latency.count(), 12);
-        assert_eq!(done.slices, [4.0, 6.0]);
+        assert_eq!((done.changes, done.slices), (4, vec![4.0, 6.0]));
         assert!(Done::of(&[answer(r#"{"count":1}"#)]).is_err());
     }
 }

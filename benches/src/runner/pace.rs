@@ -40,7 +40,7 @@ impl Pace {
         Self {
             pairs: 3,
             window: Duration::from_secs(1),
-            held: Duration::from_secs(20),
+            held: Duration::from_secs(15),
             distinct: 200_000,
             endurance: Duration::from_secs(30),
             ..Self::full()

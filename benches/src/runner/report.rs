@@ -156,6 +156,9 @@ pub(crate) fn printed(outcome: &Outcome) -> String {
             line.verdict.word()
         );
     }
+    for note in &outcome.notes {
+        let _ = writeln!(text, "     {note}");
+    }
     text
 }
 

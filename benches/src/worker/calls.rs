@@ -39,6 +39,7 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
             "latency": sum.latency.to_json(),
             "slices": sum.slices,
             "witnessed": witnessed,
+            "changes": witness.take_changes(),
             "rss": resident()?,
         }))?;
     }

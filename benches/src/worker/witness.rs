@@ -6,11 +6,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter a name: in this process, or in a file for several processes.
+/// One counter a name: in this process, or in a file for several processes, with the process that was there last beside it.
 #[derive(Debug)]
 pub(super) struct Witness {
     counters: Vec<AtomicU64>,
     file: Option<File>,
+    /// Calls that came after one of another process.
+    changes: AtomicU64,
 }
 
 impl Witness {
@@ -19,6 +21,7 @@ impl Witness {
         Ok(Self {
             counters: (0..names).map(|_| AtomicU64::new(0)).collect(),
             file: file.map(open).transpose()?,
+            changes: AtomicU64::new(0),
         })
     }
 
@@ -30,10 +33,15 @@ impl Witness {
             }
             return Ok(());
         };
-        let mut seen = [0; 8];
-        file.read_exact_at(&mut seen, name * 8)?;
-        let more = u64::from_le_bytes(seen) + 1;
-        file.write_all_at(&more.to_le_bytes(), name * 8)
+        let mut seen = [[0; 8]; 2];
+        file.read_exact_at(seen.as_flattened_mut(), name * 16)?;
+        let [count, last] = seen.map(u64::from_le_bytes);
+        let me = u64::from(std::process::id());
+        if last != me {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+        let seen = [count + 1, me].map(u64::to_le_bytes);
+        file.write_all_at(seen.as_flattened(), name * 16)
     }
 
     /// The sum of what was counted in this process since the last time.
@@ -42,5 +50,10 @@ impl Witness {
             .iter()
             .map(|counter| counter.swap(0, Ordering::Relaxed))
             .sum()
+    }
+
+    /// How many calls since the last time came after one of another process.
+    pub(super) fn take_changes(&self) -> u64 {
+        self.changes.swap(0, Ordering::Relaxed)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 84.0;
-const RIGHT: f64 = 24.0;
+const RIGHT: f64 = 34.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 56.0;
 /// Of a line of the legend.
@@ -49,7 +49,7 @@ impl Axis {
             (least.min(v), most.max(v))
         });
         match self.scale {
-            Scale::Linear => (0.0, most * 1.1),
+            Scale::Linear => (0.0, most * 1.05),
             Scale::Log(base) => {
                 let power = |value: f64| value.max(1e-12).log(base);
                 let from = base.powf((power(least) + 1e-9).floor());
@@ -70,8 +70,11 @@ impl Axis {
     fn ticks(&self, (from, to): (f64, f64)) -> Vec<f64> {
         match self.scale {
             Scale::Log(base) => {
-                // Not too many: every second power of two.
-                let step = if base < 3.0 { base * base } else { base };
+                // Not too many: every second one, if need be.
+                let step = match (to / from).log(base) > 8.5 {
+                    true => base * base,
+                    false => base,
+                };
                 let ticks = std::iter::successors(Some(from), |tick| Some(tick * step));
                 ticks.take_while(|tick| *tick <= to * 1.000_001).collect()
             }
@@ -247,6 +250,9 @@ mod tests {
         let linear = axis(Scale::Linear);
         let range = linear.range([50.0, 100.0].into_iter());
         assert_eq!(linear.ticks(range), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        let doubling = axis(Scale::Log(2.0));
+        assert_eq!(doubling.ticks((1.0, 1_024.0)).len(), 6);
+        assert_eq!(doubling.ticks((2.0, 256.0)).len(), 8);
     }
 
     #[test]
