@@ -63,15 +63,20 @@ impl Contest {
         // Before it is counted all have connected, and the first locks and watches are there.
         let lead = Duration::from_millis(300 + 8 * self.processes as u64);
         for pair in 1..=pace.pairs {
-            let mut shown = Vec::new();
             // Another one begins each time: nobody always measures on what the same one has left.
             let count = sides.len();
             for at in 0..count {
                 if let Some(side) = sides.get_mut((at + pair - 1) % count) {
-                    let now = side.round(lead, window)?;
-                    shown.push(format!("{} {}", side.kind.title(), rate(now)));
+                    side.round(lead, window)?;
                 }
             }
+            let shown: Vec<_> = sides
+                .iter()
+                .map(|side| {
+                    let last = side.rates.last().copied().unwrap_or_default();
+                    format!("{} {}", side.kind.title(), rate(last))
+                })
+                .collect();
             say::note(format_args!("{pair}/{}: {}", pace.pairs, shown.join(" · ")));
         }
         let outcome = self.outcome(&sides, &against)?;
@@ -162,7 +167,7 @@ impl Contest {
 }
 
 impl Side {
-    fn round(&mut self, lead: Duration, window: Duration) -> Result<f64> {
+    fn round(&mut self, lead: Duration, window: Duration) -> Result<()> {
         let done = Done::of(&self.crew.round(lead, window)?)?;
         self.total += done.total;
         self.changes += done.changes;
@@ -182,7 +187,7 @@ impl Side {
         }
         self.rates.push(done.rate);
         self.latency.add(&done.latency);
-        Ok(done.rate)
+        Ok(())
     }
 
     fn shown(&self) -> Result<String> {
