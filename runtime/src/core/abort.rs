@@ -12,6 +12,7 @@ use crate::core::bundle::{self, Deletion};
 use crate::core::cycle::Circle;
 use crate::core::lease::{LeaseRef, State};
 use crate::core::publications::reads;
+use crate::core::predecessors::Predecessors;
 use crate::core::queue::{Queued, Slot};
 use crate::core::record::Incarnation;
 use crate::core::request::{Compare, Failure, Key, Op, Request, Revision, Txn, TxnAnswer};
@@ -193,19 +194,18 @@ impl Core {
                 && self.is_aborting(deletion)
                 && let Some(queue) = self.queues.get_mut(&deletion.name)
             {
+                queue.predecessors = Predecessors::default();
                 queue.slot = Slot::Queued(Queued {
                     lease: deletion.lease,
                     created: deletion.created,
                     ready: None,
-                    predecessor: None,
-                    seen: revision,
                 });
             } else {
                 self.deletions.push_back(deletion.clone());
             }
         }
         for deletion in own {
-            self.wait_for_turn(&deletion.name, revision);
+            self.wait_for_turn(now, &deletion.name, revision);
             self.advance(now, &deletion.name);
         }
     }

@@ -28,22 +28,31 @@ pub(crate) fn session_key(prefix: &str, lease: LeaseId) -> Key {
     format!("{prefix}%s/{lease:x}").into()
 }
 
+/// A key to put.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) family: Key,
+    pub(crate) record: Arc<[u8]>,
+    /// Read all that contend, not only the oldest key: others are expected.
+    pub(crate) whole: bool,
+}
+
 /// Puts all these keys unless the session was sealed since (rules P6, P8, P10).
-pub(crate) fn put(lease: &Lease, items: &[(Key, Arc<[u8]>)]) -> Txn {
+pub(crate) fn put(lease: &Lease, items: &[Item]) -> Txn {
     Txn {
         when: vec![session_unchanged(lease)],
         then: items
             .iter()
-            .flat_map(|(family, record)| {
+            .flat_map(|item| {
                 [
                     Op::Put {
-                        key: own_key(family, lease.id),
-                        value: record.clone(),
+                        key: own_key(&item.family, lease.id),
+                        value: item.record.clone(),
                         lease: lease.id,
                     },
                     Op::Range {
-                        prefix: family.clone(),
-                        limit: 1,
+                        prefix: item.family.clone(),
+                        limit: if item.whole { 0 } else { 1 },
                         values: false,
                         order: Order::OldestFirst,
                         older_than: None,
@@ -211,40 +220,36 @@ pub(crate) struct Look {
     pub(crate) family: Key,
     pub(crate) key: Key,
     pub(crate) created: Revision,
-    /// Read all of the family, not only its oldest and our predecessor, or the newest.
-    pub(crate) whole: bool,
-    /// Our key is held: it matters whether anybody stands behind it (rule P23), not who was before.
+    /// It is held: the question is whether anybody stands behind it (rule P23), not who is before it.
     pub(crate) held: bool,
+    /// One key alone may be a deeper one: read all of them.
+    pub(crate) deep: bool,
 }
 
 /// Reads where these keys stand.
 pub(crate) fn look(looks: &[Look]) -> Txn {
-    let then = looks
-        .iter()
-        .flat_map(|look| {
-            let oldest = Op::Range {
-                prefix: look.family.clone(),
-                limit: if look.whole { 0 } else { 1 },
-                values: true,
-                order: Order::OldestFirst,
-                older_than: None,
-            };
-            let neighbour = Op::Range {
-                prefix: look.family.clone(),
-                limit: 1,
-                values: false,
-                order: Order::NewestFirst,
-                older_than: (!look.held).then_some(look.created),
-            };
-            [
-                Op::Get {
-                    key: look.key.clone(),
-                },
-                oldest,
-                neighbour,
-            ]
-        })
-        .collect();
+    let mut then = Vec::with_capacity(3 * looks.len());
+    for look in looks {
+        let range = |limit, values, order, older_than| Op::Range {
+            prefix: look.family.clone(),
+            limit,
+            values,
+            order,
+            older_than,
+        };
+        then.push(Op::Get {
+            key: look.key.clone(),
+        });
+        match (look.held, look.deep) {
+            (false, false) => {
+                then.push(range(0, false, Order::OldestFirst, Some(look.created)));
+                then.push(range(1, true, Order::OldestFirst, None));
+            }
+            (false, true) => then.push(range(0, true, Order::OldestFirst, Some(look.created))),
+            (true, false) => then.push(range(1, false, Order::NewestFirst, None)),
+            (true, true) => then.push(range(0, false, Order::NewestFirst, None)),
+        }
+    }
     Txn {
         then,
         ..Txn::default()
@@ -255,24 +260,31 @@ pub(crate) fn look(looks: &[Look]) -> Txn {
 #[derive(Debug)]
 pub(crate) struct Sight {
     pub(crate) own: Option<Kv>,
-    /// Children of the name, oldest first; one unless the whole family was read.
-    pub(crate) oldest: Vec<Kv>,
-    /// Our predecessor; of a held key the newest child.
-    pub(crate) neighbour: Option<Kv>,
+    /// The older ones, oldest first; of a held key the newest first.
+    pub(crate) others: Vec<Kv>,
+    /// The oldest key, with its value.
+    pub(crate) oldest: Option<Kv>,
 }
 
 /// The answers to [`look`], one for each name.
-pub(crate) fn sights(answer: TxnAnswer) -> Vec<Sight> {
+pub(crate) fn sights(looks: Vec<Look>, answer: TxnAnswer) -> Vec<(Look, Sight)> {
     let mut answers = answer.answers.into_iter();
-    let mut sights = Vec::new();
-    while let (Some(own), Some(oldest), Some(neighbour)) =
-        (answers.next(), answers.next(), answers.next())
-    {
-        sights.push(Sight {
+    let mut sights = Vec::with_capacity(looks.len());
+    for look in looks {
+        let (Some(own), Some(others)) = (answers.next(), answers.next()) else {
+            break;
+        };
+        let others = found(others);
+        let oldest = match (look.held, look.deep) {
+            (false, false) => answers.next().and_then(first),
+            _ => others.first().cloned(),
+        };
+        let sight = Sight {
             own: first(own),
-            oldest: found(oldest),
-            neighbour: first(neighbour),
-        });
+            others,
+            oldest,
+        };
+        sights.push((look, sight));
     }
     sights
 }

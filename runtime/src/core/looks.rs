@@ -1,10 +1,11 @@
 //! How a process learns where its keys stand: by reads and by watches (rules P14 to P20).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::bundle::{self, Look, Sight};
-use crate::core::queue::{Queued, Slot};
+use crate::core::queue::{self, Queued, Slot, Watched};
 use crate::core::request::{Event, Failure, Key, Kv, Request, Revision, TxnAnswer, WatchNews};
 use crate::core::{Core, Exchange, Output, Timer, WINDOW, WatchId};
 use crate::error::LossCause;
@@ -17,12 +18,23 @@ const EARLY: [Duration; 4] = [
     Duration::from_millis(60),
 ];
 
+/// From then on a watch is not fresh any more.
+const FRESH: Duration = Duration::from_millis(150);
+
+/// With more predecessors than this only the last of them is watched, as each who watches all is told of all: that is quick
+/// near the head, and dear deep in the queue (rule P15). With [`NEAR`] or fewer all are watched again.
+const DEEP: usize = 16;
+const NEAR: usize = 8;
+
+/// How long a waiter relies on what it is told before it reads for the first time: who has the name is not told.
+const RELIES: Duration = Duration::from_secs(1);
+
 /// How often a waiter reads the family even if its watch is silent (rule P17).
 const FLOOR: Duration = Duration::from_secs(5);
 
 impl Core {
-    /// Watches and reads the family of a name that is queued behind others.
-    pub(super) fn wait_for_turn(&mut self, name: &Key, revision: Revision) {
+    /// Watches what is before a name that is queued behind others, or reads what that is.
+    pub(super) fn wait_for_turn(&mut self, now: Moment, name: &Key, revision: Revision) {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
@@ -34,24 +46,55 @@ impl Core {
             return;
         }
         queue.reads = 0;
-        self.open_watch(name, revision);
-        self.looks.insert(name.clone());
+        if !queue.predecessors.are_known() {
+            self.looks.insert(name.clone());
+            return;
+        }
+        let until = queue.calls.front().and_then(|call| self.calls.get(call)?.until);
+        let rest = until.map_or(RELIES, |until| (until - now) / 2);
+        self.watch_others(now, name, revision);
+        self.look_again(now, name, rest.min(RELIES));
     }
 
-    fn open_watch(&mut self, name: &Key, from: Revision) {
+    /// Sees to it that what matters of a name is watched from this revision on, at which it was read.
+    fn watch_others(&mut self, now: Moment, name: &Key, revision: Revision) {
+        let Some(queue) = self.queues.get(name) else {
+            return;
+        };
+        let watched = queue.watch.as_ref();
+        let all = watched.is_some_and(|watched| watched.prefix == queue.family);
+        let many = match (all, watched) {
+            (false, Some(_)) => NEAR,
+            _ => DEEP,
+        };
+        let last = match queue.slot {
+            Slot::Queued(_) if queue.predecessors.count() > many => queue.predecessors.last(),
+            _ => None,
+        };
+        let last = last.and_then(|key| std::str::from_utf8(key).ok());
+        let prefix = last.map_or_else(|| queue.family.clone(), Key::from);
+        if watched.is_none_or(|watched| watched.prefix != prefix) {
+            self.open_watch(now, name, prefix, revision);
+        }
+    }
+
+    /// Watches all keys that begin with this, in place of what was watched for the name.
+    fn open_watch(&mut self, now: Moment, name: &Key, prefix: Key, from: Revision) {
         let id = self.new_id();
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
-        if queue.watch.is_none() {
-            queue.watch = Some(id);
-            self.watches.insert(id, name.clone());
-            self.outputs.push_back(Output::Watch {
-                id,
-                prefix: queue.family.clone(),
-                from,
-            });
+        let watched = Watched {
+            id,
+            prefix: prefix.clone(),
+            opened: now,
+        };
+        if let Some(before) = queue.watch.replace(watched) {
+            self.watches.remove(&before.id);
+            self.outputs.push_back(Output::Unwatch { id: before.id });
         }
+        self.watches.insert(id, name.clone());
+        self.outputs.push_back(Output::Watch { id, prefix, from });
     }
 
     /// The name has been held for a while: its key is watched from now on, so that an operator's hand is felt.
@@ -63,7 +106,7 @@ impl Core {
             seen, lost: false, ..
         } = queue.slot
         {
-            self.open_watch(name, seen);
+            self.watch_others(now, name, seen);
             let floor = self.jittered(FLOOR);
             self.look_again(now, name, floor);
         }
@@ -110,8 +153,8 @@ impl Core {
                     family: queue.family.clone(),
                     key,
                     created,
-                    whole: queue.deep,
                     held: matches!(queue.slot, Slot::Held { .. }),
+                    deep: queue.deep,
                 });
             }
             self.looks.extend(later);
@@ -163,7 +206,7 @@ impl Core {
         };
         self.looks_failed = 0;
         let revision = answer.revision;
-        for (look, sight) in looks.into_iter().zip(bundle::sights(answer)) {
+        for (look, sight) in bundle::sights(looks, answer) {
             self.saw(now, &look, sight, revision);
         }
     }
@@ -207,53 +250,48 @@ impl Core {
             }
             _ => return self.own_key_gone(now, name, LossCause::Deleted),
         }
-        let (contenders, others): (Vec<Kv>, Vec<Kv>) = sight
-            .oldest
-            .into_iter()
-            .partition(|kv| queue.contends(&kv.key));
-        let neighbour = sight.neighbour.as_ref();
-        // One key is not enough to see the contenders among the deeper keys (rule P2).
-        if !look.whole
-            && (!others.is_empty() || neighbour.is_some_and(|kv| !queue.contends(&kv.key)))
-        {
+        let family = queue.family.clone();
+        let contends = |kv: &Kv| queue::contends(&family, &kv.key);
+        let first = match look.held {
+            true => sight.others.first(),
+            false => sight.oldest.as_ref(),
+        };
+        // One key is not enough to see a contender among the deeper keys (rule P2).
+        let hidden = !look.deep && first.is_some_and(|kv| !contends(kv));
+        let mut contenders = sight.others.into_iter().filter(contends);
+        match &mut queue.slot {
+            Slot::Held { seen, run, .. } if look.held && !hidden => {
+                *seen = revision;
+                let newest = contenders.next();
+                let behind = newest.is_some_and(|kv| kv.create_revision > look.created);
+                run.looked(now, behind);
+            }
+            Slot::Queued(queued) if !look.held => {
+                let contenders: Vec<Kv> = contenders.collect();
+                let owner = match look.deep {
+                    true => contenders.first().cloned(),
+                    false => sight.oldest,
+                };
+                queue.predecessors.read(revision, contenders);
+                queued.ready = queued.ready.or(queue.predecessors.nobody_at());
+                if queued.ready.is_none() && !hidden {
+                    let owner: Option<Arc<[u8]>> = owner.map(|kv| kv.value.into());
+                    queue.owner = owner.clone();
+                    self.refuse_try(now, name, owner);
+                }
+            }
+            _ => {}
+        }
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        let is_ready = matches!(queue.slot, Slot::Queued(Queued { ready: Some(_), .. }));
+        if is_ready {
+            queue.owner = None;
+        } else if hidden {
             queue.deep = true;
             self.looks.insert(name.clone());
             return;
-        }
-        if let Slot::Held { seen, run, .. } = &mut queue.slot
-            && look.held
-        {
-            *seen = revision;
-            let newest = match look.whole {
-                true => contenders.last(),
-                false => neighbour,
-            };
-            run.looked(
-                now,
-                newest.is_some_and(|kv| kv.create_revision > look.created),
-            );
-        }
-        if let Slot::Queued(queued) = &mut queue.slot {
-            queued.seen = revision;
-            let older = |kv: &&Kv| kv.create_revision < look.created;
-            match contenders.first().filter(older) {
-                None => {
-                    queued.ready.get_or_insert(revision);
-                    queue.owner = None;
-                }
-                Some(owner) => {
-                    let predecessor = match look.whole {
-                        true => contenders.iter().rfind(older),
-                        false => neighbour,
-                    };
-                    queued.predecessor = predecessor.map(|kv| (kv.key.clone(), kv.create_revision));
-                    queue.owner = Some(owner.value.as_slice().into());
-                }
-            }
-            if queued.ready.is_none() {
-                let holder = queue.owner.clone();
-                self.refuse_try(now, name, holder);
-            }
         }
         self.advance(now, name);
         let Some(queue) = self.queues.get(name) else {
@@ -265,12 +303,14 @@ impl Core {
             _ => true,
         };
         if queue.is_watched() && watched {
-            self.open_watch(name, revision);
+            self.watch_others(now, name, revision);
             let Some(queue) = self.queues.get_mut(name) else {
                 return;
             };
             let waits = matches!(queue.slot, Slot::Queued(Queued { ready: None, .. }));
-            let early = EARLY.get(queue.reads as usize).copied().filter(|_| waits);
+            let is_fresh = |watched: &Watched| now - watched.opened < FRESH;
+            let early = queue.watch.as_ref().is_some_and(is_fresh) && waits;
+            let early = EARLY.get(queue.reads as usize).filter(|_| early).copied();
             queue.reads += 1;
             let held = matches!(queue.slot, Slot::Held { .. });
             let armed = queue.reread_at.is_some_and(|at| at > now);
@@ -293,9 +333,11 @@ impl Core {
         let Some(queue) = self.queues.get_mut(&name) else {
             return;
         };
-        if queue.watch != Some(watch) {
+        let watched = queue.watch.as_ref().filter(|watched| watched.id == watch);
+        let Some(Watched { prefix, .. }) = watched else {
             return;
-        }
+        };
+        let alone = *prefix != queue.family;
         let event = match news {
             WatchNews::Event(event) => event,
             WatchNews::Compacted => {
@@ -305,13 +347,19 @@ impl Core {
                 return;
             }
         };
-        let (Some(lease), Some(created)) = (queue.slot.lease(), queue.slot.created()) else {
-            return;
-        };
-        let Some(id) = self.leases.get(&lease).map(|l| l.id) else {
+        let Some(id) = queue.slot.lease().and_then(|lease| Some(self.leases.get(&lease)?.id)) else {
             return;
         };
         let own = bundle::own_key(&queue.family, id);
+        let Some(created) = queue.slot.created() else {
+            // While ours is being put, the others go.
+            if let Event::Delete { key, revision } = event
+                && key != own.as_bytes()
+            {
+                queue.predecessors.deleted(&key, revision);
+            }
+            return;
+        };
         match event {
             Event::Put(kv) if kv.key == own.as_bytes() => {
                 if kv.create_revision > created {
@@ -325,21 +373,16 @@ impl Core {
                     self.own_key_gone(now, &name, LossCause::Deleted);
                 }
             }
-            // Only our predecessor's going is news; that it was the owner, only a look can tell (rule P14).
-            Event::Delete { key, revision } if queue.contends(&key) => {
-                if let Slot::Queued(Queued {
-                    ready: None,
-                    predecessor,
-                    seen,
-                    ..
-                }) = &queue.slot
-                {
-                    // While a read is under way the predecessor it will show may be going already.
-                    let expected = queue.reading
-                        || predecessor
-                            .as_ref()
-                            .is_none_or(|(pred, born)| *pred == key && revision > *born);
-                    if expected && revision > *seen {
+            // That a predecessor has gone does not make us the owner, only that all have (rule P14).
+            Event::Delete { key, revision } => {
+                let Slot::Queued(queued) = &mut queue.slot else {
+                    return;
+                };
+                if queue.predecessors.deleted(&key, revision) && queued.ready.is_none() {
+                    queued.ready = queue.predecessors.nobody_at();
+                    if queued.ready.is_some() {
+                        self.advance(now, &name);
+                    } else if alone {
                         self.looks.insert(name);
                     }
                 }
@@ -350,7 +393,7 @@ impl Core {
                     run.contended = true;
                 }
             }
-            Event::Put(_) | Event::Delete { .. } => {}
+            Event::Put(_) => {}
         }
     }
 }

@@ -26,6 +26,7 @@ pub(crate) mod handovers;
 pub(crate) mod lease;
 mod looks;
 mod pool;
+mod predecessors;
 mod publications;
 mod puts;
 pub(crate) mod queue;

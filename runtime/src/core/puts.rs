@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::clock::Moment;
-use crate::core::bundle::{self, Deletion};
+use crate::core::bundle::{self, Deletion, Item};
 use crate::core::call::Bid;
 use crate::core::lease::{LeaseRef, State};
 use crate::core::pool::family_of;
+use crate::core::predecessors::Predecessors;
 use crate::core::queue::{Queued, Slot};
 use crate::core::record;
 use crate::core::request::{Failure, Key, Kv, Refusal, Request, Revision, TxnAnswer};
@@ -64,11 +65,16 @@ impl Core {
                 if let Some(queue) = self.queues.get_mut(name) {
                     let record = record::of_group(&record, &queue.family, &together);
                     queue.slot = Slot::Putting { lease };
+                    queue.predecessors = Predecessors::default();
                     queue.record = Some(record.clone());
                     queue.repaired = 0;
                     queue.suspected = false;
                     families.push(queue.family.clone());
-                    put.push((queue.family.clone(), record));
+                    put.push(Item {
+                        family: queue.family.clone(),
+                        record,
+                        whole: queue.watch.is_some(),
+                    });
                 }
             }
             if !once {
@@ -116,7 +122,7 @@ impl Core {
         now: Moment,
         lease: LeaseRef,
         bids: Vec<Bid>,
-        items: &[(Key, Arc<[u8]>)],
+        items: &[Item],
     ) {
         let Some(l) = self.leases.get_mut(&lease) else {
             return;
@@ -146,12 +152,12 @@ impl Core {
                 for bid in bids {
                     for name in &*bid.names {
                         let previous = answers.next().and_then(bundle::first);
-                        let oldest = answers.next().and_then(bundle::first);
+                        let found = answers.next().map(bundle::found).unwrap_or_default();
                         let created = previous.map_or(revision, |kv| kv.create_revision);
-                        self.placed(now, lease, name, created, revision, oldest);
+                        self.placed(now, lease, name, created, revision, found);
                     }
                     for name in &*bid.names {
-                        self.wait_for_turn(name, revision);
+                        self.wait_for_turn(now, name, revision);
                     }
                 }
             }
@@ -277,8 +283,11 @@ impl Core {
         for bid in bids {
             let queues = bid.names.iter().filter_map(|name| self.queues.get(name));
             let putting = queues.filter(|queue| queue.is_putting(lease)).map(|queue| {
-                let record = queue.record.clone().unwrap_or_else(|| [].into());
-                (queue.family.clone(), record)
+                Item {
+                    family: queue.family.clone(),
+                    record: queue.record.clone().unwrap_or_else(|| [].into()),
+                    whole: queue.watch.is_some(),
+                }
             });
             let putting: Vec<_> = putting.collect();
             if putting.len() == bid.names.len() {
@@ -297,7 +306,7 @@ impl Core {
         }
     }
 
-    /// A put was applied; `oldest` is the oldest key below the name.
+    /// A put was applied; `found` is the oldest key below the name, or all of them.
     fn placed(
         &mut self,
         now: Moment,
@@ -305,7 +314,7 @@ impl Core {
         name: &Key,
         created: Revision,
         revision: Revision,
-        oldest: Option<Kv>,
+        found: Vec<Kv>,
     ) {
         let Some(l) = self.leases.get(&lease) else {
             return;
@@ -314,23 +323,30 @@ impl Core {
             return;
         };
         let key = bundle::own_key(&queue.family, l.id);
-        if oldest.as_ref().is_some_and(|kv| kv.key == key.as_bytes()) {
+        let is_own = |kv: &Kv| kv.key == key.as_bytes();
+        if found.first().is_some_and(is_own) {
             return self.placed_ready(now, lease, name, created, revision);
         }
         if !queue.is_putting(lease) {
             return self.orphan(lease, name, created);
         }
         queue.heard = Some(now);
-        queue.deep |= oldest.is_some_and(|kv| !queue.contends(&kv.key));
+        queue.deep |= found.first().is_some_and(|kv| !queue.contends(&kv.key));
+        // Ours is among them: so they are all there are.
+        let mut ready = None;
+        if found.iter().any(is_own) {
+            let older = |kv: &Kv| kv.create_revision < created && queue.contends(&kv.key);
+            let older: Vec<Kv> = found.into_iter().filter(older).collect();
+            queue.predecessors.read(revision, older);
+            ready = queue.predecessors.nobody_at();
+        }
         queue.slot = Slot::Queued(Queued {
             lease,
             created,
-            ready: None,
-            predecessor: None,
-            seen: revision,
+            ready,
         });
         // Deeper keys hide who contends: only a look tells whether a single try was granted.
-        if !queue.deep {
+        if ready.is_none() && !queue.deep {
             self.refuse_try(now, name, None);
         }
         self.advance(now, name);
@@ -356,8 +372,6 @@ impl Core {
             lease,
             created,
             ready: Some(revision),
-            predecessor: None,
-            seen: revision,
         });
         self.advance(now, name);
     }
@@ -396,12 +410,10 @@ impl Core {
                 lease,
                 created: kv.create_revision,
                 ready: None,
-                predecessor: None,
-                seen: revision,
             }),
             None => Slot::Free,
         };
         self.advance(now, name);
-        self.wait_for_turn(name, revision);
+        self.wait_for_turn(now, name, revision);
     }
 }

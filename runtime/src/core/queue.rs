@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::clock::Moment;
 use crate::core::handovers::Run;
 use crate::core::lease::LeaseRef;
+use crate::core::predecessors::Predecessors;
 use crate::core::request::{Key, Revision};
 use crate::core::{CallId, WatchId};
 
@@ -30,14 +31,16 @@ pub(crate) struct Queue {
     pub(crate) deep: bool,
     /// When etcd last answered about the name.
     pub(crate) heard: Option<Moment>,
-    pub(crate) watch: Option<WatchId>,
+    pub(crate) watch: Option<Watched>,
+    /// Who is before the key that waits, or is being put.
+    pub(crate) predecessors: Predecessors,
     /// The mod revision of the last foreign put on our key that was repaired; 0: none of this incarnation.
     pub(crate) repaired: Revision,
     /// A stranger has put our key, in this incarnation: it is handed on to nobody.
     pub(crate) suspected: bool,
     /// When to read the family again.
     pub(crate) reread_at: Option<Moment>,
-    /// Reads since the watch was opened; the first few come early (rule P15).
+    /// Reads since the key was put; beside a fresh watch the first few come early (rule P15).
     pub(crate) reads: u32,
     pub(crate) reading: bool,
 }
@@ -80,10 +83,15 @@ pub(crate) struct Queued {
     pub(crate) created: Revision,
     /// The revision of a state in which nothing older was left: it is our turn, for good (rule P14).
     pub(crate) ready: Option<Revision>,
-    /// The contender just before us: key and create revision.
-    pub(crate) predecessor: Option<(Vec<u8>, Revision)>,
-    /// The revision of the last read.
-    pub(crate) seen: Revision,
+}
+
+/// A watch of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Watched {
+    pub(crate) id: WatchId,
+    /// All keys that begin with this: the family, or the predecessor's key.
+    pub(crate) prefix: Key,
+    pub(crate) opened: Moment,
 }
 
 impl Queue {
@@ -98,6 +106,7 @@ impl Queue {
             deep: false,
             heard: None,
             watch: None,
+            predecessors: Predecessors::default(),
             repaired: 0,
             suspected: false,
             reread_at: None,
@@ -108,8 +117,7 @@ impl Queue {
 
     /// Whether `key` contends for the name: a direct child of it (rule P2).
     pub(crate) fn contends(&self, key: &[u8]) -> bool {
-        key.strip_prefix(self.family.as_bytes())
-            .is_some_and(|child| !child.contains(&b'/'))
+        contends(&self.family, key)
     }
 
     /// Takes a call out of the queue.
@@ -136,6 +144,12 @@ impl Queue {
             _ => self.owner.clone(),
         }
     }
+}
+
+/// Whether `key` is a direct child of a name: no further `/` (rule P2).
+pub(crate) fn contends(family: &str, key: &[u8]) -> bool {
+    key.strip_prefix(family.as_bytes())
+        .is_some_and(|child| !child.contains(&b'/'))
 }
 
 impl Slot {

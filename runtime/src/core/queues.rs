@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::core::call::{Call, Stage};
 use crate::core::pool::family_of;
-use crate::core::queue::{Queue, Queued, Slot};
+use crate::core::queue::{Queue, Queued, Slot, Watched};
 use crate::core::request::{Cause, Key};
 use crate::core::{Acquire, CallId, Core, Output, Refused, Timer};
 use crate::error::LossCause;
@@ -216,7 +216,7 @@ impl Core {
         };
         let idle = matches!(queue.slot, Slot::Free) && queue.calls.is_empty();
         if idle && queue.reread_at.is_some_and(|at| at <= now) {
-            if let Some(id) = queue.watch {
+            if let Some(Watched { id, .. }) = queue.watch {
                 self.watches.remove(&id);
                 self.outputs.push_back(Output::Unwatch { id });
             }

@@ -86,20 +86,20 @@ pub(crate) const BUGS: &[Bug] = &[
         name: "\"pred gone\" taken for ownership",
         rule: "P14",
         breaks: &["I1"],
-        texts: &[Text {
-            file: "looks.rs",
-            production: "if expected && revision > *seen { self.looks.insert(name); }",
-            faulty: Statements(
-                "if expected && predecessor.is_some() && revision > *seen {
-                    if let Some(Slot::Queued(queued)) = self.queues.get_mut(&name).map(|queue| &mut queue.slot) {
-                        queued.ready = Some(revision);
-                    }
-                    self.advance(now, &name);
-                } else {
-                    self.looks.insert(name);
-                }",
-            ),
-        }],
+        texts: &[
+            Text {
+                file: "looks.rs",
+                production: "let Slot::Queued(queued) = &mut queue.slot else {",
+                faulty: Before("let was_last = queue.predecessors.last() == Some(&*key);"),
+            },
+            Text {
+                file: "looks.rs",
+                production: "queued.ready = queue.predecessors.nobody_at();",
+                faulty: Statements(
+                    "queued.ready = queue.predecessors.nobody_at().or(was_last.then_some(revision));",
+                ),
+            },
+        ],
     },
     Bug {
         name: "revoke at stop time with a body in mid-poll",
@@ -207,8 +207,6 @@ pub(crate) const BUGS: &[Bug] = &[
                             lease,
                             created,
                             ready: Some(self.highest),
-                            predecessor: None,
-                            seen: created,
                         });
                         return Some(lease);
                     }",

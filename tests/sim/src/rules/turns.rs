@@ -45,6 +45,71 @@ fn a_predecessor_that_gave_up_does_not_make_us_the_owner() {
     );
 }
 
+/// The watch is often ahead of the answer to a put (rule P14).
+#[test]
+fn who_goes_before_our_put_is_answered_is_not_waited_for() {
+    let mut rig = third_in_line();
+    rig.store.delete(b"locks/a/zz");
+    rig.news(last_event(&rig.store));
+    rig.store.delete(b"locks/a/zy");
+    rig.news(last_event(&rig.store));
+    rig.granted(1);
+    rig.release_fenced(1);
+    rig.serve();
+    rig.contend("locks/a/zx");
+    rig.acquire(2, "locks/a", Wait::Forever);
+    let (put, request) = rig.take_puts();
+    let answer = rig.store.apply(rig.now, &request);
+    rig.store.delete(b"locks/a/zx");
+    rig.news(last_event(&rig.store));
+    let gone = rig.store.revision();
+    rig.answer(put, answer);
+    assert!(rig.sent.is_empty(), "nothing is read");
+    assert_eq!(rig.granted(2).owned[0].revision, gone);
+}
+
+/// One is told of by the watch, the other missed by a look whose answer is of an earlier state (rule P21).
+#[test]
+fn a_token_is_of_the_state_in_which_the_last_of_all_had_gone() {
+    let mut rig = third_in_line();
+    rig.store.delete(b"locks/a/zy");
+    rig.pass(super::SOON);
+    let (look, request) = rig.take();
+    let seen = rig.store.apply(rig.now, &request); // zz is there
+    rig.store.delete(b"locks/a/zz");
+    rig.news(last_event(&rig.store));
+    rig.answer(look, seen);
+    assert_eq!(rig.granted(1).owned[0].revision, rig.store.revision());
+}
+
+/// Each who watches all is told of all: deep in the queue one watches the next alone (rule P15).
+#[test]
+fn deep_in_the_queue_only_the_predecessor_is_watched() {
+    let mut rig = Rig::warm();
+    let keys: Vec<String> = (10..30).map(|n| format!("locks/a/z{n}")).collect();
+    for key in &keys {
+        rig.contend(key);
+    }
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    let prefix = |rig: &Rig| rig.core.queues["locks/a"].watch.clone().unwrap().prefix;
+    assert_eq!(&*prefix(&rig), "locks/a/z29");
+    for key in &keys[..15] {
+        rig.store.delete(key.as_bytes());
+    }
+    // The last gives up: that is not our turn, and now we are near the head.
+    rig.store.delete(b"locks/a/z29");
+    rig.news(last_event(&rig.store));
+    rig.serve();
+    assert!(rig.told(1).is_none());
+    assert_eq!(&*prefix(&rig), "locks/a/");
+    for key in &keys[15..19] {
+        rig.store.delete(key.as_bytes());
+        rig.news(last_event(&rig.store));
+    }
+    rig.granted(1);
+}
+
 #[test]
 fn a_delete_of_an_earlier_incarnation_is_ignored() {
     let mut rig = third_in_line();
@@ -64,9 +129,8 @@ fn an_answer_to_a_look_at_an_earlier_incarnation_is_ignored() {
     let mut rig = Rig::warm();
     let lease = rig.contend("locks/a/zz");
     rig.acquire(1, "locks/a", Wait::Forever);
-    let (put, request) = rig.take();
-    let answer = rig.store.apply(rig.now, &request);
-    rig.answer(put, answer);
+    rig.serve();
+    rig.pass(super::SOON);
     let (look, request) = rig.take();
     rig.store.revoke(lease);
     let seen = rig.store.apply(rig.now, &request);
