@@ -1,5 +1,6 @@
 //! How a process learns where its keys stand: by reads and by watches (rules P14 to P20).
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,31 @@ const RELIES: Duration = Duration::from_secs(1);
 /// How often a waiter reads the family even if its watch is silent (rule P17).
 const FLOOR: Duration = Duration::from_secs(5);
 
+/// Names that wait to be looked at: each once, and none before one that came earlier.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    order: VecDeque<Key>,
+    names: BTreeSet<Key>,
+}
+
+impl Line {
+    pub(super) fn insert(&mut self, name: Key) {
+        if self.names.insert(name.clone()) {
+            self.order.push_back(name);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Key> {
+        let name = self.order.pop_front()?;
+        self.names.remove(&name);
+        Some(name)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
 impl Core {
     /// Watches what is before a name that is queued behind others, or reads what that is.
     pub(super) fn wait_for_turn(&mut self, now: Moment, name: &Key, revision: Revision) {
@@ -50,7 +76,10 @@ impl Core {
             self.looks.insert(name.clone());
             return;
         }
-        let until = queue.calls.front().and_then(|call| self.calls.get(call)?.until);
+        let until = queue
+            .calls
+            .front()
+            .and_then(|call| self.calls.get(call)?.until);
         let rest = until.map_or(RELIES, |until| (until - now) / 2);
         self.watch_others(now, name, revision);
         self.look_again(now, name, rest.min(RELIES));
@@ -128,7 +157,7 @@ impl Core {
             let mut looks = Vec::new();
             let mut later = Vec::new();
             while looks.len() < bundle::READS {
-                let Some(name) = self.looks.pop_first() else {
+                let Some(name) = self.looks.pop() else {
                     break;
                 };
                 let Some(queue) = self.queues.get_mut(&name) else {
@@ -157,7 +186,9 @@ impl Core {
                     deep: queue.deep,
                 });
             }
-            self.looks.extend(later);
+            for name in later {
+                self.looks.insert(name);
+            }
             if looks.is_empty() {
                 return;
             }
@@ -347,7 +378,11 @@ impl Core {
                 return;
             }
         };
-        let Some(id) = queue.slot.lease().and_then(|lease| Some(self.leases.get(&lease)?.id)) else {
+        let Some(id) = queue
+            .slot
+            .lease()
+            .and_then(|lease| Some(self.leases.get(&lease)?.id))
+        else {
             return;
         };
         let own = bundle::own_key(&queue.family, id);

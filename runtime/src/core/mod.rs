@@ -45,6 +45,7 @@ use call::{Bid, Call};
 use deadline::Deadline;
 use deadlock::Deadlocks;
 use lease::{Lease, LeaseRef};
+use looks::Line;
 use queue::Queue;
 use record::Incarnation;
 use request::{Cause, Failure, Key, Request, Response, Revision, WatchNews};
@@ -64,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) prefix: Key,
     /// How long a call waits for etcd to be reached at all.
     pub(crate) connect_timeout: Duration,
+    /// Bodies under one lease, before the next gets some (rule P27).
+    pub(crate) bodies_per_lease: usize,
     /// Seeds the jitter, so that processes do not read in step.
     pub(crate) seed: u64,
 }
@@ -282,8 +285,8 @@ pub(crate) struct Core {
     /// The calls that wait, hold or wait to hear that their keys are gone.
     pub(crate) calls: BTreeMap<CallId, Call>,
     pub(crate) leases: BTreeMap<LeaseRef, Lease>,
-    /// The lease that calls of a TTL use.
-    pool: BTreeMap<i64, LeaseRef>,
+    /// The leases that calls of a TTL use, the oldest first.
+    pool: BTreeMap<i64, Vec<LeaseRef>>,
     pub(crate) deletions: VecDeque<Deletion>,
     deletes_under_way: usize,
     deletions_after: Option<Moment>,
@@ -291,7 +294,7 @@ pub(crate) struct Core {
     deletes_failed: u32,
     looks_failed: u32,
     /// Names to look at.
-    looks: BTreeSet<Key>,
+    looks: Line,
     looks_under_way: usize,
     pub(crate) watches: BTreeMap<WatchId, Key>,
     pub(crate) under_way: BTreeMap<RequestId, UnderWay>,
@@ -310,6 +313,9 @@ pub(crate) struct Core {
 /// Names one call may have: a group is put in one transaction, and others are to have room in it (rules P6, P13).
 pub(crate) const NAMES: usize = 32;
 
+/// Leases of one TTL: renewals must not grow with the number of locks held (rule P27, invariant I8).
+pub(crate) const LEASES: usize = 8;
+
 /// Bundles of one kind that may be under way at a time: the next one fills while these travel (rule P7).
 const WINDOW: usize = 2;
 
@@ -327,7 +333,7 @@ impl Core {
             deletions_after: None,
             deletes_failed: 0,
             looks_failed: 0,
-            looks: BTreeSet::new(),
+            looks: Line::default(),
             looks_under_way: 0,
             watches: BTreeMap::new(),
             under_way: BTreeMap::new(),

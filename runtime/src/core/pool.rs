@@ -1,4 +1,7 @@
 //! The leases of a process: one for each TTL in use, opened when first wanted, renewed, replaced when lost (rule P27).
+//!
+//! Where thousands of locks are held they are spread over a few: what a lease takes with it when it is lost is bounded, and
+//! so is what etcd has to keep together.
 
 use std::time::Duration;
 
@@ -8,23 +11,73 @@ use crate::core::call::Bid;
 use crate::core::lease::{Lease, LeaseRef, State, Trouble};
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Cause, Failure, Key, Refusal, Request, Response, Revision, TxnAnswer};
-use crate::core::{CallId, Core, Exchange, Output, Refused, Timer};
+use crate::core::{CallId, Core, Exchange, LEASES, Output, Refused, Timer};
 use crate::error::LossCause;
 
 /// How long to find out why a lease is gone, before its bodies are told without.
 const AUTOPSY: Duration = Duration::from_millis(300);
 
 impl Core {
-    /// The lease calls of this TTL use; asked for if there is none.
+    /// The lease a call of this TTL is to use: the oldest that has room, so that the others come to rest. Where none has,
+    /// another one is asked for, and meanwhile they take more.
     pub(super) fn lease_for(&mut self, now: Moment, ttl_secs: i64) -> LeaseRef {
-        if let Some(&lease) = self.pool.get(&ttl_secs) {
-            return lease;
+        let pooled = self.pool.get(&ttl_secs).map_or(&[][..], Vec::as_slice);
+        let leases = pooled.iter();
+        let leases = leases.filter_map(|lease| Some((*lease, self.leases.get(lease)?)));
+        let mut opening = false;
+        let mut best: Option<(bool, usize, LeaseRef)> = None;
+        for (lease, l) in leases {
+            let load = l.bodies + l.pending.len();
+            let opened = l.session_revision != 0;
+            if opened && load < self.settings.bodies_per_lease {
+                return lease;
+            }
+            opening |= !opened;
+            best = best.into_iter().chain([(!opened, load, lease)]).min();
         }
+        let another = !opening && pooled.len() < LEASES;
+        match best {
+            Some((_, _, lease)) => {
+                if another {
+                    self.open_another(now, ttl_secs);
+                }
+                lease
+            }
+            None => self.open_another(now, ttl_secs),
+        }
+    }
+
+    fn open_another(&mut self, now: Moment, ttl_secs: i64) -> LeaseRef {
         let lease = self.new_id();
         self.leases.insert(lease, Lease::asked(now, ttl_secs));
-        self.pool.insert(ttl_secs, lease);
+        self.pool.entry(ttl_secs).or_default().push(lease);
         self.ask(now, lease);
         lease
+    }
+
+    /// No more calls for this lease.
+    fn unpool(&mut self, ttl_secs: i64, lease: LeaseRef) {
+        if let Some(leases) = self.pool.get_mut(&ttl_secs) {
+            leases.retain(|of| *of != lease);
+            if leases.is_empty() {
+                self.pool.remove(&ttl_secs);
+            }
+        }
+    }
+
+    /// Whether nothing hangs on a lease, and calls have another one.
+    fn is_spare(&self, lease: LeaseRef) -> bool {
+        let Some(l) = self.leases.get(&lease) else {
+            return false;
+        };
+        let first = self.pool.get(&l.ttl_secs).and_then(|leases| leases.first());
+        l.state == State::Open
+            && l.bodies + l.pending.len() + l.in_flight + l.warming.len() == 0
+            && first.is_some_and(|first| *first != lease)
+            && !self
+                .queues
+                .values()
+                .any(|queue| queue.slot.lease() == Some(lease))
     }
 
     /// Opens the lease of a TTL before a lock needs it.
@@ -58,7 +111,7 @@ impl Core {
         {
             // Nobody waits for it any more: the next call asks anew.
             self.leases.remove(&lease);
-            self.pool.remove(&ttl_secs);
+            self.unpool(ttl_secs, lease);
             return;
         }
         self.send(now, Request::Grant { ttl_secs }, Exchange::Grant(lease));
@@ -204,9 +257,7 @@ impl Core {
         let Some(mut l) = self.leases.remove(&lease) else {
             return;
         };
-        if self.pool.get(&l.ttl_secs) == Some(&lease) {
-            self.pool.remove(&l.ttl_secs);
-        }
+        self.unpool(l.ttl_secs, lease);
         for (call, _) in std::mem::take(&mut l.warming) {
             self.refuse(call, why.clone());
         }
@@ -235,8 +286,12 @@ impl Core {
 
     /// Renews the lease unless that has been done since the timer was set.
     pub(super) fn renew_if_due(&mut self, now: Moment, lease: LeaseRef) {
-        if self.leases.get(&lease).is_some_and(|l| l.renew_at <= now) {
-            self.renew(now, lease);
+        if self.leases.get(&lease).is_none_or(|l| l.renew_at > now) {
+            return;
+        }
+        match self.is_spare(lease) {
+            true => self.retire(now, lease),
+            false => self.renew(now, lease),
         }
     }
 
@@ -391,9 +446,7 @@ impl Core {
         l.pending.clear();
         let (id, ttl_secs) = (l.id, l.ttl_secs);
         let warming = std::mem::take(&mut l.warming);
-        if self.pool.get(&ttl_secs) == Some(&lease) {
-            self.pool.remove(&ttl_secs);
-        }
+        self.unpool(ttl_secs, lease);
         let mut left = Vec::new();
         let mut lost_calls = Vec::new();
         let mut unconfirmed = Vec::new();

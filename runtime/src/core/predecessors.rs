@@ -31,7 +31,9 @@ impl Predecessors {
             ..
         } in older
         {
-            let out = known.as_ref().is_some_and(|known| known.get(&key) != Some(&born));
+            let out = known
+                .as_ref()
+                .is_some_and(|known| known.get(&key) != Some(&born));
             match gone.get(&key) {
                 _ if out => {}
                 Some(&at) if at > born => self.at = self.at.max(at),

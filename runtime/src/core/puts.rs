@@ -117,13 +117,7 @@ impl Core {
             .collect()
     }
 
-    fn send_bundle(
-        &mut self,
-        now: Moment,
-        lease: LeaseRef,
-        bids: Vec<Bid>,
-        items: &[Item],
-    ) {
+    fn send_bundle(&mut self, now: Moment, lease: LeaseRef, bids: Vec<Bid>, items: &[Item]) {
         let Some(l) = self.leases.get_mut(&lease) else {
             return;
         };
@@ -282,13 +276,13 @@ impl Core {
         let mut still = Vec::new();
         for bid in bids {
             let queues = bid.names.iter().filter_map(|name| self.queues.get(name));
-            let putting = queues.filter(|queue| queue.is_putting(lease)).map(|queue| {
-                Item {
+            let putting = queues
+                .filter(|queue| queue.is_putting(lease))
+                .map(|queue| Item {
                     family: queue.family.clone(),
                     record: queue.record.clone().unwrap_or_else(|| [].into()),
                     whole: queue.watch.is_some(),
-                }
-            });
+                });
             let putting: Vec<_> = putting.collect();
             if putting.len() == bid.names.len() {
                 items.extend(putting);

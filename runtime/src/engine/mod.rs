@@ -49,6 +49,9 @@ pub(crate) use probe::{Names, WeakEngine};
 use watch::Watches;
 use wire::Wire;
 
+/// How many locks one lease may take with it when it is lost, if others are to be had (rule P27).
+const BODIES_PER_LEASE: usize = 1_024;
+
 /// A handle on an engine. Clones share it; when the last is gone the engine ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Engine(Arc<Shared>);
@@ -314,6 +317,7 @@ impl Loop {
         let settings = Settings {
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
+            bodies_per_lease: BODIES_PER_LEASE,
             seed: RandomState::new().hash_one(std::process::id()),
         };
         let (answers, answered) = mpsc::unbounded_channel();

@@ -120,7 +120,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "key put again while its delete is unresolved",
         rule: "P4",
-        breaks: &["I6", "I1"],
+        breaks: &["I6", "I1", "I3"],
         texts: &[Text {
             file: "deletions.rs",
             production: "match l.state {

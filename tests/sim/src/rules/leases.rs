@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::SOON;
 use super::rig::{Rig, TTL};
+use crate::core::LEASES;
 use crate::core::lease::State;
 use crate::core::request::{Refusal, Request, Response};
 use crate::core::{Input, Output, Refused};
@@ -288,4 +289,50 @@ fn a_call_is_told_that_the_session_keys_are_forbidden_not_its_own() {
     let (seal, _) = rig.take();
     rig.answer(seal, Err(refused(Refusal::PermissionDenied)));
     assert!(matches!(rig.refused(1), Refused::SessionDenied(_)));
+}
+
+/// A lease takes what hangs on it along when it is lost: not everything, where there is much (rule P27).
+#[test]
+fn many_locks_are_spread_over_leases_and_one_takes_only_its_own_along() {
+    let mut rig = Rig::spreading(3);
+    let held = u64::try_from(3 * 3 * LEASES).unwrap();
+    for call in 0..held {
+        rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
+        rig.serve();
+        rig.granted(call);
+    }
+    let bodies = |rig: &Rig| -> Vec<usize> { rig.core.leases.values().map(|l| l.bodies).collect() };
+    assert_eq!(
+        bodies(&rig).len(),
+        LEASES,
+        "renewals do not grow with the locks"
+    );
+    assert!(bodies(&rig).iter().all(|bodies| *bodies >= 3));
+    let lost = rig.core.leases.values().next().unwrap();
+    let (lost, its) = (lost.id, lost.bodies);
+    rig.store.revoke(lost);
+    rig.live(WHOLE);
+    let gone = (0..held).filter(|call| rig.told(*call).is_some()).count();
+    assert_eq!(gone, its);
+}
+
+#[test]
+fn leases_that_nothing_hangs_on_any_more_are_given_back_but_one() {
+    let mut rig = Rig::spreading(3);
+    for call in 0..20 {
+        rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
+        rig.serve();
+        rig.granted(call);
+    }
+    assert!(rig.core.leases.len() > 1);
+    for call in 0..20 {
+        rig.release(call);
+    }
+    rig.serve();
+    rig.live(WHOLE);
+    assert_eq!(rig.core.leases.len(), 1);
+    assert_eq!(rig.store.leases().len(), 1);
+    rig.acquire(100, "locks/a", Wait::Forever);
+    rig.serve();
+    rig.granted(100);
 }

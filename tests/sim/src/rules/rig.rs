@@ -29,9 +29,14 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new() -> Self {
+        Self::of(1_000)
+    }
+
+    fn of(bodies_per_lease: usize) -> Self {
         let settings = Settings {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
+            bodies_per_lease,
             seed: 1,
         };
         Self {
@@ -46,7 +51,12 @@ impl Rig {
 
     /// With an open lease: a call has come and gone.
     pub(super) fn warm() -> Self {
-        let mut rig = Self::new();
+        Self::spreading(1_000)
+    }
+
+    /// The same, with so many bodies under one lease before the next gets some.
+    pub(super) fn spreading(bodies_per_lease: usize) -> Self {
+        let mut rig = Self::of(bodies_per_lease);
         rig.tell(Input::Warm {
             call: 1000,
             ttl_secs: TTL,

@@ -45,6 +45,7 @@ impl Town {
             core: Core::new(Settings {
                 prefix: "locks/".into(),
                 connect_timeout: Duration::from_secs(5),
+                bodies_per_lease: 1_000,
                 seed: seed + 1,
             }),
             sent: VecDeque::new(),
