@@ -29,7 +29,10 @@ pub(crate) enum Kind {
     Plain,
     Service,
     Python,
+    /// The limit: bare keys, put and deleted.
     Raw,
+    /// The same with a lease and a record.
+    Stored,
     /// Tasks that wait for a mutex of tokio's.
     Mutex,
 }
@@ -44,6 +47,7 @@ impl Kind {
             Self::Service => "service",
             Self::Python => "aetcd",
             Self::Raw => "raw",
+            Self::Stored => "stored",
             Self::Mutex => "mutex",
         }
     }
@@ -57,6 +61,7 @@ impl Kind {
             Self::Service => "etcd's lock service",
             Self::Python => "Python `aetcd`",
             Self::Raw => "raw put/delete bundles",
+            Self::Stored => "raw bundles with lease and record",
             Self::Mutex => "tokio's mutex",
         }
     }

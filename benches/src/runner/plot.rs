@@ -158,6 +158,7 @@ fn color(kind: Kind) -> &'static str {
         Kind::Service => "#cc79a7",
         Kind::Python => "#b59a00",
         Kind::Raw | Kind::Mutex => "#555555",
+        Kind::Stored => "#a0a0a0",
     }
 }
 

@@ -124,7 +124,11 @@ pub(crate) const ROWS: &[Row] = &[
             "P2'",
             "1,024 tasks, 1,024 names",
             1_024,
-            &[(Kind::Go, Some(5.0)), (Kind::Raw, Some(0.7))],
+            &[
+                (Kind::Go, Some(5.0)),
+                (Kind::Raw, Some(0.7)),
+                (Kind::Stored, None),
+            ],
         )],
     },
     Row {

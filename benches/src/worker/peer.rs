@@ -13,7 +13,7 @@ use super::witness::Witness;
 const TTL: i64 = 3_600;
 /// Locks a transaction, as in our own bundles.
 const BUNDLE: u64 = 64;
-/// As long as a holder record of ours.
+/// About as long as a holder record of ours.
 const VALUE: [u8; 160] = [b'x'; 160];
 
 /// One task's way to lock.
@@ -36,6 +36,8 @@ pub(super) struct Owner {
 pub(super) struct Bundle {
     owner: Owner,
     keys: Vec<String>,
+    /// With a lease and a record.
+    whole: bool,
 }
 
 #[etcd_locked("ours/<name>", wait = "forever")]
@@ -62,12 +64,15 @@ impl Peer {
             peers.push(match spec.who {
                 Who::Plain => Self::Plain(owner),
                 Who::Service => Self::Service(owner),
-                Who::Raw if task % BUNDLE == 0 => {
+                Who::Raw | Who::Stored if task % BUNDLE == 0 => {
                     let last = spec.tasks.min(task + BUNDLE);
-                    let keys = (task..last).map(|name| format!("raw/{name}")).collect();
-                    Self::Raw(Arc::new(Bundle { owner, keys }))
+                    Self::Raw(Arc::new(Bundle {
+                        owner,
+                        keys: (task..last).map(|name| format!("raw/{name}")).collect(),
+                        whole: spec.who == Who::Stored,
+                    }))
                 }
-                Who::Raw => continue,
+                Who::Raw | Who::Stored => continue,
                 Who::Ours | Who::Mutex => return Err("this peer makes no such calls".into()),
             });
         }
@@ -124,10 +129,13 @@ impl Owner {
 impl Bundle {
     async fn carry_out(&self) -> Result<u64, Fault> {
         let mut kv = self.owner.client.kv_client();
-        let lease = PutOptions::new().with_lease(self.owner.lease);
         let keys = || self.keys.iter().map(String::as_str);
+        let lease = PutOptions::new().with_lease(self.owner.lease);
         let puts: Vec<_> = keys()
-            .map(|key| TxnOp::put(key, VALUE, Some(lease.clone())))
+            .map(|key| match self.whole {
+                true => TxnOp::put(key, VALUE, Some(lease.clone())),
+                false => TxnOp::put(key, "", None),
+            })
             .collect();
         kv.txn(Txn::new().and_then(puts)).await?;
         let deletions: Vec<_> = keys().map(|key| TxnOp::delete(key, None)).collect();

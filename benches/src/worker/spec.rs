@@ -14,8 +14,10 @@ pub(super) enum Who {
     Plain,
     /// The lock service of etcd's server.
     Service,
-    /// Puts and deletions in bundles, which lock nothing.
+    /// Puts and deletions in bundles, which lock nothing: bare keys.
     Raw,
+    /// The same, with all that etcd has to keep of a lock of ours.
+    Stored,
     /// A mutex of tokio: what tasks cost that wait for nothing of ours.
     Mutex,
 }
@@ -79,6 +81,7 @@ impl Spec {
                         "plain" => Who::Plain,
                         "service" => Who::Service,
                         "raw" => Who::Raw,
+                        "stored" => Who::Stored,
                         "mutex" => Who::Mutex,
                         _ => return Err(format!("there is no peer `{value}` here").into()),
                     }
