@@ -52,17 +52,17 @@ fn held(locks: u32, pace: &Pace) -> Result<Line> {
     if leases < 1.0 {
         return Err("etcd knows of no lease while locks are held".to_owned());
     }
-    let each = counted / leases / periods;
+    let expected = leases * periods;
     // A window that begins and ends anywhere sees one more or one less of each lease.
-    let target = Target::Within(1.0 - 1.0 / periods, 1.0 + 1.0 / periods);
+    let target = Target::Within(expected - leases, expected + leases);
     Ok(Line {
         row: "P7",
         work: format!("{} locks held for {:?}", number(locks.into()), pace.held),
-        ours: format!("{counted} renewals, leases: {leases}"),
+        ours: format!("{counted} of {leases} lease(s)"),
         against: "1 a lease and TTL/3".to_owned(),
-        theirs: number(leases * periods),
-        figure: format!("{} ×", number(each)),
+        theirs: number(expected),
+        figure: format!("{counted} renewals"),
         target: Some(target),
-        verdict: target.verdict(each),
+        verdict: target.verdict(counted),
     })
 }
