@@ -1,5 +1,5 @@
 //! `cargo xtask bench --compile`: what the attribute costs a user while compiling (P11), and in the future's size (P12).
-//! The other rows are in [`speed`].
+//! The other rows are in [`mod@speed`].
 //!
 //! Crates are generated below `target/compile`, in a workspace of their own, so that no feature of ours comes in by
 //! unification. Two are the same but for the attribute above each function: `#[etcd_locked]` or `#[tracing::instrument]`.
