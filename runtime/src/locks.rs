@@ -1,5 +1,6 @@
 //! An engine's handle, and the call for a lock.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::{Future, IntoFuture};
 use std::io;
@@ -21,7 +22,6 @@ use crate::engine::{Engine, runtime};
 use crate::error::LockError;
 use crate::global;
 use crate::held::Held;
-use crate::holder::Holder;
 use crate::name::{LockName, Name};
 use crate::site::{Site, Wait};
 
@@ -252,12 +252,9 @@ impl Acquire {
         let config = engine.config();
         let ttl = self.ttl.unwrap_or(config.ttl);
         check_ttl(ttl).map_err(|message| LockError::Config { message })?;
-        let record = Holder::here(
-            engine.host(),
-            &config.service,
-            self.function,
-            templates(&self.names).as_deref(),
-        );
+        let record = engine
+            .author()
+            .record(self.function, templates(&self.names).as_deref());
         let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
         for (name, text) in self.names.into_iter().zip(texts) {
             let key: Key = format!("{}{text}", config.prefix).into();
@@ -270,7 +267,7 @@ impl Acquire {
         }
         let holds = current::holds(&engine);
         let wait = self.wait.unwrap_or(config.wait);
-        let (call, reply) = engine.acquire(names, ttl, wait, &record, holds)?;
+        let (call, reply) = engine.acquire(names, ttl, wait, record, holds)?;
         Ok(Sent {
             engine,
             call,
@@ -281,12 +278,12 @@ impl Acquire {
 }
 
 /// The templates of these names, as the holder record tells them; `None` if all were given at run time.
-fn templates(names: &[Name]) -> Option<String> {
+fn templates(names: &[Name]) -> Option<Cow<'static, str>> {
     names
         .iter()
         .filter_map(Name::template)
-        .map(str::to_owned)
-        .reduce(|all, next| format!("{all}, {next}"))
+        .map(Cow::Borrowed)
+        .reduce(|all, next| format!("{all}, {next}").into())
 }
 
 impl IntoFuture for Acquire {

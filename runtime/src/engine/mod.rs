@@ -28,7 +28,7 @@ use crate::core::{
 use crate::cycle::Cycle;
 use crate::error::LockError;
 use crate::held::Held;
-use crate::holder::Holder;
+use crate::holder::{Author, Holder};
 use crate::name::Name;
 use crate::site::Wait;
 use crate::tenure::{OwnedLock, Tenure};
@@ -61,7 +61,7 @@ struct Shared {
     commands: mpsc::UnboundedSender<Command>,
     clock: Arc<dyn Clock>,
     config: Config,
-    host: String,
+    author: Author,
     last_call: AtomicU64,
 }
 
@@ -116,10 +116,10 @@ impl Engine {
             commands,
             clock: clock.clone(),
             config: config.clone(),
-            host: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            author: Author::here(
+                &rustix::system::uname().nodename().to_string_lossy(),
+                &config.service,
+            ),
             last_call: AtomicU64::new(0),
         });
         let weak = Arc::downgrade(&shared);
@@ -155,8 +155,8 @@ impl Engine {
         &self.0.config
     }
 
-    pub(crate) fn host(&self) -> &str {
-        &self.0.host
+    pub(crate) fn author(&self) -> &Author {
+        &self.0.author
     }
 
     /// Whether both handles are of one engine.
@@ -182,7 +182,7 @@ impl Engine {
         names: Vec<(Name, Key)>,
         ttl: Duration,
         wait: Wait,
-        record: &Holder,
+        record: Arc<[u8]>,
         holds: Vec<CallId>,
     ) -> Result<(CallId, oneshot::Receiver<Result<Held, LockError>>), LockError> {
         if names.len() > NAMES {
@@ -193,7 +193,6 @@ impl Engine {
             return Err(LockError::Config { message });
         }
         let call = self.new_call();
-        let record = record.to_json().into();
         let (names, keys) = names.into_iter().unzip();
         let acquire = Acquire {
             call,
