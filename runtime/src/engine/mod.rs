@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{LocalSet, spawn_local};
 
 use crate::clock::{Alarm, Clock};
 use crate::config::Config;
@@ -136,7 +135,7 @@ impl Engine {
                     Ok((wire, runtime)) => {
                         let _ = started.send(Ok(())); // the caller waits for it
                         let turn = Loop::new(&config, clock, wire, weak).run(inbox);
-                        LocalSet::new().block_on(&runtime, turn);
+                        runtime.block_on(turn);
                     }
                     Err(message) => {
                         let _ = started.send(Err(message));
@@ -476,7 +475,7 @@ impl Loop {
             }
         }
         let answers = self.answers.clone();
-        spawn_local(async move {
+        tokio::spawn(async move {
             let _ = answers.send((id, exchange.await)); // the engine may have ended
         });
     }
