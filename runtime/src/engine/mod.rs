@@ -4,11 +4,11 @@
 //! of leases, and user futures, which only wait on channels, run on any executor.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -265,18 +265,19 @@ fn whole_secs(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
 }
 
-/// An exchange that may panic, in a client's code: then its outcome is unknown.
-async fn caught(
-    exchange: impl Future<Output = Result<Response, Failure>>,
-) -> Result<Response, Failure> {
-    let mut exchange = pin!(exchange);
-    poll_fn(|cx| {
-        catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(cx))).unwrap_or_else(|_| {
+/// An exchange that may panic, in a client's code: then its outcome is unknown. Boxed, because it may move to a task after it
+/// was polled, and an `async fn` around it would hold it twice.
+struct Caught<F>(Pin<Box<F>>);
+
+impl<F: Future<Output = Result<Response, Failure>>> Future for Caught<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))).unwrap_or_else(|_| {
             let cause = "the exchange with etcd panicked";
             Poll::Ready(Err(Failure::Unknown(Arc::from(Box::from(cause)))))
         })
-    })
-    .await
+    }
 }
 
 fn cause(failure: Failure) -> Cause {
@@ -466,10 +467,10 @@ impl Loop {
     fn exchange(&mut self, id: RequestId, request: Request) {
         let wire = self.wire.clone();
         // Should it panic, the core must still get its answer, or it waits for ever.
-        let mut exchange = Box::pin(caught(async move { wire.exchange(request).await }));
+        let mut exchange = Caught(Box::pin(async move { wire.exchange(request).await }));
         if self.wire.answers_at_once() {
             let mut nobody = Context::from_waker(Waker::noop()); // whose task, if it needs one, polls it anew
-            if let Poll::Ready(result) = exchange.as_mut().poll(&mut nobody) {
+            if let Poll::Ready(result) = Pin::new(&mut exchange).poll(&mut nobody) {
                 self.at_once.push_back((id, result));
                 return;
             }
@@ -561,11 +562,11 @@ mod tests {
     #[tokio::test]
     async fn a_panic_in_an_exchange_is_an_answer() {
         let panics = async { panic!("in the client's code") };
-        match caught(panics).await {
+        match Caught(Box::pin(panics)).await {
             Err(Failure::Unknown(cause)) => assert!(cause.to_string().contains("panicked")),
             other => panic!("{other:?}"),
         }
-        let revoked = caught(async { Ok(Response::Revoked) }).await;
+        let revoked = Caught(Box::pin(async { Ok(Response::Revoked) })).await;
         assert!(matches!(revoked, Ok(Response::Revoked)), "{revoked:?}");
     }
 }

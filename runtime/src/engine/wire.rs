@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -311,7 +312,9 @@ impl Wire {
             };
             let now = self.0.clock.now();
             let left = limit.min(deadline - now);
-            let error = match self.until(now + left, call(connection.clone())).await {
+            // Pinned here, or the state of all that is awaited would hold it several times over, and every exchange copy it.
+            let call = pin!(call(connection.clone()));
+            let error = match self.until(now + left, call).await {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(error)) => error,
                 None => {
