@@ -73,7 +73,8 @@ pub(crate) async fn by<F: Future>(clock: &dyn Clock, when: Moment, future: F) ->
     .await
 }
 
-/// A timer that is asked for again and again, mostly for the same moment: it is made anew only for another one.
+/// A timer that is asked for again and again. It is made anew only for an earlier moment than it is set for: most are put off
+/// before they are due, so one that is set too early is left to run out, and set again then.
 pub(crate) struct Alarm {
     clock: Arc<dyn Clock>,
     set: Option<(Moment, Sleep)>,
@@ -89,13 +90,17 @@ impl Alarm {
         let Some(when) = when else {
             return std::future::pending().await;
         };
-        if self.set.as_ref().is_none_or(|(at, _)| *at != when) {
-            self.set = Some((when, self.clock.sleep_until(when)));
-        }
-        if let Some((_, sleep)) = &mut self.set {
+        loop {
+            let sleep = match &mut self.set {
+                Some((at, sleep)) if *at <= when => sleep,
+                set => &mut set.insert((when, self.clock.sleep_until(when))).1,
+            };
             sleep.await;
+            self.set = None;
+            if self.clock.now() >= when {
+                return;
+            }
         }
-        self.set = None;
     }
 }
 
@@ -129,3 +134,49 @@ const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
 /// Elsewhere the monotonic clock: macOS counts suspended time in it.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls the alarm once, as a loop does that something else wakes: it must not ring.
+    async fn look(alarm: &mut Alarm, when: Option<Moment>) {
+        let rung = by(&BootClock, BootClock.now(), alarm.at(when)).await;
+        assert!(rung.is_none(), "too early");
+    }
+
+    /// Waits for the alarm, but not for ever.
+    async fn wait(alarm: &mut Alarm, when: Moment) {
+        let patience = BootClock.now() + Duration::from_secs(20);
+        let rung = by(&BootClock, patience, alarm.at(Some(when))).await;
+        assert!(rung.is_some(), "not rung");
+        assert!(BootClock.now() >= when, "too early");
+    }
+
+    fn after(millis: u64) -> Moment {
+        BootClock.now() + Duration::from_millis(millis)
+    }
+
+    #[tokio::test]
+    async fn an_alarm_that_is_put_off_rings_at_the_later_moment() {
+        let mut alarm = Alarm::new(Arc::new(BootClock));
+        look(&mut alarm, Some(after(10_000))).await;
+        let early = after(500);
+        look(&mut alarm, Some(early)).await;
+        look(&mut alarm, None).await;
+        let set = |alarm: &Alarm| alarm.set.as_ref().map(|(at, _)| *at);
+        look(&mut alarm, Some(early + Duration::from_millis(50))).await;
+        assert_eq!(set(&alarm), Some(early), "made anew");
+        wait(&mut alarm, early + Duration::from_millis(50)).await;
+        assert_eq!(set(&alarm), None);
+    }
+
+    #[tokio::test]
+    async fn an_alarm_that_is_brought_forward_rings_at_the_earlier_moment() {
+        let mut alarm = Alarm::new(Arc::new(BootClock));
+        look(&mut alarm, Some(after(60_000))).await;
+        wait(&mut alarm, after(10)).await;
+        look(&mut alarm, Some(after(60_000))).await;
+        wait(&mut alarm, after(10)).await;
+    }
+}
