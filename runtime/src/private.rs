@@ -117,10 +117,12 @@ impl Lock {
     #[inline(never)]
     fn released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Phase::Holding { .. } = &*self.0
-            && let Phase::Holding { held, .. } = mem::replace(&mut *self.0, Phase::Done)
-            && let Some(confirmation) = held.begin_release()
+            && let Phase::Holding { guard, held } = mem::replace(&mut *self.0, Phase::Done)
         {
-            *self.0 = Phase::Releasing(confirmation);
+            drop(guard); // before the key goes (invariant I11): it listens for that, and would wake this very task
+            if let Some(confirmation) = held.begin_release() {
+                *self.0 = Phase::Releasing(confirmation);
+            }
         }
         if let Phase::Releasing(confirmation) = &mut *self.0 {
             // A release that fails is the engine's to finish; the body's result stands (invariant I10).

@@ -1,9 +1,9 @@
 //! The engine has a thread of its own: no executor can starve it, end it, or be the wrong one.
 
-use std::future::{Future, IntoFuture};
+use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -199,5 +199,38 @@ fn any_executor_will_do() {
         .await
         .unwrap();
         corner.until_empty().await;
+    });
+}
+
+/// Hands wake-ups on, and counts them.
+struct Counted(Waker, AtomicUsize);
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.wake_by_ref();
+    }
+}
+
+#[etcd_locked("orders/<id>", locks = locks)]
+async fn brief(locks: &Locks, id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[test]
+fn a_call_is_woken_for_its_lock_and_for_its_release_and_no_more() {
+    run(async {
+        let locks = Corner::new().await.locks().await;
+        let mut call = pin!(brief(&locks, 7));
+        let mut counted = None;
+        let answer = poll_fn(|cx| {
+            let counted = counted
+                .get_or_insert_with(|| Arc::new(Counted(cx.waker().clone(), AtomicUsize::new(0))));
+            let waker = Waker::from(counted.clone());
+            call.as_mut().poll(&mut Context::from_waker(&waker))
+        });
+        assert_eq!(within("the answer", answer).await.unwrap(), 7);
+        let wakes = counted.map_or(0, |counted| counted.1.load(Ordering::SeqCst));
+        assert!(wakes <= 2, "woken {wakes} times");
     });
 }
