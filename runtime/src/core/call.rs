@@ -19,7 +19,7 @@ pub(crate) struct Call {
     pub(crate) ttl_secs: i64,
     pub(crate) record: Arc<[u8]>,
     pub(crate) since: Moment,
-    /// When it gives up, if ever.
+    /// When it gives up, if ever: queueing, and after its body waiting to hear that its keys are gone.
     pub(crate) until: Option<Moment>,
     /// One try, no queueing (rule P11).
     pub(crate) once: bool,

@@ -40,8 +40,10 @@ impl Core {
                 left += 1;
             }
         }
+        let until = now + CONFIRM;
         if let Some(released) = self.calls.get_mut(&call) {
             released.stage = Stage::Releasing { left };
+            released.until = Some(until);
         }
         let Some(lease) = held_by else {
             return;
@@ -53,7 +55,7 @@ impl Core {
             match (confirm, lost) {
                 (false, _) => drop(self.calls.remove(&call)),
                 (true, _) if left == 0 => self.confirmed(call, Ok(())),
-                (true, false) => self.at(now + CONFIRM, Timer::Confirm(call)),
+                (true, false) => self.at(until, Timer::Confirm(call)),
                 (true, true) => {
                     let cause = LossCause::Expired;
                     self.confirmed(call, Err(Refused::Lost { cause }));
@@ -101,7 +103,10 @@ impl Core {
     pub(super) fn confirmed(&mut self, call: CallId, result: Result<(), Refused>) {
         let waits = |c: &Call| matches!(c.stage, Stage::Releasing { .. });
         if self.calls.get(&call).is_some_and(waits) {
-            self.calls.remove(&call);
+            // Thousands of calls may end before the first of these timers is due.
+            if let Some(until) = self.calls.remove(&call).and_then(|c| c.until) {
+                self.timers.remove(&(until, Timer::Confirm(call)));
+            }
             self.outputs.push_back(Output::Released { call, result });
         }
     }

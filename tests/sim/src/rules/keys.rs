@@ -1,5 +1,6 @@
 //! How a key comes into etcd and goes again (rules P4, P8–P10).
 
+use super::SOON;
 use super::rig::{Rig, TTL, deletes, puts};
 use crate::core::queue::Slot;
 use crate::core::request::Refusal;
@@ -210,4 +211,22 @@ fn a_call_that_waited_long_for_its_turn_survives_one_failed_put() {
     rig.answer(id, Err(unavailable()));
     rig.live(super::SOON);
     rig.granted(2);
+}
+
+#[test]
+fn timers_do_not_pile_up_while_calls_come_and_go() {
+    let mut rig = Rig::warm();
+    for call in 0..100 {
+        rig.acquire(call, "locks/a", Wait::For(SOON * 10));
+        rig.serve();
+        rig.granted(call);
+        rig.release(call);
+        rig.serve();
+        let told = rig.told(call);
+        assert!(matches!(
+            told,
+            Some(Output::Released { result: Ok(()), .. })
+        ));
+    }
+    assert!(rig.core.timers.len() < 20, "{:?}", rig.core.timers);
 }
