@@ -257,7 +257,7 @@ impl Acquire {
             .record(self.function, templates(&self.names).as_deref());
         let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
         for (name, text) in self.names.into_iter().zip(texts) {
-            let key: Key = format!("{}{text}", config.prefix).into();
+            let key: Key = [&config.prefix, &*text].concat().into();
             if current::holds_name(&engine, &key) {
                 return Err(LockError::SelfDeadlock { name });
             }

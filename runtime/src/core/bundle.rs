@@ -1,5 +1,6 @@
 //! The transactions of the protocol, and how their answers read. Flat, always (rule P6).
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::core::lease::{Lease, LeaseRef};
@@ -19,7 +20,10 @@ pub(crate) const DOUBTS: usize = 100;
 
 /// `<family><lease id in hex>`: the key of a lease below a name (rule P1).
 pub(crate) fn own_key(family: &str, lease: LeaseId) -> Key {
-    format!("{family}{lease:x}").into()
+    let mut key = String::with_capacity(family.len() + 16);
+    key.push_str(family);
+    let _ = write!(key, "{lease:x}"); // a string takes all
+    key.into()
 }
 
 /// `<prefix without its last "/">%s/<lease id in hex>`: `%s` can come out of no name (rule P10b).

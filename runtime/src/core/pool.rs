@@ -532,5 +532,5 @@ impl Core {
 
 /// What all contenders' keys of a name begin with.
 pub(super) fn family_of(name: &str) -> Key {
-    format!("{name}/").into()
+    [name, "/"].concat().into()
 }

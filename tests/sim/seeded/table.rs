@@ -67,7 +67,7 @@ pub(crate) const BUGS: &[Bug] = &[
             },
             Text {
                 file: "pool.rs",
-                production: "format!(\"{name}/\")",
+                production: "[name, \"/\"].concat()",
                 faulty: Expression("format!(\"{}/\", name.split('\\u{1}').next().unwrap_or(name))"),
             },
         ],
