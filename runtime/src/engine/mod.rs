@@ -3,7 +3,7 @@
 //! It has a current-thread tokio runtime of its own, so that a handler that blocks its executor cannot starve the renewal
 //! of leases, and user futures, which only wait on channels, run on any executor.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -303,10 +303,10 @@ struct Loop {
     answered: mpsc::UnboundedReceiver<(RequestId, Result<Response, Failure>)>,
     /// Answers that needed no waiting, and no task.
     at_once: VecDeque<(RequestId, Result<Response, Failure>)>,
-    waiting: HashMap<CallId, (Vec<Name>, Taker)>,
-    held: HashMap<CallId, Arc<Tenure>>,
-    releasing: HashMap<CallId, (Name, oneshot::Sender<Result<(), LockError>>)>,
-    warming: HashMap<CallId, oneshot::Sender<Result<(), LockError>>>,
+    waiting: BTreeMap<CallId, (Vec<Name>, Taker)>,
+    held: BTreeMap<CallId, Arc<Tenure>>,
+    releasing: BTreeMap<CallId, (Name, oneshot::Sender<Result<(), LockError>>)>,
+    warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
     stopping: Vec<oneshot::Sender<()>>,
     finished: bool,
 }
@@ -330,10 +330,10 @@ impl Loop {
             answers,
             answered,
             at_once: VecDeque::new(),
-            waiting: HashMap::new(),
-            held: HashMap::new(),
-            releasing: HashMap::new(),
-            warming: HashMap::new(),
+            waiting: BTreeMap::new(),
+            held: BTreeMap::new(),
+            releasing: BTreeMap::new(),
+            warming: BTreeMap::new(),
             stopping: Vec::new(),
             finished: false,
         }
