@@ -6,9 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use etcd_client::proto::{
-    PbClusterServer, PbKvServer, PbLeaseServer, PbMaintenanceServer, PbWatchServer,
-};
+use etcd_client::proto::{PbClusterServer, PbLeaseServer, PbMaintenanceServer, PbWatchServer};
 use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
@@ -20,16 +18,13 @@ pub(crate) type Request = http::Request<Body>;
 pub(crate) type Response = http::Response<Body>;
 pub(crate) type Responding<E> = Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>;
 
-/// More than etcd takes; the store refuses what is too large in etcd's own words.
-const MOST_DECODED: usize = 64 << 20;
-
 /// All services of one etcd; cheap to clone, which clients do for every call.
 #[derive(Debug, Clone)]
 pub(crate) struct Router(Arc<Services>);
 
 #[derive(Debug)]
 struct Services {
-    kv: PbKvServer<Kv>,
+    kv: Kv,
     lease: PbLeaseServer<Lease>,
     watch: PbWatchServer<Watch>,
     maintenance: PbMaintenanceServer<Maintenance>,
@@ -38,9 +33,8 @@ struct Services {
 
 impl Router {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        let kv = PbKvServer::new(Kv(Arc::clone(shared)));
         Self(Arc::new(Services {
-            kv: kv.max_decoding_message_size(MOST_DECODED),
+            kv: Kv(Arc::clone(shared)),
             lease: PbLeaseServer::new(Lease(Arc::clone(shared))),
             watch: PbWatchServer::new(Watch(Arc::clone(shared))),
             maintenance: PbMaintenanceServer::new(Maintenance(Arc::clone(shared))),
@@ -62,7 +56,7 @@ impl Service<Request> for Router {
         let path = request.uri().path();
         let service = path.trim_start_matches('/').split('/').next();
         match service.unwrap_or_default() {
-            "etcdserverpb.KV" => self.0.kv.clone().call(request),
+            "etcdserverpb.KV" => Box::pin(self.0.kv.clone().answer(request)),
             "etcdserverpb.Lease" => self.0.lease.clone().call(request),
             "etcdserverpb.Watch" => self.0.watch.clone().call(request),
             "etcdserverpb.Maintenance" => self.0.maintenance.clone().call(request),

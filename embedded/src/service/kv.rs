@@ -1,55 +1,57 @@
 //! Keys.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use etcd_client::proto::{
-    PbCompactionRequest, PbCompactionResponse, PbDeleteRequest, PbDeleteResponse, PbKvService,
-    PbPutRequest, PbPutResponse, PbRangeRequest, PbRangeResponse, PbRangeStreamResponse,
-    PbTxnRequest, PbTxnResponse,
-};
-use tonic::{Request, Response};
+use prost::Message;
+use tonic::Status;
 
-use super::{Answer, None, unknown};
+use super::frame::{read, written};
+use super::unknown;
+use crate::router::{Request, Response};
 use crate::shared::Shared;
+use crate::store::{Refusal, Store};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Kv(pub(crate) Arc<Shared>);
 
-#[tonic::async_trait]
-impl PbKvService for Kv {
-    type RangeStreamStream = None<PbRangeStreamResponse>;
-
-    async fn range(&self, request: Request<PbRangeRequest>) -> Answer<PbRangeResponse> {
-        let found = self.0.with(|state, _| state.store.range(request.get_ref()));
-        Ok(Response::new(found?))
+impl Kv {
+    /// Answers a call, by the last part of its path. Not by the service that is generated: its ways are made for streams, and
+    /// cost more than the store.
+    pub(crate) async fn answer(self, request: Request) -> Result<Response, Infallible> {
+        let done = match method(&request) {
+            Ok(method) => read(request.into_body())
+                .await
+                .and_then(|message| method(&self.0, &message)),
+            Err(unknown) => Err(unknown),
+        };
+        Ok(done.unwrap_or_else(Status::into_http))
     }
+}
 
-    /// Of later releases.
-    async fn range_stream(&self, _: Request<PbRangeRequest>) -> Answer<Self::RangeStreamStream> {
-        unknown("etcdserverpb.KV", "RangeStream")
-    }
+/// Does what a message asks for.
+type Method = fn(&Shared, &[u8]) -> Result<Response, Status>;
 
-    async fn put(&self, request: Request<PbPutRequest>) -> Answer<PbPutResponse> {
-        let put = self.0.with(|state, _| state.store.put(request.get_ref()));
-        Ok(Response::new(put?))
-    }
+fn method(request: &Request) -> Result<Method, Status> {
+    let (_, name) = request.uri().path().rsplit_once('/').unwrap_or_default();
+    Ok(match name {
+        "Range" => |shared, message| ask(shared, message, |store, asked| store.range(asked)),
+        "Put" => |shared, message| ask(shared, message, |store, asked| store.put(asked)),
+        "DeleteRange" => {
+            |shared, message| ask(shared, message, |store, asked| store.delete_range(asked))
+        }
+        "Txn" => |shared, message| ask(shared, message, |store, asked| store.txn(asked)),
+        "Compact" => |shared, message| ask(shared, message, |store, asked| store.compact(asked)),
+        other => return unknown("etcdserverpb.KV", other),
+    })
+}
 
-    async fn delete_range(&self, request: Request<PbDeleteRequest>) -> Answer<PbDeleteResponse> {
-        let deleted = self
-            .0
-            .with(|state, _| state.store.delete_range(request.get_ref()));
-        Ok(Response::new(deleted?))
-    }
-
-    async fn txn(&self, request: Request<PbTxnRequest>) -> Answer<PbTxnResponse> {
-        let done = self.0.with(|state, _| state.store.txn(request.get_ref()));
-        Ok(Response::new(done?))
-    }
-
-    async fn compact(&self, request: Request<PbCompactionRequest>) -> Answer<PbCompactionResponse> {
-        let compacted = self
-            .0
-            .with(|state, _| state.store.compact(request.get_ref()));
-        Ok(Response::new(compacted?))
-    }
+fn ask<Q: Message + Default, A: Message>(
+    shared: &Shared,
+    message: &[u8],
+    act: impl FnOnce(&mut Store, &Q) -> Result<A, Refusal>,
+) -> Result<Response, Status> {
+    let asked = Q::decode(message).map_err(|error| Status::internal(error.to_string()))?;
+    let answer = shared.with(|state, _| act(&mut state.store, &asked))?;
+    Ok(written(&answer))
 }

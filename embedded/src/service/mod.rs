@@ -1,6 +1,7 @@
 //! etcd's services over gRPC: each only hands on to the store.
 
 mod cluster;
+mod frame;
 mod kv;
 mod lease;
 mod maintenance;
@@ -24,7 +25,7 @@ type Answer<T> = Result<Response<T>, Status>;
 type None<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// As gRPC says of what a server does not know.
-fn unknown<T>(service: &str, method: &str) -> Answer<T> {
+fn unknown<T>(service: &str, method: &str) -> Result<T, Status> {
     Err(Status::unimplemented(format!(
         "unknown method {method} for service {service}"
     )))
