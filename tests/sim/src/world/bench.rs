@@ -215,7 +215,11 @@ impl Bench {
         let core = Core::new(Settings {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
-            bodies_per_lease: if self.seed.is_multiple_of(3) { 1 } else { 1_000 },
+            bodies_per_lease: if self.seed.is_multiple_of(3) {
+                1
+            } else {
+                1_000
+            },
             seed: self.seed * 31 + n as u64,
         });
         self.processes.push(Process {
