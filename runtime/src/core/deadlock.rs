@@ -265,20 +265,27 @@ impl Core {
             return;
         };
         let held: Vec<_> = self.held_by(&outer).collect();
-        // What we read of our own keys must be what we have written, or our own edges are not as we think.
-        let closes = circle.links.last().is_some_and(|link| {
-            let before = &link.before;
-            own.iter()
-                .any(|d| d.key == before.key && d.created == before.created)
-                || held.iter().any(|(holder, held)| {
-                    held.key == before.key && self.stands(*holder, before.modified)
-                })
-        });
+        let Some(closing) = circle.links.last().map(|link| &link.before) else {
+            return;
+        };
+        let is_closing = |key: &Key, created| *key == closing.key && created == closing.created;
+        let holder = held
+            .iter()
+            .find(|(_, key)| is_closing(&key.key, key.created));
+        if holder.is_none() && !own.iter().any(|d| is_closing(&d.key, d.created)) {
+            return;
+        }
+        // What we read of our own keys must be what we have written, or others do not see our edges as we think.
+        if let Some((holder, _)) = holder
+            && !self.stands(*holder, closing.modified)
+        {
+            return self.publish_again(now, *holder);
+        }
         let calm = |holder: &CallId| {
             let publication = self.deadlocks.publications.get(holder);
             publication.is_none_or(|publication| publication.sure && !publication.writing)
         };
-        if !closes || !outer.iter().all(calm) {
+        if !outer.iter().all(calm) {
             return;
         }
         self.deadlocks.leaving.insert(call); // what is left without it

@@ -3,7 +3,7 @@
 //! A waiting call waits for all calls ahead of it in each of its queues and for the holder of each name; a holder waits for
 //! the calls that its task has begun since. A circle can close only when a call begins to wait: a call that is granted has
 //! begun no other yet, and a group that goes to the back of its queues is one whose task holds nothing, so that nobody waits
-//! for it any more.
+//! for it any more. What is over by then, a wait or a lease, is none of it: the core does what is due before it hears a call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

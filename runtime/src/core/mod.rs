@@ -350,7 +350,11 @@ impl Core {
     /// Takes one input in; `now` never goes back.
     pub(crate) fn handle(&mut self, now: Moment, input: Input) {
         match input {
-            Input::Acquire(acquire) => self.acquire(now, acquire),
+            Input::Acquire(acquire) => {
+                // A thread that was held up hears of calls before its timers: waits and leases that are over close no circle.
+                self.fire(now);
+                self.acquire(now, acquire);
+            }
             Input::Cancel { call } => self.cancel(now, call),
             Input::Release {
                 call,

@@ -5,7 +5,7 @@
 //! nothing: a key that owns its name has nothing older to wait for, whoever still names it.
 //!
 //! Each write compares the mod revision of each key, so that one that was sent before cannot come after it, and a write
-//! that had no answer is followed by another until one has.
+//! that had no answer is followed by another until one has. What a stranger has put over it is written again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -105,6 +105,15 @@ impl Core {
             or_else,
         };
         self.send(now, Request::Txn(txn), Exchange::Publish { holder, waits });
+    }
+
+    /// A key of a holder was put by a stranger, or in repair of that, and says nothing any more: it is written again, or others
+    /// would look for a way through it in vain.
+    pub(super) fn publish_again(&mut self, now: Moment, holder: CallId) {
+        if let Some(publication) = self.deadlocks.publications.get_mut(&holder) {
+            publication.sure = false;
+            self.publish(now, holder);
+        }
     }
 
     /// The conditions and the puts that write this on the keys of a holder.

@@ -166,6 +166,14 @@ impl Slot {
         }
     }
 
+    /// The call that has the key.
+    pub(crate) fn holder(&self) -> Option<CallId> {
+        match self {
+            Slot::Held { call, .. } => Some(*call),
+            _ => None,
+        }
+    }
+
     /// The create revision of the key, where it is known to exist.
     pub(crate) fn created(&self) -> Option<Revision> {
         match self {

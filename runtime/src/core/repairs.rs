@@ -49,9 +49,13 @@ impl Core {
                 self.own_key_gone(now, name, LossCause::Overwritten);
             }
             Err(Failure::Refused { .. }) => self.own_key_gone(now, name, LossCause::Overwritten),
-            // A waiter looked and got no further: it looks again.
+            // A waiter looked and got no further: it looks again. And what was put is the record alone, which tells of no wait.
             Ok(_) => {
+                let holder = slot.and_then(Slot::holder);
                 self.looks.insert(name.clone());
+                if let Some(holder) = holder {
+                    self.publish_again(now, holder);
+                }
             }
             Err(_) => {
                 if let Some(queue) = self.queues.get_mut(name) {

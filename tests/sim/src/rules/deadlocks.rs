@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::town::{Town, is_abort, is_publication};
-use crate::core::request::Request;
+use crate::core::request::{Op, Request};
 use crate::core::{CallId, Refused};
 use crate::site::Wait;
 
@@ -116,6 +116,28 @@ fn a_circle_inside_a_process_is_told_at_once() {
     assert!(town.is_granted(0, 10));
 }
 
+/// The process was held up: it hears of the call before anybody's time is up, though it is.
+#[test]
+fn inside_a_process_what_is_over_closes_no_circle() {
+    for (wait, held_up) in [
+        (Wait::For(2 * SECOND), 5 * SECOND),
+        (Wait::Forever, 40 * SECOND),
+    ] {
+        let mut town = Town::of(1);
+        town.take(0, 0, &["a"]);
+        town.take(0, 1, &["b"]);
+        town.ask_for(0, 10, &["b"], &[0], wait);
+        town.now = town.now + held_up;
+        town.ask(0, 11, &["a"], &[1]);
+        let refusals = town.refusals();
+        let deadlock = |(_, why): &(CallId, &Refused)| matches!(why, Refused::Deadlock { .. });
+        assert!(!refusals.iter().any(deadlock), "{refusals:?}");
+        town.cancel(0, 10);
+        town.release(0, 0);
+        town.until(|town| town.is_granted(0, 11));
+    }
+}
+
 #[test]
 fn inside_a_process_a_group_steps_back_unheard() {
     let mut town = Town::of(1);
@@ -214,59 +236,47 @@ fn a_circle_that_dissolves_before_it_is_cut_is_none() {
     }
 }
 
+/// All keys are as they were, only that the one's task does not wait any more: its place is another call's.
 #[test]
-fn a_wait_that_is_over_is_unwritten_before_it_is_told() {
+fn a_circle_is_none_if_a_record_says_so() {
     let mut town = Town::of(2);
     town.take(0, 0, &["a"]);
     town.take(1, 1, &["b"]);
-    town.ask_for(0, 10, &["b"], &[0], Wait::For(3 * SECOND));
-    town.live(2 * SECOND);
-    assert!(town.says("locks/a/a1", "waits") && town.says("locks/a/a1", "locks/b/a1"));
-    town.withhold = is_publication;
-    town.until(|town| !town.withheld.is_empty());
-    town.live(SECOND / 2);
-    assert!(
-        town.refusals().is_empty(),
-        "not before nobody can follow it"
-    );
+    town.ask(0, 3, &["b"], &[]);
+    town.ask(0, 10, &["b"], &[0]);
+    town.ask(1, 11, &["a"], &[1]);
+    town.withhold = is_abort;
+    town.until(|town| town.withheld.iter().any(|it| it.from == 1));
+    town.withheld.retain(|it| it.from == 1);
+    let keys = town.keys("b");
+    town.cancel(0, 10);
+    assert_eq!(town.keys("b"), keys);
     town.withhold = |_| false;
     town.let_through();
-    assert!(!town.says("locks/a/a1", "waits"));
-    assert!(matches!(
-        town.refusals()[..],
-        [(10, Refused::Timeout { .. })]
-    ));
-    // Nobody is misled by it: the other asks for what the first still has.
-    town.ask(1, 11, &["a"], &[1]);
-    town.live(2 * SOON);
-    assert_eq!(town.refusals().len(), 1);
+    town.live(SOON);
+    assert!(deadlocked(&town).is_empty());
 }
 
+/// All records are as they were, as they cannot be written at the moment.
 #[test]
-fn a_wait_that_is_over_is_told_though_etcd_does_not_answer() {
-    let mut town = Town::of(2);
-    town.take(0, 0, &["a"]);
-    town.take(1, 1, &["b"]);
-    town.ask_for(0, 10, &["b"], &[0], Wait::For(3 * SECOND));
-    town.live(2 * SECOND);
+fn a_circle_is_none_if_a_waiting_key_has_gone() {
+    let mut town = ring(2);
+    town.withhold = is_abort;
+    town.until(|town| town.withheld.len() == 1);
+    let abort = town.withheld.remove(0);
     town.withhold = is_publication;
-    let took = town.until(|town| !town.refusals().is_empty());
-    assert!(took < 4 * SECOND, "{took:?}");
-}
-
-/// A call that is nobody's in the circle goes: what followed its edges is unwritten too.
-#[test]
-fn when_a_call_between_goes_its_edges_go_first() {
-    let mut town = Town::of(2);
-    town.take(0, 0, &["a"]);
-    town.take(1, 1, &["c"]);
-    town.ask_for(0, 3, &["b", "c"], &[], Wait::For(3 * SECOND));
-    town.ask(0, 10, &["b"], &[0]);
-    town.live(2 * SECOND);
-    assert!(town.says("locks/a/a1", "locks/c/a1"));
-    town.until(|town| !town.refusals().is_empty());
-    assert!(!town.says("locks/a/a1", "locks/c/a1"));
-    assert!(town.is_granted(0, 10));
+    town.cancel(0, 10);
+    assert_eq!(town.keys("n1").len(), 1);
+    assert!(town.says("locks/n0/a1", "waits"));
+    town.withheld.insert(0, abort);
+    town.withhold = |_| false;
+    town.let_through();
+    town.live(SECOND);
+    assert!(deadlocked(&town).is_empty());
+    assert!(
+        !town.says("locks/n0/a1", "waits"),
+        "it is unwritten in the end"
+    );
 }
 
 #[test]
@@ -306,6 +316,55 @@ fn an_abort_that_arrives_late_does_nothing() {
         (town.keys("n0"), town.keys("n1"), town.store.revision()),
         before
     );
+}
+
+/// The same of a group, whose keys nothing else guards.
+#[test]
+fn an_abort_of_a_group_that_arrives_late_does_nothing() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.ask(1, 1, &["a", "b"], &[]);
+    town.ask(0, 10, &["b"], &[0]);
+    town.withhold = is_abort;
+    town.until(|town| town.withheld.len() == 1);
+    let late = town.withheld[0].request.clone();
+    town.lose(false);
+    town.serve();
+    let before = town.keys("b");
+    assert_eq!(before.len(), 2);
+    town.store.apply(town.now, &late).unwrap();
+    assert_eq!(town.keys("b"), before);
+    town.withhold = |_| false;
+    town.until(|town| town.is_granted(0, 10));
+    assert!(town.refusals().is_empty());
+}
+
+/// Its lease is lost while it is being cut out: it has begun anew, and nobody is told.
+#[test]
+fn a_group_that_has_lost_its_keys_meanwhile_queues_again_unheard() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.ask(1, 1, &["a", "b"], &[]);
+    town.ask(0, 10, &["b"], &[0]);
+    town.withhold = is_abort;
+    town.until(|town| town.withheld.len() == 1);
+    // Nothing of the second process gets through that would keep its lease, or end it.
+    town.withhold = |request| match request {
+        Request::KeepAlive { lease, .. } => *lease == 0xa2,
+        Request::Revoke { .. } => true,
+        Request::Txn(txn) => matches!(txn.then[..], [Op::Delete { .. }, ..]),
+        Request::Grant { .. } => false,
+    };
+    town.until(|town| town.keys("b") == ["locks/b/a2", "locks/b/a1", "locks/b/a3"]);
+    let anew = town.store.kv(b"locks/b/a3").cloned();
+    town.withhold = |_| false;
+    town.let_through();
+    assert!(town.is_granted(0, 10));
+    assert_eq!(town.store.kv(b"locks/b/a3"), anew.as_ref());
+    town.release(0, 10);
+    town.release(0, 0);
+    town.until(|town| town.is_granted(1, 1));
+    assert!(town.refusals().is_empty());
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod groups;
 mod handovers;
 mod keys;
 mod leases;
+mod records;
 mod rig;
 mod silence;
 mod town;
