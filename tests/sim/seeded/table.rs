@@ -53,6 +53,23 @@ pub(crate) const BUGS: &[Bug] = &[
         ],
     },
     Bug {
+        name: "no allowance for drift",
+        rule: "P28",
+        breaks: &["I1"],
+        texts: &[
+            Text {
+                file: "lease.rs",
+                production: "self.valid_until = sent + ttl.mul_f64(1.0 - DRIFT)",
+                faulty: Expression("self.valid_until = sent + ttl"),
+            },
+            Text {
+                file: "lease.rs",
+                production: "self.valid_until.max(sent + ttl.mul_f64(1.0 - DRIFT))",
+                faulty: Expression("self.valid_until.max(sent + ttl)"),
+            },
+        ],
+    },
+    Bug {
         name: "two acquisitions of one name in a bundle",
         rule: "P5",
         breaks: &["I6", "I1"],
@@ -133,7 +150,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "unanswered put resent without a seal",
         rule: "P8",
-        breaks: &["I6"],
+        breaks: &["I6", "I4"],
         texts: &[Text {
             file: "puts.rs",
             production: "if let Some(l) = self.leases.get_mut(&lease) {
@@ -157,7 +174,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "session compared by version",
         rule: "P10",
-        breaks: &["I4"],
+        breaks: &["I4", "I6"],
         // The session revision is minus the key's version, and a session key that is gone is put anew.
         texts: &[
             Text {
@@ -268,5 +285,22 @@ pub(crate) const BUGS: &[Bug] = &[
                 faulty: Before("if CHOSEN { return; }"),
             },
         ],
+    },
+    Bug {
+        name: "circle cut as it was read, unconfirmed",
+        rule: "P38",
+        breaks: &["Truth"],
+        texts: &[Text {
+            file: "abort.rs",
+            production: "for link in &abort.circle.links {
+                let (key, revision) = link.waiting.clone();
+                when.push(Compare::CreateRevision { key, revision });
+                when.push(Compare::ModRevision {
+                    key: link.before.key.clone(),
+                    revision: link.before.modified,
+                });
+            }",
+            faulty: Statements(""),
+        }],
     },
 ];

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::clients::Call;
+use super::drift::Drift;
 use super::etcd::{Etcd, Incarnation};
 use super::faults::Faults;
 use super::random::Random;
@@ -63,6 +64,8 @@ pub(crate) struct Bench {
     pub(crate) unnoticed: BTreeMap<usize, Moment>,
     /// There are no faults at all.
     pub(crate) peaceful: bool,
+    /// Each process has a clock of its own.
+    pub(super) drifts: bool,
     pub(crate) steps: u64,
     /// When a call was last served, refused or over.
     pub(crate) progress: Moment,
@@ -72,12 +75,13 @@ pub(crate) struct Bench {
     pub(crate) calm: Option<Moment>,
     agenda: BTreeMap<(Moment, u64), Happening>,
     sequence: u64,
-    seed: u64,
+    pub(super) seed: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) core: Core,
+    pub(crate) clock: Drift,
     /// Until then nothing reaches the core; its bodies run on.
     pub(crate) asleep: Moment,
     /// Until then nothing of it reaches etcd; or nothing comes back.
@@ -195,6 +199,7 @@ impl Bench {
             cut: BTreeSet::new(),
             unnoticed: BTreeMap::new(),
             peaceful: false,
+            drifts: false,
             steps: 0,
             progress: start,
             storm: Duration::ZERO,
@@ -222,8 +227,10 @@ impl Bench {
             },
             seed: self.seed * 31 + n as u64,
         });
+        let clock = self.clock_of(n);
         self.processes.push(Process {
             core,
+            clock,
             asleep: self.now,
             unheard: self.now,
             deaf: self.now,
@@ -255,7 +262,10 @@ impl Bench {
                 .enumerate()
                 .filter(|(_, p)| p.is_there());
             let tick = there
-                .filter_map(|(n, p)| Some((p.core.next_timeout()?.max(p.asleep).max(self.now), n)))
+                .filter_map(|(n, p)| {
+                    let due = p.clock.when(p.core.next_timeout()?);
+                    Some((due.max(p.asleep).max(self.now), n))
+                })
                 .min();
             // Without a leader no lease expires (rule P31).
             let expiry = self
@@ -351,7 +361,11 @@ impl Bench {
         self.happen(self.sequence, Happening::Tell { to, input });
     }
 
-    pub(crate) fn tell(&mut self, n: usize, input: Input) {
+    pub(crate) fn tell(&mut self, n: usize, mut input: Input) {
+        let clock = self.processes[n].clock;
+        if let Input::Shutdown { until } = &mut input {
+            *until = clock.shown(*until);
+        }
         if !self.processes[n].is_there() {
             return;
         }
@@ -360,7 +374,8 @@ impl Bench {
                 .note(self.now, Some(n), || format!("<- {input:?}"));
         }
         self.hears(&input);
-        self.processes[n].core.handle(self.now, input);
+        let shown = clock.shown(self.now);
+        self.processes[n].core.handle(shown, input);
         let mut outputs = 0;
         while let Some(output) = self.processes[n].core.poll() {
             outputs += 1;

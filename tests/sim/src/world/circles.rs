@@ -7,12 +7,14 @@ use super::bench::Bench;
 use super::clients::{Call, Stage};
 use super::violation::must;
 use crate::clock::Moment;
-use crate::core::queue::{Queue, Queued, Slot};
-use crate::core::request::{Key, Response};
+use crate::core::bundle::own_key;
+use crate::core::queue::{Queue, Slot};
+use crate::core::request::{Key, Response, Revision};
 use crate::core::{CallId, Exchange, RequestId};
 
 /// How long the edges of a call that has gone without notice may stand: an exchange in fair weather, and many in bad.
 const FAIR: Duration = Duration::from_millis(50);
+const BRISK: Duration = Duration::from_secs(2);
 const STORMY: Duration = Duration::from_secs(15);
 
 impl Bench {
@@ -33,6 +35,13 @@ impl Bench {
             .filter_map(|key| self.owner(key))
             .any(|n| self.is_excused(n));
         let call = abort.call;
+        // A group may have lost its lease meanwhile, and waits anew: what is taken is nobody's, and nobody is told.
+        let own = abort.circle.links.last().map(|link| &link.before);
+        if self.calls[&call].outer().is_none()
+            && own.is_some_and(|own| self.queue_of(&own.key, own.created).is_none())
+        {
+            return None;
+        }
         let stands = || self.reaches(self.ahead_of(call), &[call]);
         self.waits(call).then(|| (call, excused || stands()))
     }
@@ -63,7 +72,7 @@ impl Bench {
         let queues = call.names.iter().filter_map(|name| queues.get(name));
         let ahead = queues.flat_map(|queue| {
             let calls = queue.calls.iter().copied();
-            calls.chain(holder(queue)).collect::<Vec<_>>()
+            calls.chain(queue.slot.holder()).collect::<Vec<_>>()
         });
         must!(
             Truth,
@@ -76,8 +85,9 @@ impl Bench {
     fn is_excused(&self, n: usize) -> bool {
         let process = &self.processes[n];
         let long = match self.calm {
+            _ if self.peaceful && self.faults.slow > 0.0 => BRISK,
             Some(calm) if self.now - calm > STORMY => FAIR,
-            None if self.peaceful && self.faults.slow == 0.0 => FAIR,
+            None if self.peaceful => FAIR,
             _ => STORMY,
         };
         let recent = |at: &Moment| self.now - *at < long;
@@ -86,8 +96,10 @@ impl Bench {
             || self.unnoticed.get(&n).is_some_and(recent)
     }
 
+    /// Whether it waits, as far as its process can know.
     fn waits(&self, call: CallId) -> bool {
-        matches!(self.calls[&call].stage, Stage::Waiting)
+        let call = &self.calls[&call];
+        matches!(call.stage, Stage::Waiting) || call.is_given_up()
     }
 
     /// The process a key belongs to.
@@ -118,15 +130,16 @@ impl Bench {
     /// has its locks, the call its body has made.
     fn ahead_of(&self, id: CallId) -> Vec<CallId> {
         let call = &self.calls[&id];
-        match call.stage {
-            Stage::Waiting => call
-                .names
-                .iter()
+        if self.waits(id) {
+            let names = call.names.iter();
+            return names
                 .flat_map(|name| self.ahead_at(id, call, name))
-                .collect(),
+                .collect();
+        }
+        match call.stage {
             Stage::Holding(_) => call
                 .inner()
-                .filter(|inner| self.waits(*inner))
+                .filter(|of| self.waits(*of))
                 .into_iter()
                 .collect(),
             _ => Vec::new(),
@@ -138,28 +151,41 @@ impl Bench {
             return Vec::new();
         };
         let ahead = queue.calls.iter().take_while(|of| **of != id);
-        let mut ahead: Vec<CallId> = ahead.copied().chain(holder(queue)).collect();
-        let (Slot::Queued(Queued { created, .. }) | Slot::Deleting { created, .. }) = queue.slot
-        else {
-            return ahead;
+        let mut ahead: Vec<CallId> = ahead.copied().chain(queue.slot.holder()).collect();
+        let created = match &queue.slot {
+            Slot::Held { .. } => return ahead,
+            slot => slot.created().or_else(|| self.arrived(call.process, queue)),
         };
+        // One that is still to come is behind all that are there.
+        let created = created.unwrap_or(Revision::MAX);
+        let own = |lease| self.owners.get(lease) == Some(&call.process);
         let family = queue.family.as_bytes();
         let children = self.store.kvs().filter(|kv| {
-            kv.create_revision < created && kv.key.starts_with(family) && queue.contends(&kv.key)
+            let older = kv.create_revision < created && !own(&kv.lease);
+            older && kv.key.starts_with(family) && queue.contends(&kv.key)
         });
         for kv in children {
-            let owner = self.owners.get(&kv.lease).map(|n| &self.processes[*n]);
-            let queue = owner.and_then(|process| process.core.queues.get(name));
-            ahead.extend(queue.and_then(|queue| holder(queue).or(queue.calls.front().copied())));
+            let key = String::from_utf8_lossy(&kv.key);
+            let queue = self.queue_of(&key, kv.create_revision);
+            ahead.extend(
+                queue.and_then(|queue| queue.slot.holder().or(queue.calls.front().copied())),
+            );
         }
         ahead
     }
-}
 
-/// The call that has the lock.
-fn holder(queue: &Queue) -> Option<CallId> {
-    match queue.slot {
-        Slot::Held { call, .. } => Some(call),
-        _ => None,
+    /// The queue that counts on a key: one that its process has given up is nobody's, and about to go.
+    fn queue_of(&self, key: &str, created: Revision) -> Option<&Queue> {
+        let process = &self.processes[self.owner(key)?];
+        let queue = process.core.queues.get(key.rsplit_once('/')?.0)?;
+        (queue.slot.created() == Some(created)).then_some(queue)
+    }
+
+    /// The create revision of a key that is there although its process has not heard so.
+    fn arrived(&self, process: usize, queue: &Queue) -> Option<Revision> {
+        let core = &self.processes[process].core;
+        let lease = core.leases.get(&queue.slot.lease()?)?.id;
+        let key = own_key(&queue.family, lease);
+        Some(self.store.kv(key.as_bytes())?.create_revision)
     }
 }

@@ -78,6 +78,11 @@ impl Call {
         matches!(self.wait, Wait::For(wait) if waited < wait + Duration::from_secs(2))
     }
 
+    /// It has gone, and its core has not heard of that.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up
+    }
+
     /// The call whose body makes it.
     pub(crate) fn outer(&self) -> Option<CallId> {
         self.outer
@@ -119,8 +124,12 @@ impl Bench {
             return 1;
         }
         let mut inner = self.draw(crowd, Some(id));
-        if crowd.inverted && self.random.chance(0.6) {
-            inner.wait = Wait::Forever;
+        // Some give up about when a circle is looked for, or cut.
+        if crowd.inverted {
+            inner.wait = match self.random.chance(0.4) {
+                true => Wait::Forever,
+                false => Wait::For(self.random.millis(1900, 2700)),
+            };
         }
         let Some(outer) = self.calls.get_mut(&id) else {
             return 1;
@@ -378,6 +387,8 @@ impl Bench {
                 match why {
                     Refused::Deadlock { .. } => self.check_deadlock(id),
                     Refused::Timeout { waited, .. } if call.waits_about(waited) => {}
+                    // Nobody has had the time to follow it.
+                    Refused::Held { .. } | Refused::PermissionDenied(_) => {}
                     _ => self.goes_unnoticed(process),
                 }
                 self.over(id);
@@ -491,7 +502,8 @@ impl Bench {
         self.progress = now;
         self.holding.insert(id);
         let (hold, inner) = (call.hold, call.inner);
-        let stop = grant.deadline.stop();
+        let clock = self.processes[self.calls[&id].process].clock;
+        let stop = grant.deadline.stop().map(|stop| clock.when(stop));
         must!(
             I2,
             stop.is_some_and(|stop| stop > now),

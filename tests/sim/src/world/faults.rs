@@ -13,6 +13,8 @@ pub(crate) struct Faults {
     pub(crate) late: f64,
     pub(crate) not_reached: f64,
     pub(crate) slow: f64,
+    /// How many of those by a part of a second only.
+    pub(crate) brief: f64,
     pub(crate) twice: f64,
     pub(crate) stale: f64,
     pub(crate) silent: f64,
@@ -52,6 +54,7 @@ impl Faults {
             late: share(&[0.0, 0.0, 0.02, 0.1]),
             not_reached: share(&[0.0, 0.0, 0.02, 0.1]),
             slow: share(&[0.0, 0.02, 0.1, 0.3]),
+            brief: 0.7,
             twice: share(&[0.0, 0.05, 0.2]),
             stale: share(&[0.0, 0.0, 0.05, 0.3]),
             silent: share(&[0.0, 0.1, 0.5]),
@@ -65,10 +68,11 @@ impl Faults {
         }
     }
 
-    /// Nothing but late messages.
+    /// Nothing but messages that are a little late.
     pub(crate) fn slow(share: f64) -> Self {
         Self {
             slow: share,
+            brief: 1.0,
             ..Self::default()
         }
     }
@@ -76,7 +80,7 @@ impl Faults {
     pub(crate) fn trip(&self, random: &mut Random) -> Trip {
         let slow = random.chance(self.slow);
         let mut way = || match slow {
-            true => random.millis(1, 5000) / if random.chance(0.7) { 20 } else { 1 },
+            true => random.millis(1, 5000) / if random.chance(self.brief) { 20 } else { 1 },
             false => random.micros(200, 3000),
         };
         let (there, back) = (way(), way());

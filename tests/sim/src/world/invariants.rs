@@ -26,10 +26,11 @@ impl Bench {
                 continue;
             };
             let was = body.over;
-            body.over = body.grant.deadline.is_over(self.now);
+            let clock = self.processes[call.process].clock;
+            body.over = body.grant.deadline.is_over(clock.shown(self.now));
             must!(I2, !was || body.over, "the lock of call {id} comes back");
             match body.grant.deadline.stop() {
-                Some(stop) => body.stop = stop,
+                Some(stop) => body.stop = clock.when(stop),
                 None if !was => body.early = self.now < body.stop,
                 None => {}
             }

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod circles;
 pub(crate) mod clients;
 pub(crate) mod convert;
+pub(crate) mod drift;
 pub(crate) mod etcd;
 pub(crate) mod faults;
 pub(crate) mod invariants;

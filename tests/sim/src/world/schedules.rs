@@ -45,6 +45,7 @@ impl Bench {
         let mut random = super::random::Random::new(seed ^ 0x5eed);
         let machines = *random.pick(&[2, 3, 3, 3, 4]).unwrap_or(&3);
         let mut bench = Self::new(seed, machines, loud);
+        bench.drift();
         bench.faults = Faults::drawn(&mut random);
         bench.store.forbidden = Some("forbidden");
         let mut crowd = Crowd {
@@ -69,7 +70,7 @@ impl Bench {
             bench.peaceful = random.chance(0.6);
             crowd.patient = bench.peaceful && random.chance(0.7);
             if bench.peaceful {
-                bench.faults = Faults::slow(*random.pick(&[0.0, 0.2, 0.5]).unwrap_or(&0.0));
+                bench.faults = Faults::slow(*random.pick(&[0.0, 0.5, 0.5]).unwrap_or(&0.0));
             }
         }
         let mut id = 0;
@@ -104,7 +105,9 @@ impl Bench {
 
     /// Ends all faults.
     fn calm(&mut self) {
-        self.faults = Faults::default();
+        if !self.peaceful {
+            self.faults = Faults::default();
+        }
         for process in &mut self.processes {
             process.unheard = self.now;
             process.deaf = self.now;

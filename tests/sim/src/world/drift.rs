@@ -1,0 +1,110 @@
+//! The clock of a process: it goes a little faster or slower than etcd's (rule P28).
+
+use std::time::Duration;
+
+use super::bench::Bench;
+use super::random::Random;
+use crate::clock::Moment;
+
+/// Thousandths of a thousandth by which it may be off: rule P28 allows for 10,000.
+const MOST: u64 = 4000;
+
+const MILLION: u128 = 1_000_000;
+
+/// What a clock shows, counted from when it was right.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drift {
+    since: Moment,
+    /// What it goes on by while etcd's does by a million.
+    rate: u128,
+}
+
+impl Drift {
+    pub(crate) fn none(since: Moment) -> Self {
+        Self {
+            since,
+            rate: MILLION,
+        }
+    }
+
+    pub(crate) fn drawn(since: Moment, random: &mut Random) -> Self {
+        let rate = MILLION + u128::from(random.below(2 * MOST + 1));
+        Self {
+            since,
+            rate: rate - u128::from(MOST),
+        }
+    }
+
+    /// What it shows at this moment.
+    pub(crate) fn shown(&self, at: Moment) -> Moment {
+        self.since + nanos((at - self.since).as_nanos() * self.rate / MILLION)
+    }
+
+    /// The first moment at which it shows this.
+    pub(crate) fn when(&self, shown: Moment) -> Moment {
+        let gone = (shown - self.since).as_nanos() * MILLION;
+        self.since + nanos(gone.div_ceil(self.rate))
+    }
+}
+
+impl Bench {
+    /// From here on the clocks of processes go at rates of their own.
+    pub(crate) fn drift(&mut self) {
+        self.drifts = true;
+        for n in 0..self.processes.len() {
+            self.processes[n].clock = self.clock_of(n);
+        }
+    }
+
+    /// The clock of a process that begins now.
+    pub(super) fn clock_of(&self, process: usize) -> Drift {
+        match self.drifts {
+            true => Drift::drawn(self.now, &mut Random::new(self.seed * 37 + process as u64)),
+            false => Drift::none(self.now),
+        }
+    }
+}
+
+fn nanos(nanos: u128) -> Duration {
+    Duration::from_nanos(nanos.try_into().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_is_due_when_the_clock_shows_its_time_and_no_earlier() {
+        let since = Moment::after_boot(Duration::from_secs(1000));
+        for seed in 0..1000 {
+            let mut random = Random::new(seed);
+            let drift = Drift::drawn(since, &mut random);
+            let due = since + random.micros(1, 60_000_000);
+            let at = drift.when(due);
+            assert!(drift.shown(at) >= due, "{drift:?} {due:?}");
+            assert!(
+                drift.shown(at - Duration::from_nanos(1)) < due,
+                "{drift:?} {due:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn clocks_differ_by_four_thousandths_at_most() {
+        let since = Moment::after_boot(Duration::ZERO);
+        let second = since + Duration::from_secs(1);
+        let mut random = Random::new(1);
+        let shown: Vec<_> = (0..1000)
+            .map(|_| Drift::drawn(since, &mut random).shown(second))
+            .collect();
+        let (least, most) = (shown.iter().min().unwrap(), shown.iter().max().unwrap());
+        assert!(
+            (996..997).contains(&least.since_boot().as_millis()),
+            "{least:?}"
+        );
+        assert!(
+            (1003..=1004).contains(&most.since_boot().as_millis()),
+            "{most:?}"
+        );
+    }
+}
