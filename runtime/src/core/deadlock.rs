@@ -15,6 +15,7 @@ use crate::core::call::Stage;
 use crate::core::cycle::{Circle, Search};
 use crate::core::publications::{HeldKey, Publication};
 use crate::core::queue::{Queued, Slot};
+use crate::core::record::Incarnation;
 use crate::core::request::{Failure, Key, Request, Revision, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Refused, Timer};
 
@@ -265,9 +266,10 @@ impl Core {
             return;
         };
         let held: Vec<_> = self.held_by(&outer).collect();
-        let Some(closing) = circle.links.last().map(|link| &link.before) else {
+        let (Some(first), Some(last)) = (circle.links.first(), circle.links.last()) else {
             return;
         };
+        let (start, closing) = (&first.waiting, &last.before);
         let is_closing = |key: &Key, created| *key == closing.key && created == closing.created;
         let holder = held
             .iter()
@@ -280,6 +282,13 @@ impl Core {
             && !self.stands(*holder, closing.modified)
         {
             return self.publish_again(now, *holder);
+        }
+        // The call may have come to wait for something else since the search began. From here on that cannot happen without
+        // the holder's keys being written anew, if they say what it waits for: then nothing is cut.
+        if let Some((holder, _)) = holder
+            && !(self.tells_of(*holder, start) && self.waiting_keys(&[call]).contains(start))
+        {
+            return;
         }
         let calm = |holder: &CallId| {
             let publication = self.deadlocks.publications.get(holder);
@@ -303,6 +312,12 @@ impl Core {
                 rest,
             },
         );
+    }
+
+    /// Whether the keys of a holder say that its task depends on this waiting key.
+    fn tells_of(&self, holder: CallId, waiting: &Incarnation) -> bool {
+        let publication = self.deadlocks.publications.get(&holder);
+        publication.is_some_and(|p| p.sure && p.may.contains(waiting))
     }
 
     /// Whether all keys of a holder are known to be at this revision.

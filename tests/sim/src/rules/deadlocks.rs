@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::town::{Town, is_abort, is_publication};
+use super::town::{Town, is_abort, is_publication, is_search};
 use crate::core::request::{Op, Request};
 use crate::core::{CallId, Refused};
 use crate::site::Wait;
@@ -255,6 +255,35 @@ fn a_circle_is_none_if_a_record_says_so() {
     town.let_through();
     town.live(SOON);
     assert!(deadlocked(&town).is_empty());
+}
+
+/// While it looks for one it comes to wait for something else, and what it waited for before is waited for by others.
+#[test]
+fn a_circle_is_none_if_it_was_looked_for_from_elsewhere() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(0, 2, &["c"]);
+    town.take(1, 1, &["b"]);
+    town.ask(1, 11, &["a"], &[1]);
+    town.ask_for(0, 12, &["b"], &[2], Wait::For(2500 * SECOND / 1000));
+    town.ask(0, 3, &["b"], &[]);
+    town.ask(0, 10, &["c"], &[0]);
+    town.ask(1, 5, &["c"], &[]);
+    town.withhold = is_search;
+    town.until(|town| !town.refusals().is_empty());
+    assert!(town.withheld.iter().any(|it| it.from == 0));
+    town.release(0, 2);
+    assert!(town.is_granted(1, 5) && !town.is_granted(0, 10));
+    town.withhold = |_| false;
+    town.let_through();
+    town.live(SOON);
+    town.release(1, 5);
+    assert!(town.is_granted(0, 10));
+    let refusals = town.refusals();
+    assert!(
+        matches!(refusals[..], [(12, Refused::Timeout { .. })]),
+        "{refusals:?}"
+    );
 }
 
 /// All records are as they were, as they cannot be written at the moment.

@@ -281,3 +281,18 @@ pub(super) fn is_publication(request: &Request) -> bool {
         txn.then.iter().all(of_lock) && !txn.then.is_empty() && !txn.or_else.is_empty()
     })
 }
+
+/// Whether it looks for a circle.
+pub(super) fn is_search(request: &Request) -> bool {
+    let reads_many = |op: &Op| {
+        matches!(
+            op,
+            Op::Range {
+                limit: 2..,
+                older_than: Some(_),
+                ..
+            }
+        )
+    };
+    txn(request).is_some_and(|txn| txn.then.iter().any(reads_many))
+}
