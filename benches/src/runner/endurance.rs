@@ -1,6 +1,7 @@
 //! P10: throughput on the same few names for long.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::crew::{Crew, Done, Kind};
 use super::figures::{Spread, Target, number, rate};
@@ -10,6 +11,10 @@ use super::{Pace, say};
 use crate::Result;
 
 const NAMES: usize = 60;
+/// By then all have connected.
+const LEAD: Duration = Duration::from_secs(1);
+/// How often the person at the terminal hears that it goes on.
+const NEWS: Duration = Duration::from_secs(60);
 /// Stretches whose throughput is told.
 const SLICES: usize = 60;
 /// So many of them at the beginning are compared with as many at the end: of ten minutes, one.
@@ -34,7 +39,9 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
         &slice.to_string(),
     ];
     let mut crew = Crew::start(Kind::Ours, 1, &args.map(str::to_owned))?;
-    let done = Done::of(&crew.round(Duration::from_secs(1), pace.endurance)?)?;
+    crew.order(LEAD)?;
+    progress(&server, pace.endurance)?;
+    let done = Done::of(&crew.answers(LEAD)?)?;
     crew.end()?;
     if done.total != done.witnessed {
         return Err("the locks do not exclude".to_owned());
@@ -76,4 +83,25 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
             spread.shown(number)
         )],
     })
+}
+
+/// Says now and then, by etcd's own count, how fast it goes; until it is over.
+fn progress(server: &Server, length: Duration) -> Result<()> {
+    let puts = || server.metric("etcd_mvcc_put_total", "");
+    let start = Instant::now();
+    let mut before = puts()?;
+    while start.elapsed() < length {
+        let stretch = NEWS.min(length.saturating_sub(start.elapsed()));
+        thread::sleep(stretch);
+        let now = puts()?;
+        let speed = (now - before) / stretch.as_secs_f64();
+        say::note(format_args!(
+            "{:.0} s of {:.0}: {} put at etcd",
+            start.elapsed().as_secs_f64(),
+            length.as_secs_f64(),
+            rate(speed)
+        ));
+        before = now;
+    }
+    Ok(())
 }
