@@ -27,7 +27,7 @@ var (
 	_        = flag.String("peer", "go", "this")
 	_        = flag.String("work", "calls", "lock and unlock, one after another, in every task")
 	tasks    = flag.Int("tasks", 1, "goroutines")
-	names    = flag.Int("names", 1, "names, given to the tasks in turn")
+	names    = flag.Int("names", 1, "names; each task goes through its share of them")
 	endpoint = flag.String("endpoint", "", "URL of etcd")
 	seconds  = flag.Float64("seconds", 1, "how long to count")
 	witness  = flag.String("witness", "", "a file that counts the calls of all processes")
@@ -72,9 +72,7 @@ func main() {
 			all.Add(1)
 			go func(i int) {
 				defer all.Done()
-				name := i % *names
-				mutex := concurrency.NewMutex(sessions[i%len(sessions)], fmt.Sprintf("go/%d", name))
-				tallies[i].run(mutex, func() { seen.enter(name) }, begin, end)
+				tallies[i].run(sessions[i%len(sessions)], i, seen, begin, end)
 			}(i)
 		}
 		all.Wait()
@@ -98,15 +96,17 @@ type tally struct {
 	latency      [1024]uint64
 }
 
-func (t *tally) run(mutex *concurrency.Mutex, body func(), begin, end time.Time) {
+func (t *tally) run(session *concurrency.Session, task int, seen *seen, begin, end time.Time) {
 	ctx := context.Background()
-	for {
+	// Each task goes through names of its own, in turn: one, if there are as many names as tasks.
+	for name := task % *names; ; name = (name + *tasks) % *names {
 		from := time.Now()
 		if !from.Before(end) {
 			return
 		}
+		mutex := concurrency.NewMutex(session, fmt.Sprintf("go/%d", name))
 		check(mutex.Lock(ctx))
-		body()
+		seen.enter(name)
 		check(mutex.Unlock(ctx))
 		t.total++
 		to := time.Now()

@@ -33,7 +33,9 @@ class Tally:
         self.counters = [0] * args.names
         self.changes = 0  # calls that came after one of another process
 
-    async def run(self, client, name, begin, end, witness):
+    async def run(self, client, task, begin, end, witness):
+        # Each task goes through names of its own, in turn: one, if there are as many names as tasks.
+        name = task % args.names
         while (start := time.time()) < end:
             lock = client.lock(b"aetcd/%d" % name, ttl=60)
             if not await lock.acquire(timeout=None):
@@ -45,6 +47,7 @@ class Tally:
                 self.changes += last != os.getpid()
                 os.pwrite(witness, struct.pack("<QQ", seen + 1, os.getpid()), 16 * name)
             await lock.release()
+            name = (name + args.tasks) % args.names
             self.total += 1
             stop = time.time()
             if begin <= stop < end:
@@ -67,7 +70,7 @@ async def main():
             end = begin + args.seconds
             tally = Tally()
             await asyncio.gather(
-                *(tally.run(client, i % args.names, begin, end, witness) for i in range(args.tasks))
+                *(tally.run(client, i, begin, end, witness) for i in range(args.tasks))
             )
             with open("/proc/self/statm") as statm:
                 rss = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -21,8 +21,9 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
         let window = Window::new(begin, spec.window, spec.slice);
         let mut tasks = JoinSet::new();
         for (task, peer) in (0..).zip(&peers) {
-            let name = task % spec.names;
-            tasks.spawn(repeat(peer.clone(), name, witness.clone(), window));
+            // Each task goes through names of its own, in turn: one, if there are as many names as tasks.
+            let names = (0..).map(move |call| (task + call * spec.tasks) % spec.names);
+            tasks.spawn(repeat(peer.clone(), names, witness.clone(), window));
         }
         let mut sum = Tally::default();
         while let Some(tally) = tasks.join_next().await {
@@ -48,14 +49,16 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
 
 async fn repeat(
     peer: Peer,
-    name: u64,
+    mut names: impl Iterator<Item = u64> + Send,
     witness: Arc<Witness>,
     window: Window,
 ) -> Result<Tally, Fault> {
     let mut tally = Tally::default();
     let mut from = Instant::now();
     while !window.is_over(from) {
-        let calls = peer.call(name, &witness).await?;
+        let calls = peer
+            .call(names.next().unwrap_or_default(), &witness)
+            .await?;
         let to = Instant::now();
         tally.record(&window, from, to, calls);
         from = to;

@@ -43,7 +43,7 @@ pub(super) struct Spec {
     pub(super) work: Work,
     pub(super) endpoint: String,
     pub(super) tasks: u64,
-    /// Given to the tasks in turn.
+    /// Each task goes through its share of them.
     pub(super) names: u64,
     /// The first name's number.
     pub(super) first: u64,
