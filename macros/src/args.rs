@@ -11,13 +11,16 @@ use syn::token::Paren;
 use syn::{Error, Expr, Ident, Lit, LitStr, Path, Result, Token};
 
 use crate::typo::nearest;
-use crate::value::{OnHeld, Wait, absolute_path, expression, on_held, string, ttl, wait};
+use crate::value::{
+    OnHeld, Release, Wait, absolute_path, expression, on_held, release, string, ttl, wait,
+};
 
 /// Every option, and how it is written.
 const OPTIONS: &[(&str, &str)] = &[
     ("wait", r#"wait = "5s""#),
     ("ttl", r#"ttl = "30s""#),
     ("on_held", r#"on_held = "skip""#),
+    ("release", r#"release = "background""#),
     ("map_err", "map_err = AppError::from"),
     ("on_error", "on_error = |error| error.into_response()"),
     ("locks", "locks = &self.locks"),
@@ -29,7 +32,7 @@ const FLAGS: &[&str] = &["shared", "detach", "reentrant"];
 
 /// Options of later versions that have values.
 const LATER: &[&str] = &[
-    "at_most", "at_least", "deadline", "on_lost", "release", "permits", "when",
+    "at_most", "at_least", "deadline", "on_lost", "permits", "when",
 ];
 
 #[derive(Default)]
@@ -58,6 +61,7 @@ pub(crate) struct Options {
     pub(crate) wait: Option<Wait>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) on_held: OnHeld,
+    pub(crate) release: Release,
     pub(crate) map_err: Option<Expr>,
     pub(crate) on_error: Option<Expr>,
     pub(crate) locks: Option<Expr>,
@@ -163,6 +167,7 @@ impl Reader {
             "wait" => options.wait = Some(wait(&string(input, &key, write)?)?),
             "ttl" => options.ttl = Some(ttl(&string(input, &key, write)?)?),
             "on_held" => options.on_held = on_held(&string(input, &key, write)?)?,
+            "release" => options.release = release(&string(input, &key, write)?)?,
             "map_err" => options.map_err = Some(expression(input, &key, write)?),
             "on_error" => options.on_error = Some(expression(input, &key, write)?),
             "locks" => options.locks = Some(expression(input, &key, write)?),
@@ -309,7 +314,7 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let args = good(quote! {
-            "orders/<id>", wait = "5s", ttl = "30s", on_held = "skip", map_err = |a, b| f::<A, B>(a, b),
+            "orders/<id>", wait = "5s", ttl = "30s", on_held = "skip", release = "background", map_err = |a, b| f::<A, B>(a, b),
             locks = &self.locks, crate = ::other::etcd_locked,
         });
         assert_eq!(templates(&args), ["orders/<id>"]);
@@ -319,6 +324,7 @@ mod tests {
                 r#"wait = "5s""#,
                 r#"ttl = "30s""#,
                 r#"on_held = "skip""#,
+                r#"release = "background""#,
                 "map_err = | a , b | f :: < A , B > (a , b)",
                 "locks = & self . locks",
             ]
@@ -326,6 +332,7 @@ mod tests {
         assert_eq!(args.options.wait, Some(Wait::For(Duration::from_secs(5))));
         assert_eq!(args.options.ttl, Some(Duration::from_secs(30)));
         assert_eq!(args.options.on_held, OnHeld::Skip);
+        assert_eq!(args.options.release, Release::Background);
         assert!(args.options.map_err.is_some() && args.options.on_error.is_none());
         assert!(args.options.locks.is_some() && args.options.krate.is_some());
         assert_eq!(

@@ -14,7 +14,7 @@ use crate::bind::{Bound, Name, Value};
 use crate::declared::VARIABLE;
 use crate::function::Function;
 use crate::shape::Frame;
-use crate::value::{OnHeld, Wait};
+use crate::value::{OnHeld, Release, Wait};
 
 /// Input:
 ///
@@ -162,9 +162,13 @@ fn lock(bound: &Bound) -> TokenStream {
             }
         }
     };
-    match &bound.options.locks {
+    let lock = match &bound.options.locks {
         None => quote_spanned!(here=> #private::lock(&__names, #site)),
         Some(locks) => quote_spanned!(here=> #private::lock_on(#locks, &__names, #site)),
+    };
+    match bound.options.release {
+        Release::Confirmed => lock,
+        Release::Background => quote_spanned!(here=> #lock.released_in_background()),
     }
 }
 

@@ -53,6 +53,7 @@ use proc_macro2::TokenStream;
 /// | `wait = "5s"` | `"10s"`, configurable | how long to queue for the lock; `"none"` is one try, `"forever"` has no end (but where etcd cannot be reached, the call fails after about the connect time-out) |
 /// | `ttl = "30s"` | `"15s"`, configurable | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
 /// | `on_held = "skip"` | `"error"` | when somebody else has the lock for all of `wait`, return without running the body; where the type carries no error (`()`, `Option`), other failures skip as well and are reported as a `tracing` error event |
+/// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, a round trip earlier, and not when etcd has confirmed that the lock is free; a call of this process that comes within a millisecond finds it still here; `shutdown` waits for what is left |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |

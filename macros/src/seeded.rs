@@ -86,6 +86,7 @@ const TOKENS: &[&str] = &[
     "wait",
     "ttl",
     "on_held",
+    "release",
     "map_err",
     "on_error",
     "locks",

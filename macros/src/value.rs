@@ -26,6 +26,13 @@ pub(crate) enum OnHeld {
     Skip,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Release {
+    #[default]
+    Confirmed,
+    Background,
+}
+
 pub(crate) fn expression(input: ParseStream<'_>, key: &str, write: &str) -> Result<Expr> {
     input.parse().map_err(|error| {
         Error::new(
@@ -48,7 +55,7 @@ pub(crate) fn string(input: ParseStream<'_>, key: &str, write: &str) -> Result<L
         }) => return Ok(text.clone()),
         Expr::Lit(ExprLit {
             lit: Lit::Int(n), ..
-        }) if key != "on_held" => {
+        }) if !["on_held", "release"].contains(&key) => {
             format!(r#"{key} = "{}s""#, n.base10_digits())
         }
         _ => write.to_owned(),
@@ -107,6 +114,19 @@ pub(crate) fn on_held(value: &LitStr) -> Result<OnHeld> {
         other => {
             let message = format!(
                 r#"`on_held` cannot be `{other}`; write `on_held = "skip"` or `on_held = "error"`"#
+            );
+            Err(Error::new(value.span(), message))
+        }
+    }
+}
+
+pub(crate) fn release(value: &LitStr) -> Result<Release> {
+    match value.value().as_str() {
+        "confirmed" => Ok(Release::Confirmed),
+        "background" => Ok(Release::Background),
+        other => {
+            let message = format!(
+                r#"`release` cannot be `{other}`; write `release = "background"` or `release = "confirmed"`"#
             );
             Err(Error::new(value.span(), message))
         }
@@ -205,5 +225,6 @@ mod tests {
         assert!(refusal(wait, "9999999h").ends_with(r#"write `wait = "forever"`"#));
         assert!(refusal(wait, "never").contains(r#"write "none", "forever" or an integer"#));
         assert!(refusal(on_held, "wait").contains(r#"write `on_held = "skip"`"#));
+        assert!(refusal(release, "later").contains(r#"write `release = "background"`"#));
     }
 }

@@ -10,7 +10,7 @@ use etcd_client::{Compare, CompareOp};
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::oneshot;
 
-use crate::core::CallId;
+use crate::core::{CallId, Release};
 use crate::current::Current;
 use crate::engine::Engine;
 use crate::error::{LockError, LossCause};
@@ -126,23 +126,28 @@ impl Held {
 
     /// Gives the lock back; what comes tells when its key is gone. `None`: the engine has ended, and with it all keys.
     pub(crate) fn begin_release(mut self) -> Option<oneshot::Receiver<Result<(), LockError>>> {
-        self.give_back(true)
+        self.give_back(Release::Confirmed)
+    }
+
+    /// Gives the lock back, to whoever calls for it here in the next moment.
+    pub(crate) fn let_go(mut self) {
+        self.give_back(Release::Lingering);
     }
 
     /// Hands the key to the engine, once.
-    fn give_back(&mut self, confirm: bool) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+    fn give_back(&mut self, how: Release) -> Option<oneshot::Receiver<Result<(), LockError>>> {
         if std::mem::replace(&mut self.released, true) {
             return None;
         }
         self.tenure.lose(LossCause::Released); // for whoever still looks at it
         let fenced = *self.fenced.get_mut();
-        self.engine.release(self.call, confirm, fenced)
+        self.engine.release(self.call, how, fenced)
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.give_back(false);
+        self.give_back(Release::Unheard);
     }
 }
 

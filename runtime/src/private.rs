@@ -39,7 +39,14 @@ pub fn lock_on(locks: &Locks, names: &[Name], site: &'static Site) -> Lock {
 
 /// The lock of one annotated call. One pointer, because it lives in the user's future.
 #[derive(Debug)]
-pub struct Lock(Box<Phase>);
+pub struct Lock(Box<State>);
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// `release = "background"`.
+    lingers: bool,
+}
 
 #[derive(Debug)]
 enum Phase {
@@ -52,9 +59,18 @@ enum Phase {
 impl Lock {
     #[inline(never)]
     fn new(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
-        Self(Box::new(Phase::Acquiring(
-            Acquire::new(locks, names.to_vec(), Some(site)).into_future(),
-        )))
+        let acquire = Acquire::new(locks, names.to_vec(), Some(site));
+        Self(Box::new(State {
+            phase: Phase::Acquiring(acquire.into_future()),
+            lingers: false,
+        }))
+    }
+
+    /// `release = "background"`.
+    #[must_use]
+    pub fn released_in_background(mut self) -> Self {
+        self.0.lingers = true;
+        self
     }
 
     /// Acquires, runs the body, drops it in place, releases.
@@ -98,36 +114,38 @@ impl Lock {
     /// Waits for the lock; then the body may be polled under the guard.
     #[inline(never)]
     fn acquired(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Guard, LockError>> {
-        if let Phase::Acquiring(acquiring) = &mut *self.0 {
+        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
             let held = ready!(Pin::new(acquiring).poll(cx));
-            *self.0 = Phase::Done;
+            self.0.phase = Phase::Done;
             let held = held?;
-            *self.0 = Phase::Holding {
+            self.0.phase = Phase::Holding {
                 guard: Guard::new(&held),
                 held,
             };
         }
-        match &mut *self.0 {
+        match &mut self.0.phase {
             Phase::Holding { guard, .. } => Poll::Ready(Ok(guard)),
             _ => Poll::Pending, // polled after it was done
         }
     }
 
-    /// The body is gone: releases, and waits for the confirmation.
+    /// The body is gone: releases, and waits for the confirmation if it is to.
     #[inline(never)]
     fn released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Phase::Holding { .. } = &*self.0
-            && let Phase::Holding { guard, held } = mem::replace(&mut *self.0, Phase::Done)
+        if let Phase::Holding { .. } = &self.0.phase
+            && let Phase::Holding { guard, held } = mem::replace(&mut self.0.phase, Phase::Done)
         {
             drop(guard); // before the key goes (invariant I11): it listens for that, and would wake this very task
-            if let Some(confirmation) = held.begin_release() {
-                *self.0 = Phase::Releasing(confirmation);
+            if self.0.lingers {
+                held.let_go();
+            } else if let Some(confirmation) = held.begin_release() {
+                self.0.phase = Phase::Releasing(confirmation);
             }
         }
-        if let Phase::Releasing(confirmation) = &mut *self.0 {
+        if let Phase::Releasing(confirmation) = &mut self.0.phase {
             // A release that fails is the engine's to finish; the body's result stands (invariant I10).
             let _ = ready!(Pin::new(confirmation).poll(cx));
-            *self.0 = Phase::Done;
+            self.0.phase = Phase::Done;
         }
         Poll::Ready(())
     }
@@ -135,7 +153,7 @@ impl Lock {
     /// The body is gone because the lock is: the key, if it is still there, goes in the background.
     #[inline(never)]
     fn abandon(&mut self) {
-        *self.0 = Phase::Done;
+        self.0.phase = Phase::Done;
     }
 }
 

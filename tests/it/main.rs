@@ -2,6 +2,7 @@
 //! `embedded`, on etcds in this process, which its engines reach in memory. `real_only` says what is left out there.
 
 mod authority;
+mod background;
 mod corner;
 mod etcd;
 mod limit;

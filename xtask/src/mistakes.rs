@@ -69,6 +69,7 @@ const GROUPS: &[(&str, &str, &[&str])] = &[
             "bad-duration",
             "duration-out-of-range",
             "unknown-on-held",
+            "unknown-release",
             "cannot-skip",
             "cannot-skip-converted",
             "map-err-and-on-error",

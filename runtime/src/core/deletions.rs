@@ -9,25 +9,37 @@ use crate::core::call::{Call, Stage};
 use crate::core::lease::{LeaseRef, State};
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Failure, Key, Request, TxnAnswer};
-use crate::core::{CallId, Core, Exchange, Output, Refused, Timer, WINDOW};
+use crate::core::{CallId, Core, Exchange, Output, Refused, Release, Timer, WINDOW};
 use crate::error::LossCause;
 
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
 
+/// How long the keys of a call linger here for the next. Other processes wait that much longer.
+const LINGER: Duration = Duration::from_millis(1);
+
 impl Core {
     /// The body of a call is gone: now its keys may go, to the next in this process or for good (rules P23, P26). `fenced`:
     /// somebody relies on their going (rule P22).
-    pub(super) fn release(&mut self, now: Moment, call: CallId, confirm: bool, fenced: bool) {
+    pub(super) fn release(&mut self, now: Moment, call: CallId, how: Release, fenced: bool) {
         let held = |c: &&Call| c.stage == Stage::Holding;
         let Some(released) = self.calls.get(&call).filter(held) else {
             return;
         };
         let names = released.names.clone();
-        let heirs = match fenced || self.tells_of_waits(call) {
-            true => Vec::new(),
-            false => self.heirs(now, call, &names),
+        let passes = !fenced && !self.tells_of_waits(call);
+        if how == Release::Lingering && passes && self.may_linger(now, &names) {
+            let until = now + LINGER;
+            if let Some(released) = self.calls.get_mut(&call) {
+                released.lingers = Some(until);
+            }
+            return self.at(until, Timer::Linger(call));
+        }
+        let heirs = match passes {
+            true => self.heirs(now, call, &names),
+            false => Vec::new(),
         };
+        let confirm = how == Release::Confirmed;
         self.unpublish(call);
         let mut held_by = None;
         for heir in heirs {
@@ -65,6 +77,37 @@ impl Core {
         self.advance_all(now, &names);
         self.flush_deletions(now);
         self.revoke_if_done(now, lease);
+    }
+
+    /// Whether keys may stay a moment after their body: nobody waits for them, as far as is known here.
+    fn may_linger(&self, now: Moment, names: &[Key]) -> bool {
+        let free = |name: &Key| {
+            self.queues.get(name).is_some_and(|queue| {
+                let Slot::Held { lost, run, .. } = &queue.slot else {
+                    return false;
+                };
+                queue.calls.is_empty() && !lost && !run.contended && run.goes_on(now)
+            })
+        };
+        self.shutdown.is_none() && names.iter().all(free)
+    }
+
+    /// A call wants names that linger: they pass to it, or go.
+    pub(super) fn call_in(&mut self, now: Moment, names: &[Key]) {
+        for name in names {
+            if let Some(&Slot::Held { call, .. }) = self.queues.get(name).map(|queue| &queue.slot) {
+                self.linger_over(now, call);
+            }
+        }
+    }
+
+    /// What lingers has done so for long enough.
+    pub(super) fn linger_over(&mut self, now: Moment, call: CallId) {
+        let lingered = self.calls.get_mut(&call).and_then(|c| c.lingers.take());
+        if let Some(until) = lingered {
+            self.timers.remove(&(until, Timer::Linger(call)));
+            self.release(now, call, Release::Unheard, false);
+        }
     }
 
     /// Sends one key of a released call off; answers its lease.

@@ -70,7 +70,7 @@ impl Run {
     }
 
     /// Whether the key may be handed on once more.
-    fn goes_on(&self, now: Moment) -> bool {
+    pub(super) fn goes_on(&self, now: Moment) -> bool {
         let patient = self.asked.is_none_or(|at| now - at < PATIENCE);
         self.handover < u16::MAX && (!self.is_spent(now) || (!self.contended && patient))
     }

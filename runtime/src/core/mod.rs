@@ -78,11 +78,11 @@ pub(crate) enum Input {
     Acquire(Acquire),
     /// A call that waits has gone away.
     Cancel { call: CallId },
-    /// The body of a call has been dropped; `confirm`: somebody waits to hear that its key is gone.
-    /// `fenced`: somebody relies on the keys going with the body: they are not handed on (rule P22).
+    /// The body of a call has been dropped. `fenced`: somebody relies on the keys going with the body: they are not handed
+    /// on (rule P22).
     Release {
         call: CallId,
-        confirm: bool,
+        how: Release,
         fenced: bool,
     },
     /// Open a lease of this TTL and say so: etcd can be reached, and we may write there.
@@ -98,6 +98,17 @@ pub(crate) enum Input {
     Shutdown { until: Moment },
     /// Time has passed.
     Tick,
+}
+
+/// When the keys of a call go whose body has gone, unless another call takes them over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// At once; and somebody waits to hear it.
+    Confirmed,
+    /// At once.
+    Unheard,
+    /// In a moment: who calls again at once finds them still here.
+    Lingering,
 }
 
 /// A call that wants names: all of them, or none (rule P13).
@@ -254,6 +265,8 @@ pub(crate) enum Timer {
     Wait(CallId),
     /// The release has waited long enough for its confirmation.
     Confirm(CallId),
+    /// Nobody has come for what the call had.
+    Linger(CallId),
     /// Ask for the lease again.
     Grant(LeaseRef),
     Renew(LeaseRef),
@@ -356,11 +369,7 @@ impl Core {
                 self.acquire(now, acquire);
             }
             Input::Cancel { call } => self.cancel(now, call),
-            Input::Release {
-                call,
-                confirm,
-                fenced,
-            } => self.release(now, call, confirm, fenced),
+            Input::Release { call, how, fenced } => self.release(now, call, how, fenced),
             Input::Warm { call, ttl_secs } => self.warm(now, call, ttl_secs),
             Input::Answer { request, result } => self.answer(now, request, result),
             Input::Watch { watch, news } => self.news(now, watch, news),
@@ -390,6 +399,7 @@ impl Core {
             match timer {
                 Timer::Wait(call) => self.wait_over(now, call),
                 Timer::Confirm(call) => self.confirm_over(call),
+                Timer::Linger(call) => self.linger_over(now, call),
                 Timer::Grant(lease) => self.ask(now, lease),
                 Timer::Renew(lease) => self.renew_if_due(now, lease),
                 Timer::Stop(lease) => self.stop(now, lease),

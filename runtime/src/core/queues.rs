@@ -36,14 +36,15 @@ impl Core {
             Wait::For(wait) => Some(now + wait),
             Wait::Once | Wait::Forever => None,
         };
+        let names: Arc<[Key]> = names.into();
         // All in one step, so that any two calls stand in the same order wherever they meet (rule P13).
-        for name in &names {
+        for name in &*names {
             let queue = self.queues.entry(name.clone());
             let queue = queue.or_insert_with(|| Queue::new(family_of(name)));
             queue.calls.push_back(call);
         }
         let waiting = Call {
-            names: names.into(),
+            names: names.clone(),
             ttl_secs,
             record,
             since: now,
@@ -54,9 +55,11 @@ impl Core {
             inner: Vec::new(),
             requeued: 0,
             stage: Stage::Waiting,
+            lingers: None,
         };
         self.calls.insert(call, waiting);
         self.note_inner(call, &holds);
+        self.call_in(now, &names);
         if let Some(until) = until {
             self.at(until, Timer::Wait(call));
         }
@@ -70,7 +73,12 @@ impl Core {
     fn taken_here(&self, names: &[Key]) -> Option<Refused> {
         names.iter().enumerate().find_map(|(name, key)| {
             let queue = self.queues.get(key)?;
-            let idle = queue.calls.is_empty() && matches!(queue.slot, Slot::Free);
+            let free = match &queue.slot {
+                Slot::Free => true,
+                Slot::Held { call, .. } => self.calls.get(call)?.lingers.is_some(),
+                _ => false,
+            };
+            let idle = queue.calls.is_empty() && free;
             (!idle).then(|| Refused::Held {
                 name,
                 holder: queue.holder(),

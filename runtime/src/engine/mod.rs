@@ -22,7 +22,8 @@ use crate::clock::{Alarm, Clock};
 use crate::config::Config;
 use crate::core::request::{Cause, Failure, Key, Request, Response};
 use crate::core::{
-    Acquire, Blocker, CallId, Core, Grant, Input, NAMES, Output, Refused, RequestId, Settings,
+    Acquire, Blocker, CallId, Core, Grant, Input, NAMES, Output, Refused, Release, RequestId,
+    Settings,
 };
 use crate::cycle::Cycle;
 use crate::error::LockError;
@@ -77,6 +78,7 @@ enum Command {
     },
     Release {
         call: CallId,
+        how: Release,
         fenced: bool,
         reply: Option<oneshot::Sender<Result<(), LockError>>>,
     },
@@ -219,12 +221,14 @@ impl Engine {
     pub(crate) fn release(
         &self,
         call: CallId,
-        confirm: bool,
+        how: Release,
         fenced: bool,
     ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+        let confirm = how == Release::Confirmed;
         let (reply, answer) = confirm.then(oneshot::channel).unzip();
         self.send(Command::Release {
             call,
+            how,
             fenced,
             reply,
         })
@@ -375,20 +379,16 @@ impl Loop {
             }
             Command::Release {
                 call,
+                how,
                 fenced,
                 reply,
             } => {
                 let tenure = self.held.remove(&call);
-                let confirm = reply.is_some();
                 if let (Some(reply), Some(tenure)) = (reply, tenure) {
                     let name = tenure.first.name.clone();
                     self.releasing.insert(call, (name, reply));
                 }
-                self.tell(Input::Release {
-                    call,
-                    confirm,
-                    fenced,
-                });
+                self.tell(Input::Release { call, how, fenced });
             }
             Command::Warm {
                 call,
@@ -513,7 +513,7 @@ impl Loop {
             self.clock.now(),
             Input::Release {
                 call,
-                confirm: false,
+                how: Release::Unheard,
                 fenced: false,
             },
         );

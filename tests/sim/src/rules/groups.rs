@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::SOON;
 use super::rig::{Rig, TTL, deletes, puts};
 use crate::core::queue::Slot;
-use crate::core::{Input, Output, Refused};
+use crate::core::{Input, Output, Refused, Release};
 use crate::site::Wait;
 use crate::world::etcd::unknown;
 
@@ -390,7 +390,7 @@ fn a_release_is_confirmed_when_all_keys_are_gone() {
     for call in 0..64 {
         rig.tell(Input::Release {
             call,
-            confirm: false,
+            how: Release::Unheard,
             fenced: false,
         });
     }

@@ -6,7 +6,7 @@ use super::SOON;
 use super::rig::{Rig, TTL, deletes, puts};
 use crate::core::queue::Slot;
 use crate::core::request::{Request, WatchNews};
-use crate::core::{CallId, Grant, Input, Output, Refused};
+use crate::core::{CallId, Grant, Input, Output, Refused, Release};
 use crate::error::LossCause;
 use crate::site::Wait;
 use crate::world::etcd::unknown;
@@ -125,7 +125,7 @@ fn nor_one_that_has_run_out_though_nobody_has_said_so() {
     rig.now = rig.now + Duration::from_secs(TTL as u64);
     rig.tell(Input::Release {
         call: 0,
-        confirm: true,
+        how: Release::Confirmed,
         fenced: false,
     });
     assert!(rig.told(1).is_none());
@@ -394,4 +394,54 @@ fn timers_do_not_pile_up_while_it_is_handed_on() {
     rig.serve();
     assert!(rig.core.next_timeout().is_some());
     assert!(rig.core.timers.len() < 20, "{:?}", rig.core.timers);
+}
+
+fn release_lingering(rig: &mut Rig, call: CallId) {
+    rig.tell(Input::Release {
+        call,
+        how: Release::Lingering,
+        fenced: false,
+    });
+}
+
+#[test]
+fn what_lingers_is_there_for_whoever_calls_again_at_once() {
+    let mut rig = Rig::warm();
+    rig.acquire(1, A, Wait::Forever);
+    rig.serve();
+    let first = rig.granted(1);
+    release_lingering(&mut rig, 1);
+    rig.acquire(2, A, Wait::Once);
+    assert!(rig.sent.is_empty(), "without a word to etcd");
+    let second = rig.granted(2);
+    assert_eq!(second.owned[0].created, first.owned[0].created);
+    assert_eq!((first.owned[0].handover, second.owned[0].handover), (0, 1));
+}
+
+#[test]
+fn what_lingers_goes_after_a_moment() {
+    let mut rig = Rig::warm();
+    rig.acquire(1, A, Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    release_lingering(&mut rig, 1);
+    rig.serve();
+    assert!(rig.has("locks/a/a1"));
+    rig.pass(Duration::from_millis(1));
+    rig.serve();
+    assert!(!rig.has("locks/a/a1"));
+    assert!(rig.core.queues.is_empty() && rig.core.calls.is_empty());
+}
+
+/// It is nobody's any more, so nobody who wants other names beside it is kept from them.
+#[test]
+fn what_lingers_goes_at_once_for_a_group() {
+    let mut rig = Rig::warm();
+    rig.acquire(1, A, Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    release_lingering(&mut rig, 1);
+    rig.acquire_all(2, &[A, "locks/b"], Wait::Forever);
+    rig.serve();
+    rig.granted(2);
 }

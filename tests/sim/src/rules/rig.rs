@@ -8,7 +8,7 @@ use crate::core::lease::State;
 use crate::core::queue::Slot;
 use crate::core::request::{Failure, LeaseId, Op, Request, Response, WatchNews};
 use crate::core::{
-    Acquire, CallId, Core, Grant, Input, Output, Refused, RequestId, Settings, WatchId,
+    Acquire, CallId, Core, Grant, Input, Output, Refused, Release, RequestId, Settings, WatchId,
 };
 use crate::error::LossCause;
 use crate::site::Wait;
@@ -120,7 +120,7 @@ impl Rig {
     pub(super) fn release_fenced(&mut self, call: CallId) {
         self.tell(Input::Release {
             call,
-            confirm: true,
+            how: Release::Confirmed,
             fenced: true,
         });
     }
@@ -128,7 +128,7 @@ impl Rig {
     pub(super) fn release(&mut self, call: CallId) {
         self.tell(Input::Release {
             call,
-            confirm: true,
+            how: Release::Confirmed,
             fenced: false,
         });
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::request::{Compare, Key, Op, Request, Revision, Txn, WatchNews};
-use crate::core::{Acquire, CallId, Core, Input, Output, Refused, RequestId, Settings, WatchId};
+use crate::core::{
+    Acquire, CallId, Core, Input, Output, Refused, Release, RequestId, Settings, WatchId,
+};
 use crate::site::Wait;
 use crate::world::etcd::{Etcd, unknown};
 
@@ -114,7 +116,7 @@ impl Town {
     pub(super) fn release(&mut self, n: usize, call: CallId) {
         let input = Input::Release {
             call,
-            confirm: false,
+            how: Release::Unheard,
             fenced: false,
         };
         self.tell(n, input);

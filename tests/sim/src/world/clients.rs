@@ -7,7 +7,7 @@ use super::etcd::Incarnation;
 use super::violation::must;
 use crate::clock::Moment;
 use crate::core::request::Key;
-use crate::core::{Acquire, CallId, Grant, Input, Output, Owned, Refused};
+use crate::core::{Acquire, CallId, Grant, Input, Output, Owned, Refused, Release};
 use crate::error::LossCause;
 use crate::site::Wait;
 
@@ -45,7 +45,7 @@ pub(crate) struct Call {
     hold: Duration,
     /// How long the body goes on after a loss: a poll that is under way.
     reluctance: Duration,
-    confirm: bool,
+    how: Release,
     fenced: bool,
     /// The call whose body makes it, and the one its own body makes.
     outer: Option<CallId>,
@@ -66,6 +66,8 @@ pub(crate) enum Stage {
     Releasing,
     Done,
 }
+
+const RELEASES: [Release; 3] = [Release::Confirmed, Release::Unheard, Release::Lingering];
 
 impl Call {
     /// Its body waits for the call it made.
@@ -160,7 +162,7 @@ impl Bench {
             cancel_after: None,
             hold: Duration::MAX,
             reluctance: Duration::MAX,
-            confirm: true,
+            how: Release::Confirmed,
             fenced: false,
             outer: None,
             inner: None,
@@ -214,7 +216,7 @@ impl Bench {
                 true => random.millis(0, 4000),
                 false => Duration::ZERO,
             },
-            confirm: random.chance(0.5),
+            how: *random.pick(&RELEASES).unwrap_or(&Release::Confirmed),
             fenced: random.chance(0.1),
             outer,
             inner: None,
@@ -319,16 +321,16 @@ impl Bench {
         if !matches!(call.stage, Stage::Holding(_)) {
             return; // the end of the inner call was its own
         }
-        let (process, confirm, fenced) = (call.process, call.confirm, call.fenced);
+        let (process, how, fenced) = (call.process, call.how, call.fenced);
         call.stage = Stage::Releasing;
         self.holding.remove(&id);
         self.progress = self.now;
         let release = Input::Release {
             call: id,
-            confirm,
+            how,
             fenced,
         };
-        if !confirm || !self.processes[process].is_there() {
+        if how != Release::Confirmed || !self.processes[process].is_there() {
             self.over(id);
         }
         self.tell_soon(process, release);
@@ -396,7 +398,8 @@ impl Bench {
             Output::Lost { call, cause } => self.lost(n, call, cause),
             Output::Released { call: id, .. } => {
                 let stage = &self.calls[&id].stage;
-                let orphaned = matches!(stage, Stage::Done) && self.calls[&id].confirm;
+                let orphaned =
+                    matches!(stage, Stage::Done) && self.calls[&id].how == Release::Confirmed;
                 must!(
                     Truth,
                     orphaned || matches!(stage, Stage::Releasing),
@@ -434,7 +437,7 @@ impl Bench {
             let (process, fenced) = (call.process, false);
             let release = Input::Release {
                 call: id,
-                confirm: false,
+                how: Release::Unheard,
                 fenced,
             };
             return self.at(

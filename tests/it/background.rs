@@ -1,0 +1,77 @@
+//! A call with `release = "background"` does not wait for its release, which is as good as any other.
+
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, Token, current, etcd_locked};
+
+use crate::corner::{Corner, connect, pass};
+use crate::etcd::Etcd;
+use crate::limit::{run, within};
+use crate::proxy::{Proxy, Way};
+
+#[etcd_locked("orders/<id>", locks = locks, release = "background")]
+async fn visit(locks: &Locks, id: u64) -> Result<Token, LockError> {
+    Ok(current().expect("a lock").token())
+}
+
+/// etcd hears nothing any more once the body runs.
+#[etcd_locked("orders/<id>", locks = locks, release = "background")]
+async fn freeze(locks: &Locks, id: u64, proxy: &Proxy) -> Result<(), LockError> {
+    proxy.freeze(Way::Requests);
+    Ok(())
+}
+
+#[test]
+fn the_call_returns_though_etcd_does_not_answer() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let proxy = Proxy::start(etcd.address()).await;
+        let locks = connect(corner.config_via([proxy.endpoint()])).await;
+        within("the call", freeze(&locks, 7, &proxy)).await.unwrap();
+        assert_eq!(corner.contenders("orders/7").await.len(), 1);
+        proxy.thaw();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn calls_one_after_another_keep_the_key() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let mut before = visit(&locks, 7).await.unwrap();
+        let mut kept = 0;
+        for _ in 0..200 {
+            let token = visit(&locks, 7).await.unwrap();
+            assert!(token > before, "{token:?} follows {before:?}");
+            kept += u32::from(token.revision() == before.revision());
+            before = token;
+        }
+        assert!(kept > 0, "each of them took the lock anew");
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn the_key_goes_though_nobody_calls_again() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        visit(&mine, 7).await.unwrap();
+        pass("another process's lock", theirs.lock("orders/7")).await;
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_shutdown_waits_for_what_is_left() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        visit(&locks, 7).await.unwrap();
+        let shutdown = locks.shutdown(Duration::from_secs(5));
+        within("the shutdown's end", shutdown).await;
+        assert_eq!(corner.contenders("orders/7").await, []);
+    });
+}
