@@ -25,6 +25,8 @@ const END_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Ours,
+    /// Ours, released in the background.
+    Background,
     Go,
     Plain,
     Service,
@@ -42,6 +44,7 @@ impl Kind {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ours => "ours",
+            Self::Background => "background",
             Self::Go => "go",
             Self::Plain => "plain",
             Self::Service => "service",
@@ -56,6 +59,7 @@ impl Kind {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Ours => "etcd-locked",
+            Self::Background => "etcd-locked, released in the background",
             Self::Go => "Go `concurrency`",
             Self::Plain => "etcd-client by hand",
             Self::Service => "etcd's lock service",

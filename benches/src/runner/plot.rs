@@ -152,7 +152,7 @@ impl Lines {
 /// Of a palette that people with colour blindness can tell apart.
 fn color(kind: Kind) -> &'static str {
     match kind {
-        Kind::Ours => "#d55e00",
+        Kind::Ours | Kind::Background => "#d55e00",
         Kind::Go => "#0072b2",
         Kind::Plain => "#009e73",
         Kind::Service => "#cc79a7",

@@ -80,6 +80,24 @@ const fn together(
     })
 }
 
+/// One task that does not wait until its locks are given back.
+const fn released(
+    work: &'static str,
+    names: usize,
+    against: &'static [(Kind, Option<f64>)],
+) -> Part {
+    Part::Contest(Contest {
+        row: "P1'",
+        work,
+        ours: Kind::Background,
+        processes: 1,
+        tasks: 1,
+        names,
+        against,
+        plot: Plot::None,
+    })
+}
+
 pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "P1",
@@ -95,6 +113,16 @@ pub(crate) const ROWS: &[Row] = &[
                 (Kind::Python, None),
             ],
         )],
+    },
+    Row {
+        id: "P1'",
+        title: "one task, released in the background",
+        parts: &[
+            // The next call is for another name, so that it has to go to etcd.
+            released("1 task, 64 names in turn", 64, &[(Kind::Go, Some(1.6))]),
+            // It takes over what the last one is about to give back, inside the process.
+            released("1 task, one name", 1, &[(Kind::Go, None)]),
+        ],
     },
     Row {
         id: "P2",

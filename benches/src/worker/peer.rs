@@ -20,6 +20,7 @@ const VALUE: [u8; 160] = [b'x'; 160];
 #[derive(Clone)]
 pub(super) enum Peer {
     Ours,
+    Background,
     Plain(Owner),
     Service(Owner),
     Raw(Arc<Bundle>),
@@ -45,12 +46,22 @@ async fn call(name: u64, witness: &Witness) -> Result<(), Fault> {
     Ok(witness.enter(name)?)
 }
 
+#[etcd_locked("background/<name>", wait = "forever", release = "background")]
+async fn background(name: u64, witness: &Witness) -> Result<(), Fault> {
+    Ok(witness.enter(name)?)
+}
+
 impl Peer {
     /// One for each task; raw bundles stand for many tasks each.
     pub(super) async fn of_tasks(spec: &Spec) -> Result<Vec<Self>, Fault> {
-        if spec.who == Who::Ours {
+        let ours = match spec.who {
+            Who::Ours => Some(Self::Ours),
+            Who::Background => Some(Self::Background),
+            _ => None,
+        };
+        if let Some(ours) = ours {
             etcd_locked::init(spec.config()).await?;
-            return Ok((0..spec.tasks).map(|_| Self::Ours).collect());
+            return Ok((0..spec.tasks).map(|_| ours.clone()).collect());
         }
         let client = Client::connect([&spec.endpoint], None).await?;
         let mut owner = Owner::new(&client).await?;
@@ -73,7 +84,9 @@ impl Peer {
                     }))
                 }
                 Who::Raw | Who::Stored => continue,
-                Who::Ours | Who::Mutex => return Err("this peer makes no such calls".into()),
+                Who::Ours | Who::Background | Who::Mutex => {
+                    return Err("this peer makes no such calls".into());
+                }
             });
         }
         Ok(peers)
@@ -83,6 +96,7 @@ impl Peer {
     pub(super) async fn call(&self, name: u64, witness: &Witness) -> Result<u64, Fault> {
         match self {
             Self::Ours => call(name, witness).await?,
+            Self::Background => background(name, witness).await?,
             Self::Plain(owner) => owner.by_hand(name, witness).await?,
             Self::Service(owner) => owner.by_service(name, witness).await?,
             Self::Raw(bundle) => return bundle.carry_out().await,

@@ -10,6 +10,8 @@ use super::Fault;
 pub(super) enum Who {
     /// An annotated function.
     Ours,
+    /// One that is released in the background.
+    Background,
     /// etcd-client, a transaction and a deletion by hand.
     Plain,
     /// The lock service of etcd's server.
@@ -78,6 +80,7 @@ impl Spec {
                 "--peer" => {
                     spec.who = match value.as_str() {
                         "ours" => Who::Ours,
+                        "background" => Who::Background,
                         "plain" => Who::Plain,
                         "service" => Who::Service,
                         "raw" => Who::Raw,
