@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions};
+use etcd_client::Client;
 use tokio::sync::watch;
 
 use super::errors::{Class, classify, describe, named, silence, spoken, unopened};
-use super::target::Target;
+use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
 use crate::core::request::{Cause, Failure, Refusal};
 
@@ -26,7 +26,7 @@ struct Dial {
     target: Target,
     /// What errors call it.
     name: String,
-    options: ConnectOptions,
+    terms: Terms,
     /// With a user, opening a client authenticates, which proves the endpoint as well as a probe does.
     proven: bool,
     /// How long opening may take.
@@ -63,7 +63,7 @@ pub(super) struct Connection {
 impl Endpoint {
     pub(super) fn new(
         target: Target,
-        options: ConnectOptions,
+        terms: Terms,
         proven: bool,
         patience: Duration,
         clock: Arc<dyn Clock>,
@@ -72,7 +72,7 @@ impl Endpoint {
             dial: Dial {
                 name: target.name(),
                 target,
-                options,
+                terms,
                 proven,
                 patience,
                 clock,
@@ -209,7 +209,7 @@ impl Dial {
     }
 
     async fn prove(&self, stage: &watch::Sender<Stage>) -> Result<Arc<Client>, etcd_client::Error> {
-        let client = Arc::new(self.target.connect(self.options.clone()).await?);
+        let client = Arc::new(self.target.open(&self.terms).await?);
         if self.proven {
             return Ok(client);
         }
@@ -232,9 +232,16 @@ mod tests {
     fn endpoint(url: String) -> Endpoint {
         let patience = Duration::from_millis(50);
         let clock = Arc::new(BootClock);
+        let terms = Terms {
+            options: etcd_client::ConnectOptions::new(),
+            connect_timeout: patience,
+            ping: (Duration::from_secs(6), Duration::from_secs(3)),
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
         Endpoint::new(
             Target::Urls(vec![url]),
-            ConnectOptions::new(),
+            terms,
             false,
             patience,
             clock,

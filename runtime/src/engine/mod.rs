@@ -37,6 +37,7 @@ use crate::token::Token;
 mod convert;
 mod endpoint;
 mod errors;
+mod gather;
 #[cfg(feature = "testing")]
 mod probe;
 mod renewals;

@@ -1,7 +1,11 @@
 //! What a client is connected to: URLs, or whatever a closure of the user's reaches.
 
-use etcd_client::{Client, ConnectOptions, Error};
+use std::time::Duration;
 
+use etcd_client::{Channel, Client, ConnectOptions, Error};
+use tonic::transport::Endpoint;
+
+use super::gather;
 use crate::config::{Config, Connector};
 
 #[derive(Clone, Debug)]
@@ -9,6 +13,35 @@ pub(super) enum Target {
     Urls(Vec<String>),
     /// Only the closure knows.
     Connector(Connector),
+}
+
+/// How a client is connected.
+#[derive(Clone)]
+pub(super) struct Terms {
+    /// As etcd-client takes them: what a user's own clients are made with.
+    pub(super) options: ConnectOptions,
+    pub(super) connect_timeout: Duration,
+    /// HTTP/2 pings: how often, and how long their answer may take.
+    pub(super) ping: (Duration, Duration),
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<etcd_client::TlsOptions>,
+}
+
+impl Terms {
+    /// The same for one connection by URL.
+    fn endpoint(&self, url: &str) -> Result<Endpoint, Error> {
+        let (interval, timeout) = self.ping;
+        let endpoint = Endpoint::from_shared(url.to_owned())?
+            .connect_timeout(self.connect_timeout)
+            .http2_keep_alive_interval(interval)
+            .keep_alive_timeout(timeout)
+            .keep_alive_while_idle(true);
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls.as_ref().filter(|_| url.starts_with("https://")) {
+            return Ok(endpoint.tls_config(tls.clone())?);
+        }
+        Ok(endpoint)
+    }
 }
 
 impl Target {
@@ -59,10 +92,23 @@ impl Target {
         }
     }
 
-    pub(super) async fn connect(&self, options: ConnectOptions) -> Result<Client, Error> {
+    /// A client for a user, carried by whatever runtime that is on.
+    pub(super) async fn connect(&self, terms: &Terms) -> Result<Client, Error> {
+        let options = terms.options.clone();
         match self {
             Self::Urls(urls) => Client::connect(urls, Some(options)).await,
             Self::Connector(connector) => connector.connect(options).await,
+        }
+    }
+
+    /// The engine's own client of one endpoint.
+    pub(super) async fn open(&self, terms: &Terms) -> Result<Client, Error> {
+        match self {
+            Self::Urls(urls) if let [url] = &urls[..] => {
+                let channel = Channel::Tonic(gather::connect(&terms.endpoint(url)?));
+                Client::from_channel(channel, Some(terms.options.clone())).await
+            }
+            _ => self.connect(terms).await,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::convert::{malformed, reads_only, send};
 use super::endpoint::{Connection, Endpoint};
 use super::errors::{Class, all, classify, silence, unopened};
 use super::renewals::{Renewals, Stream};
-use super::target::Target;
+use super::target::{Target, Terms};
 use crate::clock::{Clock, Moment, by};
 use crate::config::Config;
 use crate::core::request::{Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
@@ -48,7 +48,7 @@ struct Shared {
     renewals: Renewals,
     clock: Arc<dyn Clock>,
     target: Target,
-    options: ConnectOptions,
+    terms: Terms,
     authenticates: bool,
     connect_timeout: Duration,
     /// The part of it that each endpoint gets.
@@ -82,13 +82,22 @@ impl Wire {
             options = options.with_user(name, password);
         }
         #[cfg(feature = "tls")]
-        if target.may_use_tls(config) {
-            options = options.with_tls(config.tls.clone().unwrap_or_default().options());
+        let tls = target.may_use_tls(config).then(|| config.tls.clone().unwrap_or_default().options());
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &tls {
+            options = options.with_tls(tls.clone());
         }
+        let terms = Terms {
+            options,
+            connect_timeout: share,
+            ping: PING,
+            #[cfg(feature = "tls")]
+            tls,
+        };
         let proven = config.user.is_some() && target.is_by_url();
         let endpoints: Vec<_> = targets
             .into_iter()
-            .map(|target| Endpoint::new(target, options.clone(), proven, share, clock.clone()))
+            .map(|target| Endpoint::new(target, terms.clone(), proven, share, clock.clone()))
             .collect();
         // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
         let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
@@ -99,7 +108,7 @@ impl Wire {
             renewals: Renewals::new(clock.clone()),
             clock,
             target,
-            options,
+            terms,
             authenticates: config.user.is_some(),
             connect_timeout: config.connect_timeout,
             share,
@@ -126,7 +135,7 @@ impl Wire {
         // With credentials, connecting is a call, and etcd-client's balancer may pick a dead endpoint for it (rule
         // P32).
         for _ in self.round() {
-            let connect = shared.target.connect(shared.options.clone());
+            let connect = shared.target.connect(&shared.terms);
             failure = match self.within(shared.connect_timeout, connect).await {
                 Some(Ok(client)) => return Ok(client),
                 Some(Err(error)) => unopened(&name, shared.target.is_by_url(), &error),
