@@ -92,7 +92,8 @@ impl Alarm {
         };
         loop {
             let sleep = match &mut self.set {
-                Some((at, sleep)) if *at <= when => sleep,
+                // One that is overdue has slept through a suspend, and sleeps on.
+                Some((at, sleep)) if *at <= when && self.clock.now() < *at => sleep,
                 set => &mut set.insert((when, self.clock.sleep_until(when))).1,
             };
             sleep.await;

@@ -224,6 +224,7 @@ impl Core {
                 continue;
             };
             queue.slot = Slot::Doubt { lease };
+            queue.predecessors = Predecessors::default();
             l.doubt.push(deletion.name.clone());
         }
         if let Some(deletion) = own.first() {

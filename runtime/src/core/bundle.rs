@@ -12,6 +12,9 @@ use crate::core::request::{
 /// record a few hundred bytes, so a full bundle stays well below the 512 KiB of rule P6.
 pub(crate) const LOCKS: usize = 64;
 
+/// Keys that are read beside a put where others contend. Where there are more, a look is to find out.
+const WHOLE: i64 = 512;
+
 /// Names a read: three operations each.
 pub(crate) const READS: usize = 40;
 
@@ -37,7 +40,7 @@ pub(crate) fn session_key(prefix: &str, lease: LeaseId) -> Key {
 pub(crate) struct Item {
     pub(crate) family: Key,
     pub(crate) record: Arc<[u8]>,
-    /// Read all that contend, not only the oldest key: others are expected.
+    /// Read all that contend (up to [`WHOLE`]), not only the oldest key: others are expected.
     pub(crate) whole: bool,
 }
 
@@ -56,7 +59,7 @@ pub(crate) fn put(lease: &Lease, items: &[Item]) -> Txn {
                     },
                     Op::Range {
                         prefix: item.family.clone(),
-                        limit: if item.whole { 0 } else { 1 },
+                        limit: if item.whole { WHOLE } else { 1 },
                         values: false,
                         order: Order::OldestFirst,
                         older_than: None,
@@ -230,6 +233,13 @@ pub(crate) struct Look {
     pub(crate) deep: bool,
 }
 
+impl Look {
+    /// Whether the oldest key is read for itself, with its value.
+    fn asks_for_owner(&self) -> bool {
+        !self.held && !self.deep
+    }
+}
+
 /// Reads where these keys stand.
 pub(crate) fn look(looks: &[Look]) -> Txn {
     let mut then = Vec::with_capacity(3 * looks.len());
@@ -244,14 +254,13 @@ pub(crate) fn look(looks: &[Look]) -> Txn {
         then.push(Op::Get {
             key: look.key.clone(),
         });
-        match (look.held, look.deep) {
-            (false, false) => {
-                then.push(range(0, false, Order::OldestFirst, Some(look.created)));
-                then.push(range(1, true, Order::OldestFirst, None));
-            }
-            (false, true) => then.push(range(0, true, Order::OldestFirst, Some(look.created))),
-            (true, false) => then.push(range(1, false, Order::NewestFirst, None)),
-            (true, true) => then.push(range(0, false, Order::NewestFirst, None)),
+        then.push(match (look.held, look.deep) {
+            (false, values) => range(0, values, Order::OldestFirst, Some(look.created)),
+            (true, false) => range(1, false, Order::NewestFirst, None),
+            (true, true) => range(0, false, Order::NewestFirst, None),
+        });
+        if look.asks_for_owner() {
+            then.push(range(1, true, Order::OldestFirst, None));
         }
     }
     Txn {
@@ -279,9 +288,9 @@ pub(crate) fn sights(looks: Vec<Look>, answer: TxnAnswer) -> Vec<(Look, Sight)> 
             break;
         };
         let others = found(others);
-        let oldest = match (look.held, look.deep) {
-            (false, false) => answers.next().and_then(first),
-            _ => others.first().cloned(),
+        let oldest = match look.asks_for_owner() {
+            true => answers.next().and_then(first),
+            false => others.first().cloned(),
         };
         let sight = Sight {
             own: first(own),

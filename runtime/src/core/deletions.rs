@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::call::{Call, Stage};
-use crate::core::lease::{LeaseRef, State};
+use crate::core::lease::{Lease, LeaseRef, State};
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Failure, Key, Request, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Output, Refused, Release, Timer, WINDOW};
@@ -83,10 +83,18 @@ impl Core {
     fn may_linger(&self, now: Moment, names: &[Key]) -> bool {
         let free = |name: &Key| {
             self.queues.get(name).is_some_and(|queue| {
-                let Slot::Held { lost, run, .. } = &queue.slot else {
+                let Slot::Held {
+                    lease,
+                    lost: false,
+                    run,
+                    ..
+                } = &queue.slot
+                else {
                     return false;
                 };
-                queue.calls.is_empty() && !lost && !run.contended && run.goes_on(now)
+                let usable = |l: &Lease| l.state == State::Open && l.is_fresh(now);
+                let passes = !queue.suspected && !run.contended && run.goes_on(now);
+                queue.calls.is_empty() && passes && self.leases.get(lease).is_some_and(usable)
             })
         };
         self.shutdown.is_none() && names.iter().all(free)

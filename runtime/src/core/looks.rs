@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::bundle::{self, Look, Sight};
-use crate::core::queue::{self, Queued, Slot, Watched};
+use crate::core::queue::{self, Queue, Queued, Slot, Watched};
 use crate::core::request::{Event, Failure, Key, Kv, Request, Revision, TxnAnswer, WatchNews};
 use crate::core::{Core, Exchange, Output, Timer, WINDOW, WatchId};
 use crate::error::LossCause;
@@ -32,6 +32,17 @@ const RELIES: Duration = Duration::from_secs(1);
 
 /// How often a waiter reads the family even if its watch is silent (rule P17).
 const FLOOR: Duration = Duration::from_secs(5);
+
+/// When to read beside the watch of a name that waits, if that is fresh: often near the head, once deep in the queue, where
+/// each reading goes through many keys.
+fn early(now: Moment, queue: &Queue) -> Option<Duration> {
+    let fresh = |watched: &&Watched| now - watched.opened < FRESH;
+    let watched = queue.watch.as_ref().filter(fresh)?;
+    match watched.prefix == queue.family {
+        true => EARLY.get(queue.reads as usize).copied(),
+        false => (queue.reads == 0).then_some(FRESH),
+    }
+}
 
 /// Names that wait to be looked at: each once, and none before one that came earlier.
 #[derive(Debug, Default)]
@@ -82,7 +93,8 @@ impl Core {
             .and_then(|call| self.calls.get(call)?.until);
         let rest = until.map_or(RELIES, |until| (until - now) / 2);
         self.watch_others(now, name, revision);
-        self.look_again(now, name, rest.min(RELIES));
+        let early = self.queues.get(name).and_then(|queue| early(now, queue));
+        self.look_again(now, name, early.unwrap_or(rest.min(RELIES)));
     }
 
     /// Sees to it that what matters of a name is watched from this revision on, at which it was read.
@@ -102,20 +114,25 @@ impl Core {
         };
         let last = last.and_then(|key| std::str::from_utf8(key).ok());
         let prefix = last.map_or_else(|| queue.family.clone(), Key::from);
-        if watched.is_none_or(|watched| watched.prefix != prefix) {
-            self.open_watch(now, name, prefix, revision);
+        // Who waits is served when others go: to be told of all who come would be twice as dear. Whoever holds on is to hear
+        // of a stranger's hand on its key (rule P18), and of who waits for it.
+        let puts = matches!(queue.slot, Slot::Held { .. });
+        if watched.is_none_or(|watched| watched.prefix != prefix || watched.puts != puts) {
+            self.open_watch(now, name, prefix, puts, revision);
         }
     }
 
     /// Watches all keys that begin with this, in place of what was watched for the name.
-    fn open_watch(&mut self, now: Moment, name: &Key, prefix: Key, from: Revision) {
+    fn open_watch(&mut self, now: Moment, name: &Key, prefix: Key, puts: bool, from: Revision) {
         let id = self.new_id();
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
+        queue.reads = 0;
         let watched = Watched {
             id,
             prefix: prefix.clone(),
+            puts,
             opened: now,
         };
         if let Some(before) = queue.watch.replace(watched) {
@@ -123,7 +140,12 @@ impl Core {
             self.outputs.push_back(Output::Unwatch { id: before.id });
         }
         self.watches.insert(id, name.clone());
-        self.outputs.push_back(Output::Watch { id, prefix, from });
+        self.outputs.push_back(Output::Watch {
+            id,
+            prefix,
+            from,
+            puts,
+        });
     }
 
     /// The name has been held for a while: its key is watched from now on, so that an operator's hand is felt.
@@ -136,6 +158,8 @@ impl Core {
         } = queue.slot
         {
             self.watch_others(now, name, seen);
+            // Whoever came to its turn by what was told has never read its own key.
+            self.looks.insert(name.clone());
             let floor = self.jittered(FLOOR);
             self.look_again(now, name, floor);
         }
@@ -339,9 +363,7 @@ impl Core {
                 return;
             };
             let waits = matches!(queue.slot, Slot::Queued(Queued { ready: None, .. }));
-            let is_fresh = |watched: &Watched| now - watched.opened < FRESH;
-            let early = queue.watch.as_ref().is_some_and(is_fresh) && waits;
-            let early = EARLY.get(queue.reads as usize).filter(|_| early).copied();
+            let early = early(now, queue).filter(|_| waits);
             queue.reads += 1;
             let held = matches!(queue.slot, Slot::Held { .. });
             let armed = queue.reread_at.is_some_and(|at| at > now);
@@ -387,11 +409,15 @@ impl Core {
         };
         let own = bundle::own_key(&queue.family, id);
         let Some(created) = queue.slot.created() else {
-            // While ours is being put, the others go.
-            if let Event::Delete { key, revision } = event
-                && key != own.as_bytes()
-            {
-                queue.predecessors.deleted(&key, revision);
+            // While ours is being put, the others go; or it is, and then the answer will show what is not any more.
+            match event {
+                Event::Delete { key, revision } if key == own.as_bytes() => {
+                    queue.predecessors.touched = revision.max(queue.predecessors.touched);
+                }
+                Event::Delete { key, revision } => {
+                    queue.predecessors.deleted(&key, revision);
+                }
+                Event::Put(_) => {}
             }
             return;
         };

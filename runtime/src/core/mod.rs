@@ -130,11 +130,12 @@ pub(crate) struct Acquire {
 pub(crate) enum Output {
     /// Exchange this with etcd and bring the answer.
     Send { id: RequestId, request: Request },
-    /// Watch all keys below the prefix from this revision on.
+    /// Watch all keys below the prefix from this revision on: their deletions, and if asked also what is put.
     Watch {
         id: WatchId,
         prefix: Key,
         from: Revision,
+        puts: bool,
     },
     /// Stop that watch.
     Unwatch { id: WatchId },

@@ -17,6 +17,8 @@ pub(crate) struct Predecessors {
     gone: BTreeMap<Vec<u8>, Revision>,
     /// The highest revision at which any of them went, or was missed.
     at: Revision,
+    /// The highest revision at which a stranger's hand was on the key itself, before it was known which incarnation that is.
+    pub(crate) touched: Revision,
 }
 
 impl Predecessors {

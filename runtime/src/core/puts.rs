@@ -318,11 +318,20 @@ impl Core {
         };
         let key = bundle::own_key(&queue.family, l.id);
         let is_own = |kv: &Kv| kv.key == key.as_bytes();
-        if found.first().is_some_and(is_own) {
-            return self.placed_ready(now, lease, name, created, revision);
-        }
         if !queue.is_putting(lease) {
             return self.orphan(lease, name, created);
+        }
+        if queue.predecessors.touched > created {
+            // It was there, and is gone again, or so a watch said before this answer came.
+            queue.slot = Slot::Queued(Queued {
+                lease,
+                created,
+                ready: None,
+            });
+            return;
+        }
+        if found.first().is_some_and(is_own) {
+            return self.placed_ready(now, lease, name, created, revision);
         }
         queue.heard = Some(now);
         queue.deep |= found.first().is_some_and(|kv| !queue.contends(&kv.key));
@@ -340,7 +349,7 @@ impl Core {
             ready,
         });
         // Deeper keys hide who contends: only a look tells whether a single try was granted.
-        if ready.is_none() && !queue.deep {
+        if ready.is_none() && (queue.predecessors.are_known() || !queue.deep) {
             self.refuse_try(now, name, None);
         }
         self.advance(now, name);

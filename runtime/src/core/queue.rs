@@ -91,6 +91,8 @@ pub(crate) struct Watched {
     pub(crate) id: WatchId,
     /// All keys that begin with this: the family, or the predecessor's key.
     pub(crate) prefix: Key,
+    /// Not only what is deleted.
+    pub(crate) puts: bool,
     pub(crate) opened: Moment,
 }
 

@@ -29,7 +29,7 @@ impl Core {
             return self.refuse(call, Refused::ShuttingDown);
         }
         let once = wait == Wait::Once;
-        if once && let Some(why) = self.taken_here(&names) {
+        if once && let Some(why) = self.taken_here(&names, ttl_secs) {
             return self.refuse(call, why);
         }
         let until = match wait {
@@ -59,10 +59,10 @@ impl Core {
         };
         self.calls.insert(call, waiting);
         self.note_inner(call, &holds);
-        self.call_in(now, &names);
         if let Some(until) = until {
             self.at(until, Timer::Wait(call));
         }
+        self.call_in(now, &names);
         if !self.closes_circle(now, call) {
             self.watch_for_circles(now, call);
             self.serve(now, call);
@@ -70,12 +70,16 @@ impl Core {
     }
 
     /// What a single try is told if one of its names is taken, or closed, in this process (rule P11).
-    fn taken_here(&self, names: &[Key]) -> Option<Refused> {
+    fn taken_here(&self, names: &[Key], ttl_secs: i64) -> Option<Refused> {
         names.iter().enumerate().find_map(|(name, key)| {
             let queue = self.queues.get(key)?;
             let free = match &queue.slot {
                 Slot::Free => true,
-                Slot::Held { call, .. } => self.calls.get(call)?.lingers.is_some(),
+                // What lingers passes to this one; any other would have to wait until it has gone.
+                Slot::Held { call, .. } => {
+                    let held = self.calls.get(call)?;
+                    held.lingers.is_some() && held.ttl_secs == ttl_secs && names.len() == 1
+                }
                 _ => false,
             };
             let idle = queue.calls.is_empty() && free;
@@ -188,9 +192,11 @@ impl Core {
 
     /// The call has lost its locks: all of them, and it is told once (rule P13).
     pub(super) fn lose_call(&mut self, call: CallId, cause: LossCause) {
-        let Some(names) = self.calls.get(&call).map(|c| c.names.clone()) else {
+        let Some(Call { names, lingers, .. }) = self.calls.get(&call) else {
             return;
         };
+        // Of what lingers nobody is left to be told.
+        let (names, told) = (names.clone(), lingers.is_none());
         let mut news = false;
         for name in &*names {
             if let Some(Slot::Held { call: of, lost, .. }) =
@@ -200,7 +206,7 @@ impl Core {
                 news |= !std::mem::replace(lost, true);
             }
         }
-        if news {
+        if news && told {
             self.outputs.push_back(Output::Lost { call, cause });
         }
     }

@@ -239,13 +239,7 @@ mod tests {
             #[cfg(feature = "tls")]
             tls: None,
         };
-        Endpoint::new(
-            Target::Urls(vec![url]),
-            terms,
-            false,
-            patience,
-            clock,
-        )
+        Endpoint::new(Target::Urls(vec![url]), terms, false, patience, clock)
     }
 
     #[tokio::test]

@@ -429,7 +429,12 @@ impl Loop {
     fn perform(&mut self, output: Output) {
         match output {
             Output::Send { id, request } => self.exchange(id, request),
-            Output::Watch { id, prefix, from } => self.watches.add(id, prefix, from),
+            Output::Watch {
+                id,
+                prefix,
+                from,
+                puts,
+            } => self.watches.add(id, prefix, from, puts),
             Output::Unwatch { id } => self.watches.remove(id),
             Output::Granted(grant) => self.hand_over(grant),
             Output::Refused { call, why } => {

@@ -82,7 +82,9 @@ impl Wire {
             options = options.with_user(name, password);
         }
         #[cfg(feature = "tls")]
-        let tls = target.may_use_tls(config).then(|| config.tls.clone().unwrap_or_default().options());
+        let tls = target
+            .may_use_tls(config)
+            .then(|| config.tls.clone().unwrap_or_default().options());
         #[cfg(feature = "tls")]
         if let Some(tls) = &tls {
             options = options.with_tls(tls.clone());

@@ -258,7 +258,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "release deleting by name only",
         rule: "P24",
-        breaks: &["I5"],
+        breaks: &["I5", "I11"],
         texts: &[Text {
             file: "bundle.rs",
             production: "items

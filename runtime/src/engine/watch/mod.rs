@@ -38,6 +38,7 @@ struct Live {
     prefix: Key,
     /// Where another task resumes.
     from: Revision,
+    puts: bool,
 }
 
 /// The two ends of the task's channels; dropping them ends it.
@@ -53,6 +54,7 @@ enum Command {
         incarnation: Incarnation,
         prefix: Key,
         from: Revision,
+        puts: bool,
     },
     Remove(Incarnation),
 }
@@ -77,14 +79,15 @@ impl Watches {
         }
     }
 
-    /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16). An id that is in
-    /// use is replaced.
-    pub(crate) fn add(&mut self, id: u64, prefix: Key, from: Revision) {
+    /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16): what is deleted, and if
+    /// asked what is put. An id that is in use is replaced.
+    pub(crate) fn add(&mut self, id: u64, prefix: Key, from: Revision, puts: bool) {
         self.incarnations += 1;
         let live = Live {
             incarnation: self.incarnations,
             prefix,
             from,
+            puts,
         };
         let addition = live.addition(id);
         let replaced = self.live.insert(id, live);
@@ -175,6 +178,7 @@ impl Live {
             incarnation: self.incarnation,
             prefix: self.prefix.clone(),
             from: self.from,
+            puts: self.puts,
         }
     }
 }
@@ -211,8 +215,8 @@ mod tests {
         let (commands, mut told) = unbounded_channel();
         let (telling, news) = unbounded_channel();
         watches.task = Some(Task { commands, news });
-        watches.add(1, "locks/a/".into(), 7);
-        watches.add(2, "locks/b/".into(), 8);
+        watches.add(1, "locks/a/".into(), 7, true);
+        watches.add(2, "locks/b/".into(), 8, true);
         assert!(matches!(told.try_recv(), Ok(Command::Add { id: 1, .. })));
         let deletion = Event::Delete {
             key: b"locks/a/x".to_vec(),
@@ -224,7 +228,7 @@ mod tests {
         let silence = tokio::time::timeout(AGAIN / 2, watches.next()).await;
         assert!(silence.is_err());
         assert!(watches.task.is_none());
-        watches.add(3, "locks/c/".into(), 9);
+        watches.add(3, "locks/c/".into(), 9, true);
         watches.remove(2);
         let silence = tokio::time::timeout(AGAIN, watches.next()).await;
         assert!(silence.is_err());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use etcd_client::{WatchOptions, WatchRequestSender};
+use etcd_client::{WatchFilterType, WatchOptions, WatchRequestSender};
 
 use super::{Command, Incarnation};
 use crate::clock::Moment;
@@ -30,6 +30,7 @@ pub(super) struct Watch {
     /// Where the next stream resumes: the highest revision seen, because not all of its events may have come (rule
     /// P16).
     pub(super) from: Revision,
+    puts: bool,
     /// How often in a row etcd refused it.
     pub(super) refusals: u32,
     /// Refused: not again before then.
@@ -50,11 +51,13 @@ impl Table {
                 incarnation,
                 prefix,
                 from,
+                puts,
             } => {
                 let watch = Watch {
                     id,
                     prefix,
                     from,
+                    puts,
                     refusals: 0,
                     paused: None,
                 };
@@ -133,10 +136,13 @@ impl Table {
 
     fn creation(&self, wire_id: i64) -> Option<(Vec<u8>, WatchOptions)> {
         let watch = self.watches.get(self.wired.get(&wire_id)?)?;
-        let options = WatchOptions::new()
+        let mut options = WatchOptions::new()
             .with_prefix()
             .with_start_revision(watch.from)
             .with_watch_id(wire_id);
+        if !watch.puts {
+            options = options.with_filters([WatchFilterType::NoPut]);
+        }
         Some((watch.prefix.as_bytes().to_vec(), options))
     }
 
@@ -188,6 +194,7 @@ mod tests {
             incarnation,
             prefix: "locks/a/".into(),
             from: 7,
+            puts: true,
         }
     }
 

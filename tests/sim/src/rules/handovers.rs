@@ -445,3 +445,20 @@ fn what_lingers_goes_at_once_for_a_group() {
     rig.serve();
     rig.granted(2);
 }
+
+#[test]
+fn no_timers_pile_up_while_what_lingers_is_handed_on() {
+    let mut rig = Rig::warm();
+    let wait = Wait::For(Duration::from_secs(3_600));
+    rig.acquire(1, A, wait);
+    rig.serve();
+    rig.granted(1);
+    let before = rig.core.timers.len();
+    for call in 2..500 {
+        release_lingering(&mut rig, call - 1);
+        rig.acquire(call, A, wait);
+        rig.serve();
+        rig.granted(call);
+    }
+    assert!(rig.core.timers.len() <= before + 3, "{:?}", rig.core.timers);
+}

@@ -47,7 +47,9 @@ fn a_late_renewal_does_not_bring_a_lost_lock_back() {
     rig.answer(renewal, Ok(Response::KeptAlive { ttl: WHOLE }));
     assert_eq!(rig.lost(1), LossCause::Expired);
     assert!(deadline.is_over(rig.now) && deadline.stop().is_none());
-    assert!(rig.sent.is_empty(), "nor is the lease renewed again");
+    let renews = |request: &Request| matches!(request, Request::KeepAlive { .. });
+    let renewed = rig.sent.iter().any(|(_, request)| renews(request));
+    assert!(!renewed, "nor is the lease renewed again");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::core::request::{Compare, Key, Op, Request, Revision, Txn, WatchNews};
+use crate::core::request::{Compare, Event, Key, Op, Request, Revision, Txn, WatchNews};
 use crate::core::{
     Acquire, CallId, Core, Input, Output, Refused, Release, RequestId, Settings, WatchId,
 };
@@ -38,7 +38,7 @@ pub(super) struct Process {
     pub(super) core: Core,
     sent: VecDeque<(RequestId, Request)>,
     told: Vec<Output>,
-    watches: BTreeMap<WatchId, (Key, Revision)>,
+    watches: BTreeMap<WatchId, (Key, Revision, bool)>,
 }
 
 impl Town {
@@ -70,8 +70,13 @@ impl Town {
         while let Some(output) = process.core.poll() {
             match output {
                 Output::Send { id, request } => process.sent.push_back((id, request)),
-                Output::Watch { id, prefix, from } => {
-                    process.watches.insert(id, (prefix, from));
+                Output::Watch {
+                    id,
+                    prefix,
+                    from,
+                    puts,
+                } => {
+                    process.watches.insert(id, (prefix, from, puts));
                 }
                 Output::Unwatch { id } => drop(process.watches.remove(&id)),
                 told => process.told.push(told),
@@ -166,8 +171,9 @@ impl Town {
     fn spread_news(&mut self, n: usize) -> bool {
         let revision = self.store.revision();
         let mut news = Vec::new();
-        for (id, (prefix, next)) in &mut self.processes[n].watches {
-            let events = self.store.events(prefix, *next).unwrap_or_default();
+        for (id, (prefix, next, puts)) in &mut self.processes[n].watches {
+            let mut events = self.store.events(prefix, *next).unwrap_or_default();
+            events.retain(|event| *puts || matches!(event, Event::Delete { .. }));
             *next = (*next).max(revision + 1);
             news.extend(events.into_iter().map(|event| (*id, event)));
         }

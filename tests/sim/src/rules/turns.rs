@@ -82,6 +82,54 @@ fn a_token_is_of_the_state_in_which_the_last_of_all_had_gone() {
     assert_eq!(rig.granted(1).owned[0].revision, rig.store.revision());
 }
 
+/// An operator deletes it, and the watch tells that before the put is answered: what others make of it must not become two
+/// owners.
+#[test]
+fn a_key_that_went_before_its_put_was_answered_is_not_counted_on() {
+    let mut rig = third_in_line();
+    for key in ["locks/a/zz", "locks/a/zy"] {
+        rig.store.delete(key.as_bytes());
+        rig.news(last_event(&rig.store));
+    }
+    rig.granted(1);
+    rig.release_fenced(1);
+    rig.serve();
+    rig.contend("locks/a/zx");
+    rig.acquire(2, "locks/a", Wait::Forever);
+    let (put, request) = rig.take_puts();
+    let answer = rig.store.apply(rig.now, &request);
+    rig.store.delete(b"locks/a/a1");
+    rig.news(last_event(&rig.store));
+    rig.contend("locks/a/zz");
+    rig.answer(put, answer);
+    rig.store.delete(b"locks/a/zx");
+    rig.news(last_event(&rig.store));
+    rig.serve();
+    assert!(rig.told(2).is_none(), "another is before it now");
+    rig.store.delete(b"locks/a/zz");
+    rig.news(last_event(&rig.store));
+    rig.serve();
+    rig.granted(2);
+}
+
+/// Others contend, and there are deeper keys too.
+#[test]
+fn one_try_of_a_name_that_was_contended_is_refused_at_once() {
+    let mut rig = third_in_line();
+    for key in ["locks/a/zz", "locks/a/zy"] {
+        rig.store.delete(key.as_bytes());
+        rig.news(last_event(&rig.store));
+    }
+    rig.granted(1);
+    rig.release_fenced(1);
+    rig.serve();
+    rig.contend("locks/a/b/c");
+    rig.contend("locks/a/zx");
+    rig.acquire(2, "locks/a", Wait::Once);
+    rig.serve();
+    assert!(matches!(rig.refused(2), Refused::Held { .. }));
+}
+
 /// Each who watches all is told of all: deep in the queue one watches the next alone (rule P15).
 #[test]
 fn deep_in_the_queue_only_the_predecessor_is_watched() {

@@ -154,10 +154,8 @@ impl Board {
         for (n, process) in self.bench.processes.iter().enumerate() {
             for (id, watch) in &process.watches {
                 if self.bench.store.revision() >= watch.next
-                    && self
-                        .bench
-                        .store
-                        .events(&watch.prefix, watch.next)
+                    && watch
+                        .events(&self.bench.store)
                         .is_some_and(|events| !events.is_empty())
                 {
                     choices.push(Choice::News(n, *id));
@@ -310,7 +308,7 @@ impl Board {
         let Some(watch) = self.bench.processes[n].watches.get_mut(&id) else {
             return;
         };
-        let events = self.bench.store.events(&watch.prefix, watch.next);
+        let events = watch.events(&self.bench.store);
         let Some((first, event)) = events.and_then(|mut events| {
             (!events.is_empty()).then(|| (revision_of(&events[0]), events.swap_remove(0)))
         }) else {
@@ -340,7 +338,7 @@ impl Board {
         for process in &bench.processes {
             let _ = write!(digest, "{:?}", process.core);
             for (id, watch) in &process.watches {
-                let news = bench.store.events(&watch.prefix, watch.next);
+                let news = watch.events(&bench.store);
                 let _ = write!(digest, "{id}{news:?}");
             }
         }

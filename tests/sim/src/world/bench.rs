@@ -13,7 +13,7 @@ use super::tally::{Fault, Tally};
 use super::trace::{Trace, brief};
 use super::violation::must;
 use crate::clock::Moment;
-use crate::core::request::{Failure, Key, LeaseId, Request, Response, Revision, WatchNews};
+use crate::core::request::{Event, Failure, Key, LeaseId, Request, Response, Revision, WatchNews};
 use crate::core::{CallId, Core, Input, Output, RequestId, Settings, WatchId};
 
 /// More outputs than this for one input, or more steps than this for one seed, and something runs in circles.
@@ -103,10 +103,20 @@ impl Process {
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) prefix: Key,
+    pub(crate) puts: bool,
     pub(crate) next: Revision,
     pub(crate) silent: Moment,
     /// News keeps its order.
     pub(crate) delivered: Moment,
+}
+
+impl Watch {
+    /// What it has not told yet; `None`: etcd has forgotten it.
+    pub(crate) fn events(&self, store: &Etcd) -> Option<Vec<Event>> {
+        let mut events = store.events(&self.prefix, self.next)?;
+        events.retain(|event| self.puts || matches!(event, Event::Delete { .. }));
+        Some(events)
+    }
 }
 
 #[derive(Debug)]
@@ -386,7 +396,12 @@ impl Bench {
             });
             match output {
                 Output::Send { id, request } => self.send(n, id, request),
-                Output::Watch { id, prefix, from } => self.watch(n, id, prefix, from),
+                Output::Watch {
+                    id,
+                    prefix,
+                    from,
+                    puts,
+                } => self.watch(n, id, prefix, puts, from),
                 Output::Unwatch { id } => {
                     self.processes[n].watches.remove(&id);
                 }

@@ -180,7 +180,7 @@ impl Bench {
         }
     }
 
-    pub(crate) fn watch(&mut self, n: usize, id: WatchId, prefix: Key, from: Revision) {
+    pub(crate) fn watch(&mut self, n: usize, id: WatchId, prefix: Key, puts: bool, from: Revision) {
         // A fresh watch may be 100 ms late even in fair weather (rule P15).
         let silence = self.faults.silence(&mut self.random);
         if silence.is_some() {
@@ -189,6 +189,7 @@ impl Bench {
         let silence = silence.unwrap_or_else(|| self.random.millis(0, 100));
         let watch = Watch {
             prefix,
+            puts,
             next: from,
             silent: self.now + silence,
             delivered: self.now,
@@ -209,7 +210,7 @@ impl Bench {
                 if watch.silent > self.now || watch.next > revision {
                     continue;
                 }
-                let Some(events) = self.store.events(&watch.prefix, watch.next) else {
+                let Some(events) = watch.events(&self.store) else {
                     watch.silent = Moment::after_boot(Duration::MAX); // cancelled by etcd
                     let at = self.now + self.faults.trip(&mut self.random).back;
                     news.push((n, id, at, WatchNews::Compacted));
