@@ -195,7 +195,9 @@ impl Engine {
             return Err(LockError::Config { message });
         }
         let call = self.new_call();
-        let (names, keys) = names.into_iter().unzip();
+        // Exactly as long as they are: a hundred thousand calls may wait.
+        let keys = names.iter().map(|(_, key)| key.clone()).collect();
+        let names = names.into_iter().map(|(name, _)| name).collect();
         let acquire = Acquire {
             call,
             names: keys,
