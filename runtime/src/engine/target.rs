@@ -103,12 +103,14 @@ impl Target {
 
     /// The engine's own client of one endpoint.
     pub(super) async fn open(&self, terms: &Terms) -> Result<Client, Error> {
-        match self {
-            Self::Urls(urls) if let [url] = &urls[..] => {
-                let channel = Channel::Tonic(gather::connect(&terms.endpoint(url)?));
-                Client::from_channel(channel, Some(terms.options.clone())).await
-            }
-            _ => self.connect(terms).await,
-        }
+        let url = match self {
+            Self::Urls(urls) => urls.first(),
+            Self::Connector(_) => None,
+        };
+        let Some(url) = url else {
+            return self.connect(terms).await;
+        };
+        let channel = Channel::Tonic(gather::connect(&terms.endpoint(url)?));
+        Client::from_channel(channel, Some(terms.options.clone())).await
     }
 }
