@@ -40,7 +40,7 @@ pub(crate) struct Queue {
     pub(crate) suspected: bool,
     /// When to read the family again.
     pub(crate) reread_at: Option<Moment>,
-    /// Reads since the key was put; beside a fresh watch the first few come early (rule P15).
+    /// Reads since the key was put, or another watch opened; beside a fresh one the first few come early (rule P15).
     pub(crate) reads: u32,
     pub(crate) reading: bool,
 }

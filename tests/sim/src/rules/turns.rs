@@ -17,6 +17,19 @@ fn third_in_line() -> Rig {
     rig
 }
 
+/// A core that has had `locks/a` after others, released it, and still watches it.
+fn watching() -> Rig {
+    let mut rig = third_in_line();
+    for key in ["locks/a/zz", "locks/a/zy"] {
+        rig.store.delete(key.as_bytes());
+        rig.news(last_event(&rig.store));
+    }
+    rig.granted(1);
+    rig.release_fenced(1);
+    rig.serve();
+    rig
+}
+
 fn last_event(store: &Etcd) -> WatchNews {
     WatchNews::Event(
         store
@@ -48,14 +61,7 @@ fn a_predecessor_that_gave_up_does_not_make_us_the_owner() {
 /// The watch is often ahead of the answer to a put (rule P14).
 #[test]
 fn who_goes_before_our_put_is_answered_is_not_waited_for() {
-    let mut rig = third_in_line();
-    rig.store.delete(b"locks/a/zz");
-    rig.news(last_event(&rig.store));
-    rig.store.delete(b"locks/a/zy");
-    rig.news(last_event(&rig.store));
-    rig.granted(1);
-    rig.release_fenced(1);
-    rig.serve();
+    let mut rig = watching();
     rig.contend("locks/a/zx");
     rig.acquire(2, "locks/a", Wait::Forever);
     let (put, request) = rig.take_puts();
@@ -86,14 +92,7 @@ fn a_token_is_of_the_state_in_which_the_last_of_all_had_gone() {
 /// owners.
 #[test]
 fn a_key_that_went_before_its_put_was_answered_is_not_counted_on() {
-    let mut rig = third_in_line();
-    for key in ["locks/a/zz", "locks/a/zy"] {
-        rig.store.delete(key.as_bytes());
-        rig.news(last_event(&rig.store));
-    }
-    rig.granted(1);
-    rig.release_fenced(1);
-    rig.serve();
+    let mut rig = watching();
     rig.contend("locks/a/zx");
     rig.acquire(2, "locks/a", Wait::Forever);
     let (put, request) = rig.take_puts();
@@ -115,14 +114,7 @@ fn a_key_that_went_before_its_put_was_answered_is_not_counted_on() {
 /// Others contend, and there are deeper keys too.
 #[test]
 fn one_try_of_a_name_that_was_contended_is_refused_at_once() {
-    let mut rig = third_in_line();
-    for key in ["locks/a/zz", "locks/a/zy"] {
-        rig.store.delete(key.as_bytes());
-        rig.news(last_event(&rig.store));
-    }
-    rig.granted(1);
-    rig.release_fenced(1);
-    rig.serve();
+    let mut rig = watching();
     rig.contend("locks/a/b/c");
     rig.contend("locks/a/zx");
     rig.acquire(2, "locks/a", Wait::Once);
