@@ -1,39 +1,14 @@
 //! `("orders/<id>", wait = "5s")` → the names and the options, each value checked. Reading goes on after a mistake,
 //! so that one compilation shows them all. What the names mean is for `bind` to say, who knows the arguments.
 
-use std::time::Duration;
-
 use proc_macro2::{TokenStream, TokenTree};
 use syn::buffer::Cursor;
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::token::Paren;
-use syn::{Error, Expr, Ident, Lit, LitStr, Path, Result, Token};
+use syn::{Error, Expr, Ident, Lit, LitStr, Result, Token};
 
-use crate::typo::nearest;
-use crate::value::{
-    OnHeld, Release, Wait, absolute_path, expression, on_held, release, string, ttl, wait,
-};
-
-/// Every option, and how it is written.
-const OPTIONS: &[(&str, &str)] = &[
-    ("wait", r#"wait = "5s""#),
-    ("ttl", r#"ttl = "30s""#),
-    ("on_held", r#"on_held = "skip""#),
-    ("release", r#"release = "background""#),
-    ("map_err", "map_err = AppError::from"),
-    ("on_error", "on_error = |error| error.into_response()"),
-    ("locks", "locks = &self.locks"),
-    ("crate", "crate = ::etcd_locked"),
-];
-
-/// Options that are words alone. They come with later versions; until then nobody should name something else by them.
-const FLAGS: &[&str] = &["shared", "detach", "reentrant"];
-
-/// Options of later versions that have values.
-const LATER: &[&str] = &[
-    "at_most", "at_least", "deadline", "on_lost", "permits", "when",
-];
+use crate::options::{Options, example, is_flag, is_later_flag, misplaced, miswritten, unknown};
 
 #[derive(Default)]
 pub(crate) struct Args {
@@ -54,20 +29,6 @@ pub(crate) enum NameKind {
     Template(LitStr),
     /// Anything that is a `LockName`.
     Expression(Expr),
-}
-
-#[derive(Default)]
-pub(crate) struct Options {
-    pub(crate) wait: Option<Wait>,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) on_held: OnHeld,
-    pub(crate) release: Release,
-    pub(crate) map_err: Option<Expr>,
-    pub(crate) on_error: Option<Expr>,
-    pub(crate) locks: Option<Expr>,
-    pub(crate) krate: Option<Path>,
-    /// All of them as they were written, but for `crate`.
-    pub(crate) written: Vec<String>,
 }
 
 impl Args {
@@ -98,6 +59,8 @@ impl Reader {
         while !input.is_empty() {
             let item = if begins_option(input) {
                 self.option(input)
+            } else if is_bare(input, is_flag) {
+                self.flag(input)
             } else {
                 self.name(input)
             };
@@ -158,31 +121,35 @@ impl Reader {
         if twice {
             return refuse(format!("option `{key}` is given twice; keep one"));
         }
-        if input.is_empty() || input.peek(Token![,]) {
-            return refuse(format!("option `{key}` needs a value; write `{write}`"));
+        if is_flag(&key) || input.is_empty() || input.peek(Token![,]) {
+            return refuse(miswritten(&key, write));
         }
         let value = input.cursor();
-        let options = &mut self.args.options;
-        match key.as_str() {
-            "wait" => options.wait = Some(wait(&string(input, &key, write)?)?),
-            "ttl" => options.ttl = Some(ttl(&string(input, &key, write)?)?),
-            "on_held" => options.on_held = on_held(&string(input, &key, write)?)?,
-            "release" => options.release = release(&string(input, &key, write)?)?,
-            "map_err" => options.map_err = Some(expression(input, &key, write)?),
-            "on_error" => options.on_error = Some(expression(input, &key, write)?),
-            "locks" => options.locks = Some(expression(input, &key, write)?),
-            _ => options.krate = Some(absolute_path(input)?),
-        }
+        self.args.options.value(&key, write, input)?;
         if key != "crate" {
             let value = between(value, input.cursor());
-            options.written.push(format!("{key} = {value}"));
+            self.args.options.written.push(format!("{key} = {value}"));
         }
-        let converters = ["map_err", "on_error"];
-        let seen = |option: &str| self.seen.iter().any(|seen| seen == option);
-        if converters.contains(&key.as_str()) && converters.into_iter().all(seen) {
-            return refuse("`map_err` and `on_error` both convert the error; keep one".to_owned());
+        self.contradicts(&word)
+    }
+
+    fn flag(&mut self, input: ParseStream<'_>) -> Result<()> {
+        let word = input.call(Ident::parse_any)?;
+        let key = word.to_string();
+        if self.seen.contains(&key) {
+            let message = format!("option `{key}` is given twice; keep one");
+            return Err(Error::new(word.span(), message));
         }
-        Ok(())
+        self.args.options.flag(&key);
+        self.seen.push(key);
+        self.contradicts(&word)
+    }
+
+    fn contradicts(&self, word: &Ident) -> Result<()> {
+        match self.args.options.contradiction(&word.to_string()) {
+            None => Ok(()),
+            Some(message) => Err(Error::new(word.span(), message)),
+        }
     }
 }
 
@@ -194,33 +161,22 @@ fn begins_option(input: ParseStream<'_>) -> bool {
         && !input.peek2(Token![=>])
 }
 
-/// What can only be meant as an option: `wait("5s")`, `wait: "5s"`, or a bare flag. An option's bare word may be the
-/// name of an argument, which is for `bind` to decide.
+/// A word alone, such that …
+fn is_bare(input: ParseStream<'_>, is: impl FnOnce(&str) -> bool) -> bool {
+    let ahead = input.fork();
+    let word = ahead.call(Ident::parse_any);
+    word.is_ok_and(|word| is(&word.to_string())) && (ahead.is_empty() || ahead.peek(Token![,]))
+}
+
+/// What can only be meant as an option: `wait("5s")`, `wait: "5s"`, or a flag of a later version. An option's bare word
+/// may be the name of an argument, which is for `bind` to decide.
 fn misplaced_option(input: ParseStream<'_>) -> Option<Ident> {
     let ahead = input.fork();
     let word = ahead.call(Ident::parse_any).ok()?;
-    let key = word.to_string();
-    let alone = ahead.is_empty() || ahead.peek(Token![,]);
     let valued =
         ahead.peek(Paren) || ahead.peek(Token![:]) && !ahead.peek(Token![::]) || ahead.peek(Lit);
-    let flag = alone && FLAGS.contains(&key.as_str());
-    (flag || valued && example(&key).is_some()).then_some(word)
-}
-
-/// What to say about a bare word that is no binding of the function, if an option was probably meant.
-pub(crate) fn misplaced(word: &Ident) -> Option<String> {
-    let key = word.to_string();
-    if FLAGS.contains(&key.as_str()) {
-        return Some(format!(
-            "option `{key}` is not in this version; remove it, or write `({key})` if it is the name of an argument"
-        ));
-    }
-    if let Some(write) = example(&key) {
-        return Some(format!("option `{key}` needs a value; write `{write}`"));
-    }
-    // Types and constants are written otherwise.
-    let lower = !key.contains(char::is_uppercase);
-    (lower && nearest(&key, option_words()).is_some()).then(|| unknown(word))
+    (is_bare(input, is_later_flag) || valued && example(&word.to_string()).is_some())
+        .then_some(word)
 }
 
 /// A string literal that is all of the next item (or that only a missing comma ties to the one after).
@@ -254,36 +210,14 @@ fn skip_to_comma(input: ParseStream<'_>) {
     while !input.is_empty() && !input.peek(Token![,]) && input.parse::<TokenTree>().is_ok() {}
 }
 
-fn option_words() -> impl Iterator<Item = &'static str> {
-    OPTIONS.iter().map(|(word, _)| *word)
-}
-
-fn example(word: &str) -> Option<&'static str> {
-    OPTIONS
-        .iter()
-        .find(|(option, _)| *option == word)
-        .map(|(_, write)| *write)
-}
-
-fn unknown(word: &Ident) -> String {
-    let later = FLAGS.iter().chain(LATER);
-    if later.into_iter().any(|option| word == option) {
-        return format!("option `{word}` is not in this version; remove it");
-    }
-    match nearest(&word.to_string(), option_words()) {
-        Some(near) => format!("unknown option `{word}`; did you mean `{near}`?"),
-        None => format!(
-            "unknown option `{word}`; the options are `{}`",
-            option_words().collect::<Vec<_>>().join("`, `")
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use quote::quote;
 
     use super::*;
+    use crate::value::{OnHeld, Release, Wait};
 
     fn read(tokens: TokenStream) -> (Args, Vec<String>) {
         let mut mistakes = Vec::new();

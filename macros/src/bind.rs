@@ -12,9 +12,10 @@ use syn::{
     Token, Type,
 };
 
-use crate::args::{self, Args, NameKind, Options};
+use crate::args::{Args, NameKind};
 use crate::declared::{VARIABLE, declared_only};
 use crate::function::{Body, Function};
+use crate::options::{self, Options};
 use crate::shape::{self, Shape};
 use crate::template::{Placeholder, Template};
 use crate::typo::nearest;
@@ -122,7 +123,7 @@ fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) ->
             NameKind::Expression(expression) => {
                 if let Some(word) = bare_word(expression)
                     && !bindings.as_ref().is_some_and(|bindings| bindings.has(word))
-                    && let Some(message) = args::misplaced(word)
+                    && let Some(message) = options::misplaced(word)
                 {
                     mistakes.push(Error::new(word.span(), message));
                     continue;

@@ -9,10 +9,10 @@ use syn::spanned::Spanned as _;
 use syn::visit_mut::{self, VisitMut};
 use syn::{LitStr, ReturnType, Type};
 
-use crate::args::Options;
 use crate::bind::{Bound, Name, Value};
 use crate::declared::VARIABLE;
 use crate::function::Function;
+use crate::options::Options;
 use crate::shape::Frame;
 use crate::value::{OnHeld, Release, Wait};
 

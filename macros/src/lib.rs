@@ -11,6 +11,7 @@ mod field;
 mod function;
 mod key;
 mod names;
+mod options;
 mod overlap;
 #[cfg(test)]
 mod seeded;

@@ -1,0 +1,138 @@
+//! Every option: how it is written, what its value must be, and which do not go together.
+
+use std::time::Duration;
+
+use syn::parse::ParseStream;
+use syn::{Expr, Ident, Path, Result};
+
+use crate::typo::nearest;
+use crate::value::{
+    OnHeld, Release, Wait, absolute_path, expression, on_held, release, string, ttl, wait,
+};
+
+/// Every option, and how it is written; a flag is a word alone.
+const OPTIONS: &[(&str, &str)] = &[
+    ("wait", r#"wait = "5s""#),
+    ("ttl", r#"ttl = "30s""#),
+    ("on_held", r#"on_held = "skip""#),
+    ("release", r#"release = "background""#),
+    ("map_err", "map_err = AppError::from"),
+    ("on_error", "on_error = |error| error.into_response()"),
+    ("locks", "locks = &self.locks"),
+    ("crate", "crate = ::etcd_locked"),
+];
+
+/// Flags of later versions; until then nobody should name something else by them.
+const LATER_FLAGS: &[&str] = &["shared", "detach", "reentrant"];
+
+/// Options of later versions that have values.
+const LATER: &[&str] = &[
+    "at_most", "at_least", "deadline", "on_lost", "permits", "when",
+];
+
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) wait: Option<Wait>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) on_held: OnHeld,
+    pub(crate) release: Release,
+    pub(crate) map_err: Option<Expr>,
+    pub(crate) on_error: Option<Expr>,
+    pub(crate) locks: Option<Expr>,
+    pub(crate) krate: Option<Path>,
+    /// All of them as they were written, but for `crate`.
+    pub(crate) written: Vec<String>,
+}
+
+impl Options {
+    /// Reads the value of an option that has one; `write` is how that is written.
+    pub(crate) fn value(&mut self, key: &str, write: &str, input: ParseStream<'_>) -> Result<()> {
+        match key {
+            "wait" => self.wait = Some(wait(&string(input, key, write)?)?),
+            "ttl" => self.ttl = Some(ttl(&string(input, key, write)?)?),
+            "on_held" => self.on_held = on_held(&string(input, key, write)?)?,
+            "release" => self.release = release(&string(input, key, write)?)?,
+            "map_err" => self.map_err = Some(expression(input, key, write)?),
+            "on_error" => self.on_error = Some(expression(input, key, write)?),
+            "locks" => self.locks = Some(expression(input, key, write)?),
+            _ => self.krate = Some(absolute_path(input)?),
+        }
+        Ok(())
+    }
+
+    /// Sets a flag.
+    pub(crate) fn flag(&mut self, key: &str) {
+        self.written.push(key.to_owned());
+    }
+
+    /// What does not go together with the option that was read last, and what to do.
+    pub(crate) fn contradiction(&self, key: &str) -> Option<&'static str> {
+        match key {
+            "map_err" | "on_error" if self.map_err.is_some() && self.on_error.is_some() => {
+                Some("`map_err` and `on_error` both convert the error; keep one")
+            }
+            _ => None,
+        }
+    }
+}
+
+fn words() -> impl Iterator<Item = &'static str> {
+    OPTIONS.iter().map(|(word, _)| *word)
+}
+
+/// How an option is written, if there is such a one.
+pub(crate) fn example(word: &str) -> Option<&'static str> {
+    OPTIONS
+        .iter()
+        .find(|(option, _)| *option == word)
+        .map(|(_, write)| *write)
+}
+
+/// Whether the word is an option by itself.
+pub(crate) fn is_flag(word: &str) -> bool {
+    OPTIONS.contains(&(word, word))
+}
+
+pub(crate) fn is_later_flag(word: &str) -> bool {
+    LATER_FLAGS.contains(&word)
+}
+
+/// What to say of an option that is not written as it should be.
+pub(crate) fn miswritten(key: &str, write: &str) -> String {
+    if key == write {
+        format!("option `{key}` has no value; write `{key}` alone")
+    } else {
+        format!("option `{key}` needs a value; write `{write}`")
+    }
+}
+
+/// What to say about a bare word that is no binding of the function, if an option was probably meant.
+pub(crate) fn misplaced(word: &Ident) -> Option<String> {
+    let key = word.to_string();
+    if is_later_flag(&key) {
+        return Some(format!(
+            "option `{key}` is not in this version; remove it, or write `({key})` if it is the name of an argument"
+        ));
+    }
+    if let Some(write) = example(&key) {
+        return Some(miswritten(&key, write));
+    }
+    // Types and constants are written otherwise.
+    let lower = !key.contains(char::is_uppercase);
+    (lower && nearest(&key, words()).is_some()).then(|| unknown(word))
+}
+
+/// What to say of a word that is no option.
+pub(crate) fn unknown(word: &Ident) -> String {
+    let mut later = LATER_FLAGS.iter().chain(LATER);
+    if later.any(|option| word == option) {
+        return format!("option `{word}` is not in this version; remove it");
+    }
+    match nearest(&word.to_string(), words()) {
+        Some(near) => format!("unknown option `{word}`; did you mean `{near}`?"),
+        None => format!(
+            "unknown option `{word}`; the options are `{}`",
+            words().collect::<Vec<_>>().join("`, `")
+        ),
+    }
+}
