@@ -217,7 +217,7 @@ mod tests {
     use quote::quote;
 
     use super::*;
-    use crate::value::{OnHeld, Release, Wait};
+    use crate::value::{OnHeld, OnLost, Release, Wait};
 
     fn read(tokens: TokenStream) -> (Args, Vec<String>) {
         let mut mistakes = Vec::new();
@@ -249,7 +249,8 @@ mod tests {
     fn every_option_is_read() {
         let args = good(quote! {
             "orders/<id>", wait = "5s", ttl = "30s", on_held = "skip", release = "background", map_err = |a, b| f::<A, B>(a, b),
-            locks = &self.locks, crate = ::other::etcd_locked,
+            locks = &self.locks, crate = ::other::etcd_locked, at_most = "1m", deadline = due, when = id == 5,
+            on_lost = "continue",
         });
         assert_eq!(templates(&args), ["orders/<id>"]);
         assert_eq!(
@@ -261,12 +262,19 @@ mod tests {
                 r#"release = "background""#,
                 "map_err = | a , b | f :: < A , B > (a , b)",
                 "locks = & self . locks",
+                r#"at_most = "1m""#,
+                "deadline = due",
+                "when = id == 5",
+                r#"on_lost = "continue""#,
             ]
         );
         assert_eq!(args.options.wait, Some(Wait::For(Duration::from_secs(5))));
         assert_eq!(args.options.ttl, Some(Duration::from_secs(30)));
         assert_eq!(args.options.on_held, OnHeld::Skip);
         assert_eq!(args.options.release, Release::Background);
+        assert_eq!(args.options.at_most, Some(Duration::from_secs(60)));
+        assert_eq!(args.options.on_lost, OnLost::Continue);
+        assert!(args.options.deadline.is_some() && args.options.when.is_some());
         assert!(args.options.map_err.is_some() && args.options.on_error.is_none());
         assert!(args.options.locks.is_some() && args.options.krate.is_some());
         assert_eq!(
@@ -351,6 +359,12 @@ mod tests {
             "missing `,` before `wait`"
         );
         assert!(the_mistake(quote!("a", map_err = f, on_error = g)).ends_with("keep one"));
+        for either in [
+            quote!("a", wait = "none", deadline = due),
+            quote!("a", deadline = due, wait = "none"),
+        ] {
+            assert!(the_mistake(either).ends_with("nothing for `deadline` to bound; keep one"));
+        }
         assert!(the_mistake(quote!("a", map_err = )).contains("needs a value"));
         assert!(
             the_mistake(quote!("a", map_err = fn)).starts_with("`map_err` takes an expression")

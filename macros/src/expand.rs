@@ -14,7 +14,7 @@ use crate::declared::VARIABLE;
 use crate::function::Function;
 use crate::options::Options;
 use crate::shape::Frame;
-use crate::value::{OnHeld, Release, Wait};
+use crate::value::{OnHeld, OnLost, Release, Wait};
 
 /// Input:
 ///
@@ -47,13 +47,9 @@ use crate::value::{OnHeld, Release, Wait};
 /// all of this but the registration is in an `async move` block in the place of that one.
 pub(crate) fn expand(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
-    let (names, lock, body, conversion) =
-        (names(bound), lock(bound), body(bound), conversion(bound));
+    let (lock, body, conversion) = (lock(bound), body(bound), conversion(bound));
     let statements = quote_spanned! {here=>
-        let mut __lock = {
-            let __names = #names;
-            #lock
-        };
+        let mut __lock = #lock;
         let __body = ::core::pin::pin!(::core::option::Option::Some(async move #body));
         let __result = __lock.hold(__body).await;
         #conversion
@@ -139,8 +135,31 @@ fn function(bound: &Bound) -> TokenStream {
     quote_spanned!(here=> ::core::concat!(::core::module_path!(), #name))
 }
 
-/// `::etcd_locked::__private::lock(&__names, const { &Site { .. } })`
+/// `{ let __names = [..]; ::etcd_locked::__private::lock(&__names, const { &Site { .. } }) }`
+///
+/// With `when`, only if that is so; a statement of its own, for an expression that would not do as a condition.
 fn lock(bound: &Bound) -> TokenStream {
+    let here = Span::mixed_site();
+    let private = private(&bound.options, here);
+    let (names, call) = (names(bound), call(bound));
+    let lock = quote_spanned! {here=>
+        {
+            let __names = #names;
+            #call
+        }
+    };
+    match &bound.options.when {
+        None => lock,
+        Some(when) => {
+            let there = here.located_at(when.span()); // where what is no `bool` is written
+            let asked = quote_spanned!(there=> let __when: bool = #when;);
+            quote_spanned!(here=> { #asked if __when #lock else { #private::unlocked() } })
+        }
+    }
+}
+
+/// `::etcd_locked::__private::lock(&__names, const { &Site { .. } })`, and what the options say of that call.
+fn call(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
     let function = function(bound);
@@ -166,10 +185,21 @@ fn lock(bound: &Bound) -> TokenStream {
         None => quote_spanned!(here=> #private::lock(&__names, #site)),
         Some(locks) => quote_spanned!(here=> #private::lock_on(#locks, &__names, #site)),
     };
-    match bound.options.release {
-        Release::Confirmed => lock,
-        Release::Background => quote_spanned!(here=> #lock.released_in_background()),
+    let mut how = TokenStream::new();
+    if let Some(deadline) = &bound.options.deadline {
+        let there = here.located_at(deadline.span());
+        how.extend(quote_spanned!(there=> .deadline(#deadline)));
     }
+    if let Some(limit) = bound.options.at_most.map(duration) {
+        how.extend(quote_spanned!(here=> .at_most(#limit)));
+    }
+    if bound.options.on_lost == OnLost::Continue {
+        how.extend(quote_spanned!(here=> .continued_when_lost()));
+    }
+    if bound.options.release == Release::Background {
+        how.extend(quote_spanned!(here=> .released_in_background()));
+    }
+    quote_spanned!(here=> #lock #how)
 }
 
 /// The user's tokens as the body of an `async move` block, after a `return` that never runs: it pins the block's
@@ -414,6 +444,30 @@ mod tests {
             "{expansion}"
         );
         assert!(expansion.contains("from_millis (2000)"), "{expansion}");
+    }
+
+    #[test]
+    fn what_is_asked_of_the_call_is_asked_in_order() {
+        let expansion = expanded(
+            quote!(
+                "a",
+                when = urgent,
+                on_lost = "continue",
+                deadline = due,
+                at_most = "5s",
+                release = "background"
+            ),
+            quote!(
+                async fn f(urgent: bool, due: Instant) {}
+            ),
+        );
+        let before = "let mut __lock = { let __when : bool = urgent ; if __when { let __names";
+        assert!(expansion.contains(before), "{expansion}");
+        let asked = quote!(.deadline(due).at_most(::core::time::Duration::from_millis(5000)).continued_when_lost()
+            .released_in_background());
+        let after = quote!(else { ::etcd_locked::__private::unlocked() });
+        let after = format!("{asked} }} {after} }} ;");
+        assert!(expansion.contains(&after), "{expansion}");
     }
 
     #[test]

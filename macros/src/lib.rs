@@ -53,7 +53,11 @@ use proc_macro2::TokenStream;
 /// |---|---|---|
 /// | `wait = "5s"` | `"10s"`, configurable | how long to queue for the lock; `"none"` is one try, `"forever"` has no end (but where etcd cannot be reached, the call fails after about the connect time-out) |
 /// | `ttl = "30s"` | `"15s"`, configurable | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
+/// | `deadline = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins; already past, the call is refused with `Timeout` at once |
+/// | `at_most = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await, then the lock is released: `LockError::HoldLimit`; the lease is renewed until then |
+/// | `when = expr` | `true` | take the lock only if this `bool` over the arguments is true; if not, nothing is taken and the body runs all the same |
 /// | `on_held = "skip"` | `"error"` | when somebody else has the lock for all of `wait`, return without running the body; where the type carries no error (`()`, `Option`), other failures skip as well and are reported as a `tracing` error event |
+/// | `on_lost = "continue"` | `"cancel"` | the lock is lost: let the body run to its end, which answers as if nothing had been; `current()` tells (`is_held`, `lost`). A `shutdown` whose grace is over ends it all the same |
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, a round trip earlier, and not when etcd has confirmed that the lock is free; a call of this process that comes within a millisecond finds it still here; `shutdown` waits for what is left |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
@@ -79,14 +83,18 @@ use proc_macro2::TokenStream;
 ///
 /// # Semantics
 ///
+/// 0. `when` is evaluated. If it is false, the body runs, without a lock, and nothing of the following happens.
 /// 1. The values of the placeholders are written into the name, left to right (a name that is an expression is evaluated,
-///    with the arguments in scope; what it moves is gone for the body), then `locks` is evaluated, once per call
+///    with the arguments in scope; what it moves is gone for the body), then `locks`, then `deadline` is evaluated, once per call
 ///    and before anything else happens; a value is always exactly one segment, whatever characters it has.
 /// 2. The lock is taken. Without it the body never starts.
-/// 3. The body runs, as long as the lock is held; if the lock is lost, the body is dropped at its next await and
-///    the call ends in `LockError::Lost`. `return` and `?` end the body only: the lock is released all the same.
+/// 3. The body runs, as long as the lock is held and not longer than `at_most`, counted from when the call has the lock; if the
+///    lock is lost, the body is dropped at its next await and the call ends in `LockError::Lost`. `return` and `?` end the body only: the lock is released all the same.
 /// 4. The body is dropped, then the lock is released. What the body returned is never replaced by an error of the release.
 /// 5. `map_err` or `on_error` run last, when the body is gone: they may use `Copy` arguments and references.
+///
+/// A call whose future is dropped while it waits leaves its queue, and takes nothing; dropped later, its body is dropped where
+/// it awaits, then the lock goes back in the background. That is so with every option of the table but where it says otherwise.
 ///
 /// Arguments that the body never mentions are not moved into it; they drop after the release. The lock is not
 /// re-entrant: a body that calls a function locked by the same name gets `LockError::SelfDeadlock`.

@@ -7,14 +7,19 @@ use syn::{Expr, Ident, Path, Result};
 
 use crate::typo::nearest;
 use crate::value::{
-    OnHeld, Release, Wait, absolute_path, expression, on_held, release, string, ttl, wait,
+    OnHeld, OnLost, Release, Wait, absolute_path, at_most, expression, on_held, on_lost, release,
+    string, ttl, wait,
 };
 
 /// Every option, and how it is written; a flag is a word alone.
 const OPTIONS: &[(&str, &str)] = &[
     ("wait", r#"wait = "5s""#),
     ("ttl", r#"ttl = "30s""#),
+    ("at_most", r#"at_most = "5s""#),
+    ("deadline", "deadline = request.deadline"),
+    ("when", "when = urgent"),
     ("on_held", r#"on_held = "skip""#),
+    ("on_lost", r#"on_lost = "continue""#),
     ("release", r#"release = "background""#),
     ("map_err", "map_err = AppError::from"),
     ("on_error", "on_error = |error| error.into_response()"),
@@ -26,15 +31,17 @@ const OPTIONS: &[(&str, &str)] = &[
 const LATER_FLAGS: &[&str] = &["shared", "detach", "reentrant"];
 
 /// Options of later versions that have values.
-const LATER: &[&str] = &[
-    "at_most", "at_least", "deadline", "on_lost", "permits", "when",
-];
+const LATER: &[&str] = &["at_least", "permits"];
 
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) wait: Option<Wait>,
     pub(crate) ttl: Option<Duration>,
+    pub(crate) at_most: Option<Duration>,
+    pub(crate) deadline: Option<Expr>,
+    pub(crate) when: Option<Expr>,
     pub(crate) on_held: OnHeld,
+    pub(crate) on_lost: OnLost,
     pub(crate) release: Release,
     pub(crate) map_err: Option<Expr>,
     pub(crate) on_error: Option<Expr>,
@@ -50,6 +57,10 @@ impl Options {
         match key {
             "wait" => self.wait = Some(wait(&string(input, key, write)?)?),
             "ttl" => self.ttl = Some(ttl(&string(input, key, write)?)?),
+            "at_most" => self.at_most = Some(at_most(&string(input, key, write)?)?),
+            "deadline" => self.deadline = Some(expression(input, key, write)?),
+            "when" => self.when = Some(expression(input, key, write)?),
+            "on_lost" => self.on_lost = on_lost(&string(input, key, write)?)?,
             "on_held" => self.on_held = on_held(&string(input, key, write)?)?,
             "release" => self.release = release(&string(input, key, write)?)?,
             "map_err" => self.map_err = Some(expression(input, key, write)?),
@@ -70,6 +81,11 @@ impl Options {
         match key {
             "map_err" | "on_error" if self.map_err.is_some() && self.on_error.is_some() => {
                 Some("`map_err` and `on_error` both convert the error; keep one")
+            }
+            "wait" | "deadline" if self.wait == Some(Wait::Once) && self.deadline.is_some() => {
+                Some(
+                    r#"`wait = "none"` waits for nobody, so there is nothing for `deadline` to bound; keep one"#,
+                )
             }
             _ => None,
         }

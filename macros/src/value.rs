@@ -27,6 +27,13 @@ pub(crate) enum OnHeld {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    #[default]
+    Cancel,
+    Continue,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Release {
     #[default]
     Confirmed,
@@ -55,7 +62,7 @@ pub(crate) fn string(input: ParseStream<'_>, key: &str, write: &str) -> Result<L
         }) => return Ok(text.clone()),
         Expr::Lit(ExprLit {
             lit: Lit::Int(n), ..
-        }) if !["on_held", "release"].contains(&key) => {
+        }) if !["on_held", "on_lost", "release"].contains(&key) => {
             format!(r#"{key} = "{}s""#, n.base10_digits())
         }
         _ => write.to_owned(),
@@ -108,29 +115,42 @@ pub(crate) fn absolute_path(input: ParseStream<'_>) -> Result<Path> {
 }
 
 pub(crate) fn on_held(value: &LitStr) -> Result<OnHeld> {
-    match value.value().as_str() {
-        "error" => Ok(OnHeld::Error),
-        "skip" => Ok(OnHeld::Skip),
-        other => {
-            let message = format!(
-                r#"`on_held` cannot be `{other}`; write `on_held = "skip"` or `on_held = "error"`"#
-            );
-            Err(Error::new(value.span(), message))
-        }
-    }
+    one_of(
+        "on_held",
+        [("skip", OnHeld::Skip), ("error", OnHeld::Error)],
+        value,
+    )
+}
+
+pub(crate) fn on_lost(value: &LitStr) -> Result<OnLost> {
+    one_of(
+        "on_lost",
+        [("continue", OnLost::Continue), ("cancel", OnLost::Cancel)],
+        value,
+    )
 }
 
 pub(crate) fn release(value: &LitStr) -> Result<Release> {
-    match value.value().as_str() {
-        "confirmed" => Ok(Release::Confirmed),
-        "background" => Ok(Release::Background),
-        other => {
-            let message = format!(
-                r#"`release` cannot be `{other}`; write `release = "background"` or `release = "confirmed"`"#
-            );
-            Err(Error::new(value.span(), message))
-        }
-    }
+    one_of(
+        "release",
+        [
+            ("background", Release::Background),
+            ("confirmed", Release::Confirmed),
+        ],
+        value,
+    )
+}
+
+/// An option with two values, of which the second is the default.
+fn one_of<T>(key: &str, values: [(&str, T); 2], value: &LitStr) -> Result<T> {
+    let text = value.value();
+    let [(other, _), (usual, _)] = &values;
+    let message =
+        format!(r#"`{key}` cannot be `{text}`; write `{key} = "{other}"` or `{key} = "{usual}"`"#);
+    let found = values.into_iter().find(|(word, _)| *word == text);
+    found
+        .map(|(_, value)| value)
+        .ok_or_else(|| Error::new(value.span(), message))
 }
 
 pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
@@ -152,6 +172,21 @@ pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
             r#"`wait` of `{text}` is more than a year; write `wait = "forever"`"#
         )),
         Some(time) => Ok(Wait::For(time)),
+    }
+}
+
+pub(crate) fn at_most(value: &LitStr) -> Result<Duration> {
+    let text = value.value();
+    let refuse = |message| Err(Error::new(value.span(), message));
+    match duration(&text) {
+        None => refuse(format!("`at_most` cannot be `{text}`; write {HOW}")),
+        Some(Duration::ZERO) => refuse(format!(
+            r#"`at_most` of `{text}` leaves the body no time; write one from "1ms""#
+        )),
+        Some(long) if long > MAX_WAIT => refuse(format!(
+            "`at_most` of `{text}` is more than a year; remove it"
+        )),
+        Some(time) => Ok(time),
     }
 }
 
@@ -225,6 +260,12 @@ mod tests {
         assert!(refusal(wait, "9999999h").ends_with(r#"write `wait = "forever"`"#));
         assert!(refusal(wait, "never").contains(r#"write "none", "forever" or an integer"#));
         assert!(refusal(on_held, "wait").contains(r#"write `on_held = "skip"`"#));
+        assert!(refusal(at_most, "0s").ends_with(r#"write one from "1ms""#));
+        assert!(refusal(at_most, "99999h").ends_with("is more than a year; remove it"));
+        assert!(
+            refusal(on_lost, "go")
+                .contains(r#"write `on_lost = "continue"` or `on_lost = "cancel"`"#)
+        );
         assert!(refusal(release, "later").contains(r#"write `release = "background"`"#));
     }
 }

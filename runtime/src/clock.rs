@@ -48,6 +48,57 @@ impl Sub for Moment {
     }
 }
 
+/// What can bound a wait: an `Instant`, of std or of tokio; or perhaps one, where `None` is no bound.
+///
+/// What is left until then is measured when the call is first awaited, by tokio's clock, so a time that is paused there stands
+/// still; from then on it is a wait like any other. So a clock of the test kit that is moved while the call
+/// waits brings its end nearer, and one that was moved before does not.
+#[diagnostic::on_unimplemented(
+    message = "a deadline is an `Instant`, of std or of tokio, and this is a `{Self}`",
+    label = "is no `Instant`",
+    note = "write `Instant::now() + Duration::from_secs(5)`; a length of time is written `wait = \"5s\"`, or `.wait(duration)`"
+)]
+pub trait Deadline {
+    #[doc(hidden)]
+    fn due(self) -> Option<Due>;
+}
+
+/// When a wait is to be over, by tokio's clock.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct Due(tokio::time::Instant);
+
+impl Due {
+    /// How long until then; zero if it is over.
+    pub(crate) fn left(self) -> Duration {
+        self.0
+            .saturating_duration_since(tokio::time::Instant::now())
+    }
+
+    /// The earlier of the two.
+    pub(crate) fn earlier(self, other: Option<Self>) -> Self {
+        other.map_or(self, |other| Self(self.0.min(other.0)))
+    }
+}
+
+impl Deadline for std::time::Instant {
+    fn due(self) -> Option<Due> {
+        Some(Due(self.into()))
+    }
+}
+
+impl Deadline for tokio::time::Instant {
+    fn due(self) -> Option<Due> {
+        Some(Due(self))
+    }
+}
+
+impl<D: Deadline> Deadline for Option<D> {
+    fn due(self) -> Option<Due> {
+        self.and_then(Deadline::due)
+    }
+}
+
 /// A timer that runs.
 pub(crate) type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -44,14 +44,14 @@ pub enum LockError {
         holder: Option<Holder>,
     },
 
-    /// The lock was not to be had within the wait.
-    #[error("lock `{name}` was not free within {waited:.1?}{}", held(.holder))]
+    /// The lock was not to be had within the wait, or before the deadline.
+    #[error("lock `{name}` {}{}", not_free(.waited), held(.holder))]
     Timeout {
         /// The lock.
         name: Name,
         /// Who had it when the wait was over, if that is known.
         holder: Option<Holder>,
-        /// How long the call queued.
+        /// How long the call queued; zero if its deadline had passed before.
         waited: Duration,
     },
 
@@ -62,6 +62,16 @@ pub enum LockError {
         name: Name,
         /// How.
         cause: LossCause,
+    },
+
+    /// The body did not end within its hold limit (`at_most`): it was dropped at an await point, then the lock was released.
+    /// Half of its work may be done. Not said to be retryable: what took too long once may do so again.
+    #[error("the body under lock `{name}` did not end within its hold limit of {limit:?}")]
+    HoldLimit {
+        /// The lock.
+        name: Name,
+        /// The limit.
+        limit: Duration,
     },
 
     /// The calling task holds this very lock: waiting for it would never end.
@@ -133,6 +143,7 @@ impl LockError {
             Self::NotInitialized { .. }
             | Self::AlreadyInitialized
             | Self::Config { .. }
+            | Self::HoldLimit { .. }
             | Self::SelfDeadlock { .. }
             | Self::ShuttingDown
             | Self::InvalidName { .. }
@@ -151,6 +162,13 @@ fn by(holder: &Option<Holder>) -> String {
         .as_ref()
         .map(|holder| format!(" by {holder}"))
         .unwrap_or_default()
+}
+
+fn not_free(waited: &Duration) -> String {
+    match waited.is_zero() {
+        true => "was not asked for: the deadline has passed".to_owned(),
+        false => format!("was not free within {waited:.1?}"),
+    }
 }
 
 fn held(holder: &Option<Holder>) -> String {

@@ -4,7 +4,8 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp};
 use tokio::sync::futures::OwnedNotified;
@@ -14,6 +15,7 @@ use crate::core::{CallId, Release};
 use crate::current::Current;
 use crate::engine::Engine;
 use crate::error::{LockError, LossCause};
+use crate::limit::{Limit, Stopwatch};
 use crate::name::Name;
 use crate::tenure::{OwnedLock, Tenure};
 use crate::token::Token;
@@ -38,6 +40,8 @@ pub struct Held {
     call: CallId,
     /// Somebody may rely on the keys: they are not handed on (rule P22).
     fenced: AtomicBool,
+    /// Until when bodies may run under it.
+    limit: Option<Limit>,
     released: bool,
 }
 
@@ -48,20 +52,27 @@ impl Held {
             engine,
             call,
             fenced: AtomicBool::new(false),
+            limit: None,
             released: false,
         }
+    }
+
+    /// From now on bodies have this long.
+    pub(crate) fn limit(&mut self, limit: Duration) {
+        self.limit = Some(Limit::from(self.engine.now(), limit));
     }
 
     /// Runs a future under the lock; if the lock is lost it is dropped and the answer is [`LockError::Lost`]. Does not
     /// release.
     ///
     /// # Errors
-    /// [`LockError::Lost`], or [`LockError::ShuttingDown`] if the grace of a shutdown was over.
+    /// [`LockError::Lost`], or [`LockError::ShuttingDown`] if the grace of a shutdown was over; [`LockError::HoldLimit`] where
+    /// [`at_most`](crate::Acquire::at_most) was given and has passed.
     ///
     /// Cancel safe as far as `future` is.
     pub async fn hold<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
         let mut body = pin!(Some(future));
-        let mut guard = Guard::new(self);
+        let mut guard = Guard::new(self, OnLost::Cancel);
         std::future::poll_fn(|cx| guard.poll(body.as_mut(), cx)).await
     }
 
@@ -180,39 +191,59 @@ impl<F: Future> Body<F::Output> for Option<F> {
     }
 }
 
-/// Stands between a body and its polls: none at or after the loss of the lock (invariant I2).
+/// What a loss does to the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    /// It is dropped where it awaits.
+    Cancel,
+    /// It runs on. A shutdown whose grace is over ends it all the same.
+    Continue,
+}
+
+/// Stands between a body and its polls: none at or after the loss of the lock (invariant I2), or the end of its limit.
 #[derive(Debug)]
 pub(crate) struct Guard {
     tenure: Arc<Tenure>,
     current: Current,
     wakeup: Pin<Box<OwnedNotified>>,
+    on_lost: OnLost,
+    stopwatch: Option<Stopwatch>,
 }
 
 impl Guard {
-    pub(crate) fn new(held: &Held) -> Self {
+    pub(crate) fn new(held: &Held, on_lost: OnLost) -> Self {
+        let stopwatch = |limit| Stopwatch::new(limit, held.engine.clone());
         Self {
             tenure: held.tenure.clone(),
             current: Current::of(held.tenure.clone(), held.engine.clone(), held.call),
             wakeup: Box::pin(held.tenure.wakeup()),
+            on_lost,
+            stopwatch: held.limit.map(stopwatch),
         }
     }
 
-    /// Polls the body if the lock is held, and drops it in place once it is done or the lock is lost. Compiled once for
-    /// each type of answer, not for each body.
+    /// Polls the body if the lock is held, and drops it in place once it is done, the lock is lost or its time is over.
+    /// Compiled once for each type of answer, not for each body.
     pub(crate) fn poll<T>(
         &mut self,
         mut body: Pin<&mut (dyn Body<T> + '_)>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<T, LockError>> {
-        if let Err(error) = self.admit(cx) {
-            body.end();
-            return Poll::Ready(Err(error));
-        }
         let mut polled = Poll::Pending;
-        self.current.within(&mut || polled = body.as_mut().poll(cx));
-        let output = ready!(polled);
+        let mut admitted = self.admit(cx);
+        if admitted.is_ok() {
+            self.current.within(&mut || polled = body.as_mut().poll(cx));
+            if polled.is_pending() {
+                admitted = self.admit_on(cx);
+            }
+        }
+        let ended = match (polled, admitted) {
+            (Poll::Ready(output), _) => Ok(output),
+            (Poll::Pending, Err(error)) => Err(error),
+            (Poll::Pending, Ok(())) => return Poll::Pending,
+        };
         body.end();
-        Poll::Ready(Ok(output))
+        Poll::Ready(ended)
     }
 
     /// Whether the body may be polled now; if so, a loss will wake its task.
@@ -221,8 +252,32 @@ impl Guard {
         // Registers first, looks second: a loss in between is seen by the look.
         let _ = self.wakeup.as_mut().poll(cx);
         match self.tenure.lost() {
-            Some(cause) => Err(lost_by(self.tenure.first.name.clone(), cause)),
-            None => Ok(()),
+            Some(cause) if self.on_lost == OnLost::Cancel || cause == LossCause::Shutdown => {
+                Err(lost_by(self.tenure.first.name.clone(), cause))
+            }
+            _ if self.stopwatch.as_ref().is_some_and(Stopwatch::is_over) => Err(self.over()),
+            _ => Ok(()),
         }
+    }
+
+    /// Whether the body, which is not done, may go on; if so, the end of its limit will wake its task.
+    #[inline(never)]
+    fn admit_on(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
+        let over = match &mut self.stopwatch {
+            Some(stopwatch) => stopwatch.poll(cx).is_ready(),
+            None => false,
+        };
+        if over { Err(self.over()) } else { Ok(()) }
+    }
+
+    fn over(&self) -> LockError {
+        let name = self.tenure.first.name.clone();
+        let limit = self
+            .stopwatch
+            .as_ref()
+            .map(Stopwatch::given)
+            .unwrap_or_default();
+        tracing::warn!(lock = %name, ?limit, "a body has not ended within its hold limit: it is dropped");
+        LockError::HoldLimit { name, limit }
     }
 }

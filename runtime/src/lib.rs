@@ -221,6 +221,7 @@ mod error;
 mod global;
 mod held;
 mod holder;
+mod limit;
 mod locks;
 // The page, not its examples: as tests they run in `tests/ui`.
 #[cfg(all(doc, not(doctest)))]
@@ -228,6 +229,7 @@ mod locks;
 pub mod mistakes {}
 mod name;
 mod names;
+mod outcome;
 mod register;
 mod site;
 #[cfg(feature = "templates")]
@@ -237,6 +239,7 @@ mod tenure;
 pub mod testing;
 mod token;
 
+pub use crate::clock::Deadline;
 pub use crate::config::Config;
 #[cfg(feature = "tls")]
 pub use crate::config::Tls;

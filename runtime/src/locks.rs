@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use crate::clock::{BootClock, Clock};
+use crate::clock::{BootClock, Clock, Deadline, Due};
 use crate::config::{Config, check_ttl};
 use crate::core::CallId;
 use crate::core::request::Key;
@@ -180,6 +180,8 @@ pub struct Acquire {
     function: Option<&'static str>,
     wait: Option<Wait>,
     ttl: Option<Duration>,
+    deadline: Option<Due>,
+    at_most: Option<Duration>,
 }
 
 impl Acquire {
@@ -190,6 +192,8 @@ impl Acquire {
             function: site.map(|site| site.function),
             wait: site.and_then(|site| site.wait),
             ttl: site.and_then(|site| site.ttl),
+            deadline: None,
+            at_most: None,
         }
     }
 
@@ -222,6 +226,35 @@ impl Acquire {
     /// Tries once; if the name is taken, [`LockError::Held`].
     pub fn try_once(mut self) -> Self {
         self.wait = Some(Wait::Once);
+        self
+    }
+
+    /// Bounds the wait by a point in time too, such as the end of the request that is served: an `Instant` of std or tokio.
+    /// The earlier of it and [`wait`](Self::wait) wins, and of two deadlines the earlier.
+    ///
+    /// Over while the call queues: [`LockError::Timeout`], as for a wait that is over. Over when the call is first awaited: the
+    /// same at once, `waited` being zero, without a word to etcd. [`try_once`](Self::try_once) waits for nobody, and looks at it at the start only.
+    /// It does not bound the body.
+    ///
+    /// ```no_run
+    /// # use std::time::{Duration, Instant};
+    /// # async fn example(id: u64, deadline: Instant) -> Result<(), etcd_locked::LockError> {
+    /// let held = etcd_locked::lock(format!("orders/{id}")).deadline(deadline).await?;
+    /// # drop(held); Ok(()) }
+    /// ```
+    pub fn deadline(mut self, deadline: impl Deadline) -> Self {
+        if let Some(due) = deadline.due() {
+            self.deadline = Some(due.earlier(self.deadline));
+        }
+        self
+    }
+
+    /// The hold limit: what runs under the lock by way of [`Held::hold`] is dropped this long after the call was given the
+    /// lock, with [`LockError::HoldLimit`]. The lock itself stays until it is released, and its lease is renewed until then.
+    ///
+    /// It is looked at before each poll, and wakes what waits; a poll that does not return is not interrupted.
+    pub fn at_most(mut self, limit: Duration) -> Self {
+        self.at_most = Some(limit);
         self
     }
 
@@ -266,12 +299,26 @@ impl Acquire {
             }
         }
         let holds = current::holds(&engine);
-        let wait = self.wait.unwrap_or(config.wait);
+        let mut wait = self.wait.unwrap_or(config.wait);
+        if let Some(due) = self.deadline {
+            let left = due.left();
+            if left.is_zero()
+                && let Some((name, _)) = names.first()
+            {
+                return Err(LockError::Timeout {
+                    name: name.clone(),
+                    holder: None,
+                    waited: Duration::ZERO,
+                });
+            }
+            wait = wait.within(left);
+        }
         let (call, reply) = engine.acquire(names, ttl, wait, record, holds)?;
         Ok(Sent {
             engine,
             call,
             reply,
+            at_most: self.at_most,
             answered: false,
         })
     }
@@ -299,6 +346,16 @@ impl IntoFuture for Acquire {
 #[derive(Debug)]
 pub struct Acquiring(State);
 
+impl Acquiring {
+    /// Calls in another way, unless it has begun.
+    pub(crate) fn change(&mut self, how: impl FnOnce(Acquire) -> Acquire) {
+        self.0 = match std::mem::replace(&mut self.0, State::Done) {
+            State::New(acquire) => State::New(Box::new(how(*acquire))),
+            begun => begun,
+        };
+    }
+}
+
 #[derive(Debug)]
 enum State {
     New(Box<Acquire>),
@@ -312,6 +369,7 @@ struct Sent {
     engine: Engine,
     call: CallId,
     reply: oneshot::Receiver<Result<Held, LockError>>,
+    at_most: Option<Duration>,
     answered: bool,
 }
 
@@ -337,8 +395,13 @@ impl Future for Acquiring {
         };
         let answer = ready!(Pin::new(&mut sent.reply).poll(cx));
         sent.answered = true;
+        let at_most = sent.at_most;
         self.0 = State::Done;
         // An engine that has ended answers nobody.
-        Poll::Ready(answer.unwrap_or(Err(LockError::ShuttingDown)))
+        let mut held = answer.unwrap_or(Err(LockError::ShuttingDown))?;
+        if let Some(limit) = at_most {
+            held.limit(limit);
+        }
+        Poll::Ready(Ok(held))
     }
 }

@@ -4,13 +4,18 @@ use std::future::{Future, IntoFuture};
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+pub use crate::outcome::{
+    Fallible, Outcome, Skip, Skipped, finish, map_err, on_error, skip, skip_held,
+};
 pub use crate::site::{Site, Wait};
 
+use crate::clock::Deadline;
 use crate::error::LockError;
-use crate::held::{Body, Guard, Held};
+use crate::held::{Body, Guard, Held, OnLost};
 use crate::locks::{Acquire, Acquiring, Locks};
 use crate::name::{LockKey, LockName, Name};
 pub use etcd_locked_macros::lock_names;
@@ -37,6 +42,12 @@ pub fn lock_on(locks: &Locks, names: &[Name], site: &'static Site) -> Lock {
     Lock::new(Some(locks.clone()), names, site)
 }
 
+/// No lock: `when = false`.
+#[must_use]
+pub fn unlocked() -> Lock {
+    Lock::of(Phase::Unlocked)
+}
+
 /// The lock of one annotated call. One pointer, because it lives in the user's future.
 #[derive(Debug)]
 pub struct Lock(Box<State>);
@@ -46,10 +57,12 @@ struct State {
     phase: Phase,
     /// `release = "background"`.
     lingers: bool,
+    on_lost: OnLost,
 }
 
 #[derive(Debug)]
 enum Phase {
+    Unlocked,
     Acquiring(Acquiring),
     Holding { guard: Guard, held: Held },
     Releasing(oneshot::Receiver<Result<(), LockError>>),
@@ -60,9 +73,14 @@ impl Lock {
     #[inline(never)]
     fn new(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
         let acquire = Acquire::new(locks, names.to_vec(), Some(site));
+        Self::of(Phase::Acquiring(acquire.into_future()))
+    }
+
+    fn of(phase: Phase) -> Self {
         Self(Box::new(State {
-            phase: Phase::Acquiring(acquire.into_future()),
+            phase,
             lingers: false,
+            on_lost: OnLost::Cancel,
         }))
     }
 
@@ -70,6 +88,33 @@ impl Lock {
     #[must_use]
     pub fn released_in_background(mut self) -> Self {
         self.0.lingers = true;
+        self
+    }
+
+    /// `on_lost = "continue"`.
+    #[must_use]
+    pub fn continued_when_lost(mut self) -> Self {
+        self.0.on_lost = OnLost::Continue;
+        self
+    }
+
+    /// `deadline = expr`.
+    #[must_use]
+    pub fn deadline(self, deadline: impl Deadline) -> Self {
+        self.called(|acquire| acquire.deadline(deadline))
+    }
+
+    /// `at_most = "5s"`.
+    #[must_use]
+    pub fn at_most(self, limit: Duration) -> Self {
+        self.called(|acquire| acquire.at_most(limit))
+    }
+
+    /// The same, called for in another way; it has not begun.
+    fn called(mut self, how: impl FnOnce(Acquire) -> Acquire) -> Self {
+        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
+            acquiring.change(how);
+        }
         self
     }
 
@@ -90,6 +135,11 @@ impl Lock {
         output: &mut Option<Box<T>>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<T, LockError>> {
+        if let Phase::Unlocked = self.0.phase {
+            let output = ready!(body.as_mut().poll(cx));
+            body.end();
+            return Poll::Ready(Ok(output));
+        }
         if output.is_none() {
             let polled = match ready!(self.acquired(cx)) {
                 Ok(guard) => ready!(guard.poll(body.as_mut(), cx)),
@@ -119,7 +169,7 @@ impl Lock {
             self.0.phase = Phase::Done;
             let held = held?;
             self.0.phase = Phase::Holding {
-                guard: Guard::new(&held),
+                guard: Guard::new(&held, self.0.on_lost),
                 held,
             };
         }
@@ -181,141 +231,4 @@ impl<F: Future> Future for Hold<'_, F> {
         let this = &mut *self;
         this.lock.run(this.body.as_mut(), &mut this.output, cx)
     }
-}
-
-/// What an annotated function answers when the lock fails.
-#[diagnostic::on_unimplemented(
-    message = "an annotated function must be able to answer that its lock failed, and `{Self}` is no `Result<_, E>` with `E: From<LockError>`",
-    label = "cannot carry a `LockError`",
-    note = "return a `Result<_, E>` where `E: From<etcd_locked::LockError>`, or convert with `map_err = f`",
-    note = "for any other type say what to return with `on_error = f`, or `on_held = \"skip\"` where `()` or `Option` will do"
-)]
-pub trait Outcome: Sized {
-    /// The answer in this case.
-    fn from_lock_error(error: LockError) -> Self;
-}
-
-#[diagnostic::do_not_recommend] // else rustc speaks of `From` alone
-impl<T, E: From<LockError>> Outcome for Result<T, E> {
-    fn from_lock_error(error: LockError) -> Self {
-        Err(error.into())
-    }
-}
-
-/// The result of the body, or what stands for the error.
-pub fn finish<R: Outcome>(result: Result<R, LockError>) -> R {
-    result.unwrap_or_else(R::from_lock_error)
-}
-
-/// What an annotated function with `on_held = "skip"` answers when it has not run.
-#[diagnostic::on_unimplemented(
-    message = "`on_held = \"skip\"` needs a function that can return without a value, and this one returns `{Self}`",
-    label = "has no value for \"skipped\"",
-    note = "return `()`, `Option<T>`, or a `Result` of those"
-)]
-pub trait Skipped: Sized {
-    /// The answer of a function that was skipped.
-    fn skipped() -> Self;
-}
-
-impl Skipped for () {
-    fn skipped() -> Self {}
-}
-
-impl<T> Skipped for Option<T> {
-    fn skipped() -> Self {
-        None
-    }
-}
-
-impl<S: Skipped, E> Skipped for Result<S, E> {
-    fn skipped() -> Self {
-        Ok(S::skipped())
-    }
-}
-
-/// The whole answer of an annotated function with `on_held = "skip"`.
-#[diagnostic::on_unimplemented(
-    message = "`on_held = \"skip\"` needs a function that can return without a value, and this one returns `{Self}`",
-    label = "has no value for \"skipped\"",
-    note = "return `()`, `Option<T>`, or a `Result` of those whose error is `From<etcd_locked::LockError>`"
-)]
-pub trait Skip: Skipped {
-    /// The answer to a failure other than that the name was held.
-    fn failed(error: LockError) -> Self;
-}
-
-impl Skip for () {
-    fn failed(error: LockError) -> Self {
-        report(&error);
-    }
-}
-
-impl<T> Skip for Option<T> {
-    fn failed(error: LockError) -> Self {
-        report(&error);
-        None
-    }
-}
-
-impl<S: Skipped, E: From<LockError>> Skip for Result<S, E> {
-    fn failed(error: LockError) -> Self {
-        Err(error.into())
-    }
-}
-
-/// The type cannot carry the error, so the log does.
-fn report(error: &LockError) {
-    tracing::error!(%error, "an annotated function was not run to its end: its lock failed");
-}
-
-/// The result of the body, or nothing if the name was held.
-pub fn skip<R: Skip>(result: Result<R, LockError>) -> R {
-    skip_held(result).unwrap_or_else(R::failed)
-}
-
-/// Turns "held" into the skipped answer and leaves other failures to `map_err` or `on_error`.
-///
-/// # Errors
-/// All but [`LockError::Held`] and [`LockError::Timeout`].
-pub fn skip_held<R: Skipped>(result: Result<R, LockError>) -> Result<R, LockError> {
-    match result {
-        Err(error) if error.is_held() => Ok(R::skipped()),
-        result => result,
-    }
-}
-
-/// What an annotated function with `map_err` answers: it has an error to map to.
-#[diagnostic::on_unimplemented(
-    message = "`map_err` needs a function that returns a `Result`, and this one returns `{Self}`",
-    label = "is no `Result`",
-    note = "convert with `on_error = f` instead"
-)]
-pub trait Fallible {
-    /// Its error.
-    type Error;
-
-    /// The answer that carries an error.
-    fn failed(error: Self::Error) -> Self;
-}
-
-impl<T, E> Fallible for Result<T, E> {
-    type Error = E;
-
-    fn failed(error: E) -> Self {
-        Err(error)
-    }
-}
-
-/// `map_err = f`.
-pub fn map_err<R: Fallible>(
-    result: Result<R, LockError>,
-    f: impl FnOnce(LockError) -> R::Error,
-) -> R {
-    result.unwrap_or_else(|error| R::failed(f(error)))
-}
-
-/// `on_error = f`.
-pub fn on_error<R>(result: Result<R, LockError>, f: impl FnOnce(LockError) -> R) -> R {
-    result.unwrap_or_else(f)
 }

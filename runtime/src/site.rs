@@ -24,3 +24,14 @@ pub enum Wait {
     /// Until it is served.
     Forever,
 }
+
+impl Wait {
+    /// No longer than this. One try is none.
+    pub(crate) fn within(self, limit: Duration) -> Self {
+        match self {
+            Self::Once => Self::Once,
+            Self::For(time) => Self::For(time.min(limit)),
+            Self::Forever => Self::For(limit),
+        }
+    }
+}

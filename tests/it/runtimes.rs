@@ -190,6 +190,11 @@ fn any_executor_will_do() {
             );
             block_on(held.release()).unwrap();
             assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
+            let limited = locks.lock("orders/7").at_most(Duration::from_millis(100));
+            let held = block_on(limited.into_future()).unwrap();
+            let late = block_on(held.hold(std::future::pending::<()>()));
+            assert!(matches!(late, Err(LockError::HoldLimit { .. })), "{late:?}");
+            block_on(held.release()).unwrap();
             block_on(locks.shutdown(Duration::from_secs(5)));
         });
         within(

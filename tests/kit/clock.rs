@@ -62,6 +62,49 @@ async fn a_waiting_call_times_out_at_its_time() {
 }
 
 #[tokio::test]
+async fn a_deadline_is_what_was_left_when_the_call_began() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    let held = other.lock("orders/7").await.unwrap();
+    let locks = etcd.locks().clone();
+    let by = |due: Instant| {
+        let call = locks.lock("orders/7").wait_forever().deadline(due);
+        tokio::spawn(async move { call.await })
+    };
+    let due = Instant::now() + secs(100);
+    etcd.advance(secs(50)).await;
+    let waiting = by(due);
+    etcd.advance(secs(90)).await;
+    assert!(!waiting.is_finished(), "the kit's clock was moved before");
+    etcd.advance(secs(10)).await;
+    assert!(waiting.is_finished());
+    let ended = waiting.await.unwrap();
+    assert!(matches!(ended, Err(LockError::Timeout { .. })), "{ended:?}");
+    held.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hold_limit_is_over_at_its_time_and_renewals_go_on_until_then() {
+    let etcd = start().await;
+    let locks = etcd.locks().clone();
+    let limited = tokio::spawn(async move {
+        let held = locks.lock("orders/7").at_most(secs(600)).await?;
+        held.hold(std::future::pending::<()>()).await
+    });
+    etcd.advance(secs(590)).await;
+    assert_eq!(etcd.held().await, ["orders/7"]);
+    assert!(!limited.is_finished());
+    etcd.advance(secs(10)).await;
+    assert!(limited.is_finished());
+    let ended = limited.await.unwrap();
+    assert!(
+        matches!(ended, Err(LockError::HoldLimit { .. })),
+        "{ended:?}"
+    );
+    assert_eq!(etcd.held().await, [""; 0]);
+}
+
+#[tokio::test]
 async fn one_task_may_do_both_at_once() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();

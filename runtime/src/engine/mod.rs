@@ -10,15 +10,16 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
-use crate::clock::{Alarm, Clock};
+use crate::clock::{Alarm, Clock, Moment};
 use crate::config::Config;
 use crate::core::request::{Cause, Failure, Key, Request, Response};
 use crate::core::{
@@ -64,6 +65,8 @@ struct Shared {
     config: Config,
     author: Author,
     last_call: AtomicU64,
+    /// Its thread's, for timers of callers that have none.
+    runtime: OnceLock<Handle>,
 }
 
 /// What handles tell the engine.
@@ -123,6 +126,7 @@ impl Engine {
                 &config.service,
             ),
             last_call: AtomicU64::new(0),
+            runtime: OnceLock::new(),
         });
         let weak = Arc::downgrade(&shared);
         // The runtime is made where it will be dropped: on a caller's thread, which may be inside another, that would panic.
@@ -136,7 +140,7 @@ impl Engine {
                 });
                 match parts {
                     Ok((wire, runtime)) => {
-                        let _ = started.send(Ok(())); // the caller waits for it
+                        let _ = started.send(Ok(runtime.handle().clone())); // the caller waits for it
                         let turn = Loop::new(&config, clock, wire, weak).run(inbox);
                         runtime.block_on(turn);
                     }
@@ -146,10 +150,11 @@ impl Engine {
                 }
             })
             .map_err(|e| broken(format!("the engine's thread does not start: {e}")))?;
-        start
+        let runtime = start
             .recv()
             .unwrap_or_else(|_| Err("its thread ended".into()))
             .map_err(|message| broken(format!("the engine does not start: {message}")))?;
+        let _ = shared.runtime.set(runtime); // the first
         Ok(Self(shared))
     }
 
@@ -164,6 +169,22 @@ impl Engine {
     /// Whether both handles are of one engine.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.0.clock.now()
+    }
+
+    /// A timer on the engine's thread, which rings at or after `when`, to be awaited anywhere; an error, if the engine has
+    /// ended. It runs until it is aborted.
+    pub(crate) fn alarm(&self, when: Moment) -> Option<JoinHandle<()>> {
+        let clock = self.0.clock.clone();
+        let rings = async move {
+            while clock.now() < when {
+                clock.sleep_until(when).await;
+            }
+        };
+        self.0.runtime.get().map(|on| on.spawn(rings))
     }
 
     /// Opens the default lease.

@@ -1,0 +1,147 @@
+//! `on_lost = "continue"`: the body runs on, and can tell; whatever somebody else has by then stays theirs.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, LossCause, current, etcd_locked};
+use tokio::sync::Notify;
+
+use crate::corner::{Corner, pass, take};
+use crate::limit::{run, within};
+
+/// Runs until it may end; answers what it was told of the loss, if there was one.
+#[etcd_locked("orders/<id>", locks = locks, on_lost = "continue")]
+async fn go_on(
+    locks: &Locks,
+    id: u64,
+    inside: &Notify,
+    done: &Notify,
+) -> Result<Option<LossCause>, LockError> {
+    let lock = current().expect("inside");
+    inside.notify_one();
+    tokio::select! {
+        cause = lock.lost() => {
+            assert!(!lock.is_held());
+            inside.notify_one();
+            done.notified().await;
+            assert!(current().is_some_and(|it| !it.is_held()));
+            Ok(Some(cause))
+        }
+        () = done.notified() => Ok(None),
+    }
+}
+
+struct Going {
+    call: tokio::task::JoinHandle<Result<Option<LossCause>, LockError>>,
+    inside: Arc<Notify>,
+    done: Arc<Notify>,
+}
+
+impl Going {
+    async fn begin(locks: &Locks) -> Going {
+        let (inside, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let call = tokio::spawn({
+            let (locks, inside, done) = (locks.clone(), inside.clone(), done.clone());
+            async move { go_on(&locks, 7, &inside, &done).await }
+        });
+        within("the body inside", inside.notified()).await;
+        Going { call, inside, done }
+    }
+
+    async fn end(self) -> Result<Option<LossCause>, LockError> {
+        self.done.notify_one();
+        within("the end", self.call).await.expect("no panic")
+    }
+}
+
+#[test]
+fn the_body_runs_on_and_its_answer_stands() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let going = Going::begin(&mine).await;
+        let key = corner.contenders("orders/7").await[0].clone();
+        corner.client.clone().delete(key.text, None).await.unwrap();
+        within("the loss", going.inside.notified()).await;
+        // What others have by now is theirs: the end of the body does not touch it.
+        let next = take("the next lock", theirs.lock("orders/7")).await;
+        let theirs = corner.contenders("orders/7").await;
+        assert_eq!(going.end().await.unwrap(), Some(LossCause::Deleted));
+        assert_eq!(corner.contenders("orders/7").await, theirs);
+        assert!(next.is_held());
+        next.release().await.unwrap();
+        pass("a lock after it", mine.lock("orders/7")).await;
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_lease_that_is_gone_is_no_end_either() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let going = Going::begin(&locks).await;
+        let lease = corner.contenders("orders/7").await[0].lease;
+        corner.client.clone().lease_revoke(lease).await.unwrap();
+        within("the loss", going.inside.notified()).await;
+        let cause = going.end().await.unwrap();
+        assert!(
+            matches!(cause, Some(LossCause::Revoked | LossCause::Deleted)),
+            "{cause:?}"
+        );
+        pass("a lock after it", locks.lock("orders/7")).await;
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn without_a_loss_it_changes_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let going = Going::begin(&locks).await;
+        assert_eq!(going.end().await.unwrap(), None);
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_shutdown_ends_it_when_its_grace_is_over() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let going = Going::begin(&locks).await;
+        within("the shutdown", locks.shutdown(Duration::ZERO)).await;
+        let ended = within("the end", going.call).await.expect("no panic");
+        assert!(matches!(ended, Err(LockError::ShuttingDown)), "{ended:?}");
+        corner.until_empty().await;
+    });
+}
+
+#[etcd_locked("orders/<id>", locks = locks, on_lost = "continue", at_most = "3s")]
+async fn limited(locks: &Locks, id: u64, inside: &Notify) -> Result<(), LockError> {
+    inside.notify_one();
+    pending().await
+}
+
+#[test]
+fn its_limit_ends_it_after_a_loss_too() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let inside = Notify::new();
+        let operator = async {
+            inside.notified().await;
+            let key = corner.contenders("orders/7").await[0].clone();
+            corner.client.clone().delete(key.text, None).await.unwrap();
+        };
+        let call = limited(&locks, 7, &inside);
+        let (ended, ()) = within("the limit", async { tokio::join!(call, operator) }).await;
+        assert!(
+            matches!(ended, Err(LockError::HoldLimit { .. })),
+            "{ended:?}"
+        );
+        corner.until_empty().await;
+    });
+}
