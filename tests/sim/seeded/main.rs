@@ -2,7 +2,7 @@
 //!
 //! The core here is a copy, written by `build.rs`; all else is the very simulator.
 
-#[allow(dead_code)]
+#[allow(dead_code, unreachable_pub)]
 #[path = "../../../runtime/src/clock.rs"]
 mod clock;
 #[allow(dead_code, unreachable_pub)]

@@ -3,7 +3,7 @@
 //! `cargo xtask sim` builds and runs it; what it must find is in `seeded/`.
 
 // The very files of the library. What only its engine and its face call is dead here.
-#[allow(dead_code)]
+#[allow(dead_code, unreachable_pub)]
 #[path = "../../../runtime/src/clock.rs"]
 mod clock;
 #[allow(dead_code)]
