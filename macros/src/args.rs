@@ -250,7 +250,7 @@ mod tests {
         let args = good(quote! {
             "orders/<id>", wait = "5s", ttl = "30s", on_held = "skip", release = "background", map_err = |a, b| f::<A, B>(a, b),
             locks = &self.locks, crate = ::other::etcd_locked, at_most = "1m", deadline = due, when = id == 5,
-            on_lost = "continue",
+            on_lost = "continue", detach, reentrant,
         });
         assert_eq!(templates(&args), ["orders/<id>"]);
         assert_eq!(
@@ -266,6 +266,8 @@ mod tests {
                 "deadline = due",
                 "when = id == 5",
                 r#"on_lost = "continue""#,
+                "detach",
+                "reentrant",
             ]
         );
         assert_eq!(args.options.wait, Some(Wait::For(Duration::from_secs(5))));
@@ -274,6 +276,7 @@ mod tests {
         assert_eq!(args.options.release, Release::Background);
         assert_eq!(args.options.at_most, Some(Duration::from_secs(60)));
         assert_eq!(args.options.on_lost, OnLost::Continue);
+        assert!(args.options.detach && args.options.reentrant);
         assert!(args.options.deadline.is_some() && args.options.when.is_some());
         assert!(args.options.map_err.is_some() && args.options.on_error.is_none());
         assert!(args.options.locks.is_some() && args.options.krate.is_some());
@@ -318,15 +321,37 @@ mod tests {
 
     #[test]
     fn options_of_later_versions_are_named() {
-        for word in ["shared", "detach", "reentrant"] {
-            let word = Ident::new(word, proc_macro2::Span::call_site());
-            assert!(the_mistake(quote!("a", #word)).contains("is not in this version"));
-            assert!(the_mistake(quote!(#word)).contains("if it is the name of an argument"));
-        }
+        assert!(the_mistake(quote!("a", shared)).contains("is not in this version"));
+        assert!(the_mistake(quote!(shared)).contains("if it is the name of an argument"));
         assert_eq!(
             the_mistake(quote!("a", permits = 5)),
             "option `permits` is not in this version; remove it"
         );
+    }
+
+    #[test]
+    fn flags_stand_alone() {
+        let args = good(quote!("a", reentrant, wait = "5s"));
+        assert!(args.options.reentrant && !args.options.detach);
+        for valued in [
+            quote!("a", detach = true),
+            quote!("a", detach("x")),
+            quote!("a", detach: true),
+        ] {
+            assert_eq!(
+                the_mistake(valued),
+                "option `detach` has no value; write `detach` alone"
+            );
+        }
+        assert_eq!(
+            the_mistake(quote!("a", detach, reentrant, detach)),
+            "option `detach` is given twice; keep one"
+        );
+        assert!(good(quote!(detach, "a")).names[0].after_options);
+        // An argument's name, and what merely begins so.
+        for name in [quote!((detach)), quote!(detach.id), quote!(detach::NAME)] {
+            assert!(!good(name).options.detach);
+        }
     }
 
     #[test]

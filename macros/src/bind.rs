@@ -13,6 +13,7 @@ use syn::{
 };
 
 use crate::args::{Args, NameKind};
+use crate::borrowed;
 use crate::declared::{VARIABLE, declared_only};
 use crate::function::{Body, Function};
 use crate::options::{self, Options};
@@ -53,6 +54,11 @@ pub(crate) fn bind(
         .as_ref()
         .and_then(|function| shape(function, &mut mistakes));
     let names = names(&args, function.as_ref(), &mut mistakes);
+    if args.options.detach
+        && let Some(function) = &function
+    {
+        mistakes.extend(borrowed::refusal(&function.sig));
+    }
     let error = mistakes.into_iter().reduce(|mut all, next| {
         all.combine(next);
         all

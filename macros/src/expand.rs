@@ -43,15 +43,25 @@ use crate::value::{OnHeld, OnLost, Release, Wait};
 /// ```
 ///
 /// The names are a block of their own because their `&dyn LockKey` must be gone before the await (else the
-/// future is not `Send`) and need no room in it. Where the function is no `async fn` but returns one `async move` block,
+/// future is not `Send`) and need no room in it. With `detach` it is `detach(__lock, async move { .. }).await`. Where the function is no `async fn` but returns one `async move` block,
 /// all of this but the registration is in an `async move` block in the place of that one.
 pub(crate) fn expand(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let (lock, body, conversion) = (lock(bound), body(bound), conversion(bound));
+    let result = if bound.options.detach {
+        // By value: the body goes to another task, and takes no room in this future.
+        let private = private(&bound.options, here);
+        quote_spanned!(here=> let __result = #private::detach(__lock, async move #body).await;)
+    } else {
+        quote_spanned! {here=>
+            let __body = ::core::pin::pin!(::core::option::Option::Some(async move #body));
+            let __result = __lock.hold(__body).await;
+        }
+    };
+    let mutable = (!bound.options.detach).then(|| quote_spanned!(here=> mut));
     let statements = quote_spanned! {here=>
-        let mut __lock = #lock;
-        let __body = ::core::pin::pin!(::core::option::Option::Some(async move #body));
-        let __result = __lock.hold(__body).await;
+        let #mutable __lock = #lock;
+        #result
         #conversion
     };
     let registration = registration(bound);
@@ -192,6 +202,9 @@ fn call(bound: &Bound) -> TokenStream {
     }
     if let Some(limit) = bound.options.at_most.map(duration) {
         how.extend(quote_spanned!(here=> .at_most(#limit)));
+    }
+    if bound.options.reentrant {
+        how.extend(quote_spanned!(here=> .reentrant()));
     }
     if bound.options.on_lost == OnLost::Continue {
         how.extend(quote_spanned!(here=> .continued_when_lost()));
@@ -468,6 +481,27 @@ mod tests {
         let after = quote!(else { ::etcd_locked::__private::unlocked() });
         let after = format!("{asked} }} {after} }} ;");
         assert!(expansion.contains(&after), "{expansion}");
+    }
+
+    #[test]
+    fn a_detached_body_is_handed_over() {
+        let expansion = expanded(
+            quote!("a", detach, reentrant),
+            quote!(
+                async fn f() -> Result<(), E> {
+                    g()
+                }
+            ),
+        );
+        let (_, tail) = expansion.split_once(" ; let __lock = {").expect("no `mut`");
+        assert!(
+            tail.contains(". reentrant () } ; let __result = :: etcd_locked :: __private :: detach (__lock , async move {"),
+            "{tail}"
+        );
+        assert!(
+            tail.contains("{ g () } }) . await ; :: etcd_locked"),
+            "{tail}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod args;
 mod bind;
+mod borrowed;
 mod declared;
 mod expand;
 mod field;
@@ -46,8 +47,8 @@ use proc_macro2::TokenStream;
 /// ```
 ///
 /// An expression is anything that implements `LockName`, such as a name declared by `lock_names!`. `word =` begins an
-/// option; a word alone is an expression, unless it is no argument and nearly an option. For an argument named `shared`,
-/// `detach` or `reentrant`, write `(shared)`: those words are options of later versions.
+/// option; a word alone is an expression, unless it is no argument and nearly an option. `detach` and `reentrant` alone are
+/// options, `shared` is one of a later version; for an argument of that name write `(detach)`.
 ///
 /// | option | default | meaning |
 /// |---|---|---|
@@ -56,6 +57,8 @@ use proc_macro2::TokenStream;
 /// | `deadline = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins; already past, the call is refused with `Timeout` at once |
 /// | `at_most = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await, then the lock is released: `LockError::HoldLimit`; the lease is renewed until then |
 /// | `when = expr` | `true` | take the lock only if this `bool` over the arguments is true; if not, nothing is taken and the body runs all the same |
+/// | `detach` | off | run the body in a task of its own on the caller's tokio runtime: dropping the caller does not cut it, and the lock lives as long as it does |
+/// | `reentrant` | off | a lock of this name that the task holds already is used again, without asking etcd; off: `LockError::SelfDeadlock` |
 /// | `on_held = "skip"` | `"error"` | when somebody else has the lock for all of `wait`, return without running the body; where the type carries no error (`()`, `Option`), other failures skip as well and are reported as a `tracing` error event |
 /// | `on_lost = "continue"` | `"cancel"` | the lock is lost: let the body run to its end, which answers as if nothing had been; `current()` tells (`is_held`, `lost`). A `shutdown` whose grace is over ends it all the same |
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, a round trip earlier, and not when etcd has confirmed that the lock is free; a call of this process that comes within a millisecond finds it still here; `shutdown` waits for what is left |
@@ -96,8 +99,17 @@ use proc_macro2::TokenStream;
 /// A call whose future is dropped while it waits leaves its queue, and takes nothing; dropped later, its body is dropped where
 /// it awaits, then the lock goes back in the background. That is so with every option of the table but where it says otherwise.
 ///
-/// Arguments that the body never mentions are not moved into it; they drop after the release. The lock is not
-/// re-entrant: a body that calls a function locked by the same name gets `LockError::SelfDeadlock`.
+/// With `detach` the wait is the caller's still; once it has the lock, the body goes to a task, and comes to its end whatever
+/// becomes of the caller, under the guard as always (loss, `at_most`, `shutdown`, which waits for it). The `tracing` span, the
+/// engine of a scope and the locks of the caller go along; a panic is resumed in the caller. Where the caller runs on no
+/// tokio runtime the call is refused with `LockError::Config`. The body is `Send` and `'static`: its arguments are owned, `self`
+/// is `Arc<Self>`.
+///
+/// With `reentrant` the body runs under the lock of the body around, whose tokens it has, and at its end nothing is released;
+/// if that one loses the lock, this one does. "The task holds" is what `current()` sees: nested and joined, not spawned. Of several
+/// names all must be held, or none; else the call is refused with `LockError::SelfDeadlock`.
+///
+/// Arguments that the body never mentions are not moved into it; they drop after the release.
 #[proc_macro_attribute]
 pub fn etcd_locked(
     args: proc_macro::TokenStream,

@@ -18,6 +18,8 @@ const OPTIONS: &[(&str, &str)] = &[
     ("at_most", r#"at_most = "5s""#),
     ("deadline", "deadline = request.deadline"),
     ("when", "when = urgent"),
+    ("detach", "detach"),
+    ("reentrant", "reentrant"),
     ("on_held", r#"on_held = "skip""#),
     ("on_lost", r#"on_lost = "continue""#),
     ("release", r#"release = "background""#),
@@ -28,7 +30,7 @@ const OPTIONS: &[(&str, &str)] = &[
 ];
 
 /// Flags of later versions; until then nobody should name something else by them.
-const LATER_FLAGS: &[&str] = &["shared", "detach", "reentrant"];
+const LATER_FLAGS: &[&str] = &["shared"];
 
 /// Options of later versions that have values.
 const LATER: &[&str] = &["at_least", "permits"];
@@ -40,6 +42,8 @@ pub(crate) struct Options {
     pub(crate) at_most: Option<Duration>,
     pub(crate) deadline: Option<Expr>,
     pub(crate) when: Option<Expr>,
+    pub(crate) detach: bool,
+    pub(crate) reentrant: bool,
     pub(crate) on_held: OnHeld,
     pub(crate) on_lost: OnLost,
     pub(crate) release: Release,
@@ -73,6 +77,10 @@ impl Options {
 
     /// Sets a flag.
     pub(crate) fn flag(&mut self, key: &str) {
+        match key {
+            "detach" => self.detach = true,
+            _ => self.reentrant = true,
+        }
         self.written.push(key.to_owned());
     }
 

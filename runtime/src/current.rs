@@ -7,7 +7,7 @@ use crate::core::request::Key;
 use crate::engine::Engine;
 use crate::error::LossCause;
 use crate::name::Name;
-use crate::tenure::Tenure;
+use crate::tenure::{OwnedLock, Tenure};
 use crate::token::Token;
 
 tokio::task_local! {
@@ -100,17 +100,18 @@ impl Current {
 
 /// The calls whose locks of this engine the task holds, innermost first.
 pub(crate) fn holds(engine: &Engine) -> Vec<CallId> {
-    held(engine).map(|Current(held)| held.call).collect()
+    held(engine)
+        .filter(|Current(held)| held.tenure.is_own())
+        .map(|Current(held)| held.call)
+        .collect()
 }
 
-/// Whether the task holds this very name.
-pub(crate) fn holds_name(engine: &Engine, name: &Key) -> bool {
-    held(engine).any(|Current(held)| {
-        let mut keys = held.tenure.locks().map(|lock| &lock.key);
-        keys.any(|key| {
-            key.rsplit_once('/')
-                .is_some_and(|(held, _)| held == &**name)
-        })
+/// The lock of this very name, if the task holds it, and what it is held by.
+pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<(OwnedLock, Arc<Tenure>)> {
+    held(engine).find_map(|Current(held)| {
+        let mut locks = held.tenure.locks();
+        let lock = locks.find(|lock| lock.is_of(name))?;
+        Some((lock.clone(), held.tenure.clone()))
     })
 }
 

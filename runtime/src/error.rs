@@ -74,7 +74,8 @@ pub enum LockError {
         limit: Duration,
     },
 
-    /// The calling task holds this very lock: waiting for it would never end.
+    /// The calling task holds this very lock: waiting for it would never end. With
+    /// [`reentrant`](crate::Acquire::reentrant) it is used again, unless the call names others too that the task does not hold.
     #[error("lock `{name}` is held by this very task, which would wait for itself")]
     SelfDeadlock {
         /// The lock.
@@ -201,7 +202,8 @@ pub enum LossCause {
     Wiped,
     /// The grace of [`shutdown`](crate::shutdown) was over.
     Shutdown,
-    /// It was given back: what a [`Current`](crate::Current) that has outlived its call says. No error carries it.
+    /// It was given back: what a [`Current`](crate::Current) that has outlived its call says, and what became of a lock that was
+    /// used again ([`reentrant`](crate::Acquire::reentrant)) after the body that had taken it.
     Released,
 }
 

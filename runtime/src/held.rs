@@ -3,12 +3,10 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp};
-use tokio::sync::futures::OwnedNotified;
 use tokio::sync::oneshot;
 
 use crate::core::{CallId, Release};
@@ -17,7 +15,7 @@ use crate::engine::Engine;
 use crate::error::{LockError, LossCause};
 use crate::limit::{Limit, Stopwatch};
 use crate::name::Name;
-use crate::tenure::{OwnedLock, Tenure};
+use crate::tenure::{OwnedLock, Tenure, Wakeup};
 use crate::token::Token;
 
 /// A lock that was taken; or several, by one call, which are lost and released together.
@@ -38,8 +36,6 @@ pub struct Held {
     tenure: Arc<Tenure>,
     engine: Engine,
     call: CallId,
-    /// Somebody may rely on the keys: they are not handed on (rule P22).
-    fenced: AtomicBool,
     /// Until when bodies may run under it.
     limit: Option<Limit>,
     released: bool,
@@ -51,9 +47,19 @@ impl Held {
             tenure,
             engine,
             call,
-            fenced: AtomicBool::new(false),
             limit: None,
             released: false,
+        }
+    }
+
+    /// What the task held already: it is not for this one to give back.
+    pub(crate) fn again(tenure: Tenure, engine: Engine) -> Self {
+        Self {
+            tenure: Arc::new(tenure),
+            engine,
+            call: CallId::MAX, // it is none: the engine is told of nothing
+            limit: None,
+            released: true,
         }
     }
 
@@ -109,7 +115,7 @@ impl Held {
     /// names it is about the first: they are lost together, unless somebody deletes one by hand.
     #[must_use]
     pub fn fence(&self) -> Compare {
-        self.fenced.store(true, Ordering::Relaxed);
+        self.tenure.fence();
         let OwnedLock { key, created, .. } = &self.tenure.first;
         Compare::create_revision(key.as_bytes(), CompareOp::Equal, *created)
     }
@@ -119,15 +125,17 @@ impl Held {
     ///
     /// # Errors
     /// [`LockError::Lost`] if the lock had been lost before; [`LockError::Backend`] if etcd did not confirm in time. The
-    /// lock is given up in any case.
+    /// lock is given up in any case. Where the lock was held by the task already
+    /// ([`reentrant`](crate::Acquire::reentrant)) there is nothing to release.
     ///
     /// Cancel safe: the release goes on.
     pub async fn release(self) -> Result<(), LockError> {
         let lost = self.tenure.lost();
-        let name = self.tenure.first.name.clone();
+        let (name, own) = (self.tenure.first.name.clone(), self.tenure.is_own());
         let confirmation = self.begin_release();
         match (lost, confirmation) {
             (Some(cause), _) => Err(lost_by(name, cause)),
+            (None, None) if !own => Ok(()),
             (None, Some(confirmation)) => {
                 confirmation.await.unwrap_or(Err(LockError::ShuttingDown))
             }
@@ -151,8 +159,7 @@ impl Held {
             return None;
         }
         self.tenure.lose(LossCause::Released); // for whoever still looks at it
-        let fenced = *self.fenced.get_mut();
-        self.engine.release(self.call, how, fenced)
+        self.engine.release(self.call, how, self.tenure.is_fenced())
     }
 }
 
@@ -205,7 +212,7 @@ pub(crate) enum OnLost {
 pub(crate) struct Guard {
     tenure: Arc<Tenure>,
     current: Current,
-    wakeup: Pin<Box<OwnedNotified>>,
+    wakeup: Wakeup,
     on_lost: OnLost,
     stopwatch: Option<Stopwatch>,
 }
@@ -216,7 +223,7 @@ impl Guard {
         Self {
             tenure: held.tenure.clone(),
             current: Current::of(held.tenure.clone(), held.engine.clone(), held.call),
-            wakeup: Box::pin(held.tenure.wakeup()),
+            wakeup: held.tenure.wakeup(),
             on_lost,
             stopwatch: held.limit.map(stopwatch),
         }
@@ -250,7 +257,7 @@ impl Guard {
     #[inline(never)]
     fn admit(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
         // Registers first, looks second: a loss in between is seen by the look.
-        let _ = self.wakeup.as_mut().poll(cx);
+        let _ = self.wakeup.poll(cx);
         match self.tenure.lost() {
             Some(cause) if self.on_lost == OnLost::Cancel || cause == LossCause::Shutdown => {
                 Err(lost_by(self.tenure.first.name.clone(), cause))

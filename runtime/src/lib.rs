@@ -131,6 +131,32 @@
 //! }
 //! ```
 //!
+//! # For how long, and for whom
+//!
+//! `deadline = expr` bounds the wait by a point in time, such as the end of a request; `at_most = "5s"` bounds the body, which is
+//! dropped before its lock is released ([`LockError::HoldLimit`]). Web frameworks drop a handler whose client has gone, in the
+//! middle of whatever it does: `detach` runs the body in a task of its own, so that it comes to its end under its lock.
+//! `when = expr` takes the lock only if that is so. A function that is called with and without the lock, by itself or from
+//! another that has it, is `reentrant`:
+//!
+//! ```
+//! # use std::{sync::Arc, time::Instant};
+//! # use etcd_locked::{LockError, etcd_locked};
+//! # struct Shop;
+//! impl Shop {
+//!     #[etcd_locked("orders/<id>", deadline = due, at_most = "30s", detach)]
+//!     async fn ship(self: Arc<Self>, id: u64, due: Instant) -> Result<(), LockError> {
+//!         // The client may go now: this is either done, or dropped after 30 s.
+//!         self.bill(id).await
+//!     }
+//!
+//!     #[etcd_locked("orders/<id>", reentrant)]
+//!     async fn bill(&self, id: u64) -> Result<(), LockError> {
+//!         Ok(()) // under the lock of `ship`, or under its own
+//!     }
+//! }
+//! ```
+//!
 //! # By hand
 //!
 //! [`lock`](lock()) takes a lock without the attribute, and [`Held`] is what one gets; its names are checked when it is
@@ -216,12 +242,14 @@ mod config;
 mod core;
 mod current;
 mod cycle;
+mod detached;
 mod engine;
 mod error;
 mod global;
 mod held;
 mod holder;
 mod limit;
+mod lock;
 mod locks;
 // The page, not its examples: as tests they run in `tests/ui`.
 #[cfg(all(doc, not(doctest)))]

@@ -24,6 +24,7 @@ use crate::global;
 use crate::held::Held;
 use crate::name::{LockName, Name};
 use crate::site::{Site, Wait};
+use crate::tenure::{OwnedLock, Tenure};
 
 tokio::task_local! {
     static SCOPE: Locks;
@@ -123,6 +124,11 @@ impl Locks {
         }
     }
 
+    /// The same for one poll.
+    pub(crate) fn within(&self, f: impl FnOnce()) {
+        SCOPE.sync_scope(self.clone(), f);
+    }
+
     #[cfg(feature = "testing")]
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
@@ -130,18 +136,20 @@ impl Locks {
 
     /// The engine to use here: that of the scope, of the thread, of the process.
     fn here() -> Result<Self, LockError> {
+        Self::chosen().map_or_else(global::locks, Ok)
+    }
+
+    /// That of the scope or of the thread, if there is one.
+    pub(crate) fn chosen() -> Option<Self> {
         if let Ok(locks) = SCOPE.try_with(Clone::clone) {
-            return Ok(locks);
+            return Some(locks);
         }
         // The thread may be ending: then it has no default any more.
         let last = |defaults: &RefCell<Vec<(u64, Self)>>| {
             let defaults = defaults.borrow();
             defaults.last().map(|(_, locks)| locks.clone())
         };
-        match DEFAULTS.try_with(last) {
-            Ok(Some(locks)) => Ok(locks),
-            _ => global::locks(),
-        }
+        DEFAULTS.try_with(last).ok().flatten()
     }
 }
 
@@ -182,6 +190,7 @@ pub struct Acquire {
     ttl: Option<Duration>,
     deadline: Option<Due>,
     at_most: Option<Duration>,
+    reentrant: bool,
 }
 
 impl Acquire {
@@ -194,6 +203,7 @@ impl Acquire {
             ttl: site.and_then(|site| site.ttl),
             deadline: None,
             at_most: None,
+            reentrant: false,
         }
     }
 
@@ -258,6 +268,22 @@ impl Acquire {
         self
     }
 
+    /// Where the calling task holds the lock already, it is used again, and nothing is asked of etcd; without this the call is
+    /// refused with [`LockError::SelfDeadlock`].
+    ///
+    /// What one gets then is the lock of the body around: it has its tokens; when it is lost, or that body ends, this one is lost too;
+    /// dropped or released, it changes nothing. `wait`, `deadline` and `ttl` say nothing then; [`at_most`](Self::at_most)
+    /// bounds what runs under this one. "Holds" is as for [`current`](crate::current): the poll stack decides. Two bodies that one
+    /// task joins may so run under one lock, in turns between their awaits.
+    ///
+    /// Of several names ([`and`](Self::and)) the task holds all, by one call or by several, or none, which are then taken
+    /// as always; if it holds only some, the call is refused with [`LockError::SelfDeadlock`]: to take the others
+    /// while those are held is to take locks one after the other, which is how deadlocks begin.
+    pub fn reentrant(mut self) -> Self {
+        self.reentrant = true;
+        self
+    }
+
     /// The lease TTL: how long a crashed holder blocks others. Rounded up to whole seconds, 2 s to 300 s. Default: as
     /// configured, 15 s unless set.
     ///
@@ -267,7 +293,7 @@ impl Acquire {
         self
     }
 
-    fn send(self) -> Result<Sent, LockError> {
+    fn begin(mut self) -> Result<Begun, LockError> {
         let mut texts = Vec::with_capacity(self.names.len());
         for name in &self.names {
             match name.checked() {
@@ -278,25 +304,25 @@ impl Acquire {
                 }
             }
         }
-        let engine = match self.locks {
+        let engine = match self.locks.take() {
             Some(locks) => locks.engine,
             None => Locks::here()?.engine,
         };
         let config = engine.config();
         let ttl = self.ttl.unwrap_or(config.ttl);
         check_ttl(ttl).map_err(|message| LockError::Config { message })?;
-        let record = engine
-            .author()
-            .record(self.function, templates(&self.names).as_deref());
+        let templates = templates(&self.names);
         let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
-        for (name, text) in self.names.into_iter().zip(texts) {
+        for (name, text) in std::mem::take(&mut self.names).into_iter().zip(texts) {
             let key: Key = [&config.prefix, &*text].concat().into();
-            if current::holds_name(&engine, &key) {
-                return Err(LockError::SelfDeadlock { name });
-            }
             if names.iter().all(|(_, other)| *other != key) {
                 names.push((name, key));
             }
+        }
+        if let Some(tenure) = self.again(&engine, &names)? {
+            let mut held = Held::again(tenure, engine);
+            self.at_most.into_iter().for_each(|limit| held.limit(limit));
+            return Ok(Begun::Again(held));
         }
         let holds = current::holds(&engine);
         let mut wait = self.wait.unwrap_or(config.wait);
@@ -313,14 +339,33 @@ impl Acquire {
             }
             wait = wait.within(left);
         }
+        let record = engine.author().record(self.function, templates.as_deref());
         let (call, reply) = engine.acquire(names, ttl, wait, record, holds)?;
-        Ok(Sent {
+        Ok(Begun::Sent(Sent {
             engine,
             call,
             reply,
             at_most: self.at_most,
             answered: false,
-        })
+        }))
+    }
+
+    /// What the task holds already of these names, if it may be used again.
+    fn again(&self, engine: &Engine, names: &[(Name, Key)]) -> Result<Option<Tenure>, LockError> {
+        let mut again = Vec::new();
+        for (name, key) in names {
+            if let Some((lock, tenure)) = current::held_lock(engine, key) {
+                let name = name.clone();
+                again.push((OwnedLock { name, ..lock }, tenure));
+            }
+        }
+        match again.first() {
+            Some((lock, _)) if !self.reentrant || again.len() < names.len() => {
+                let name = lock.name.clone();
+                Err(LockError::SelfDeadlock { name })
+            }
+            _ => Ok(Tenure::again(again)),
+        }
     }
 }
 
@@ -363,6 +408,13 @@ enum State {
     Done,
 }
 
+/// What has become of a call in its first moment.
+enum Begun {
+    Sent(Sent),
+    /// Its task holds all it wants.
+    Again(Held),
+}
+
 /// A call the engine knows of; dropped unanswered, it is taken back.
 #[derive(Debug)]
 struct Sent {
@@ -388,7 +440,10 @@ impl Future for Acquiring {
         if let State::New(_) = &self.0
             && let State::New(acquire) = std::mem::replace(&mut self.0, State::Done)
         {
-            self.0 = State::Sent(acquire.send()?);
+            self.0 = match acquire.begin()? {
+                Begun::Sent(sent) => State::Sent(sent),
+                Begun::Again(held) => return Poll::Ready(Ok(held)),
+            };
         }
         let State::Sent(sent) = &mut self.0 else {
             return Poll::Pending; // polled after it was done

@@ -1,23 +1,15 @@
 //! What expansions of `#[etcd_locked]` call. Not for use by hand: it changes with every version.
 
-use std::future::{Future, IntoFuture};
-use std::mem;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::future::Future;
 
-use tokio::sync::oneshot;
-
+pub use crate::detached::Detached;
+pub use crate::lock::{Hold, Lock};
+use crate::locks::Locks;
+use crate::name::{LockKey, LockName, Name};
 pub use crate::outcome::{
     Fallible, Outcome, Skip, Skipped, finish, map_err, on_error, skip, skip_held,
 };
 pub use crate::site::{Site, Wait};
-
-use crate::clock::Deadline;
-use crate::error::LockError;
-use crate::held::{Body, Guard, Held, OnLost};
-use crate::locks::{Acquire, Acquiring, Locks};
-use crate::name::{LockKey, LockName, Name};
 pub use etcd_locked_macros::lock_names;
 
 /// Fills a template.
@@ -45,190 +37,14 @@ pub fn lock_on(locks: &Locks, names: &[Name], site: &'static Site) -> Lock {
 /// No lock: `when = false`.
 #[must_use]
 pub fn unlocked() -> Lock {
-    Lock::of(Phase::Unlocked)
+    Lock::none()
 }
 
-/// The lock of one annotated call. One pointer, because it lives in the user's future.
-#[derive(Debug)]
-pub struct Lock(Box<State>);
-
-#[derive(Debug)]
-struct State {
-    phase: Phase,
-    /// `release = "background"`.
-    lingers: bool,
-    on_lost: OnLost,
-}
-
-#[derive(Debug)]
-enum Phase {
-    Unlocked,
-    Acquiring(Acquiring),
-    Holding { guard: Guard, held: Held },
-    Releasing(oneshot::Receiver<Result<(), LockError>>),
-    Done,
-}
-
-impl Lock {
-    #[inline(never)]
-    fn new(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
-        let acquire = Acquire::new(locks, names.to_vec(), Some(site));
-        Self::of(Phase::Acquiring(acquire.into_future()))
-    }
-
-    fn of(phase: Phase) -> Self {
-        Self(Box::new(State {
-            phase,
-            lingers: false,
-            on_lost: OnLost::Cancel,
-        }))
-    }
-
-    /// `release = "background"`.
-    #[must_use]
-    pub fn released_in_background(mut self) -> Self {
-        self.0.lingers = true;
-        self
-    }
-
-    /// `on_lost = "continue"`.
-    #[must_use]
-    pub fn continued_when_lost(mut self) -> Self {
-        self.0.on_lost = OnLost::Continue;
-        self
-    }
-
-    /// `deadline = expr`.
-    #[must_use]
-    pub fn deadline(self, deadline: impl Deadline) -> Self {
-        self.called(|acquire| acquire.deadline(deadline))
-    }
-
-    /// `at_most = "5s"`.
-    #[must_use]
-    pub fn at_most(self, limit: Duration) -> Self {
-        self.called(|acquire| acquire.at_most(limit))
-    }
-
-    /// The same, called for in another way; it has not begun.
-    fn called(mut self, how: impl FnOnce(Acquire) -> Acquire) -> Self {
-        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
-            acquiring.change(how);
-        }
-        self
-    }
-
-    /// Acquires, runs the body, drops it in place, releases.
-    pub fn hold<'a, F: Future>(&'a mut self, body: Pin<&'a mut Option<F>>) -> Hold<'a, F> {
-        Hold {
-            lock: self,
-            body,
-            output: None,
-        }
-    }
-
-    /// One poll of an annotated call.
-    #[inline(never)]
-    fn run<T>(
-        &mut self,
-        mut body: Pin<&mut (dyn Body<T> + '_)>,
-        output: &mut Option<Box<T>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<T, LockError>> {
-        if let Phase::Unlocked = self.0.phase {
-            let output = ready!(body.as_mut().poll(cx));
-            body.end();
-            return Poll::Ready(Ok(output));
-        }
-        if output.is_none() {
-            let polled = match ready!(self.acquired(cx)) {
-                Ok(guard) => ready!(guard.poll(body.as_mut(), cx)),
-                Err(error) => Err(error),
-            };
-            match polled {
-                Ok(done) => *output = Some(Box::new(done)),
-                Err(error) => {
-                    body.end();
-                    self.abandon();
-                    return Poll::Ready(Err(error));
-                }
-            }
-        }
-        ready!(self.released(cx));
-        match output.take() {
-            Some(output) => Poll::Ready(Ok(*output)),
-            None => Poll::Pending,
-        }
-    }
-
-    /// Waits for the lock; then the body may be polled under the guard.
-    #[inline(never)]
-    fn acquired(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Guard, LockError>> {
-        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
-            let held = ready!(Pin::new(acquiring).poll(cx));
-            self.0.phase = Phase::Done;
-            let held = held?;
-            self.0.phase = Phase::Holding {
-                guard: Guard::new(&held, self.0.on_lost),
-                held,
-            };
-        }
-        match &mut self.0.phase {
-            Phase::Holding { guard, .. } => Poll::Ready(Ok(guard)),
-            _ => Poll::Pending, // polled after it was done
-        }
-    }
-
-    /// The body is gone: releases, and waits for the confirmation if it is to.
-    #[inline(never)]
-    fn released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Phase::Holding { .. } = &self.0.phase
-            && let Phase::Holding { guard, held } = mem::replace(&mut self.0.phase, Phase::Done)
-        {
-            drop(guard); // before the key goes (invariant I11): it listens for that, and would wake this very task
-            if self.0.lingers {
-                held.let_go();
-            } else if let Some(confirmation) = held.begin_release() {
-                self.0.phase = Phase::Releasing(confirmation);
-            }
-        }
-        if let Phase::Releasing(confirmation) = &mut self.0.phase {
-            // A release that fails is the engine's to finish; the body's result stands (invariant I10).
-            let _ = ready!(Pin::new(confirmation).poll(cx));
-            self.0.phase = Phase::Done;
-        }
-        Poll::Ready(())
-    }
-
-    /// The body is gone because the lock is: the key, if it is still there, goes in the background.
-    #[inline(never)]
-    fn abandon(&mut self) {
-        self.0.phase = Phase::Done;
-    }
-}
-
-/// An annotated call being awaited.
-pub struct Hold<'a, F: Future> {
-    lock: &'a mut Lock,
-    body: Pin<&'a mut Option<F>>,
-    /// The body's result while the release is under way; boxed, so that the user's future does not grow by it.
-    output: Option<Box<F::Output>>,
-}
-
-impl<F: Future> std::fmt::Debug for Hold<'_, F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hold")
-            .field("lock", &self.lock)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<F: Future> Future for Hold<'_, F> {
-    type Output = Result<F::Output, LockError>;
-
-    // Compiled once for every annotated function: nothing but the way to what is not.
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        this.lock.run(this.body.as_mut(), &mut this.output, cx)
-    }
+/// Runs the body in a task of its own, on the caller's tokio runtime, under the lock.
+pub fn detach<F>(lock: Lock, body: F) -> Detached<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    Detached::new(lock, Box::pin(Some(body)))
 }

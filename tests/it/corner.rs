@@ -144,6 +144,43 @@ impl Corner {
         answer.expect("etcd answers the test's own client").ttl() > 0
     }
 
+    /// The revision that etcd is at.
+    pub(crate) async fn revision(&self) -> i64 {
+        let answer = self.client.clone().get("nothing", None).await;
+        let answer = answer.expect("etcd answers the test's own client");
+        answer.header().expect("a header").revision()
+    }
+
+    /// How many puts and deletes of keys of ours came after a revision, up to a mark that is set now.
+    pub(crate) async fn changes_after(&self, revision: i64) -> usize {
+        let mut client = self.client.clone();
+        let options = WatchOptions::new()
+            .with_prefix()
+            .with_start_revision(revision + 1);
+        let watch = client.watch(self.prefix.as_str(), Some(options)).await;
+        let mut watch = watch.expect("a watch");
+        let mark = format!("{}mark", self.prefix);
+        client
+            .put(mark.as_str(), "", None)
+            .await
+            .expect("etcd takes a put");
+        client
+            .delete(mark.as_str(), None)
+            .await
+            .expect("etcd takes a delete");
+        let mut changes = 0;
+        loop {
+            let message = within("the mark", watch.message()).await;
+            let message = message.expect("the watch goes on");
+            for event in message.expect("the watch goes on").events() {
+                if event.kv().is_some_and(|kv| kv.key() == mark.as_bytes()) {
+                    return changes;
+                }
+                changes += 1;
+            }
+        }
+    }
+
     /// Awaits, by a watch, that the keys below a prefix are as wanted.
     pub(crate) async fn until(
         &self,

@@ -173,6 +173,11 @@ async fn plain(locks: &Locks, id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
+#[etcd_locked("orders/<id>", locks = &locks, detach)]
+async fn detached(locks: Locks, id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
 #[test]
 fn any_executor_will_do() {
     run(async {
@@ -195,6 +200,11 @@ fn any_executor_will_do() {
             let late = block_on(held.hold(std::future::pending::<()>()));
             assert!(matches!(late, Err(LockError::HoldLimit { .. })), "{late:?}");
             block_on(held.release()).unwrap();
+            // But there is none for a task of its own, and nothing is taken for one.
+            let error = block_on(detached(locks.clone(), 7)).unwrap_err();
+            assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+            assert!(error.to_string().contains("tokio runtime"), "{error}");
+            assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
             block_on(locks.shutdown(Duration::from_secs(5)));
         });
         within(

@@ -107,8 +107,10 @@ fn every_source_file_is_reachable() {
 const RUNTIME: &[(&str, &[&str])] = &[
     (
         "private",
-        &["clock", "error", "held", "locks", "name", "outcome", "site"],
+        &["detached", "lock", "locks", "name", "outcome", "site"],
     ),
+    ("detached", &["current", "error", "held", "lock", "locks"]),
+    ("lock", &["clock", "error", "held", "locks", "name", "site"]),
     ("outcome", &["error"]),
     (
         "testing",
@@ -119,7 +121,7 @@ const RUNTIME: &[(&str, &[&str])] = &[
         "locks",
         &[
             "clock", "config", "core", "current", "engine", "error", "global", "held", "holder",
-            "name", "site",
+            "name", "site", "tenure",
         ],
     ),
     (

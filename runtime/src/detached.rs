@@ -1,0 +1,149 @@
+//! `detach`: a body in a task of its own, which goes on when its caller does not.
+//!
+//! The wait for the lock is the caller's: dropped while it waits, the call takes nothing (invariant I4). With the lock the
+//! body moves to the task, and from then on all goes its way there whether or not the caller is still to hear of it: the
+//! body is dropped, then the guard, then the key goes (invariant I11).
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tracing::{Instrument as _, Span};
+
+use crate::current::{Current, current};
+use crate::error::LockError;
+use crate::held::Body;
+use crate::lock::Lock;
+use crate::locks::Locks;
+
+/// An annotated call whose body runs in a task of its own, being awaited.
+pub struct Detached<T>(Stage<T>);
+
+enum Stage<T> {
+    Waiting(Call<T>),
+    Running(JoinHandle<Result<T, LockError>>),
+    Done,
+}
+
+/// What goes to the task. The body goes before its lock.
+struct Call<T> {
+    body: Pin<Box<dyn Body<T> + Send>>,
+    output: Option<Box<T>>,
+    lock: Lock,
+}
+
+impl<T: Send + 'static> Detached<T> {
+    pub(crate) fn new(lock: Lock, body: Pin<Box<dyn Body<T> + Send>>) -> Self {
+        Self(Stage::Waiting(Call {
+            body,
+            output: None,
+            lock,
+        }))
+    }
+
+    /// Waits for the lock, then starts the task.
+    fn start(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        let Stage::Waiting(call) = &mut self.0 else {
+            return Poll::Ready(Ok(()));
+        };
+        // Asked for before the lock is: where there is none, none is taken.
+        let runtime = Handle::try_current().map_err(|_| no_runtime())?;
+        ready!(call.lock.ready(cx))?;
+        if let Stage::Waiting(call) = mem::replace(&mut self.0, Stage::Done) {
+            let task = Task {
+                call,
+                current: current(),
+                locks: Locks::chosen(),
+            };
+            self.0 = Stage::Running(runtime.spawn(task.instrument(Span::current())));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: Send + 'static> Future for Detached<T> {
+    type Output = Result<T, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Err(error) = ready!(self.start(cx)) {
+            self.0 = Stage::Done;
+            return Poll::Ready(Err(error));
+        }
+        let Stage::Running(task) = &mut self.0 else {
+            return Poll::Pending; // polled after it was done
+        };
+        let ended = ready!(Pin::new(task).poll(cx));
+        self.0 = Stage::Done;
+        Poll::Ready(ended.unwrap_or_else(|gone| match gone.try_into_panic() {
+            Ok(panic) => go_on(panic),
+            Err(_) => Err(runtime_ended()),
+        }))
+    }
+}
+
+/// The panic of a body is its caller's.
+fn go_on<T>(panic: Box<dyn Any + Send>) -> T {
+    resume_unwind(panic)
+}
+
+impl<T> fmt::Debug for Detached<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match &self.0 {
+            Stage::Waiting(call) => return f.debug_tuple("Detached").field(&call.lock).finish(),
+            Stage::Running(_) => "running",
+            Stage::Done => "done",
+        };
+        f.debug_tuple("Detached").field(&stage).finish()
+    }
+}
+
+/// The call in its task, with what it takes along of the caller's: under which lock it runs, and which engine it is to use.
+struct Task<T> {
+    call: Call<T>,
+    current: Option<Current>,
+    locks: Option<Locks>,
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Task {
+            call,
+            current,
+            locks,
+        } = &mut *self;
+        let mut polled = Poll::Pending;
+        let mut run = || polled = call.lock.run(call.body.as_mut(), &mut call.output, cx);
+        let mut run = || match &*current {
+            Some(current) => current.within(&mut run),
+            None => run(),
+        };
+        match locks {
+            Some(locks) => locks.within(run),
+            None => run(),
+        }
+        polled
+    }
+}
+
+fn no_runtime() -> LockError {
+    let message = "`detach` runs the body in a task of its own, and the caller runs on no tokio runtime; \
+                   call the function from one, or remove `detach`";
+    LockError::Config {
+        message: message.to_owned(),
+    }
+}
+
+fn runtime_ended() -> LockError {
+    let message = "the tokio runtime that ran the body has ended before it did; shut etcd-locked down before the runtime";
+    LockError::Config {
+        message: message.to_owned(),
+    }
+}

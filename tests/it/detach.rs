@@ -1,0 +1,362 @@
+//! `detach`: a body that has begun comes to its end, whatever becomes of its caller.
+
+use std::future::{Future, pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, current, etcd_locked};
+use tokio::sync::Notify;
+
+use crate::corner::{Corner, pass, take};
+use crate::limit::{run, within};
+use crate::under::{alone, name, with_locks};
+
+/// What a test and a body tell each other.
+#[derive(Default)]
+struct Signs {
+    inside: Notify,
+    go: Notify,
+    done: Notify,
+}
+
+#[etcd_locked("orders/<id>", locks = &locks, detach)]
+async fn ship(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<String, LockError> {
+    signs.inside.notify_one();
+    signs.go.notified().await;
+    let name = name();
+    signs.done.notify_one();
+    Ok(name)
+}
+
+#[test]
+fn a_caller_that_goes_away_does_not_cut_the_body() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let signs = Arc::new(Signs::default());
+        let caller = tokio::spawn(ship(mine, 7, signs.clone()));
+        within("the body inside", signs.inside.notified()).await;
+        caller.abort();
+        assert!(
+            within("the caller", caller)
+                .await
+                .unwrap_err()
+                .is_cancelled()
+        );
+        // The lock lives as long as the body.
+        let refused = theirs.lock("orders/7").try_once().await;
+        assert!(
+            matches!(refused, Err(LockError::Held { .. })),
+            "{refused:?}"
+        );
+        signs.go.notify_one();
+        within("the body's end", signs.done.notified()).await;
+        pass("the next lock", theirs.lock("orders/7")).await;
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_caller_that_stays_has_the_answer_once_the_lock_is_free() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let signs = Arc::new(Signs::default());
+        signs.go.notify_one();
+        let shipped = within("the call", ship(mine, 7, signs)).await;
+        assert_eq!(shipped.unwrap(), "orders/7");
+        pass("the next lock", theirs.lock("orders/7").try_once()).await;
+    });
+}
+
+#[test]
+fn a_caller_that_goes_away_while_it_waits_takes_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let held = take("their lock", theirs.lock("orders/7")).await;
+        let signs = Arc::new(Signs::default());
+        let caller = tokio::spawn(ship(mine, 7, signs.clone()));
+        corner.until_contenders("orders/7", 2).await;
+        caller.abort();
+        corner.until_contenders("orders/7", 1).await;
+        held.release().await.unwrap();
+        corner.until_empty().await;
+        let never = tokio::time::timeout(Duration::ZERO, signs.inside.notified()).await;
+        assert!(never.is_err(), "the body has begun");
+    });
+}
+
+/// A payload no library of anybody's would make.
+#[derive(Debug, PartialEq)]
+struct Payload(u32);
+
+#[etcd_locked("orders/<id>", locks = &locks, detach)]
+async fn fail(locks: Locks, id: u32) -> Result<(), LockError> {
+    tokio::task::yield_now().await;
+    std::panic::panic_any(Payload(id))
+}
+
+#[test]
+fn a_panic_is_the_caller_s_and_the_lock_is_free() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let caller = tokio::spawn(fail(locks.clone(), 7));
+        let panic = within("the panic", caller).await.unwrap_err().into_panic();
+        assert_eq!(panic.downcast_ref(), Some(&Payload(7)));
+        pass("the next lock", locks.lock("orders/7")).await;
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_shutdown_waits_for_it() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let signs = Arc::new(Signs::default());
+        let caller = tokio::spawn(ship(locks.clone(), 7, signs.clone()));
+        within("the body inside", signs.inside.notified()).await;
+        caller.abort();
+        let mut shutdown = pin!(locks.shutdown(Duration::from_secs(20)));
+        let early = tokio::time::timeout(Duration::from_millis(200), shutdown.as_mut()).await;
+        assert!(early.is_err(), "the shutdown did not wait");
+        signs.go.notify_one();
+        within("the shutdown", shutdown).await;
+        within("the body's end", signs.done.notified()).await;
+        corner.until_empty().await;
+    });
+}
+
+#[etcd_locked("orders/<id>", locks = &locks, detach, at_most = "100ms")]
+async fn limited(locks: Locks, id: u64) -> Result<(), LockError> {
+    pending().await
+}
+
+#[etcd_locked("orders/<id>", locks = &locks, detach)]
+async fn lost(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<(), LockError> {
+    signs.inside.notify_one();
+    pending().await
+}
+
+#[test]
+fn what_ends_the_body_early_is_told_to_the_caller() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let ended = within("the limit", limited(locks.clone(), 7)).await;
+        assert!(
+            matches!(ended, Err(LockError::HoldLimit { .. })),
+            "{ended:?}"
+        );
+        let signs = Arc::new(Signs::default());
+        let caller = tokio::spawn(lost(locks.clone(), 7, signs.clone()));
+        within("the body inside", signs.inside.notified()).await;
+        let key = corner.contenders("orders/7").await[0].clone();
+        corner.client.clone().delete(key.text, None).await.unwrap();
+        let ended = within("the loss", caller).await.unwrap();
+        assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+        corner.until_empty().await;
+    });
+}
+
+struct Shop {
+    shard: u8,
+}
+
+impl Shop {
+    #[etcd_locked("shops/<self.shard>/<id>", detach)]
+    async fn keep(self: Arc<Self>, id: u64) -> Result<(String, u8), LockError> {
+        Ok((name(), self.shard))
+    }
+}
+
+#[async_trait::async_trait]
+trait Keeper {
+    async fn keep_behind(self: Arc<Self>, id: u64) -> Result<(String, u64), LockError>;
+}
+
+#[async_trait::async_trait]
+impl Keeper for Shop {
+    #[etcd_locked("behind/<id>", detach)]
+    async fn keep_behind(self: Arc<Self>, id: u64) -> Result<(String, u64), LockError> {
+        Ok((name(), id))
+    }
+}
+
+#[etcd_locked("generic/<id>", detach, on_held = "skip")]
+async fn generic<T: Clone + Send + 'static>(
+    id: u64,
+    of: impl Fn(&str) -> T + Send + 'static,
+) -> Option<T> {
+    Some(of(&name()))
+}
+
+#[test]
+fn whatever_owns_its_arguments_may_be_detached() {
+    alone(async {
+        let shop = Arc::new(Shop { shard: 3 });
+        let kept = shop.clone().keep(7).await.unwrap();
+        assert_eq!(kept, ("shops/3/7".to_owned(), 3));
+        assert_eq!(
+            shop.keep_behind(7).await.unwrap(),
+            ("behind/7".to_owned(), 7)
+        );
+        assert_eq!(generic(7, str::len).await, Some("generic/7".len()));
+    });
+}
+
+/// Where an annotated function finds its engine, and under which lock its caller runs: it takes both along.
+#[etcd_locked("inner/<id>", detach)]
+async fn inner(id: u64) -> Result<(), LockError> {
+    // The caller's body awaits this one: it would wait for itself.
+    let refused = etcd_locked::lock("outer").await;
+    assert!(
+        matches!(refused, Err(LockError::SelfDeadlock { .. })),
+        "{refused:?}"
+    );
+    let again = etcd_locked::lock("outer").reentrant().await?;
+    assert!(again.is_held());
+    etcd_locked::lock(format!("free/{id}"))
+        .await?
+        .release()
+        .await
+}
+
+#[etcd_locked("unlocked/<id>", detach, when = false, on_held = "skip")]
+async fn unlocked(id: u64) -> Option<String> {
+    let lock = current()?;
+    Some(format!("{id}, {}", lock.name().text()?))
+}
+
+#[etcd_locked("outer")]
+async fn outer() -> Result<Option<String>, LockError> {
+    inner(7).await?;
+    Ok(unlocked(7).await)
+}
+
+#[test]
+fn it_takes_along_the_engine_and_the_locks_of_its_caller() {
+    with_locks(async |locks: &Locks| {
+        let under = locks.scope(outer()).await.unwrap();
+        assert_eq!(under.as_deref(), Some("7, outer"));
+    });
+}
+
+#[etcd_locked("large", locks = &locks, detach)]
+async fn large(locks: Locks) -> Result<u8, LockError> {
+    let room = [1_u8; 100_000];
+    tokio::task::yield_now().await;
+    Ok(room[7])
+}
+
+#[test]
+fn the_body_takes_no_room_in_the_caller_s_future() {
+    with_locks(async |locks: &Locks| {
+        let call = large(locks.clone());
+        let size = size_of_val(&call);
+        assert!(size < 1_000, "{size} bytes");
+        assert_eq!(call.await.unwrap(), 1);
+    });
+}
+
+/// Which spans are entered, and what they are called.
+#[derive(Default)]
+struct Spans {
+    known: std::sync::Mutex<Vec<&'static tracing::Metadata<'static>>>,
+    entered: std::sync::Mutex<Vec<tracing::Id>>,
+}
+
+impl tracing::Subscriber for Spans {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_span()
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::Id {
+        let mut known = self.known.lock().expect("nobody panics");
+        known.push(span.metadata());
+        tracing::Id::from_u64(known.len() as u64)
+    }
+
+    fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {}
+
+    fn enter(&self, span: &tracing::Id) {
+        self.entered
+            .lock()
+            .expect("nobody panics")
+            .push(span.clone());
+    }
+
+    fn exit(&self, span: &tracing::Id) {
+        let mut entered = self.entered.lock().expect("nobody panics");
+        let at = entered.iter().rposition(|it| it == span);
+        entered.remove(at.expect("entered before"));
+    }
+
+    fn current_span(&self) -> tracing_core::span::Current {
+        match self.entered.lock().expect("nobody panics").last() {
+            None => tracing_core::span::Current::none(),
+            Some(span) => {
+                let known = self.known.lock().expect("nobody panics");
+                let metadata = known[span.into_u64() as usize - 1];
+                tracing_core::span::Current::new(span.clone(), metadata)
+            }
+        }
+    }
+}
+
+#[etcd_locked("traced", locks = &locks, detach)]
+async fn traced(locks: Locks) -> Result<Option<&'static str>, LockError> {
+    tokio::task::yield_now().await;
+    Ok(tracing::Span::current().metadata().map(|it| it.name()))
+}
+
+#[test]
+fn the_span_goes_along() {
+    use tracing::Instrument as _;
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _subscriber = tracing::subscriber::set_default(Spans::default());
+    runtime.block_on(async {
+        let locks = Corner::new().await.locks().await;
+        let call = traced(locks.clone()).instrument(tracing::info_span!("request"));
+        assert_eq!(within("the call", call).await.unwrap(), Some("request"));
+        assert_eq!(traced(locks).await.unwrap(), None);
+    });
+}
+
+/// Polled by one executor at first and by another later, or dropped in between: whoever is inside is inside.
+#[test]
+fn a_call_that_is_not_polled_any_more_goes_on() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let signs = Arc::new(Signs::default());
+        let mut call = Box::pin(ship(locks, 7, signs.clone()));
+        // Until it is inside, which its task says.
+        let mut inside = pin!(signs.inside.notified());
+        within(
+            "the body inside",
+            poll_fn(|cx| {
+                let _ = call.as_mut().poll(cx);
+                match inside.as_mut().poll(cx) {
+                    Poll::Ready(()) => Poll::Ready(()),
+                    Poll::Pending => Poll::Pending,
+                }
+            }),
+        )
+        .await;
+        signs.go.notify_one();
+        within("the body's end", signs.done.notified()).await;
+        corner.until_empty().await;
+        assert_eq!(call.await.unwrap(), "orders/7");
+    });
+}

@@ -1,0 +1,14 @@
+use etcd_locked::{LockError, etcd_locked};
+
+struct Shop {
+    shard: u8,
+}
+
+impl Shop {
+    #[etcd_locked("shops/<self.shard>/<sku>", detach)]
+    async fn sell(&self, sku: &str, count: u32) -> Result<(), LockError> {
+        Ok(())
+    }
+}
+
+fn main() {}
