@@ -106,7 +106,7 @@ use proc_macro2::TokenStream;
 /// is `Arc<Self>`.
 ///
 /// With `reentrant` the body runs under the lock of the body around, whose tokens it has, and at its end nothing is released;
-/// if that one loses the lock, this one does. "The task holds" is what `current()` sees: nested and joined, not spawned. Of several
+/// if that one loses the lock, this one does; nor is it `detach`ed then, for it stands and falls with that body. "The task holds" is what `current()` sees: nested and joined, not spawned. Of several
 /// names all must be held, or none; else the call is refused with `LockError::SelfDeadlock`.
 ///
 /// Arguments that the body never mentions are not moved into it; they drop after the release.

@@ -1,6 +1,7 @@
 //! Which locks the running task holds: decided by the poll stack.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::core::CallId;
 use crate::core::request::Key;
@@ -28,6 +29,23 @@ struct Held {
     call: CallId,
     /// What the task held already.
     outer: Option<Current>,
+    /// It belongs to the caller of a detached body, and counts here only as long as that awaits it.
+    awaited: Option<Awaited>,
+}
+
+/// Whether the caller of a detached body awaits it still.
+#[derive(Debug, Clone)]
+pub(crate) struct Awaited(Arc<AtomicBool>);
+
+impl Awaited {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// It does so no longer.
+    pub(crate) fn end(&self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// The innermost lock under which the running code runs; `None` outside any protected body.
@@ -88,6 +106,25 @@ impl Current {
             engine,
             call,
             outer: current(),
+            awaited: None,
+        }))
+    }
+
+    /// The same as it is seen from a body in another task, which the caller awaits.
+    pub(crate) fn awaiting(&self, awaited: Awaited) -> Self {
+        let Held {
+            tenure,
+            engine,
+            call,
+            outer,
+            ..
+        } = &*self.0;
+        Self(Arc::new(Held {
+            tenure: tenure.clone(),
+            engine: engine.clone(),
+            call: *call,
+            outer: outer.clone(),
+            awaited: Some(awaited),
         }))
     }
 
@@ -101,24 +138,45 @@ impl Current {
 /// The calls whose locks of this engine the task holds, innermost first.
 pub(crate) fn holds(engine: &Engine) -> Vec<CallId> {
     held(engine)
-        .filter(|Current(held)| held.tenure.is_own())
-        .map(|Current(held)| held.call)
+        .filter(|(Current(held), _)| held.tenure.is_own())
+        .map(|(Current(held), _)| held.call)
         .collect()
 }
 
-/// The lock of this very name, if the task holds it, and what it is held by.
-pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<(OwnedLock, Arc<Tenure>)> {
-    held(engine).find_map(|Current(held)| {
-        let mut locks = held.tenure.locks();
-        let lock = locks.find(|lock| lock.is_of(name))?;
-        Some((lock.clone(), held.tenure.clone()))
+/// A lock that the task holds.
+pub(crate) struct HeldLock {
+    pub(crate) lock: OwnedLock,
+    pub(crate) tenure: Arc<Tenure>,
+    /// By a body in this very task: it does not run while another does here.
+    pub(crate) here: bool,
+}
+
+/// That of this very name.
+pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<HeldLock> {
+    held(engine).find_map(|(Current(held), here)| {
+        let lock = held.tenure.locks().find(|lock| lock.is_of(name))?;
+        Some(HeldLock {
+            lock: lock.clone(),
+            tenure: held.tenure.clone(),
+            here,
+        })
     })
 }
 
-/// What the task holds of this engine, innermost first.
-fn held(engine: &Engine) -> impl Iterator<Item = Current> {
+/// What the task holds of this engine, innermost first, and whether by a body of its own or by one that awaits its own.
+fn held(engine: &Engine) -> impl Iterator<Item = (Current, bool)> {
+    let mut here = true;
     std::iter::successors(current(), |Current(held)| held.outer.clone())
+        .map_while(move |Current(held)| {
+            if let Some(Awaited(awaited)) = &held.awaited {
+                here = false;
+                if !awaited.load(Ordering::Acquire) {
+                    return None;
+                }
+            }
+            Some((Current(held), here))
+        })
         // A future that was begun under a lock may be polled on after it.
-        .filter(|Current(held)| held.tenure.lost() != Some(LossCause::Released))
-        .filter(|Current(held)| held.engine.is(engine))
+        .filter(|(Current(held), _)| held.tenure.lost() != Some(LossCause::Released))
+        .filter(|(Current(held), _)| held.engine.is(engine))
 }

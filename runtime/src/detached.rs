@@ -3,6 +3,9 @@
 //! The wait for the lock is the caller's: dropped while it waits, the call takes nothing (invariant I4). With the lock the
 //! body moves to the task, and from then on all goes its way there whether or not the caller is still to hear of it: the
 //! body is dropped, then the guard, then the key goes (invariant I11).
+//!
+//! A lock that is used again (`reentrant`) belongs to the body around, which may go on without the call: then both would run
+//! at once under one lock. So its body stays where it is, in the task of that one.
 
 use std::any::Any;
 use std::fmt;
@@ -16,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
-use crate::current::{Current, current};
+use crate::current::{Awaited, Current, current};
 use crate::error::LockError;
 use crate::held::Body;
 use crate::lock::Lock;
@@ -27,8 +30,21 @@ pub struct Detached<T>(Stage<T>);
 
 enum Stage<T> {
     Waiting(Call<T>),
-    Running(JoinHandle<Result<T, LockError>>),
+    Running(Awaiting<T>),
+    InPlace(Call<T>),
     Done,
+}
+
+/// The task, awaited; it hears when it is not any more.
+struct Awaiting<T> {
+    task: JoinHandle<Result<T, LockError>>,
+    awaited: Awaited,
+}
+
+impl<T> Drop for Awaiting<T> {
+    fn drop(&mut self) {
+        self.awaited.end();
+    }
 }
 
 /// What goes to the task. The body goes before its lock.
@@ -36,6 +52,12 @@ struct Call<T> {
     body: Pin<Box<dyn Body<T> + Send>>,
     output: Option<Box<T>>,
     lock: Lock,
+}
+
+impl<T> Call<T> {
+    fn run(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, LockError>> {
+        self.lock.run(self.body.as_mut(), &mut self.output, cx)
+    }
 }
 
 impl<T: Send + 'static> Detached<T> {
@@ -56,12 +78,18 @@ impl<T: Send + 'static> Detached<T> {
         let runtime = Handle::try_current().map_err(|_| no_runtime())?;
         ready!(call.lock.ready(cx))?;
         if let Stage::Waiting(call) = mem::replace(&mut self.0, Stage::Done) {
-            let task = Task {
-                call,
-                current: current(),
-                locks: Locks::chosen(),
+            self.0 = if call.lock.is_again() {
+                Stage::InPlace(call)
+            } else {
+                let awaited = Awaited::new();
+                let task = Task {
+                    call,
+                    current: current().map(|it| it.awaiting(awaited.clone())),
+                    locks: Locks::chosen(),
+                };
+                let task = runtime.spawn(task.instrument(Span::current()));
+                Stage::Running(Awaiting { task, awaited })
             };
-            self.0 = Stage::Running(runtime.spawn(task.instrument(Span::current())));
         }
         Poll::Ready(Ok(()))
     }
@@ -75,10 +103,11 @@ impl<T: Send + 'static> Future for Detached<T> {
             self.0 = Stage::Done;
             return Poll::Ready(Err(error));
         }
-        let Stage::Running(task) = &mut self.0 else {
-            return Poll::Pending; // polled after it was done
+        let ended = match &mut self.0 {
+            Stage::Running(running) => ready!(Pin::new(&mut running.task).poll(cx)),
+            Stage::InPlace(call) => Ok(ready!(call.run(cx))),
+            _ => return Poll::Pending, // polled after it was done
         };
-        let ended = ready!(Pin::new(task).poll(cx));
         self.0 = Stage::Done;
         Poll::Ready(ended.unwrap_or_else(|gone| match gone.try_into_panic() {
             Ok(panic) => go_on(panic),
@@ -95,7 +124,9 @@ fn go_on<T>(panic: Box<dyn Any + Send>) -> T {
 impl<T> fmt::Debug for Detached<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match &self.0 {
-            Stage::Waiting(call) => return f.debug_tuple("Detached").field(&call.lock).finish(),
+            Stage::Waiting(call) | Stage::InPlace(call) => {
+                return f.debug_tuple("Detached").field(&call.lock).finish();
+            }
             Stage::Running(_) => "running",
             Stage::Done => "done",
         };
@@ -120,7 +151,7 @@ impl<T> Future for Task<T> {
             locks,
         } = &mut *self;
         let mut polled = Poll::Pending;
-        let mut run = || polled = call.lock.run(call.body.as_mut(), &mut call.output, cx);
+        let mut run = || polled = call.run(cx);
         let mut run = || match &*current {
             Some(current) => current.within(&mut run),
             None => run(),

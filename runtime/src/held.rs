@@ -82,6 +82,11 @@ impl Held {
         std::future::poll_fn(|cx| guard.poll(body.as_mut(), cx)).await
     }
 
+    /// Whether it belongs to a call around this one.
+    pub(crate) fn is_again(&self) -> bool {
+        !self.tenure.is_own()
+    }
+
     /// The fencing token; of several names the first one's.
     #[must_use]
     pub fn token(&self) -> Token {
@@ -131,11 +136,11 @@ impl Held {
     /// Cancel safe: the release goes on.
     pub async fn release(self) -> Result<(), LockError> {
         let lost = self.tenure.lost();
-        let (name, own) = (self.tenure.first.name.clone(), self.tenure.is_own());
+        let (name, again) = (self.tenure.first.name.clone(), self.is_again());
         let confirmation = self.begin_release();
         match (lost, confirmation) {
             (Some(cause), _) => Err(lost_by(name, cause)),
-            (None, None) if !own => Ok(()),
+            (None, None) if again => Ok(()),
             (None, Some(confirmation)) => {
                 confirmation.await.unwrap_or(Err(LockError::ShuttingDown))
             }

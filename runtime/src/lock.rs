@@ -31,7 +31,12 @@ struct State {
 enum Phase {
     Unlocked,
     Acquiring(Acquiring),
-    Holding { guard: Guard, held: Held },
+    /// It is had, and the body has not begun.
+    Granted(Held),
+    Holding {
+        guard: Guard,
+        held: Held,
+    },
     Releasing(oneshot::Receiver<Result<(), LockError>>),
     Done,
 }
@@ -107,10 +112,17 @@ impl Lock {
 
     /// Waits for the lock, if one is wanted.
     pub(crate) fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
-        match &self.0.phase {
-            Phase::Unlocked => Poll::Ready(Ok(())),
-            _ => self.acquired(cx).map_ok(drop),
+        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
+            let held = ready!(Pin::new(acquiring).poll(cx));
+            self.0.phase = Phase::Done;
+            self.0.phase = Phase::Granted(held?);
         }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether what it got belongs to a call around this one.
+    pub(crate) fn is_again(&self) -> bool {
+        matches!(&self.0.phase, Phase::Granted(held) if held.is_again())
     }
 
     /// One poll of an annotated call.
@@ -150,14 +162,12 @@ impl Lock {
     /// Waits for the lock; then the body may be polled under the guard.
     #[inline(never)]
     fn acquired(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Guard, LockError>> {
-        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
-            let held = ready!(Pin::new(acquiring).poll(cx));
-            self.0.phase = Phase::Done;
-            let held = held?;
-            self.0.phase = Phase::Holding {
-                guard: Guard::new(&held, self.0.on_lost),
-                held,
-            };
+        ready!(self.ready(cx))?;
+        if let Phase::Granted(_) = &self.0.phase
+            && let Phase::Granted(held) = mem::replace(&mut self.0.phase, Phase::Done)
+        {
+            let guard = Guard::new(&held, self.0.on_lost);
+            self.0.phase = Phase::Holding { guard, held };
         }
         match &mut self.0.phase {
             Phase::Holding { guard, .. } => Poll::Ready(Ok(guard)),

@@ -17,7 +17,7 @@ use crate::clock::{BootClock, Clock, Deadline, Due};
 use crate::config::{Config, check_ttl};
 use crate::core::CallId;
 use crate::core::request::Key;
-use crate::current;
+use crate::current::{self, HeldLock};
 use crate::engine::{Engine, runtime};
 use crate::error::LockError;
 use crate::global;
@@ -278,7 +278,8 @@ impl Acquire {
     ///
     /// Of several names ([`and`](Self::and)) the task holds all, by one call or by several, or none, which are then taken
     /// as always; if it holds only some, the call is refused with [`LockError::SelfDeadlock`]: to take the others
-    /// while those are held is to take locks one after the other, which is how deadlocks begin.
+    /// while those are held is to take locks one after the other, which is how deadlocks begin. So it is in a detached body with
+    /// the locks of its caller, who may go on without it.
     pub fn reentrant(mut self) -> Self {
         self.reentrant = true;
         self
@@ -353,14 +354,16 @@ impl Acquire {
     /// What the task holds already of these names, if it may be used again.
     fn again(&self, engine: &Engine, names: &[(Name, Key)]) -> Result<Option<Tenure>, LockError> {
         let mut again = Vec::new();
+        let mut may = self.reentrant;
         for (name, key) in names {
-            if let Some((lock, tenure)) = current::held_lock(engine, key) {
+            if let Some(HeldLock { lock, tenure, here }) = current::held_lock(engine, key) {
                 let name = name.clone();
                 again.push((OwnedLock { name, ..lock }, tenure));
+                may &= here;
             }
         }
         match again.first() {
-            Some((lock, _)) if !self.reentrant || again.len() < names.len() => {
+            Some((lock, _)) if !may || again.len() < names.len() => {
                 let name = lock.name.clone();
                 Err(LockError::SelfDeadlock { name })
             }

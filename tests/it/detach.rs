@@ -212,14 +212,16 @@ fn whatever_owns_its_arguments_may_be_detached() {
 /// Where an annotated function finds its engine, and under which lock its caller runs: it takes both along.
 #[etcd_locked("inner/<id>", detach)]
 async fn inner(id: u64) -> Result<(), LockError> {
-    // The caller's body awaits this one: it would wait for itself.
-    let refused = etcd_locked::lock("outer").await;
-    assert!(
-        matches!(refused, Err(LockError::SelfDeadlock { .. })),
-        "{refused:?}"
-    );
-    let again = etcd_locked::lock("outer").reentrant().await?;
-    assert!(again.is_held());
+    // The caller's body awaits this one: it would wait for itself. But it may go on without it, and so keeps its lock to itself.
+    for refused in [
+        etcd_locked::lock("outer").await,
+        etcd_locked::lock("outer").reentrant().await,
+    ] {
+        assert!(
+            matches!(refused, Err(LockError::SelfDeadlock { .. })),
+            "{refused:?}"
+        );
+    }
     etcd_locked::lock(format!("free/{id}"))
         .await?
         .release()
@@ -243,6 +245,92 @@ fn it_takes_along_the_engine_and_the_locks_of_its_caller() {
     with_locks(async |locks: &Locks| {
         let under = locks.scope(outer()).await.unwrap();
         assert_eq!(under.as_deref(), Some("7, outer"));
+    });
+}
+
+#[etcd_locked("inner", locks = &locks, detach)]
+async fn wants(locks: Locks, name: &'static str, signs: Arc<Signs>) -> Result<(), LockError> {
+    signs.inside.notify_one();
+    signs.go.notified().await;
+    drop(locks.lock(name).reentrant().await?);
+    signs.done.notify_one();
+    Ok(())
+}
+
+#[test]
+fn a_caller_that_goes_on_without_it_is_no_obstacle_and_keeps_its_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let held = locks.lock("outer").await.unwrap();
+        let signs = Arc::new(Signs::default());
+        let outer = async {
+            let mut call = Box::pin(wants(locks.clone(), "outer", signs.clone()));
+            tokio::select! {
+                ended = &mut call => panic!("{ended:?}"),
+                () = signs.inside.notified() => drop(call),
+            }
+            signs.go.notify_one();
+            // It waits for this body, as any other task would.
+            let waits = tokio::time::timeout(Duration::from_millis(300), signs.done.notified());
+            assert!(waits.await.is_err(), "two bodies under one lock");
+        };
+        held.hold(outer).await.unwrap();
+        held.release().await.unwrap();
+        within("its turn", signs.done.notified()).await;
+        corner.until_empty().await;
+    });
+}
+
+#[etcd_locked("outer", locks = &locks, detach, reentrant)]
+async fn again(locks: Locks, signs: Arc<Signs>) -> Result<(), LockError> {
+    let _dropped = Leaving(signs.clone());
+    signs.inside.notify_one();
+    pending().await
+}
+
+/// Says that it was dropped.
+struct Leaving(Arc<Signs>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.done.notify_one();
+    }
+}
+
+#[test]
+fn what_uses_a_lock_again_stands_and_falls_with_its_caller() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let held = locks.lock("outer").await.unwrap();
+        let signs = Arc::new(Signs::default());
+        let outer = async {
+            let mut call = Box::pin(again(locks.clone(), signs.clone()));
+            tokio::select! {
+                ended = &mut call => panic!("{ended:?}"),
+                () = signs.inside.notified() => {}
+            }
+            drop(call);
+            // Now, and not some time later in another task.
+            poll_fn(|cx| {
+                let done = pin!(signs.done.notified()).poll(cx);
+                assert!(done.is_ready(), "two bodies under one lock");
+                Poll::Ready(())
+            })
+            .await;
+        };
+        held.hold(outer).await.unwrap();
+        held.release().await.unwrap();
+        // By itself it has a lock of its own, and a task.
+        let caller = tokio::spawn(again(locks.clone(), signs.clone()));
+        within("the body inside", signs.inside.notified()).await;
+        caller.abort();
+        let cut = tokio::time::timeout(Duration::from_millis(100), signs.done.notified()).await;
+        assert!(cut.is_err(), "cut by its caller");
+        within("the shutdown", locks.shutdown(Duration::ZERO)).await;
+        within("its end", signs.done.notified()).await;
+        corner.until_empty().await;
     });
 }
 
