@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::corner::{Corner, pass, take};
 use crate::limit::{run, within};
+use crate::spans::Spans;
 use crate::under::{alone, name, with_locks};
 
 /// What a test and a body tell each other.
@@ -349,53 +350,6 @@ fn the_body_takes_no_room_in_the_caller_s_future() {
         assert!(size < 1_000, "{size} bytes");
         assert_eq!(call.await.unwrap(), 1);
     });
-}
-
-/// Which spans are entered, and what they are called.
-#[derive(Default)]
-struct Spans {
-    known: std::sync::Mutex<Vec<&'static tracing::Metadata<'static>>>,
-    entered: std::sync::Mutex<Vec<tracing::Id>>,
-}
-
-impl tracing::Subscriber for Spans {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.is_span()
-    }
-
-    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::Id {
-        let mut known = self.known.lock().expect("nobody panics");
-        known.push(span.metadata());
-        tracing::Id::from_u64(known.len() as u64)
-    }
-
-    fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {}
-
-    fn enter(&self, span: &tracing::Id) {
-        self.entered
-            .lock()
-            .expect("nobody panics")
-            .push(span.clone());
-    }
-
-    fn exit(&self, span: &tracing::Id) {
-        let mut entered = self.entered.lock().expect("nobody panics");
-        let at = entered.iter().rposition(|it| it == span);
-        entered.remove(at.expect("entered before"));
-    }
-
-    fn current_span(&self) -> tracing_core::span::Current {
-        match self.entered.lock().expect("nobody panics").last() {
-            None => tracing_core::span::Current::none(),
-            Some(span) => {
-                let known = self.known.lock().expect("nobody panics");
-                let metadata = known[span.into_u64() as usize - 1];
-                tracing_core::span::Current::new(span.clone(), metadata)
-            }
-        }
-    }
 }
 
 #[etcd_locked("traced", locks = &locks, detach)]

@@ -12,6 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode};
 use axum::routing::post;
 use etcd_locked::{LockError, Locks, etcd_locked};
+use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tower::ServiceExt as _;
 
@@ -115,6 +116,51 @@ fn axum_handlers() {
         let (status, said) = answer(&router, "/orders/7/2", "").await;
         assert_eq!(status, StatusCode::LOCKED, "{said}");
         held.release().await.unwrap();
+    });
+}
+
+/// What the handler and its client tell each other.
+#[derive(Default)]
+struct Packing {
+    begun: Notify,
+    go: Notify,
+    packed: Notify,
+}
+
+#[axum::debug_handler]
+#[etcd_locked("parcels/<id>", wait = "none", detach)]
+async fn detached_handler(
+    State(packing): State<Arc<Packing>>,
+    Path(id): Path<u64>,
+) -> Result<String, AppError> {
+    packing.begun.notify_one();
+    packing.go.notified().await;
+    packing.packed.notify_one();
+    Ok(format!("{} {id}", name()))
+}
+
+/// A server drops the handler of a client that has gone.
+#[test]
+fn an_axum_handler_that_is_detached_outlives_its_client() {
+    let packing = Arc::new(Packing::default());
+    let router = Router::new()
+        .route("/parcels/{id}", post(detached_handler))
+        .with_state(packing.clone());
+    alone(async {
+        tokio::select! {
+            answered = answer(&router, "/parcels/7", "") => panic!("{answered:?}"),
+            () = packing.begun.notified() => {} // and the request is dropped
+        }
+        let (status, said) = answer(&router, "/parcels/7", "").await;
+        assert_eq!(status, StatusCode::LOCKED, "{said}");
+        packing.go.notify_one();
+        packing.packed.notified().await;
+        // Its successor waits for the lock, and finds it free.
+        let successor = etcd_locked::lock("parcels/7").await.unwrap();
+        successor.release().await.unwrap();
+        packing.go.notify_one();
+        let answered = answer(&router, "/parcels/7", "").await;
+        assert_eq!(answered, (StatusCode::OK, "parcels/7 7".to_owned()));
     });
 }
 

@@ -8,6 +8,7 @@ mod etcd;
 mod limit;
 mod proxy;
 mod real_only;
+mod spans;
 mod steps;
 mod under;
 mod worker;
