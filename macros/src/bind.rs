@@ -165,8 +165,18 @@ fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) ->
         });
     }
     if args.names.is_empty() && !args.unreadable {
-        let message =
-            r#"missing lock name; begin with one, such as `#[etcd_locked("orders/<id>")]`"#;
+        let written = &args.options.written;
+        let argument = written.iter().find(|written| {
+            let named = |bindings: &Bindings<'_>| bindings.idents.iter().any(|it| it == written);
+            bindings.as_ref().is_some_and(named)
+        });
+        let message = match argument {
+            None => r#"missing lock name; begin with one, such as `#[etcd_locked("orders/<id>")]`"#
+                .to_owned(),
+            Some(flag) => format!(
+                "missing lock name; `{flag}` alone is an option, for the argument of that name write `({flag})`"
+            ),
+        };
         mistakes.push(Error::new(Span::call_site(), message));
     }
     if let Some(name) = args.names.get(MOST_NAMES) {

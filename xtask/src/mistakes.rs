@@ -66,6 +66,7 @@ const GROUPS: &[(&str, &str, &[&str])] = &[
             "duplicate-option",
             "option-without-value",
             "flag-with-value",
+            "flag-for-an-argument",
             "misspelt-flag",
             "value-not-a-string",
             "bad-duration",
