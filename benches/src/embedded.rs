@@ -1,5 +1,5 @@
-//! Row P13: what an annotated call costs on the embedded etcd, and what it cannot do without: hops to another thread and
-//! back, and two transactions.
+//! Row P13: what an annotated call costs on the embedded etcd, beside what it cannot do without, two transactions, and what it
+//! does without, hops to another thread and back.
 //!
 //! `orders/7` again and again, one task, batches of all rows in turn.
 
@@ -67,13 +67,14 @@ const fn row(name: &'static str, work: Work, caller: Caller) -> Row {
     }
 }
 
+const TRANSACTIONS: &str = "the two transactions, on the caller's thread";
 const BOTH: &str = "two hops with a transaction each, caller on a current-thread runtime";
 const BOTH_MULTI: &str = "the same, multi-thread";
 
 const ROWS: [Row; 7] = [
     Row {
         target: Some(20.0),
-        floor: Some(BOTH),
+        floor: Some(TRANSACTIONS),
         ..row(
             "annotated call, caller on a current-thread runtime",
             Work::Call,
@@ -82,7 +83,7 @@ const ROWS: [Row; 7] = [
     },
     Row {
         target: Some(40.0),
-        floor: Some(BOTH_MULTI),
+        floor: Some(TRANSACTIONS),
         ..row(
             "annotated call, caller on a multi-thread runtime",
             Work::Call,
@@ -97,11 +98,7 @@ const ROWS: [Row; 7] = [
         Caller::CurrentThread,
     ),
     row("one hop, multi-thread", Work::Hop, Caller::MultiThread),
-    row(
-        "the two transactions, on the caller's thread",
-        Work::Transactions,
-        Caller::CurrentThread,
-    ),
+    row(TRANSACTIONS, Work::Transactions, Caller::CurrentThread),
 ];
 
 /// A row's batches, in microseconds an operation.

@@ -1,14 +1,15 @@
 //! The boot-time clock (rule P29) behind a two-method trait: everything the library knows of time comes from here, timers
 //! included, so that a test can move it.
 
-use std::fmt;
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::ops::{Add, Sub};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 /// A point in time: how long after boot, suspended time included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,42 +125,61 @@ pub(crate) async fn by<F: Future>(clock: &dyn Clock, when: Moment, future: F) ->
     .await
 }
 
-/// A timer that is asked for again and again. It is made anew only for an earlier moment than it is set for: most are put off
-/// before they are due, so one that is set too early is left to run out, and set again then.
+/// A timer that is set from any thread, and rings on one. Set for a later moment than it is set for, it stays as it is: most are
+/// put off before they are due, so whoever hears it ring looks what is due, and sets it again.
+#[derive(Debug)]
 pub(crate) struct Alarm {
     clock: Arc<dyn Clock>,
-    set: Option<(Moment, Sleep)>,
+    at: Mutex<Option<Moment>>,
+    brought_forward: Notify,
 }
 
 impl Alarm {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, set: None }
+        Self {
+            clock,
+            at: Mutex::new(None),
+            brought_forward: Notify::new(),
+        }
     }
 
-    /// Completes at or after `when`; never, if there is none. Dropping the future loses nothing.
-    pub(crate) async fn at(&mut self, when: Option<Moment>) {
-        let Some(when) = when else {
-            return std::future::pending().await;
-        };
+    /// It rings by `when`, now being `now`.
+    pub(crate) fn set(&self, now: Moment, when: Moment) {
+        let mut at = self.at();
+        // One that is overdue has slept through a suspend, and sleeps on.
+        if at.is_none_or(|at| when < at || at <= now) {
+            *at = Some(when);
+            drop(at);
+            self.brought_forward.notify_one();
+        }
+    }
+
+    /// It rings now.
+    pub(crate) fn ring(&self) {
+        let now = self.clock.now();
+        self.set(now, now);
+    }
+
+    /// Completes when it rings; then it is not set any more. Dropping the future loses nothing.
+    pub(crate) async fn rings(&self) {
         loop {
-            let sleep = match &mut self.set {
-                // One that is overdue has slept through a suspend, and sleeps on.
-                Some((at, sleep)) if *at <= when && self.clock.now() < *at => sleep,
-                set => &mut set.insert((when, self.clock.sleep_until(when))).1,
+            let at = *self.at();
+            let Some(when) = at else {
+                self.brought_forward.notified().await;
+                continue;
             };
-            sleep.await;
-            self.set = None;
-            if self.clock.now() >= when {
-                return;
+            tokio::select! {
+                () = self.clock.sleep_until(when) => {
+                    *self.at() = None;
+                    return;
+                }
+                () = self.brought_forward.notified() => {}
             }
         }
     }
-}
 
-impl Debug for Alarm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.set.as_ref().map(|(at, _)| at);
-        f.debug_tuple("Alarm").field(&at).finish()
+    fn at(&self) -> MutexGuard<'_, Option<Moment>> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -191,16 +211,10 @@ const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 mod tests {
     use super::*;
 
-    /// Polls the alarm once, as a loop does that something else wakes: it must not ring.
-    async fn look(alarm: &mut Alarm, when: Option<Moment>) {
-        let rung = by(&BootClock, BootClock.now(), alarm.at(when)).await;
-        assert!(rung.is_none(), "too early");
-    }
-
     /// Waits for the alarm, but not for ever.
-    async fn wait(alarm: &mut Alarm, when: Moment) {
+    async fn wait(alarm: &Alarm, when: Moment) {
         let patience = BootClock.now() + Duration::from_secs(20);
-        let rung = by(&BootClock, patience, alarm.at(Some(when))).await;
+        let rung = by(&BootClock, patience, alarm.rings()).await;
         assert!(rung.is_some(), "not rung");
         assert!(BootClock.now() >= when, "too early");
     }
@@ -210,25 +224,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_alarm_that_is_put_off_rings_at_the_later_moment() {
-        let mut alarm = Alarm::new(Arc::new(BootClock));
-        look(&mut alarm, Some(after(10_000))).await;
-        let early = after(500);
-        look(&mut alarm, Some(early)).await;
-        look(&mut alarm, None).await;
-        let set = |alarm: &Alarm| alarm.set.as_ref().map(|(at, _)| *at);
-        look(&mut alarm, Some(early + Duration::from_millis(50))).await;
-        assert_eq!(set(&alarm), Some(early), "made anew");
-        wait(&mut alarm, early + Duration::from_millis(50)).await;
-        assert_eq!(set(&alarm), None);
+    async fn an_alarm_that_is_put_off_rings_as_it_was_set() {
+        let alarm = Alarm::new(Arc::new(BootClock));
+        let early = after(100);
+        alarm.set(BootClock.now(), early);
+        alarm.set(BootClock.now(), after(60_000));
+        wait(&alarm, early).await;
+        assert_eq!(*alarm.at(), None);
+        let later = after(50);
+        alarm.set(BootClock.now(), later);
+        wait(&alarm, later).await;
     }
 
     #[tokio::test]
     async fn an_alarm_that_is_brought_forward_rings_at_the_earlier_moment() {
-        let mut alarm = Alarm::new(Arc::new(BootClock));
-        look(&mut alarm, Some(after(60_000))).await;
-        wait(&mut alarm, after(10)).await;
-        look(&mut alarm, Some(after(60_000))).await;
-        wait(&mut alarm, after(10)).await;
+        let alarm = Arc::new(Alarm::new(Arc::new(BootClock)));
+        alarm.set(BootClock.now(), after(60_000));
+        let rings = tokio::spawn({
+            let alarm = Arc::clone(&alarm);
+            async move { wait(&alarm, BootClock.now()).await }
+        });
+        tokio::task::yield_now().await; // it waits now
+        alarm.set(BootClock.now(), after(10));
+        rings.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_overdue_alarm_is_set_anew() {
+        let alarm = Alarm::new(Arc::new(BootClock));
+        alarm.set(BootClock.now(), after(60_000));
+        let resumed = after(90_000);
+        alarm.set(resumed, resumed + Duration::from_secs(5));
+        assert_eq!(*alarm.at(), Some(resumed + Duration::from_secs(5)));
     }
 }

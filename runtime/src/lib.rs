@@ -175,8 +175,9 @@
 //! # Engines and executors
 //!
 //! All annotated functions of a process share one engine: one thread of its own, one connection, one lease for each TTL in
-//! use. Because it has its own thread, a handler that blocks its executor does not stop the renewal of leases, and because
-//! callers only wait on channels, they run on any executor. [`Locks`] is an engine of one's own: `locks = expr` uses it for
+//! use. Because etcd is waited for on that thread, a handler that blocks its executor does not stop the renewal of leases, and
+//! because callers only wait on channels, they run on any executor. What needs no waiting is decided on the caller's own
+//! thread: a lock that passes from call to call inside a process takes microseconds. [`Locks`] is an engine of one's own: `locks = expr` uses it for
 //! one function, [`Locks::scope`] for a future, [`Locks::set_default`] for a thread.
 //!
 //! # Without a server

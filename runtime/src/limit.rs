@@ -58,12 +58,8 @@ impl Stopwatch {
         if self.is_over() {
             return Poll::Ready(());
         }
-        if self.alarm.is_none() {
-            self.alarm = self.engine.alarm(self.limit.over);
-        }
-        let Some(alarm) = &mut self.alarm else {
-            return Poll::Pending;
-        };
+        let ring = || self.engine.alarm(self.limit.over);
+        let alarm = self.alarm.get_or_insert_with(ring);
         match Pin::new(alarm).poll(cx) {
             Poll::Ready(rung) => {
                 self.alarm = None;

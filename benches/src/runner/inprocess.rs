@@ -15,7 +15,7 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
         say::note(format_args!("{}: {} µs", row.name, spread.shown(number)));
         let (against, theirs) = match row.floor.and_then(|floor| more(row, &rows, floor)) {
             Some(more) => (
-                "more than both hops and both transactions".to_owned(),
+                "more than the two transactions".to_owned(),
                 more.shown(number) + " µs",
             ),
             None => Default::default(),
@@ -32,8 +32,8 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
         });
     }
     outcome.notes.push(
-        "P13: a call is asked for by one hop to another thread and back and released by another, each with a transaction; what \
-         stands between it and that is ours."
+        "P13: a call is two transactions, on the caller's own thread; the rest is ours. Were it asked for and released on \
+         another thread, there would be two hops more."
             .to_owned(),
     );
     Ok(outcome)

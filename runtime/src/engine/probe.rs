@@ -5,13 +5,14 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::oneshot;
 
-use super::{Command, Engine, Loop, Shared};
+use super::driver::{Driver, Told};
+use super::{Engine, Shared};
 use crate::core::queue::Slot;
 use crate::core::{Input, Timer};
 use crate::name::Name;
 
 /// A look at an engine's insides, on its thread.
-pub(super) struct Probe(Box<dyn FnOnce(&mut Loop) + Send>);
+pub(super) struct Probe(Box<dyn FnOnce(&mut Driver) + Send>);
 
 /// The names of an engine's calls, one entry for each name of each call.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ impl WeakEngine {
 }
 
 impl Probe {
-    pub(super) fn carry_out(self, engine: &mut Loop) {
+    pub(super) fn carry_out(self, engine: &mut Driver) {
         (self.0)(engine);
     }
 }
@@ -61,15 +62,15 @@ impl Engine {
 
     /// Has the engine look at what it holds, as it does anyway from the first second of holding on (rule P18).
     pub(crate) fn look(&self) {
-        self.probe(Loop::look);
+        self.probe(Driver::look);
     }
 
-    fn probe(&self, probe: impl FnOnce(&mut Loop) + Send + 'static) {
-        let _ = self.send(Command::Probe(Probe(Box::new(probe)))); // an engine that has ended has nothing to show
+    fn probe(&self, probe: impl FnOnce(&mut Driver) + Send + 'static) {
+        let _ = self.send(Told::Probe(Probe(Box::new(probe)))); // an engine that has ended has nothing to show
     }
 }
 
-impl Loop {
+impl Driver {
     fn names(&self) -> Names {
         let texts = |names: &mut dyn Iterator<Item = &Name>| -> Vec<String> {
             names.filter_map(Name::text).map(str::to_owned).collect()

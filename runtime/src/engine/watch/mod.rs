@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::wire::Wire;
-use crate::clock::{Clock, Moment};
+use crate::clock::Clock;
 use crate::core::request::{Event, Key, Revision, WatchNews};
 
 mod stream;
@@ -22,15 +23,31 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// One adding of a watch. The engine's ids come back; this does not, so late news of an earlier watch is told apart.
 type Incarnation = u64;
 
+/// What the engine is told of its watches, to hand it to [`Watches::hear`].
+#[derive(Debug)]
+pub(crate) enum Told {
+    News(u64, Incarnation, WatchNews),
+    /// The task ended, by itself.
+    Ended,
+    /// The pause after that is over.
+    Again,
+}
+
+/// How it is told.
+pub(crate) type Teller = Arc<dyn Fn(Told) + Send + Sync>;
+
 /// The engine's watches. A task of its own talks to etcd, so nothing here waits for it.
 pub(crate) struct Watches {
     wire: Wire,
     clock: Arc<dyn Clock>,
+    /// Where the task runs.
+    runtime: Handle,
+    teller: Teller,
     incarnations: Incarnation,
     live: HashMap<u64, Live>,
     task: Option<Task>,
-    /// The task ended though things are watched: another one is started then.
-    again: Option<Moment>,
+    /// The task ended though things are watched: another one is started in a moment.
+    pausing: bool,
 }
 
 struct Live {
@@ -41,10 +58,9 @@ struct Live {
     puts: bool,
 }
 
-/// The two ends of the task's channels; dropping them ends it.
+/// What the task is told by; dropping it ends it.
 struct Task {
     commands: UnboundedSender<Command>,
-    news: UnboundedReceiver<(u64, Incarnation, WatchNews)>,
 }
 
 #[derive(Debug)]
@@ -68,14 +84,16 @@ impl fmt::Debug for Watches {
 }
 
 impl Watches {
-    pub(crate) fn new(wire: Wire, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(wire: Wire, clock: Arc<dyn Clock>, runtime: Handle, teller: Teller) -> Self {
         Self {
             wire,
             clock,
+            runtime,
+            teller,
             incarnations: 0,
             live: HashMap::new(),
             task: None,
-            again: None,
+            pausing: false,
         }
     }
 
@@ -98,7 +116,7 @@ impl Watches {
                 }
                 task.command(addition);
             }
-            None if self.again.is_none() => self.start(),
+            None if !self.pausing => self.start(),
             None => {} // with the others
         }
     }
@@ -112,26 +130,21 @@ impl Watches {
         }
     }
 
-    /// The next news; never, if nothing is watched. Dropping the future loses nothing.
-    pub(crate) async fn next(&mut self) -> (u64, WatchNews) {
-        loop {
-            if let Some(task) = &mut self.task {
-                match task.news.recv().await {
-                    Some((id, incarnation, news)) => {
-                        if self.is_told(id, incarnation, &news) {
-                            return (id, news);
-                        }
-                    }
-                    None => self.ended(),
+    /// What of that is for the core.
+    pub(crate) fn hear(&mut self, told: Told) -> Option<(u64, WatchNews)> {
+        match told {
+            Told::News(id, incarnation, news) => {
+                return self.is_told(id, incarnation, &news).then_some((id, news));
+            }
+            Told::Ended => self.ended(),
+            Told::Again => {
+                self.pausing = false;
+                if !self.live.is_empty() {
+                    self.start();
                 }
-            } else if let Some(again) = self.again {
-                self.clock.sleep_until(again).await;
-                self.again = None;
-                self.start();
-            } else {
-                return std::future::pending().await;
             }
         }
+        None
     }
 
     /// Whether these are news of a live watch; if so, they are accounted for.
@@ -153,7 +166,12 @@ impl Watches {
 
     /// A task of its own, for all that is watched.
     fn start(&mut self) {
-        let task = Stream::spawn(self.wire.clone(), Arc::clone(&self.clock));
+        let (stream, task) = Stream::new(
+            self.wire.clone(),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.teller),
+        );
+        self.runtime.spawn(stream.run());
         for (id, live) in &self.live {
             task.command(live.addition(*id));
         }
@@ -164,10 +182,13 @@ impl Watches {
     /// same: whoever waits for a lock must not wait for ever.
     fn ended(&mut self) {
         self.task = None;
-        if !self.live.is_empty() {
-            tracing::error!("the task that watches etcd has ended; starting another");
-            self.again = Some(self.clock.now() + AGAIN);
-        }
+        tracing::error!(parent: None, "the task that watches etcd has ended; starting another");
+        self.pausing = true;
+        let (clock, teller) = (Arc::clone(&self.clock), Arc::clone(&self.teller));
+        self.runtime.spawn(async move {
+            clock.sleep_until(clock.now() + AGAIN).await;
+            teller(Told::Again);
+        });
     }
 }
 
@@ -211,28 +232,31 @@ mod tests {
     async fn a_task_that_ended_is_followed_by_another_that_watches_the_same() {
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let wire = Wire::new(&Config::new(["http://127.0.0.1:1"]), clock.clone()).unwrap();
-        let mut watches = Watches::new(wire, clock);
-        let (commands, mut told) = unbounded_channel();
-        let (telling, news) = unbounded_channel();
-        watches.task = Some(Task { commands, news });
+        let (telling, mut told) = unbounded_channel();
+        let teller: Teller = Arc::new(move |told| drop(telling.send(told)));
+        let mut watches = Watches::new(wire.clone(), clock.clone(), Handle::current(), teller);
+        let (stream, task) = Stream::new(wire, clock, Arc::clone(&watches.teller));
+        watches.task = Some(task);
         watches.add(1, "locks/a/".into(), 7, true);
         watches.add(2, "locks/b/".into(), 8, true);
-        assert!(matches!(told.try_recv(), Ok(Command::Add { id: 1, .. })));
         let deletion = Event::Delete {
             key: b"locks/a/x".to_vec(),
             revision: 9,
         };
-        telling.send((1, 1, WatchNews::Event(deletion))).unwrap();
-        assert!(matches!(watches.next().await, (1, WatchNews::Event(_))));
-        drop((telling, told)); // as a panic would
-        let silence = tokio::time::timeout(AGAIN / 2, watches.next()).await;
-        assert!(silence.is_err());
+        let news = Told::News(1, 1, WatchNews::Event(deletion));
+        assert!(matches!(watches.hear(news), Some((1, WatchNews::Event(_)))));
+        drop(stream); // as a panic would
+        let ended = told.recv().await.unwrap();
+        assert!(matches!(ended, Told::Ended), "{ended:?}");
+        assert!(watches.hear(ended).is_none());
         assert!(watches.task.is_none());
         watches.add(3, "locks/c/".into(), 9, true);
         watches.remove(2);
-        let silence = tokio::time::timeout(AGAIN, watches.next()).await;
-        assert!(silence.is_err());
-        assert!(watches.task.is_some() && watches.again.is_none());
+        assert!(watches.task.is_none(), "at once");
+        let again = told.recv().await.unwrap();
+        assert!(matches!(again, Told::Again), "{again:?}");
+        assert!(watches.hear(again).is_none());
+        assert!(watches.task.is_some() && !watches.pausing);
         let mut resumed: Vec<_> = watches.live.iter().map(|(id, it)| (*id, it.from)).collect();
         resumed.sort_unstable();
         assert_eq!(resumed, [(1, 9), (3, 9)]);

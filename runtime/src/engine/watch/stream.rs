@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::table::Table;
-use super::{Command, Incarnation, Task};
+use super::{Command, Task, Teller, Told};
 use crate::clock::{Clock, Moment};
 use crate::core::request::{Event, WatchNews};
 use crate::engine::convert::{MAX_ANSWER, key_value};
@@ -34,7 +34,7 @@ pub(super) struct Stream {
     wire: Wire,
     clock: Arc<dyn Clock>,
     commands: UnboundedReceiver<Command>,
-    news: UnboundedSender<(u64, Incarnation, WatchNews)>,
+    teller: Teller,
     table: Table,
 }
 
@@ -50,22 +50,27 @@ enum End {
     Shutdown,
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        (self.teller)(Told::Ended);
+    }
+}
+
 impl Stream {
-    pub(super) fn spawn(wire: Wire, clock: Arc<dyn Clock>) -> Task {
+    /// A task to be run, and what it is told by.
+    pub(super) fn new(wire: Wire, clock: Arc<dyn Clock>, teller: Teller) -> (Self, Task) {
         let (commands, commanded) = unbounded_channel();
-        let (telling, news) = unbounded_channel();
         let stream = Self {
             wire,
             clock,
             commands: commanded,
-            news: telling,
+            teller,
             table: Table::default(),
         };
-        tokio::spawn(stream.run());
-        Task { commands, news }
+        (stream, Task { commands })
     }
 
-    async fn run(mut self) {
+    pub(super) async fn run(mut self) {
         let mut failures = 0;
         loop {
             let opened = self.clock.now();
@@ -190,10 +195,7 @@ impl Stream {
         // None: cancelled by us.
         let incarnation = *self.table.wired.get(&wire_id)?;
         let watch = self.table.watches.get_mut(&incarnation)?;
-        let tell = |news| {
-            // Refused only once the engine is gone.
-            let _ = self.news.send((watch.id, incarnation, news));
-        };
+        let tell = |news| (self.teller)(Told::News(watch.id, incarnation, news));
         if answer.canceled() && answer.compact_revision() > 0 {
             tell(WatchNews::Compacted);
             self.table.drop(incarnation);
