@@ -195,7 +195,7 @@ impl Driver {
             Output::Lost { call, cause } => {
                 if let Some(tenure) = self.held.get(&call) {
                     // Of no span: whoever runs this may be about something else.
-                    tracing::warn!(parent: None, lock = %tenure.first.name, %cause, "a lock was lost: its body is dropped");
+                    tracing::warn!(parent: None, lock = %tenure.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
                     tenure.lose(cause);
                 }
             }
