@@ -29,8 +29,8 @@ struct Held {
     call: CallId,
     /// What the task held already.
     outer: Option<Current>,
-    /// It belongs to the caller of a detached body, and counts here only as long as that awaits it.
-    awaited: Option<Awaited>,
+    /// It belongs to the caller of a detached body, or to a caller of that, and counts here only as long as each awaits its own.
+    awaited: Vec<Awaited>,
 }
 
 /// Whether the caller of a detached body awaits it still.
@@ -106,7 +106,7 @@ impl Current {
             engine,
             call,
             outer: current(),
-            awaited: None,
+            awaited: Vec::new(),
         }))
     }
 
@@ -117,14 +117,14 @@ impl Current {
             engine,
             call,
             outer,
-            ..
+            awaited: before,
         } = &*self.0;
         Self(Arc::new(Held {
             tenure: tenure.clone(),
             engine: engine.clone(),
             call: *call,
             outer: outer.clone(),
-            awaited: Some(awaited),
+            awaited: [&before[..], &[awaited]].concat(),
         }))
     }
 
@@ -168,13 +168,10 @@ fn held(engine: &Engine) -> impl Iterator<Item = (Current, bool)> {
     let mut here = true;
     std::iter::successors(current(), |Current(held)| held.outer.clone())
         .map_while(move |Current(held)| {
-            if let Some(Awaited(awaited)) = &held.awaited {
-                here = false;
-                if !awaited.load(Ordering::Acquire) {
-                    return None;
-                }
-            }
-            Some((Current(held), here))
+            here &= held.awaited.is_empty();
+            let mut awaited = held.awaited.iter();
+            let counts = awaited.all(|Awaited(still)| still.load(Ordering::Acquire));
+            counts.then_some((Current(held), here))
         })
         // A future that was begun under a lock may be polled on after it.
         .filter(|(Current(held), _)| held.tenure.lost() != Some(LossCause::Released))
