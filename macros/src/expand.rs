@@ -206,6 +206,9 @@ fn call(bound: &Bound) -> TokenStream {
     if bound.options.reentrant {
         how.extend(quote_spanned!(here=> .reentrant()));
     }
+    if let Some(time) = bound.options.at_least.map(duration) {
+        how.extend(quote_spanned!(here=> .at_least(#time)));
+    }
     if bound.options.on_lost == OnLost::Continue {
         how.extend(quote_spanned!(here=> .continued_when_lost()));
     }
@@ -468,6 +471,7 @@ mod tests {
                 on_lost = "continue",
                 deadline = due,
                 at_most = "5s",
+                at_least = "1s",
                 release = "background"
             ),
             quote!(
@@ -476,7 +480,8 @@ mod tests {
         );
         let before = "let mut __lock = { let __when : bool = urgent ; if __when { let __names";
         assert!(expansion.contains(before), "{expansion}");
-        let asked = quote!(.deadline(due).at_most(::core::time::Duration::from_millis(5000)).continued_when_lost()
+        let asked = quote!(.deadline(due).at_most(::core::time::Duration::from_millis(5000))
+            .at_least(::core::time::Duration::from_millis(1000)).continued_when_lost()
             .released_in_background());
         let after = quote!(else { ::etcd_locked::__private::unlocked() });
         let after = format!("{asked} }} {after} }} ;");

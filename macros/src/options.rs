@@ -7,8 +7,8 @@ use syn::{Expr, Ident, Path, Result};
 
 use crate::typo::nearest;
 use crate::value::{
-    OnHeld, OnLost, Release, Wait, absolute_path, at_most, expression, on_held, on_lost, release,
-    string, ttl, wait,
+    OnHeld, OnLost, Release, Wait, absolute_path, at_least, at_most, expression, on_held, on_lost,
+    release, string, ttl, wait,
 };
 
 /// Every option, and how it is written; a flag is a word alone.
@@ -16,6 +16,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("wait", r#"wait = "5s""#),
     ("ttl", r#"ttl = "30s""#),
     ("at_most", r#"at_most = "5s""#),
+    ("at_least", r#"at_least = "5s""#),
     ("deadline", "deadline = request.deadline"),
     ("when", "when = urgent"),
     ("detach", "detach"),
@@ -33,13 +34,14 @@ const OPTIONS: &[(&str, &str)] = &[
 const LATER_FLAGS: &[&str] = &["shared"];
 
 /// Options of later versions that have values.
-const LATER: &[&str] = &["at_least", "permits"];
+const LATER: &[&str] = &["permits"];
 
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) wait: Option<Wait>,
     pub(crate) ttl: Option<Duration>,
     pub(crate) at_most: Option<Duration>,
+    pub(crate) at_least: Option<Duration>,
     pub(crate) deadline: Option<Expr>,
     pub(crate) when: Option<Expr>,
     pub(crate) detach: bool,
@@ -62,6 +64,7 @@ impl Options {
             "wait" => self.wait = Some(wait(&string(input, key, write)?)?),
             "ttl" => self.ttl = Some(ttl(&string(input, key, write)?)?),
             "at_most" => self.at_most = Some(at_most(&string(input, key, write)?)?),
+            "at_least" => self.at_least = Some(at_least(&string(input, key, write)?)?),
             "deadline" => self.deadline = Some(expression(input, key, write)?),
             "when" => self.when = Some(expression(input, key, write)?),
             "on_lost" => self.on_lost = on_lost(&string(input, key, write)?)?,
@@ -89,6 +92,13 @@ impl Options {
         match key {
             "map_err" | "on_error" if self.map_err.is_some() && self.on_error.is_some() => {
                 Some("`map_err` and `on_error` both convert the error; keep one")
+            }
+            "at_least" | "at_most"
+                if self
+                    .at_most
+                    .is_some_and(|most| self.at_least.is_some_and(|least| least > most)) =>
+            {
+                Some("`at_least` is longer than `at_most`; shorten it, or give the body longer")
             }
             "wait" | "deadline" if self.wait == Some(Wait::Once) && self.deadline.is_some() => {
                 Some(

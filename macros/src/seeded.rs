@@ -86,6 +86,7 @@ const TOKENS: &[&str] = &[
     "wait",
     "ttl",
     "at_most",
+    "at_least",
     "deadline",
     "when",
     "detach",

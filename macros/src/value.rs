@@ -176,16 +176,25 @@ pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
 }
 
 pub(crate) fn at_most(value: &LitStr) -> Result<Duration> {
+    bounded("at_most", "leaves the body no time", "remove it", value)
+}
+
+pub(crate) fn at_least(value: &LitStr) -> Result<Duration> {
+    bounded("at_least", "keeps nothing", "shorten it", value)
+}
+
+/// A time from 1 ms to a year; why not none, and what to do about more.
+fn bounded(key: &str, none: &str, more: &str, value: &LitStr) -> Result<Duration> {
     let text = value.value();
     let refuse = |message| Err(Error::new(value.span(), message));
     match duration(&text) {
-        None => refuse(format!("`at_most` cannot be `{text}`; write {HOW}")),
+        None => refuse(format!("`{key}` cannot be `{text}`; write {HOW}")),
         Some(Duration::ZERO) => refuse(format!(
-            r#"`at_most` of `{text}` leaves the body no time; write one from "1ms""#
+            r#"`{key}` of `{text}` {none}; write one from "1ms""#
         )),
-        Some(long) if long > MAX_WAIT => refuse(format!(
-            "`at_most` of `{text}` is more than a year; remove it"
-        )),
+        Some(long) if long > MAX_WAIT => {
+            refuse(format!("`{key}` of `{text}` is more than a year; {more}"))
+        }
         Some(time) => Ok(time),
     }
 }
@@ -262,6 +271,8 @@ mod tests {
         assert!(refusal(on_held, "wait").contains(r#"write `on_held = "skip"`"#));
         assert!(refusal(at_most, "0s").ends_with(r#"write one from "1ms""#));
         assert!(refusal(at_most, "99999h").ends_with("is more than a year; remove it"));
+        assert!(refusal(at_least, "0s").contains("keeps nothing"));
+        assert!(refusal(at_least, "99999h").ends_with("is more than a year; shorten it"));
         assert!(
             refusal(on_lost, "go")
                 .contains(r#"write `on_lost = "continue"` or `on_lost = "cancel"`"#)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::core::CallId;
 use crate::core::request::Key;
@@ -161,6 +162,17 @@ pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<HeldLock> {
             here,
         })
     })
+}
+
+/// What the task holds of these names stays locked this long from now on, whenever it is released (rule P39).
+pub(crate) fn keep(engine: &Engine, names: &[(Name, Key)], time: Duration) {
+    let own = held(engine).filter(|(Current(held), _)| held.tenure.is_own());
+    for (Current(held), _) in own {
+        let mut locks = held.tenure.locks();
+        if locks.any(|lock| names.iter().any(|(_, name)| lock.is_of(name))) {
+            engine.keep(held.call, engine.now() + time);
+        }
+    }
 }
 
 /// What the task holds of this engine, innermost first, and whether by a body of its own or by one that awaits its own.

@@ -99,6 +99,16 @@ pub enum LockError {
         cycle: Cycle,
     },
 
+    /// As many calls wait in this process as [`Config::max_waiters`](crate::Config::max_waiters) lets: this one was refused at
+    /// once instead of being one more.
+    #[error(
+        "lock `{name}` was not queued for: as many calls wait in this process as `max_waiters` lets"
+    )]
+    Overloaded {
+        /// The lock.
+        name: Name,
+    },
+
     /// [`shutdown`](crate::shutdown) has begun.
     #[error("etcd-locked is shutting down: no new locks")]
     ShuttingDown,
@@ -140,6 +150,7 @@ impl LockError {
             | Self::Timeout { .. }
             | Self::Lost { .. }
             | Self::Deadlock { .. }
+            | Self::Overloaded { .. }
             | Self::Backend { .. } => true,
             Self::NotInitialized { .. }
             | Self::AlreadyInitialized

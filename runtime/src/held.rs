@@ -68,6 +68,11 @@ impl Held {
         self.limit = Some(Limit::from(self.engine.now(), limit));
     }
 
+    /// Its names stay locked this long from now on, whenever it is released (rule P39).
+    pub(crate) fn keep(&self, at_least: Duration) {
+        self.engine.keep(self.call, self.engine.now() + at_least);
+    }
+
     /// Runs a future under the lock; if the lock is lost it is dropped and the answer is [`LockError::Lost`]. Does not
     /// release.
     ///

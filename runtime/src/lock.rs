@@ -87,6 +87,12 @@ impl Lock {
         self.called(|acquire| acquire.at_most(limit))
     }
 
+    /// `at_least = "5s"`.
+    #[must_use]
+    pub fn at_least(self, time: Duration) -> Self {
+        self.called(|acquire| acquire.at_least(time))
+    }
+
     /// `reentrant`.
     #[must_use]
     pub fn reentrant(self) -> Self {

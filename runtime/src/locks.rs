@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use crate::clock::{BootClock, Clock, Deadline, Due};
-use crate::config::{Config, check_ttl};
+use crate::config::{Config, check_at_least, check_ttl};
 use crate::core::CallId;
 use crate::core::request::Key;
 use crate::current::{self, HeldLock};
@@ -191,6 +191,7 @@ pub struct Acquire {
     deadline: Option<Due>,
     at_most: Option<Duration>,
     reentrant: bool,
+    at_least: Option<Duration>,
 }
 
 impl Acquire {
@@ -204,6 +205,7 @@ impl Acquire {
             deadline: None,
             at_most: None,
             reentrant: false,
+            at_least: None,
         }
     }
 
@@ -273,7 +275,7 @@ impl Acquire {
     ///
     /// What one gets then is the lock of the body around: it has its tokens; when it is lost, or that body ends, this one is lost too;
     /// dropped or released, it changes nothing. `wait`, `deadline` and `ttl` say nothing then; [`at_most`](Self::at_most)
-    /// bounds what runs under this one. "Holds" is as for [`current`](crate::current): the poll stack decides. Two bodies that one
+    /// bounds what runs under this one, and [`at_least`](Self::at_least) keeps that lock. "Holds" is as for [`current`](crate::current): the poll stack decides. Two bodies that one
     /// task joins may so run under one lock, in turns between their awaits.
     ///
     /// Of several names ([`and`](Self::and)) the task holds all, by one call or by several, or none, which are then taken
@@ -282,6 +284,27 @@ impl Acquire {
     /// the locks of its caller, who may go on without it.
     pub fn reentrant(mut self) -> Self {
         self.reentrant = true;
+        self
+    }
+
+    /// Keeps what was locked locked for at least this long, counted from when the call was given the lock, also if it is
+    /// released earlier: for what must not happen again too soon, or on a host whose clock is late. Nobody waits for that: the
+    /// release is done once etcd keeps the lock by itself, which takes two round trips.
+    ///
+    /// From then on the lock outlives this process, and [`shutdown`](crate::shutdown) keeps the promise too; after a crash
+    /// before that only the TTL holds. Until the time is over nobody gets the lock, in this process or another; a lock that is lost
+    /// promises nothing any more. A year at most, and not longer than [`at_most`](Self::at_most), or [`LockError::Config`].
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example() -> Result<(), etcd_locked::LockError> {
+    /// let held = etcd_locked::lock("reports/today").at_least(Duration::from_secs(60)).await?;
+    /// held.hold(async { /* a moment's work */ }).await?;
+    /// held.release().await // and nobody makes the report again within the minute
+    /// # }
+    /// ```
+    pub fn at_least(mut self, time: Duration) -> Self {
+        self.at_least = Some(time);
         self
     }
 
@@ -312,6 +335,8 @@ impl Acquire {
         let config = engine.config();
         let ttl = self.ttl.unwrap_or(config.ttl);
         check_ttl(ttl).map_err(|message| LockError::Config { message })?;
+        check_at_least(self.at_least, self.at_most)
+            .map_err(|message| LockError::Config { message })?;
         let templates = templates(&self.names);
         let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
         for (name, text) in std::mem::take(&mut self.names).into_iter().zip(texts) {
@@ -321,6 +346,9 @@ impl Acquire {
             }
         }
         if let Some(tenure) = self.again(&engine, &names)? {
+            if let Some(time) = self.at_least {
+                current::keep(&engine, &names, time);
+            }
             let mut held = Held::again(tenure, engine);
             self.at_most.into_iter().for_each(|limit| held.limit(limit));
             return Ok(Begun::Again(held));
@@ -347,6 +375,7 @@ impl Acquire {
             call,
             reply,
             at_most: self.at_most,
+            at_least: self.at_least,
             answered: false,
         }))
     }
@@ -425,6 +454,7 @@ struct Sent {
     call: CallId,
     reply: oneshot::Receiver<Result<Held, LockError>>,
     at_most: Option<Duration>,
+    at_least: Option<Duration>,
     answered: bool,
 }
 
@@ -453,12 +483,16 @@ impl Future for Acquiring {
         };
         let answer = ready!(Pin::new(&mut sent.reply).poll(cx));
         sent.answered = true;
-        let at_most = sent.at_most;
+        let (at_most, at_least) = (sent.at_most, sent.at_least);
         self.0 = State::Done;
         // An engine that has ended answers nobody.
         let mut held = answer.unwrap_or(Err(LockError::ShuttingDown))?;
         if let Some(limit) = at_most {
             held.limit(limit);
+        }
+        // From here on there is somebody who had it.
+        if let Some(time) = at_least {
+            held.keep(time);
         }
         Poll::Ready(Ok(held))
     }

@@ -29,6 +29,7 @@ mod foreign;
 mod frameworks;
 mod handover;
 mod hold_limit;
+mod kept;
 mod loss;
 mod names;
 mod on_lost;

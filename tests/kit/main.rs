@@ -3,7 +3,9 @@
 mod clock;
 mod embedded;
 mod faults;
+mod kept;
 mod limits;
 mod names;
 mod operator;
 mod service;
+mod waiters;

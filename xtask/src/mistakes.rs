@@ -72,6 +72,7 @@ const GROUPS: &[(&str, &str, &[&str])] = &[
             "bad-duration",
             "duration-out-of-range",
             "hold-limit-of-nothing",
+            "kept-longer-than-held",
             "deadline-not-an-instant",
             "deadline-without-a-wait",
             "when-not-a-bool",

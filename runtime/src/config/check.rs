@@ -25,6 +25,11 @@ impl Config {
         if self.connect_timeout.is_zero() {
             return Err("connect_timeout is zero: nothing can be reached in no time".into());
         }
+        if self.max_waiters == Some(0) {
+            return Err(
+                "max_waiters is zero: no call could wait, not even for etcd's answer; leave it out, or set at least 1".into(),
+            );
+        }
         if let Some((name, _)) = &self.user
             && name.is_empty()
         {
@@ -121,6 +126,27 @@ pub(crate) fn check_ttl(ttl: Duration) -> Result<(), String> {
     Err(format!("must be from {:?} to {:?}", TTL.start(), TTL.end()))
 }
 
+/// How long a name may be kept at most: what was meant for longer is no lock.
+const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub(crate) fn check_at_least(
+    at_least: Option<Duration>,
+    at_most: Option<Duration>,
+) -> Result<(), String> {
+    let Some(time) = at_least else {
+        return Ok(());
+    };
+    if time > KEPT {
+        return Err(format!("at_least {time:?}: must be a year at most"));
+    }
+    match at_most.filter(|most| time > *most) {
+        Some(most) => Err(format!(
+            "at_least {time:?} is longer than at_most {most:?}: shorten it, or give the body longer"
+        )),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +177,7 @@ mod tests {
             (config().ttl(Duration::from_secs(1)), "from 2s to 300s"),
             (config().connect_timeout(Duration::ZERO), "connect_timeout"),
             (config().user("", "secret"), "user's name"),
+            (config().max_waiters(0), "at least 1"),
             #[cfg(not(feature = "tls"))]
             (Config::new(["https://a:1"]), "feature `tls`"),
         ] {

@@ -45,6 +45,11 @@ impl Config {
                 })?),
             };
         }
+        if let Some(max) = env.get("ETCD_LOCKED_MAX_WAITERS") {
+            let count = max.value.parse().ok().filter(|count| *count > 0);
+            let wrong = || max.wrong("must be an integer from 1, e.g. `500`");
+            config.max_waiters = Some(count.ok_or_else(wrong)?);
+        }
         if let Some(service) = env.get("ETCD_LOCKED_SERVICE") {
             config.service = service.value;
         }
@@ -238,6 +243,7 @@ mod tests {
             ("ETCD_LOCKED_PREFIX", "shop/locks/"),
             ("ETCD_LOCKED_TTL", "1m"),
             ("ETCD_LOCKED_WAIT", "500ms"),
+            ("ETCD_LOCKED_MAX_WAITERS", "500"),
             ("ETCD_LOCKED_SERVICE", "orders"),
             ("ETCD_LOCKED_USER", "me:pass:word"),
             ("ETCDCTL_ENDPOINTS", "http://c:3"),
@@ -248,6 +254,7 @@ mod tests {
         assert_eq!(config.prefix, "shop/locks/");
         assert_eq!(config.ttl, Duration::from_secs(60));
         assert_eq!(config.wait, Wait::For(Duration::from_millis(500)));
+        assert_eq!(config.max_waiters, Some(500));
         assert_eq!(config.service, "orders");
         assert_eq!(config.user, Some(("me".into(), "pass:word".into())));
     }
@@ -296,6 +303,8 @@ mod tests {
             ("ETCD_LOCKED_TTL", "1s", "from 2s to 300s"),
             ("ETCD_LOCKED_TTL", "1h", "from 2s to 300s"),
             ("ETCD_LOCKED_WAIT", "never", "`none`, or `forever`"),
+            ("ETCD_LOCKED_MAX_WAITERS", "0", "integer from 1"),
+            ("ETCD_LOCKED_MAX_WAITERS", "many", "integer from 1"),
             ("ETCD_LOCKED_PREFIX", "locks", "write `locks/`"),
             ("ETCD_LOCKED_PREFIX", "my locks/", "only letters"),
             ("ETCD_LOCKED_PREFIX", "locks/%s/", "only letters"),

@@ -17,7 +17,7 @@ use check::without_user;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 
-pub(crate) use check::check_ttl;
+pub(crate) use check::{check_at_least, check_ttl};
 pub(crate) use connector::Connector;
 
 /// What `Debug` shows for a secret that is set.
@@ -52,6 +52,7 @@ pub struct Config {
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
+    pub(crate) max_waiters: Option<usize>,
 }
 
 impl Config {
@@ -148,6 +149,7 @@ impl Config {
             #[cfg(feature = "tls")]
             tls: None,
             connect_timeout: Duration::from_secs(5),
+            max_waiters: None,
         }
     }
 
@@ -159,6 +161,7 @@ impl Config {
     /// | `ETCD_LOCKED_PREFIX` | [`prefix`](Self::prefix) | `locks/` |
     /// | `ETCD_LOCKED_TTL` | [`ttl`](Self::ttl), e.g. `15s` | `15s` |
     /// | `ETCD_LOCKED_WAIT` | [`wait`](Self::wait), e.g. `500ms`, or `none`, or `forever` | `10s` |
+    /// | `ETCD_LOCKED_MAX_WAITERS` | [`max_waiters`](Self::max_waiters), e.g. `500` | any number |
     /// | `ETCD_LOCKED_SERVICE` | [`service`](Self::service) | the executable's file name |
     /// | `ETCD_LOCKED_USER` | [`user`](Self::user), as `name:password` | `ETCDCTL_USER`, `ETCDCTL_PASSWORD` |
     /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | `ETCDCTL_CACERT` |
@@ -218,6 +221,21 @@ impl Config {
     #[must_use]
     pub fn try_once(mut self) -> Self {
         self.wait = Wait::Once;
+        self
+    }
+
+    /// How many calls may wait at a time in this process, on this engine: one more is refused at once with
+    /// [`LockError::Overloaded`], so that a name that is held for long does not fill the process with requests that will all
+    /// time out. Default: any number. At least 1.
+    ///
+    /// A call waits from when it is awaited until it has its lock or is refused, whether for others or for etcd's answer: leave
+    /// room for those that begin within one round trip. A single try (`wait = "none"`) does not wait, and a call of a task
+    /// that holds a lock already is not refused, although it counts: others wait for that task.
+    ///
+    /// Variable: `ETCD_LOCKED_MAX_WAITERS`.
+    #[must_use]
+    pub fn max_waiters(mut self, max: usize) -> Self {
+        self.max_waiters = Some(max);
         self
     }
 
@@ -301,6 +319,7 @@ impl fmt::Debug for Config {
         shown.field("tls", &self.tls);
         shown
             .field("connect_timeout", &self.connect_timeout)
+            .field("max_waiters", &self.max_waiters)
             .finish()
     }
 }

@@ -192,6 +192,21 @@ pub(crate) fn undeleted(items: Vec<Deletion>, answer: TxnAnswer) -> Vec<Deletion
         .collect()
 }
 
+/// Puts these incarnations under another lease if all of them are there, else tells which are (rule P39).
+pub(crate) fn retain(items: &[Deletion], lease: LeaseId, record: &Arc<[u8]>) -> Txn {
+    let Txn { when, or_else, .. } = delete(items);
+    let put = |d: &Deletion| Op::Put {
+        key: d.key.clone(),
+        value: record.clone(),
+        lease,
+    };
+    Txn {
+        when,
+        then: items.iter().map(put).collect(),
+        or_else,
+    }
+}
+
 /// Attaches an overwritten key to its lease again, once, if nobody touched it since.
 pub(crate) fn repair(
     key: Key,

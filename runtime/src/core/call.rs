@@ -32,6 +32,8 @@ pub(crate) struct Call {
     /// How often it went to the end of its queues, to let others by that wait for it in a circle (rule P38).
     pub(crate) requeued: u32,
     pub(crate) stage: Stage,
+    /// Its names are to stay locked until then, whenever its body ends (rule P39).
+    pub(crate) keep: Option<Moment>,
     /// Its body is gone, and what it had stays until then for a call that may come.
     pub(crate) lingers: Option<Moment>,
 }

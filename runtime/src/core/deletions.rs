@@ -27,6 +27,9 @@ impl Core {
             return;
         };
         let names = released.names.clone();
+        if self.retain(now, call, how) {
+            return;
+        }
         let passes = !fenced && !self.tells_of_waits(call);
         if how == Release::Lingering && passes && self.may_linger(now, &names) {
             let until = now + LINGER;
@@ -148,6 +151,16 @@ impl Core {
             },
         };
         Some(lease)
+    }
+
+    /// Whoever released a call is told once so many keys are gone, or soon without.
+    pub(super) fn expects_confirmation(&mut self, now: Moment, call: CallId, left: usize) {
+        let until = now + CONFIRM;
+        if let Some(released) = self.calls.get_mut(&call) {
+            released.stage = Stage::Releasing { left };
+            released.until = Some(until);
+            self.at(until, Timer::Confirm(call));
+        }
     }
 
     /// Tells whoever waits for the release of a call how it ended, once.

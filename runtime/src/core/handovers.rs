@@ -129,6 +129,7 @@ impl Core {
     pub(super) fn hand_over(&mut self, now: Moment, heir: CallId) -> Option<LeaseRef> {
         let call = self.calls.get_mut(&heir)?;
         call.stage = Stage::Holding;
+        self.waiters -= usize::from(!call.once);
         if let Some(until) = call.until {
             self.timers.remove(&(until, Timer::Wait(heir)));
         }

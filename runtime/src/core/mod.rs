@@ -34,6 +34,7 @@ mod queues;
 mod record;
 mod repairs;
 pub(crate) mod request;
+mod retained;
 mod seals;
 mod shutdown;
 mod tries;
@@ -49,6 +50,7 @@ use looks::Line;
 use queue::Queue;
 use record::Incarnation;
 use request::{Cause, Failure, Key, Request, Response, Revision, WatchNews};
+use retained::Retention;
 use shutdown::Shutdown;
 
 /// One call of `lock(..)`, from the moment it is made until its lock is released.
@@ -67,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     /// Bodies under one lease, before the next gets some (rule P27).
     pub(crate) bodies_per_lease: usize,
+    /// Calls that may wait at a time; `None`: any number.
+    pub(crate) max_waiters: Option<usize>,
     /// Seeds the jitter, so that processes do not read in step.
     pub(crate) seed: u64,
 }
@@ -85,6 +89,8 @@ pub(crate) enum Input {
         how: Release,
         fenced: bool,
     },
+    /// The body of a call has begun, and its names are to stay locked until then, whenever it ends (rule P39).
+    Keep { call: CallId, until: Moment },
     /// Open a lease of this TTL and say so: etcd can be reached, and we may write there.
     Warm { call: CallId, ttl_secs: i64 },
     /// etcd answered, or did not.
@@ -199,6 +205,8 @@ pub(crate) enum Refused {
         /// Who keeps the call waiting, and who keeps that one, and so on: the last is its own task.
         cycle: Arc<[Blocker]>,
     },
+    /// As many calls as may wait do so already.
+    Overloaded,
     /// The lock was lost before its release was confirmed.
     Lost { cause: LossCause },
     /// No new locks.
@@ -236,6 +244,9 @@ pub(crate) enum Exchange {
     },
     Delete(Vec<Deletion>),
     Look(Vec<Look>),
+    /// A lease for keys that stay after their call; then the keys under it (rule P39).
+    Reserve(CallId),
+    Retain(CallId),
     Repair {
         name: Key,
         created: Revision,
@@ -268,6 +279,9 @@ pub(crate) enum Timer {
     Confirm(CallId),
     /// Nobody has come for what the call had.
     Linger(CallId),
+    /// Try again to keep what the call has left locked; and its time is over.
+    Retain(CallId),
+    Retained(CallId),
     /// Ask for the lease again.
     Grant(LeaseRef),
     Renew(LeaseRef),
@@ -298,11 +312,15 @@ pub(crate) struct Core {
     pub(crate) queues: BTreeMap<Key, Queue>,
     /// The calls that wait, hold or wait to hear that their keys are gone.
     pub(crate) calls: BTreeMap<CallId, Call>,
+    /// How many of them wait, single tries aside.
+    waiters: usize,
     pub(crate) leases: BTreeMap<LeaseRef, Lease>,
     /// The leases that calls of a TTL use, the oldest first.
     pool: BTreeMap<i64, Vec<LeaseRef>>,
     pub(crate) deletions: VecDeque<Deletion>,
     deletes_under_way: usize,
+    /// What calls have left locked.
+    pub(crate) retentions: BTreeMap<CallId, Retention>,
     deletions_after: Option<Moment>,
     /// Deletions, and looks, that failed in a row.
     deletes_failed: u32,
@@ -340,10 +358,12 @@ impl Core {
             settings,
             queues: BTreeMap::new(),
             calls: BTreeMap::new(),
+            waiters: 0,
             leases: BTreeMap::new(),
             pool: BTreeMap::new(),
             deletions: VecDeque::new(),
             deletes_under_way: 0,
+            retentions: BTreeMap::new(),
             deletions_after: None,
             deletes_failed: 0,
             looks_failed: 0,
@@ -371,6 +391,7 @@ impl Core {
             }
             Input::Cancel { call } => self.cancel(now, call),
             Input::Release { call, how, fenced } => self.release(now, call, how, fenced),
+            Input::Keep { call, until } => self.keep(call, until),
             Input::Warm { call, ttl_secs } => self.warm(now, call, ttl_secs),
             Input::Answer { request, result } => self.answer(now, request, result),
             Input::Watch { watch, news } => self.news(now, watch, news),
@@ -401,6 +422,8 @@ impl Core {
                 Timer::Wait(call) => self.wait_over(now, call),
                 Timer::Confirm(call) => self.confirm_over(call),
                 Timer::Linger(call) => self.linger_over(now, call),
+                Timer::Retain(call) => self.retain_on(now, call),
+                Timer::Retained(call) => self.retention_over(now, call),
                 Timer::Grant(lease) => self.ask(now, lease),
                 Timer::Renew(lease) => self.renew_if_due(now, lease),
                 Timer::Stop(lease) => self.stop(now, lease),
@@ -445,6 +468,8 @@ impl Core {
             }
             Exchange::Delete(deletions) => self.deleted(now, deletions, transaction(result)),
             Exchange::Look(looks) => self.looked(now, looks, floor, transaction(result)),
+            Exchange::Reserve(call) => self.reserved(now, call, result),
+            Exchange::Retain(call) => self.retained(now, call, transaction(result)),
             Exchange::Repair { name, created } => {
                 self.repaired(now, &name, created, transaction(result));
             }

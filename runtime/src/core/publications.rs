@@ -116,6 +116,25 @@ impl Core {
         }
     }
 
+    /// The body of a holder is gone, and its keys are to stay: they say nothing of its waits any more, if they are as they are
+    /// thought to be. If not, what is put next says so.
+    pub(super) fn unwrite(&mut self, now: Moment, holder: CallId) {
+        let Some(publication) = self.deadlocks.publications.get(&holder) else {
+            return;
+        };
+        let waits = BTreeSet::new();
+        let (when, then) = self.rewrite(holder, &publication.keys, &waits);
+        if then.is_empty() {
+            return;
+        }
+        let txn = Txn {
+            when,
+            then,
+            or_else: Vec::new(),
+        };
+        self.send(now, Request::Txn(txn), Exchange::Publish { holder, waits });
+    }
+
     /// The conditions and the puts that write this on the keys of a holder.
     pub(super) fn rewrite(
         &self,

@@ -68,6 +68,8 @@ pub(crate) enum Slot {
         lost: bool,
         run: Run,
     },
+    /// The call is over, and the key stays for a while (rule P39).
+    Retained,
     /// A guarded delete is in the net; nothing is put until it is answered (rule P24).
     Deleting {
         lease: LeaseRef,
@@ -142,7 +144,7 @@ impl Queue {
     /// Who has the name, as far as this process knows: a record to show to a call that is refused.
     pub(crate) fn holder(&self) -> Option<Arc<[u8]>> {
         match self.slot {
-            Slot::Held { .. } | Slot::Deleting { .. } => self.record.clone(),
+            Slot::Held { .. } | Slot::Retained | Slot::Deleting { .. } => self.record.clone(),
             _ => self.owner.clone(),
         }
     }
@@ -158,7 +160,7 @@ impl Slot {
     /// The lease the key is or will be attached to.
     pub(crate) fn lease(&self) -> Option<LeaseRef> {
         match self {
-            Slot::Free => None,
+            Slot::Free | Slot::Retained => None,
             Slot::Wanting { lease }
             | Slot::Putting { lease }
             | Slot::Doubt { lease }

@@ -29,6 +29,9 @@ impl Core {
             return self.refuse(call, Refused::ShuttingDown);
         }
         let once = wait == Wait::Once;
+        if !once && holds.is_empty() && self.is_overloaded() {
+            return self.refuse(call, Refused::Overloaded);
+        }
         if once && let Some(why) = self.taken_here(&names, ttl_secs) {
             return self.refuse(call, why);
         }
@@ -55,9 +58,11 @@ impl Core {
             inner: Vec::new(),
             requeued: 0,
             stage: Stage::Waiting,
+            keep: None,
             lingers: None,
         };
         self.calls.insert(call, waiting);
+        self.waiters += usize::from(!once);
         self.note_inner(call, &holds);
         if let Some(until) = until {
             self.at(until, Timer::Wait(call));
@@ -67,6 +72,14 @@ impl Core {
             self.watch_for_circles(now, call);
             self.serve(now, call);
         }
+    }
+
+    /// Whether as many calls wait as may. A single try never waits; and a call of a task that holds something is let in, though
+    /// it counts: others wait for that task, and its work would be in vain.
+    fn is_overloaded(&self) -> bool {
+        self.settings
+            .max_waiters
+            .is_some_and(|max| self.waiters >= max)
     }
 
     /// What a single try is told if one of its names is taken, or closed, in this process (rule P11).
@@ -103,6 +116,7 @@ impl Core {
             return None;
         }
         let waiting = self.calls.remove(&call)?;
+        self.waiters -= usize::from(!waiting.once);
         for name in &*waiting.names {
             if let Some(queue) = self.queues.get_mut(name) {
                 queue.remove(call);
@@ -149,7 +163,7 @@ impl Core {
         let ahead = |queue: &Queue| queue.calls.front() != Some(&call);
         // A name whose turn it is, or that nobody was asked for yet, keeps no group waiting.
         let taken = |queue: &Queue| match queue.slot {
-            Slot::Held { .. } | Slot::Deleting { .. } => true,
+            Slot::Held { .. } | Slot::Retained | Slot::Deleting { .. } => true,
             Slot::Queued(Queued { ready, .. }) => ready.is_none() || ahead(queue),
             Slot::Free => ahead(queue),
             Slot::Wanting { .. } | Slot::Putting { .. } | Slot::Doubt { .. } => {

@@ -118,7 +118,7 @@ impl Core {
                     progress.queued += 1;
                     progress.ready += usize::from(queued.ready.is_some());
                 }
-                Slot::Held { .. } | Slot::Deleting { .. } => {}
+                Slot::Held { .. } | Slot::Retained | Slot::Deleting { .. } => {}
             }
         }
         Some(progress)
@@ -189,6 +189,7 @@ impl Core {
             return;
         };
         granted.stage = Stage::Holding;
+        self.waiters -= usize::from(!granted.once);
         l.bodies += 1;
         if let Some(until) = granted.until {
             self.timers.remove(&(until, Timer::Wait(call)));

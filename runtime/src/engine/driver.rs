@@ -19,7 +19,7 @@ use super::probe;
 use super::watch::{self, Watches};
 use super::wire::Wire;
 use super::{Engine, Shared};
-use crate::clock::{Alarm, Clock};
+use crate::clock::{Alarm, Clock, Moment};
 use crate::config::Config;
 use crate::core::request::{Failure, Request, Response};
 use crate::core::{
@@ -52,6 +52,10 @@ pub(super) enum Told {
         how: Release,
         fenced: bool,
         reply: Option<oneshot::Sender<Result<(), LockError>>>,
+    },
+    Keep {
+        call: CallId,
+        until: Moment,
     },
     Warm {
         call: CallId,
@@ -129,6 +133,7 @@ impl Driver {
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
             bodies_per_lease: BODIES_PER_LEASE,
+            max_waiters: config.max_waiters,
             seed: RandomState::new().hash_one(std::process::id()),
         };
         let (runtime, alarm) = on;
@@ -310,6 +315,7 @@ impl Machine for Driver {
                 }
                 self.tell(Input::Release { call, how, fenced });
             }
+            Told::Keep { call, until } => self.tell(Input::Keep { call, until }),
             Told::Warm {
                 call,
                 ttl_secs,
@@ -375,6 +381,7 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
                 (key.clone(), Holder::from_json(record))
             })),
         },
+        (Refused::Overloaded, Some(name)) => LockError::Overloaded { name },
         (Refused::Lost { cause }, Some(name)) => LockError::Lost { name, cause },
         (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
         (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },
@@ -385,6 +392,7 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             | Refused::Held { .. }
             | Refused::Timeout { .. }
             | Refused::Deadlock { .. }
+            | Refused::Overloaded
             | Refused::Lost { .. },
             _,
         ) => LockError::ShuttingDown,

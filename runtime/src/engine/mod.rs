@@ -215,6 +215,11 @@ impl Engine {
         let _ = self.send(Told::Cancel { call }); // an engine that has ended has nothing to cancel
     }
 
+    /// The names of a call that has its lock stay locked until then, whenever it is released (rule P39).
+    pub(crate) fn keep(&self, call: CallId, until: Moment) {
+        let _ = self.send(Told::Keep { call, until }); // an engine that has ended has nothing to keep
+    }
+
     /// The body of the call has been dropped; `fenced`: what its keys say may be relied on elsewhere (rule P22).
     pub(crate) fn release(
         &self,

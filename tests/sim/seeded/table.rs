@@ -137,7 +137,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "key put again while its delete is unresolved",
         rule: "P4",
-        breaks: &["I6", "I1", "I3"],
+        breaks: &["I6", "I1", "I3", "I11"],
         texts: &[Text {
             file: "deletions.rs",
             production: "match l.state {
@@ -285,6 +285,29 @@ pub(crate) const BUGS: &[Bug] = &[
                 faulty: Before("if CHOSEN { return; }"),
             },
         ],
+    },
+    Bug {
+        name: "retained key deleted at release",
+        rule: "P39",
+        breaks: &["Kept"],
+        texts: &[Text {
+            file: "deletions.rs",
+            production: "self.retain(now, call, how)",
+            faulty: Expression("false"),
+        }],
+    },
+    Bug {
+        name: "shutdown before a retained key has a lease of its own",
+        rule: "P39",
+        breaks: &["Kept"],
+        texts: &[Text {
+            file: "shutdown.rs",
+            production: "self
+                .leases
+                .values()
+                .any(|l| l.bodies > 0 && l.state != State::Lost)",
+            faulty: Expression("self.calls.values().any(|c| c.stage == Stage::Holding)"),
+        }],
     },
     Bug {
         name: "circle cut as it was read, unconfirmed",

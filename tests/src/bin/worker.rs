@@ -235,6 +235,7 @@ fn report(what: &str, error: &LockError) {
         LockError::Timeout { .. } => "Timeout",
         LockError::Lost { .. } => "Lost",
         LockError::Deadlock { .. } => "Deadlock",
+        LockError::Overloaded { .. } => "Overloaded",
         LockError::SelfDeadlock { .. } => "SelfDeadlock",
         LockError::ShuttingDown => "ShuttingDown",
         LockError::InvalidName { .. } => "InvalidName",

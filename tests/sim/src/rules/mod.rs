@@ -9,10 +9,12 @@ mod handovers;
 mod keys;
 mod leases;
 mod records;
+mod retained;
 mod rig;
 mod silence;
 mod town;
 mod turns;
+mod waiters;
 
 /// Longer than any pause before something is sent again, shorter than a renewal takes to be due.
 const SOON: Duration = Duration::from_millis(400);

@@ -32,11 +32,21 @@ impl Rig {
         Self::of(1_000)
     }
 
+    /// So many calls may wait.
+    pub(super) fn with_waiters(max: usize) -> Self {
+        Self::settled(1_000, Some(max))
+    }
+
     fn of(bodies_per_lease: usize) -> Self {
+        Self::settled(bodies_per_lease, None)
+    }
+
+    fn settled(bodies_per_lease: usize, max_waiters: Option<usize>) -> Self {
         let settings = Settings {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
             bodies_per_lease,
+            max_waiters,
             seed: 1,
         };
         Self {

@@ -48,6 +48,7 @@ impl Town {
                 prefix: "locks/".into(),
                 connect_timeout: Duration::from_secs(5),
                 bodies_per_lease: 1_000,
+                max_waiters: None,
                 seed: seed + 1,
             }),
             sent: VecDeque::new(),

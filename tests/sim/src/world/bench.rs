@@ -8,6 +8,7 @@ use super::clients::Call;
 use super::drift::Drift;
 use super::etcd::{Etcd, Incarnation};
 use super::faults::Faults;
+use super::kept::Kept;
 use super::random::Random;
 use super::tally::{Fault, Tally};
 use super::trace::{Trace, brief};
@@ -51,6 +52,8 @@ pub(crate) struct Bench {
     pub(crate) tokens: BTreeMap<Key, (Revision, u16)>,
     /// The key of each family and lease.
     pub(crate) keys: BTreeMap<(Vec<u8>, LeaseId), Key>,
+    /// What calls have left locked, until its time is over.
+    pub(crate) kept: Vec<Kept>,
     pub(crate) trace: Trace,
     /// What is under way, if somebody decides by hand what arrives and when.
     pub(crate) by_hand: Option<Vec<Message>>,
@@ -201,6 +204,7 @@ impl Bench {
             tainted: BTreeSet::new(),
             tokens: BTreeMap::new(),
             keys: BTreeMap::new(),
+            kept: Vec::new(),
             trace: Trace::new(loud),
             by_hand: None,
             grants: 0,
@@ -235,6 +239,7 @@ impl Bench {
             } else {
                 1_000
             },
+            max_waiters: None,
             seed: self.seed * 31 + n as u64,
         });
         let clock = self.clock_of(n);

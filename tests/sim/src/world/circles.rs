@@ -32,8 +32,8 @@ impl Bench {
         let links = abort.circle.links.iter();
         let keys = links.flat_map(|link| [&link.waiting.0, &link.before.key]);
         let excused = keys
-            .filter_map(|key| self.owner(key))
-            .any(|n| self.is_excused(n));
+            .filter_map(|key| Some((key, self.owner(key)?)))
+            .any(|(key, n)| self.is_excused(n) || self.goes_with_its_lease(n, key));
         let call = abort.call;
         // A group may have lost its lease meanwhile, and waits anew: what is taken is nobody's, and nobody is told.
         let own = abort.circle.links.last().map(|link| &link.before);
@@ -94,6 +94,20 @@ impl Bench {
         !process.is_there()
             || process.asleep > self.now
             || self.unnoticed.get(&n).is_some_and(recent)
+    }
+
+    /// Whether the process has lost the lease of this key and sent it off: its call waits anew, and the old key stands for one
+    /// exchange more.
+    fn goes_with_its_lease(&self, n: usize, key: &Key) -> bool {
+        let core = &self.processes[n].core;
+        let alive = |lease| core.leases.get(lease).is_some_and(|l| l.is_alive());
+        core.under_way.values().any(|under_way| {
+            let Exchange::Delete(deletions) = &under_way.exchange else {
+                return false;
+            };
+            let mut deletions = deletions.iter();
+            deletions.any(|deletion| deletion.key == *key && !alive(&deletion.lease))
+        })
     }
 
     /// Whether it waits, as far as its process can know.

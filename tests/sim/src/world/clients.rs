@@ -30,6 +30,8 @@ pub(crate) struct Crowd {
     pub(crate) inverted: bool,
     /// Nobody gives up before its wait is over.
     pub(crate) patient: bool,
+    /// How many leave their names locked for longer than their bodies run.
+    pub(crate) keepers: f64,
 }
 
 /// One call of `lock(..)` and its body.
@@ -47,6 +49,7 @@ pub(crate) struct Call {
     reluctance: Duration,
     how: Release,
     fenced: bool,
+    pub(crate) at_least: Option<Duration>,
     /// The call whose body makes it, and the one its own body makes.
     outer: Option<CallId>,
     inner: Option<CallId>,
@@ -112,6 +115,7 @@ pub(crate) struct Body {
     pub(crate) early: bool,
     /// The deadline as it last was.
     pub(crate) stop: Moment,
+    pub(crate) since: Moment,
 }
 
 impl Bench {
@@ -164,6 +168,7 @@ impl Bench {
             reluctance: Duration::MAX,
             how: Release::Confirmed,
             fenced: false,
+            at_least: None,
             outer: None,
             inner: None,
             due: false,
@@ -172,6 +177,23 @@ impl Bench {
             stage: Stage::Idle,
         };
         self.calls.insert(id, call);
+    }
+
+    /// Plans a call in each process that leaves its name locked when it is over.
+    pub(crate) fn plan_keepers(&mut self) {
+        let first = self.calls.last_key_value().map_or(0, |(id, _)| id + 1);
+        self.progress = self.now;
+        for machine in 0..self.machines.len() {
+            let (id, random) = (first + machine as u64, &mut self.random);
+            let name = *random.pick(&NAMES[..3]).unwrap_or(&NAMES[0]);
+            let (hold, at_least) = (random.millis(0, 60), random.millis(2000, 7000));
+            let how = *random.pick(&RELEASES).unwrap_or(&Release::Confirmed);
+            self.plan_one(id, machine, name, 2);
+            let call = self.calls.get_mut(&id).expect("a call");
+            (call.hold, call.how, call.at_least) = (hold, how, Some(at_least));
+            call.reluctance = Duration::ZERO;
+            self.at(self.now, Happening::Call(id));
+        }
     }
 
     fn draw(&mut self, crowd: &Crowd, outer: Option<CallId>) -> Call {
@@ -202,6 +224,10 @@ impl Bench {
             let first = random.below(names.len() as u64) as usize;
             names.rotate_left(first);
         }
+        let at_least = random.chance(crowd.keepers).then(|| {
+            let most = if random.chance(0.5) { 7000 } else { 500 };
+            random.millis(0, most)
+        });
         Call {
             machine: random.below(self.machines.len() as u64) as usize,
             process: 0,
@@ -218,6 +244,7 @@ impl Bench {
             },
             how: *random.pick(&RELEASES).unwrap_or(&Release::Confirmed),
             fenced: random.chance(0.1),
+            at_least,
             outer,
             inner: None,
             due: false,
@@ -322,7 +349,10 @@ impl Bench {
             return; // the end of the inner call was its own
         }
         let (process, how, fenced) = (call.process, call.how, call.fenced);
-        call.stage = Stage::Releasing;
+        if let Stage::Holding(body) = std::mem::replace(&mut call.stage, Stage::Releasing) {
+            let since = body.since;
+            self.keeps(id, process, &body, since);
+        }
         self.holding.remove(&id);
         self.progress = self.now;
         let release = Input::Release {
@@ -412,6 +442,7 @@ impl Bench {
                 must!(Truth, !process.finished, "finished twice");
                 process.finished = true;
                 process.watches.clear();
+                self.check_kept_after(n);
                 // Its engine is gone: whoever still waits for it is told so there.
                 for (id, call) in self.calls.iter().filter(|(_, c)| c.process == n) {
                     must!(
@@ -518,8 +549,15 @@ impl Bench {
             lost: None,
             over: false,
             early: false,
+            since: now,
         };
-        self.calls.get_mut(&id).expect("a call").stage = Stage::Holding(body);
+        let call = self.calls.get_mut(&id).expect("a call");
+        call.stage = Stage::Holding(body);
+        let (process, at_least) = (call.process, call.at_least);
+        if let Some(at_least) = at_least {
+            let until = clock.shown(now) + at_least;
+            self.tell_soon(process, Input::Keep { call: id, until });
+        }
         self.at(now + hold, Happening::End(id));
         if let Some(inner) = inner {
             let at = now + self.random.micros(0, hold.as_micros() as u64 + 1);

@@ -64,6 +64,7 @@ impl Bench {
                 running.push((name, *id));
             }
         }
+        self.check_kept();
         self.check_keys();
         self.check_progress();
     }

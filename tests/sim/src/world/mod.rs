@@ -8,6 +8,7 @@ pub(crate) mod drift;
 pub(crate) mod etcd;
 pub(crate) mod faults;
 pub(crate) mod invariants;
+mod kept;
 pub(crate) mod nemesis;
 pub(crate) mod network;
 pub(crate) mod random;

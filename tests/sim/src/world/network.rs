@@ -246,7 +246,9 @@ pub(crate) fn may_arrive_twice(request: &Request) -> bool {
     };
     txn.then.iter().all(|op| match op {
         Op::Put { key, .. } => {
-            let guards = |compare: &Compare| matches!(compare, Compare::ModRevision { key: of, .. } if of == key);
+            let guards = |compare: &Compare| {
+                matches!(compare, Compare::ModRevision { key: of, .. } | Compare::CreateRevision { key: of, .. } if of == key)
+            };
             key.starts_with("locks%s/") || txn.when.iter().any(guards)
         }
         _ => true,

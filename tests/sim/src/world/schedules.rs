@@ -10,6 +10,9 @@ use super::tally::Tally;
 use super::violation::{Violation, must};
 use crate::core::Input;
 
+/// For how long calls leave names locked at most.
+const KEPT: Duration = Duration::from_secs(7);
+
 /// How a schedule went.
 #[derive(Debug)]
 pub(crate) struct Played {
@@ -55,6 +58,7 @@ impl Bench {
             nested: *random.pick(&[0.0, 0.1, 0.4]).unwrap_or(&0.0),
             inverted: false,
             patient: false,
+            keepers: *random.pick(&[0.0, 0.0, 0.1, 0.4]).unwrap_or(&0.0),
         };
         bench.storm = match crowd.hasty {
             true => random.millis(1000, 15_000),
@@ -93,6 +97,12 @@ impl Bench {
         self.run_until(self.now + Duration::from_secs(20), |_| false);
         self.check_idle();
 
+        // Some are told to end while their bodies do, and what those leave locked is to stay without them.
+        if self.random.chance(0.3) {
+            self.plan_keepers();
+            let soon = self.random.micros(0, 60_000);
+            self.run_until(self.now + soon, |_| false);
+        }
         for n in 0..self.processes.len() {
             let until = self.now + Duration::from_secs(1);
             self.tell_soon(n, Input::Shutdown { until });
@@ -100,6 +110,8 @@ impl Bench {
         self.run_until(self.now + Duration::from_secs(9), |_| false);
         let ended = self.processes.iter().all(|p| !p.is_there());
         must!(Progress, ended, "not shut down");
+        self.run_until(self.now + KEPT, |bench| bench.kept.is_empty());
+        self.run_until(self.now + Duration::from_secs(2), |_| false);
         self.check_no_keys();
     }
 

@@ -24,6 +24,8 @@ pub(crate) enum Promise {
     I10,
     /// A key goes after its body.
     I11,
+    /// What is to stay locked for a while does (rule P39).
+    Kept,
     /// In a process, first come, first served.
     Order,
     /// Every call is served, or refused with a reason.

@@ -1,0 +1,81 @@
+//! `at_least`: what a body left locked stays locked without the process that ran it.
+
+use std::future::IntoFuture;
+use std::time::{Duration, Instant};
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+use tokio::time::sleep;
+
+use crate::corner::Corner;
+use crate::limit::{run, within};
+
+const KEPT: Duration = Duration::from_secs(4);
+
+#[etcd_locked("reports/<day>", locks = locks, at_least = "4s")]
+async fn report(locks: &Locks, day: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[test]
+fn the_call_returns_and_the_same_key_stays_under_a_lease_of_its_own() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let held = locks.lock("reports/7").at_least(KEPT).await.unwrap();
+        let before = corner.contenders("reports/7").await[0].clone();
+        let began = Instant::now();
+        held.release().await.unwrap();
+        assert!(began.elapsed() < KEPT / 2, "it does not wait");
+        let after = corner.contenders("reports/7").await[0].clone();
+        assert_eq!(after.created, before.created);
+        assert_ne!(after.lease, before.lease);
+        // What the engine renews may go with all that is under it.
+        let mut client = corner.client.clone();
+        client.lease_revoke(before.lease).await.unwrap();
+        assert_eq!(corner.contenders("reports/7").await[0], after);
+        let refused = locks.lock("reports/7").try_once().await;
+        assert!(
+            matches!(refused, Err(LockError::Held { .. })),
+            "{refused:?}"
+        );
+        let next = locks.lock("reports/7").wait_forever().into_future();
+        let next = within("the next call", next).await.unwrap();
+        assert!(began.elapsed() > KEPT - Duration::from_millis(200));
+        next.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn it_outlives_its_engine_and_no_longer_than_it_is_to() {
+    run(async {
+        let corner = Corner::new().await;
+        let (one, other) = (corner.locks().await, corner.locks().await);
+        let began = Instant::now();
+        report(&one, 7).await.unwrap();
+        one.shutdown(Duration::from_secs(1)).await;
+        drop(one);
+        corner.until_contenders("reports/7", 1).await;
+        let next = other.lock("reports/7").wait_forever().into_future();
+        let next = within("the next call", next).await.unwrap();
+        let kept = began.elapsed();
+        assert!(kept > KEPT - Duration::from_millis(200), "{kept:?}");
+        assert!(kept < KEPT + Duration::from_secs(3), "{kept:?}");
+        next.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_body_that_took_its_time_leaves_nothing() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let short = Duration::from_millis(300);
+        let held = locks.lock("reports/7").at_least(short).await.unwrap();
+        sleep(short).await; // the body's work
+        held.release().await.unwrap();
+        assert_eq!(corner.contenders("reports/7").await, []);
+        corner.until_empty().await;
+    });
+}

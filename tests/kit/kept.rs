@@ -1,0 +1,145 @@
+//! `at_least`: a name stays locked although the body was quick, and although its process has ended.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use etcd_locked::{LockError, etcd_locked, lock};
+
+use crate::service::{secs, start};
+
+#[etcd_locked("reports/<day>", wait = "none", at_least = "60s")]
+async fn report(day: u64) -> Result<u64, LockError> {
+    Ok(day)
+}
+
+#[etcd_locked(
+    "reports/<day>",
+    wait = "none",
+    at_least = "60s",
+    release = "background"
+)]
+async fn report_soon(day: u64) -> Result<u64, LockError> {
+    Ok(day)
+}
+
+/// One poll, by nobody's task.
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn is_held<T: std::fmt::Debug>(answer: Result<T, LockError>) {
+    match answer {
+        Err(LockError::Held {
+            holder: Some(holder),
+            ..
+        }) => assert!(holder.function().is_some_and(|of| of.contains("report"))),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn nobody_has_it_before_the_time_is_over() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    for report_once in [0, 1] {
+        let day = 7 + report_once;
+        match report_once {
+            0 => report(day).await.unwrap(),
+            _ => report_soon(day).await.unwrap(),
+        };
+        for seconds in [0, 20, 39] {
+            etcd.advance(secs(seconds)).await;
+            is_held(report(day).await);
+            let name = format!("reports/{day}");
+            is_held(other.lock(name).try_once().await);
+        }
+        etcd.advance(secs(2)).await;
+        let held = other.lock(format!("reports/{day}")).try_once().await;
+        held.unwrap().release().await.unwrap();
+        report(day).await.unwrap();
+        etcd.advance(secs(61)).await;
+    }
+}
+
+#[tokio::test]
+async fn who_waits_gets_it_then() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    report(7).await.unwrap();
+    let here = tokio::spawn(async { lock("reports/7").wait(secs(90)).await?.release().await });
+    let there = async move {
+        other
+            .lock("reports/7")
+            .wait(secs(90))
+            .await?
+            .release()
+            .await
+    };
+    let there = tokio::spawn(there);
+    etcd.advance(secs(59)).await;
+    assert!(!here.is_finished() && !there.is_finished());
+    etcd.advance(secs(2)).await;
+    here.await.unwrap().unwrap();
+    there.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_shutdown_keeps_the_promise() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    report_soon(7).await.unwrap();
+    let held = etcd.locks().lock("reports/8").at_least(secs(60)).await;
+    let cut_off = held.unwrap();
+    let (_, ended) = tokio::join!(etcd.locks().shutdown(Duration::ZERO), async move {
+        cut_off.hold(std::future::pending::<()>()).await
+    });
+    assert!(matches!(ended, Err(LockError::ShuttingDown)), "{ended:?}");
+    for _ in 0..5 {
+        etcd.advance(secs(11)).await;
+        is_held(other.lock("reports/7").try_once().await);
+        assert!(other.lock("reports/8").try_once().await.is_err());
+    }
+    etcd.advance(secs(8)).await;
+    let both = other.lock("reports/7").and("reports/8").try_once().await;
+    both.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waited_for_any_more_keeps_nothing() {
+    let etcd = start().await;
+    let mut call = Box::pin(lock("reports/7").at_least(secs(60)).into_future());
+    assert!(poll_once(call.as_mut()).is_pending());
+    // Granted, and not taken.
+    etcd.advance(Duration::ZERO).await;
+    drop(call);
+    let next = etcd.locks().lock("reports/7").wait(secs(10)).await;
+    next.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn longer_than_the_body_may_run_is_a_mistake() {
+    let etcd = start().await;
+    let call = etcd.locks().lock("reports/7");
+    let wrong = call.at_least(secs(2)).at_most(secs(1)).await.unwrap_err();
+    assert!(matches!(wrong, LockError::Config { .. }), "{wrong:?}");
+    assert!(wrong.to_string().contains("longer than at_most"), "{wrong}");
+}
+
+#[etcd_locked("reports/<day>", reentrant, at_least = "60s")]
+async fn report_within(day: u64) -> Result<u64, LockError> {
+    Ok(day)
+}
+
+#[tokio::test]
+async fn used_again_it_keeps_the_lock_of_the_body_around() {
+    let etcd = start().await;
+    let held = lock("reports/7").await.unwrap();
+    held.hold(report_within(7)).await.unwrap().unwrap();
+    held.release().await.unwrap();
+    etcd.advance(secs(59)).await;
+    assert!(report(7).await.is_err());
+    etcd.advance(secs(2)).await;
+    report(7).await.unwrap();
+}

@@ -1,0 +1,57 @@
+//! `max_waiters`: a name that is held for long does not fill the process.
+
+use etcd_locked::LockError;
+
+use crate::service::{Packing, secs, ship, ship_now, start_with};
+
+#[tokio::test]
+async fn one_more_waiter_is_refused_at_once() {
+    let etcd = start_with(|config| config.max_waiters(2)).await;
+    let packing = Packing::of(7);
+    assert_eq!(etcd.held().await, ["orders/7"]);
+    let waiting = [tokio::spawn(ship(7)), tokio::spawn(ship(7))];
+    assert_eq!(etcd.waiting().await, ["orders/7"; 2]);
+    // The clock stands where it is for all that concerns the engine.
+    let refused = ship(8).await.unwrap_err();
+    assert!(
+        matches!(refused, LockError::Overloaded { .. }),
+        "{refused:?}"
+    );
+    assert!(refused.is_retryable());
+    let told = refused.to_string();
+    assert!(
+        told.contains("`orders/<id>`") && told.contains("`max_waiters`"),
+        "{told}"
+    );
+    assert_eq!(ship_now(8).await.unwrap(), 8, "a single try does not wait");
+    packing.ship().await.unwrap();
+    for call in waiting {
+        assert_eq!(call.await.unwrap().unwrap(), 7);
+    }
+    assert_eq!(ship(8).await.unwrap(), 8, "there is room again");
+}
+
+#[tokio::test]
+async fn a_body_may_take_another_lock_all_the_same() {
+    let etcd = start_with(|config| config.max_waiters(1)).await;
+    let held = etcd.locks().lock("orders/7").await.unwrap();
+    let waiting = tokio::spawn(ship(7));
+    assert_eq!(etcd.waiting().await, ["orders/7"]);
+    assert_eq!(held.hold(ship(8)).await.unwrap().unwrap(), 8);
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn waiters_that_time_out_make_room() {
+    let etcd = start_with(|config| config.max_waiters(1)).await;
+    let packing = Packing::of(7);
+    assert_eq!(etcd.held().await, ["orders/7"]);
+    let waiting = tokio::spawn(ship(7));
+    assert_eq!(etcd.waiting().await, ["orders/7"]);
+    etcd.advance(secs(10)).await;
+    let late = waiting.await.unwrap();
+    assert!(matches!(late, Err(LockError::Timeout { .. })), "{late:?}");
+    assert_eq!(ship(8).await.unwrap(), 8);
+    packing.ship().await.unwrap();
+}
