@@ -213,7 +213,7 @@ impl<F: Future> Body<F::Output> for Option<F> {
 pub(crate) enum OnLost {
     /// It is dropped where it awaits.
     Cancel,
-    /// It runs on. A shutdown whose grace is over ends it all the same.
+    /// It runs on, if it has begun. A shutdown whose grace is over ends it all the same.
     Continue,
 }
 
@@ -224,6 +224,8 @@ pub(crate) struct Guard {
     current: Current,
     wakeup: Wakeup,
     on_lost: OnLost,
+    /// The body has been polled.
+    begun: bool,
     stopwatch: Option<Stopwatch>,
 }
 
@@ -235,6 +237,7 @@ impl Guard {
             current: Current::of(held.tenure.clone(), held.engine.clone(), held.call),
             wakeup: held.tenure.wakeup(),
             on_lost,
+            begun: false,
             stopwatch: held.limit.map(stopwatch),
         }
     }
@@ -268,8 +271,10 @@ impl Guard {
     fn admit(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
         // Registers first, looks second: a loss in between is seen by the look.
         let _ = self.wakeup.poll(cx);
+        let begun = std::mem::replace(&mut self.begun, true);
+        let continues = begun && self.on_lost == OnLost::Continue;
         match self.tenure.lost() {
-            Some(cause) if self.on_lost == OnLost::Cancel || cause == LossCause::Shutdown => {
+            Some(cause) if !continues || cause == LossCause::Shutdown => {
                 Err(lost_by(self.tenure.first.name.clone(), cause))
             }
             _ if self.stopwatch.as_ref().is_some_and(Stopwatch::is_over) => Err(self.over()),

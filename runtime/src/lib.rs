@@ -50,7 +50,7 @@
 //! - **A lost lock stops its body.** A lock is lost when etcd cannot be told in time that the holder is alive, or when an
 //!   operator takes it away. Before *every* poll the body's lease is compared with the clock, on the thread that polls: the
 //!   body of a process that was stopped for a minute is not polled again when it goes on. It is dropped where it awaits, and
-//!   the caller gets [`LockError::Lost`].
+//!   the caller gets [`LockError::Lost`]. (`on_lost = "continue"` lets it run on, and `current()` tells it.)
 //! - **Nothing is left behind.** Drop the future of a call wherever it awaits, let its body panic, kill the process: the lock
 //!   is free, at once where the process lives, after the lease's TTL where it does not.
 //! - **The answer is the body's.** A release that fails is carried on in the background and never replaces a result.

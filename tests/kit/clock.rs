@@ -1,9 +1,12 @@
 //! `advance`: the engine's timers and etcd's leases go by one clock, which the test moves. It goes on by itself too, so
 //! "not before" has a second or two to spare, for busy machines.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use etcd_locked::{LockError, LossCause};
+use etcd_locked::{LockError, LossCause, etcd_locked};
 
 use crate::service::{Packing, secs, ship, start, start_with};
 
@@ -81,6 +84,37 @@ async fn a_deadline_is_what_was_left_when_the_call_began() {
     let ended = waiting.await.unwrap();
     assert!(matches!(ended, Err(LockError::Timeout { .. })), "{ended:?}");
     held.release().await.unwrap();
+}
+
+/// `on_lost = "continue"` is for a body that runs.
+#[tokio::test]
+async fn no_body_begins_under_a_lock_that_is_lost_already() {
+    let etcd = start().await;
+    etcd.freeze_keepalives();
+    let mut call = Box::pin(go_on(7));
+    // The call is made, and its caller is held up until long after it was granted.
+    assert!(polled_once(call.as_mut()).await.is_pending());
+    etcd.advance(secs(14)).await;
+    let ended = call.await;
+    assert!(
+        matches!(ended, Err(LockError::Lost { .. })),
+        "it has run: {ended:?}"
+    );
+}
+
+#[etcd_locked("orders/<id>", on_lost = "continue")]
+async fn go_on(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+/// Polls a call once.
+async fn polled_once<F: Future>(call: Pin<&mut F>) -> Poll<F::Output> {
+    let mut call = Some(call);
+    poll_fn(|cx| match call.take() {
+        Some(call) => Poll::Ready(call.poll(cx)),
+        None => Poll::Pending,
+    })
+    .await
 }
 
 #[tokio::test]
