@@ -258,8 +258,6 @@ pub(crate) struct Done {
     /// Calls that came after one of another process.
     pub(crate) changes: u64,
     pub(crate) latency: Latency,
-    /// Calls in each stretch of the window.
-    pub(crate) slices: Vec<f64>,
 }
 
 impl Done {
@@ -280,13 +278,6 @@ impl Done {
         self.changes += answer.get("changes")?.as_u64()?;
         self.latency
             .add(&Latency::from_json(answer.get("latency")?.as_object()?)?);
-        if let Some(slices) = answer.get("slices").and_then(Value::as_array) {
-            let slices: Vec<f64> = slices.iter().filter_map(Value::as_f64).collect();
-            self.slices.resize(self.slices.len().max(slices.len()), 0.0);
-            for (sum, slice) in self.slices.iter_mut().zip(slices) {
-                *sum += slice;
-            }
-        }
         Some(())
     }
 }
@@ -325,7 +316,7 @@ mod tests {
     fn workers_add_up() {
         let answer = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         let one = answer(
-            r#"{"count":10,"total":12,"seconds":2.0,"latency":{"300":10},"witnessed":12,"changes":3,"slices":[4,6]}"#,
+            r#"{"count":10,"total":12,"seconds":2.0,"latency":{"300":10},"witnessed":12,"changes":3}"#,
         );
         let other = answer(
             r#"{"count":2,"total":2,"seconds":2,"latency":{"300":1,"310":1},"witnessed":2,"changes":1}"#,
@@ -333,7 +324,7 @@ mod tests {
         let done = Done::of(&[one, other]).unwrap();
         assert_eq!((done.rate, done.total, done.witnessed), (6.0, 14, 14));
         assert_eq!(done.latency.count(), 12);
-        assert_eq!((done.changes, done.slices), (4, vec![4.0, 6.0]));
+        assert_eq!(done.changes, 4);
         assert!(Done::of(&[answer(r#"{"count":1}"#)]).is_err());
     }
 }

@@ -1,28 +1,27 @@
-//! P10: throughput on the same few names for long.
+//! P10: throughput on the same few names for long, and, in turn with it, that of bare keys: what the server itself loses.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::crew::{Crew, Done, Kind};
-use super::figures::{Spread, Target, number, rate};
+use super::figures::{Spread, Target, Verdict, number, rate};
 use super::row::{Line, Outcome, Point};
 use super::server::Server;
 use super::{Pace, say};
 use crate::Result;
 
 const NAMES: usize = 60;
-/// By then all have connected.
-const LEAD: Duration = Duration::from_secs(1);
-/// How often the person at the terminal hears that it goes on.
-const NEWS: Duration = Duration::from_secs(60);
-/// Stretches whose throughput is told.
-const SLICES: usize = 60;
+/// Turns of each.
+const ROUNDS: usize = 60;
 /// So many of them at the beginning are compared with as many at the end: of ten minutes, one.
-const COMPARED: usize = SLICES / 10;
+const COMPARED: usize = ROUNDS / 10;
+/// This part of each turn is not counted: by then all are at work.
+const LEAD: f64 = 0.1;
 
 pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let server = Server::start()?;
-    let slice = pace.endurance.as_secs_f64() / SLICES as f64;
+    let turn = pace.endurance / u32::try_from(2 * ROUNDS).unwrap_or(u32::MAX);
+    let lead = turn.mul_f64(LEAD);
+    let window = turn - lead;
     say::note(format_args!("{:?}", pace.endurance));
     let args = [
         "--work",
@@ -34,74 +33,82 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
         "--names",
         &NAMES.to_string(),
         "--seconds",
-        &pace.endurance.as_secs_f64().to_string(),
-        "--slice",
-        &slice.to_string(),
-    ];
-    let mut crew = Crew::start(Kind::Ours, 1, &args.map(str::to_owned))?;
-    crew.order(LEAD)?;
-    progress(&server, pace.endurance)?;
-    let done = Done::of(&crew.answers(LEAD)?)?;
-    crew.end()?;
-    if done.total != done.witnessed {
-        return Err("the locks do not exclude".to_owned());
+        &window.as_secs_f64().to_string(),
+    ]
+    .map(str::to_owned);
+    let mut ours = Endurance::start(Kind::Ours, &args)?;
+    let mut bare = Endurance::start(Kind::Stored, &args)?;
+    for round in 1..=ROUNDS {
+        ours.turn(lead, window)?;
+        bare.turn(lead, window)?;
+        if round % COMPARED == 0 {
+            let now = |of: &Endurance| of.rates.last().copied().map_or_else(String::new, rate);
+            let (ours, bare) = (now(&ours), now(&bare));
+            say::note(format_args!(
+                "round {round} of {ROUNDS}: ours {ours}, bare keys {bare}"
+            ));
+        }
     }
-    if done.slices.len() != SLICES {
-        return Err(format!(
-            "of {SLICES} stretches {} had calls",
-            done.slices.len()
+    let (ours, bare) = (ours.end()?, bare.end()?);
+    let target = Target::AtLeast(0.95);
+    let mut outcome = Outcome::default();
+    for (who, rates) in [("", &ours), ("bare keys, a lease and a record: ", &bare)] {
+        let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
+        let (first, last) = (mean(&rates[..COMPARED]), mean(&rates[ROUNDS - COMPARED..]));
+        let target = who.is_empty().then_some(target);
+        outcome.lines.push(Line {
+            row: "P10",
+            work: format!(
+                "{who}{NAMES} tasks, {NAMES} names, the last tenth of {:?}",
+                pace.endurance
+            ),
+            ours: rate(last),
+            against: "the first tenth".to_owned(),
+            theirs: rate(first),
+            figure: format!("{} ×", number(last / first)),
+            target,
+            verdict: target.map_or(Verdict::Beside, |target| target.verdict(last / first)),
+        });
+        let spread = Spread::of(rates.iter().copied()).ok_or("there was no time")?;
+        outcome.notes.push(format!(
+            "P10, {who}calls a second in turns of {} s: {}.",
+            number(window.as_secs_f64()),
+            spread.shown(number)
         ));
     }
-    let rates: Vec<f64> = done.slices.iter().map(|count| count / slice).collect();
-    let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
-    let (first, last) = (mean(&rates[..COMPARED]), mean(&rates[SLICES - COMPARED..]));
-    let target = Target::AtLeast(0.95);
-    let part = Duration::from_secs_f64(slice * COMPARED as f64);
-    let line = Line {
-        row: "P10",
-        work: format!(
-            "{NAMES} tasks, {NAMES} names, the last of {:?}",
-            pace.endurance
-        ),
-        ours: rate(last),
-        against: format!("the first {part:?}"),
-        theirs: rate(first),
-        figure: format!("{} ×", number(last / first)),
-        target: Some(target),
-        verdict: target.verdict(last / first),
-    };
-    let spread = Spread::of(rates.iter().copied()).ok_or("there was no time")?;
-    Ok(Outcome {
-        lines: vec![line],
-        points: (0..)
-            .zip(&rates)
-            .map(|(at, rate)| Point::Time(f64::from(at) * slice, *rate))
-            .collect(),
-        notes: vec![format!(
-            "P10, calls a second in stretches of {} s: {}.",
-            number(slice),
-            spread.shown(number)
-        )],
-    })
+    let every = 2.0 * turn.as_secs_f64();
+    outcome.points = (0..)
+        .zip(&ours)
+        .map(|(round, rate)| Point::Time(f64::from(round) * every, *rate))
+        .collect();
+    Ok(outcome)
 }
 
-/// Says now and then, by etcd's own count, how fast it goes; until it is over.
-fn progress(server: &Server, length: Duration) -> Result<()> {
-    let puts = || server.metric("etcd_mvcc_put_total", "");
-    let start = Instant::now();
-    let mut before = puts()?;
-    while start.elapsed() < length {
-        let stretch = NEWS.min(length.saturating_sub(start.elapsed()));
-        thread::sleep(stretch);
-        let now = puts()?;
-        let speed = (now - before) / stretch.as_secs_f64();
-        say::note(format_args!(
-            "{:.0} s of {:.0}: {} put at etcd",
-            start.elapsed().as_secs_f64(),
-            length.as_secs_f64(),
-            rate(speed)
-        ));
-        before = now;
+/// One process, turn after turn.
+struct Endurance {
+    crew: Crew,
+    rates: Vec<f64>,
+}
+
+impl Endurance {
+    fn start(kind: Kind, args: &[String]) -> Result<Self> {
+        Ok(Self {
+            crew: Crew::start(kind, 1, args)?,
+            rates: Vec::new(),
+        })
     }
-    Ok(())
+
+    fn turn(&mut self, lead: Duration, window: Duration) -> Result<()> {
+        let done = Done::of(&self.crew.round(lead, window)?)?;
+        if done.total != done.witnessed {
+            return Err("the locks do not exclude".to_owned());
+        }
+        self.rates.push(done.rate);
+        Ok(())
+    }
+
+    fn end(self) -> Result<Vec<f64>> {
+        self.crew.end()?;
+        Ok(self.rates)
+    }
 }

@@ -18,7 +18,7 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
     let peers = Peer::of_tasks(&spec).await?;
     ready()?;
     while let Some(begin) = order().await? {
-        let window = Window::new(begin, spec.window, spec.slice);
+        let window = Window::new(begin, spec.window);
         let mut tasks = JoinSet::new();
         for (task, peer) in (0..).zip(&peers) {
             // Each task goes through names of its own, in turn: one, if there are as many names as tasks.
@@ -38,7 +38,6 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
             "total": sum.total,
             "seconds": spec.window.as_secs_f64(),
             "latency": sum.latency.to_json(),
-            "slices": sum.slices,
             "witnessed": witnessed,
             "changes": witness.take_changes(),
             "rss": resident()?,

@@ -51,8 +51,6 @@ pub(super) struct Spec {
     pub(super) first: u64,
     /// How long to count.
     pub(super) window: Duration,
-    /// Also count what ended in each stretch of this length.
-    pub(super) slice: Option<Duration>,
     /// Of the lease, if not the default.
     pub(super) ttl: Option<Duration>,
     /// A file that counts the calls of all processes.
@@ -69,7 +67,6 @@ impl Spec {
             names: 1,
             first: 0,
             window: Duration::from_secs(1),
-            slice: None,
             ttl: None,
             witness: None,
         };
@@ -104,7 +101,6 @@ impl Spec {
                 "--names" => spec.names = value.parse()?,
                 "--first" => spec.first = value.parse()?,
                 "--seconds" => spec.window = seconds()?,
-                "--slice" => spec.slice = Some(seconds()?),
                 "--ttl" => spec.ttl = Some(seconds()?),
                 "--witness" => spec.witness = Some(value.into()),
                 _ => return Err(format!("a worker has no option `{option}`").into()),
@@ -135,11 +131,11 @@ mod tests {
 
     #[test]
     fn a_line_says_who_does_what() {
-        let spec = parse("--peer raw --tasks 1024 --seconds 0.5 --slice 10").unwrap();
+        let spec = parse("--peer raw --tasks 1024 --seconds 0.5 --ttl 10").unwrap();
         assert_eq!((spec.who, spec.work), (Who::Raw, Work::Calls));
         assert_eq!((spec.tasks, spec.names), (1024, 1));
         assert_eq!(spec.window, Duration::from_millis(500));
-        assert_eq!(spec.slice, Some(Duration::from_secs(10)));
+        assert_eq!(spec.ttl, Some(Duration::from_secs(10)));
     }
 
     #[test]

@@ -9,15 +9,13 @@ use crate::latency::Latency;
 pub(super) struct Window {
     pub(super) begin: Instant,
     pub(super) end: Instant,
-    slice: Option<Duration>,
 }
 
 impl Window {
-    pub(super) fn new(begin: Instant, length: Duration, slice: Option<Duration>) -> Self {
+    pub(super) fn new(begin: Instant, length: Duration) -> Self {
         Self {
             begin,
             end: begin + length,
-            slice,
         }
     }
 
@@ -33,7 +31,6 @@ pub(super) struct Tally {
     /// Before and after it too.
     pub(super) total: u64,
     pub(super) latency: Latency,
-    pub(super) slices: Vec<u64>,
 }
 
 impl Tally {
@@ -45,27 +42,12 @@ impl Tally {
         }
         self.count += calls;
         self.latency.record(to - from);
-        if let Some(slice) = window.slice {
-            let at = (to - window.begin).div_duration_f64(slice) as usize;
-            if self.slices.len() <= at {
-                self.slices.resize(at + 1, 0);
-            }
-            if let Some(count) = self.slices.get_mut(at) {
-                *count += calls;
-            }
-        }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.total += other.total;
         self.latency.add(&other.latency);
-        if self.slices.len() < other.slices.len() {
-            self.slices.resize(other.slices.len(), 0);
-        }
-        for (sum, count) in self.slices.iter_mut().zip(&other.slices) {
-            *sum += count;
-        }
     }
 }
 
@@ -78,17 +60,16 @@ mod tests {
         let begin = Instant::now() + Duration::from_secs(10);
         let at = |millis| begin + Duration::from_millis(millis);
         let early = begin - Duration::from_millis(1);
-        let window = Window::new(begin, Duration::from_secs(2), Some(Duration::from_secs(1)));
+        let window = Window::new(begin, Duration::from_secs(2));
         let mut tally = Tally::default();
         tally.record(&window, early, early, 1);
         tally.record(&window, early, at(0), 1);
         tally.record(&window, at(0), at(1999), 64);
         tally.record(&window, at(1999), at(2000), 1);
         assert_eq!((tally.count, tally.total), (65, 67));
-        assert_eq!(tally.slices, [1, 64]);
         let mut sum = Tally::default();
         sum.add(&tally);
         sum.add(&tally);
-        assert_eq!((sum.count, sum.slices), (130, vec![2, 128]));
+        assert_eq!((sum.count, sum.total), (130, 134));
     }
 }
