@@ -19,23 +19,30 @@ pub(crate) struct Call {
     pub(crate) ttl_secs: i64,
     pub(crate) record: Arc<[u8]>,
     pub(crate) since: Moment,
-    /// When it gives up, if ever: queueing, and after its body waiting to hear that its keys are gone.
+    /// When it gives up, if ever: queueing, and after its body lingering, or waiting to hear that its keys are gone.
     pub(crate) until: Option<Moment>,
     /// One try, no queueing (rule P11).
     pub(crate) once: bool,
     /// The one try met deeper keys: it goes by an ordinary put, withdrawn unless granted at once.
     pub(crate) put_once: bool,
-    /// The calls whose locks its task holds. Where there are any it is served during a shutdown (rule P26).
-    pub(crate) holds: Vec<CallId>,
-    /// Calls its task has begun while holding its locks; some may have ended.
-    pub(crate) inner: Vec<CallId>,
     /// How often it went to the end of its queues, to let others by that wait for it in a circle (rule P38).
     pub(crate) requeued: u32,
     pub(crate) stage: Stage,
     /// Its names are to stay locked until then, whenever its body ends (rule P39).
     pub(crate) keep: Option<Moment>,
-    /// Its body is gone, and what it had stays until then for a call that may come.
-    pub(crate) lingers: Option<Moment>,
+    /// Its body is gone, and what it had stays a moment for a call that may come.
+    pub(crate) lingers: bool,
+    /// `None` for most: their task makes no other call meanwhile.
+    pub(crate) nest: Option<Box<Nest>>,
+}
+
+/// Where a call stands among those of its task.
+#[derive(Debug, Default)]
+pub(crate) struct Nest {
+    /// The calls whose locks its task holds. Where there are any it is served during a shutdown (rule P26).
+    pub(crate) outer: Vec<CallId>,
+    /// Calls its task has begun while holding its locks; some may have ended.
+    pub(crate) inner: Vec<CallId>,
 }
 
 /// How far a call has come.
@@ -53,6 +60,16 @@ impl Call {
     /// Whether its keys are for itself alone: several, which stand or fall together.
     pub(crate) fn is_group(&self) -> bool {
         self.names.len() > 1
+    }
+
+    /// The calls whose locks its task held when it was made.
+    pub(crate) fn outer(&self) -> &[CallId] {
+        self.nest.as_ref().map_or(&[], |nest| &nest.outer)
+    }
+
+    /// The calls its task has made since.
+    pub(crate) fn inner(&self) -> &[CallId] {
+        self.nest.as_ref().map_or(&[], |nest| &nest.inner)
     }
 
     /// Which of its names this is, counted from 0.

@@ -69,7 +69,7 @@ impl Core {
         let Some(c) = self.calls.get(&call) else {
             return;
         };
-        if c.stage == Stage::Waiting && !c.once && (c.is_group() || !c.holds.is_empty()) {
+        if c.stage == Stage::Waiting && !c.once && (c.is_group() || !c.outer().is_empty()) {
             self.at(now + STEP, Timer::Deadlock(call));
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
-use crate::core::call::{Call, Stage};
+use crate::core::call::Stage;
 use crate::core::lease::{Lease, LeaseRef, State};
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Failure, Key, Request, TxnAnswer};
@@ -22,8 +22,8 @@ impl Core {
     /// The body of a call is gone: now its keys may go, to the next in this process or for good (rules P23, P26). `fenced`:
     /// somebody relies on their going (rule P22).
     pub(super) fn release(&mut self, now: Moment, call: CallId, how: Release, fenced: bool) {
-        let held = |c: &&Call| c.stage == Stage::Holding;
-        let Some(released) = self.calls.get(&call).filter(held) else {
+        let released = self.calls.get(&call);
+        let Some(released) = released.filter(|c| c.stage == Stage::Holding) else {
             return;
         };
         let names = released.names.clone();
@@ -34,7 +34,8 @@ impl Core {
         if how == Release::Lingering && passes && self.may_linger(now, &names) {
             let until = now + LINGER;
             if let Some(released) = self.calls.get_mut(&call) {
-                released.lingers = Some(until);
+                released.lingers = true;
+                released.until = Some(until);
             }
             return self.at(until, Timer::Linger(call));
         }
@@ -114,11 +115,14 @@ impl Core {
 
     /// What lingers has done so for long enough.
     pub(super) fn linger_over(&mut self, now: Moment, call: CallId) {
-        let lingered = self.calls.get_mut(&call).and_then(|c| c.lingers.take());
-        if let Some(until) = lingered {
+        let Some(lingering) = self.calls.get_mut(&call).filter(|c| c.lingers) else {
+            return;
+        };
+        lingering.lingers = false;
+        if let Some(until) = lingering.until.take() {
             self.timers.remove(&(until, Timer::Linger(call)));
-            self.release(now, call, Release::Unheard, false);
         }
+        self.release(now, call, Release::Unheard, false);
     }
 
     /// Sends one key of a released call off; answers its lease.
@@ -165,8 +169,8 @@ impl Core {
 
     /// Tells whoever waits for the release of a call how it ended, once.
     pub(super) fn confirmed(&mut self, call: CallId, result: Result<(), Refused>) {
-        let waits = |c: &Call| matches!(c.stage, Stage::Releasing { .. });
-        if self.calls.get(&call).is_some_and(waits) {
+        let known = self.calls.get(&call);
+        if known.is_some_and(|c| matches!(c.stage, Stage::Releasing { .. })) {
             // Thousands of calls may end before the first of these timers is due.
             if let Some(until) = self.calls.remove(&call).and_then(|c| c.until) {
                 self.timers.remove(&(until, Timer::Confirm(call)));

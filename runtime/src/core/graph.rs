@@ -29,7 +29,7 @@ impl Core {
             let outer = self.calls.get(of);
             outer.is_some_and(|outer| outer.stage == Stage::Holding)
         };
-        call.holds.iter().filter(holds).copied().collect()
+        call.outer().iter().filter(holds).copied().collect()
     }
 
     /// A call of a task that holds nothing, with several names: it may go back to the end of its queues unheard.
@@ -42,17 +42,14 @@ impl Core {
     /// Remembers for the holders that their task waits for one more call.
     pub(super) fn note_inner(&mut self, call: CallId, holds: &[CallId]) {
         for holder in holds {
-            let Some(mut inner) = self
-                .calls
-                .get_mut(holder)
-                .map(|c| std::mem::take(&mut c.inner))
-            else {
+            let Some(known) = self.calls.get(holder) else {
                 continue;
             };
-            inner.retain(|of| self.is_waiting(*of));
+            let waits = |of: &&CallId| self.is_waiting(**of);
+            let mut inner: Vec<_> = known.inner().iter().filter(waits).copied().collect();
             inner.push(call);
             if let Some(holder) = self.calls.get_mut(holder) {
-                holder.inner = inner;
+                holder.nest.get_or_insert_default().inner = inner;
             }
         }
     }
@@ -80,7 +77,12 @@ impl Core {
             };
             let mut ahead: Vec<(CallId, Option<Key>)> = Vec::new();
             if c.stage == Stage::Holding {
-                ahead.extend(c.inner.iter().filter(|of| waits(of)).map(|of| (*of, None)));
+                ahead.extend(
+                    c.inner()
+                        .iter()
+                        .filter(|of| waits(of))
+                        .map(|of| (*of, None)),
+                );
             } else {
                 for name in c.names.iter().filter(|name| via.as_ref() != Some(*name)) {
                     let Some(queue) = self.queues.get(name) else {
@@ -145,7 +147,7 @@ impl Core {
 
     /// What a holder's task depends on.
     pub(super) fn waits_of(&self, holder: CallId) -> BTreeSet<Incarnation> {
-        let inner = self.calls.get(&holder).map(|c| &*c.inner);
+        let inner = self.calls.get(&holder).map(|c| c.inner());
         self.waiting_keys(inner.unwrap_or_default())
     }
 

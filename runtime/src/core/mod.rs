@@ -311,7 +311,8 @@ pub(crate) struct Core {
     settings: Settings,
     pub(crate) queues: BTreeMap<Key, Queue>,
     /// The calls that wait, hold or wait to hear that their keys are gone.
-    pub(crate) calls: BTreeMap<CallId, Call>,
+    /// Boxed: their numbers only grow, so the nodes of the tree stay half empty.
+    pub(crate) calls: BTreeMap<CallId, Box<Call>>,
     /// How many of them wait, single tries aside.
     waiters: usize,
     pub(crate) leases: BTreeMap<LeaseRef, Lease>,

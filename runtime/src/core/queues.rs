@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::core::call::{Call, Stage};
+use crate::core::call::{Call, Nest, Stage};
 use crate::core::pool::family_of;
 use crate::core::queue::{Queue, Queued, Slot, Watched};
 use crate::core::request::{Cause, Key};
@@ -46,7 +46,13 @@ impl Core {
             let queue = queue.or_insert_with(|| Queue::new(family_of(name)));
             queue.calls.push_back(call);
         }
-        let waiting = Call {
+        let nest = (!holds.is_empty()).then(|| {
+            Box::new(Nest {
+                outer: holds.clone(),
+                ..Nest::default()
+            })
+        });
+        let waiting = Box::new(Call {
             names: names.clone(),
             ttl_secs,
             record,
@@ -54,13 +60,12 @@ impl Core {
             until,
             once,
             put_once: false,
-            holds: holds.clone(),
-            inner: Vec::new(),
             requeued: 0,
             stage: Stage::Waiting,
             keep: None,
-            lingers: None,
-        };
+            lingers: false,
+            nest,
+        });
         self.calls.insert(call, waiting);
         self.waiters += usize::from(!once);
         self.note_inner(call, &holds);
@@ -91,7 +96,7 @@ impl Core {
                 // What lingers passes to this one; any other would have to wait until it has gone.
                 Slot::Held { call, .. } => {
                     let held = self.calls.get(call)?;
-                    held.lingers.is_some() && held.ttl_secs == ttl_secs && names.len() == 1
+                    held.lingers && held.ttl_secs == ttl_secs && names.len() == 1
                 }
                 _ => false,
             };
@@ -111,7 +116,7 @@ impl Core {
     }
 
     /// Takes a waiting call out of its queues: all of them at once. Their next steps are the caller's to take.
-    pub(super) fn withdraw(&mut self, call: CallId) -> Option<Call> {
+    pub(super) fn withdraw(&mut self, call: CallId) -> Option<Box<Call>> {
         if self.calls.get(&call)?.stage != Stage::Waiting {
             return None;
         }
@@ -206,11 +211,11 @@ impl Core {
 
     /// The call has lost its locks: all of them, and it is told once (rule P13).
     pub(super) fn lose_call(&mut self, call: CallId, cause: LossCause) {
-        let Some(Call { names, lingers, .. }) = self.calls.get(&call) else {
+        let Some(Call { names, lingers, .. }) = self.calls.get(&call).map(Box::as_ref) else {
             return;
         };
         // Of what lingers nobody is left to be told.
-        let (names, told) = (names.clone(), lingers.is_none());
+        let (names, told) = (names.clone(), !lingers);
         let mut news = false;
         for name in &*names {
             if let Some(Slot::Held { call: of, lost, .. }) =

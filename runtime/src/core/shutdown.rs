@@ -55,7 +55,7 @@ impl Core {
 
     /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
     fn turn_away(&mut self, now: Moment, nested: bool) {
-        let waiting = |c: &Call| c.stage == Stage::Waiting && (nested || c.holds.is_empty());
+        let waiting = |c: &Call| c.stage == Stage::Waiting && (nested || c.outer().is_empty());
         let waiting: Vec<CallId> = self
             .calls
             .iter()

@@ -281,7 +281,7 @@ pub(crate) const BUGS: &[Bug] = &[
             },
             Text {
                 file: "deadlock.rs",
-                production: "if c.stage == Stage::Waiting && !c.once && (c.is_group() || !c.holds.is_empty()) {",
+                production: "if c.stage == Stage::Waiting && !c.once && (c.is_group() || !c.outer().is_empty()) {",
                 faulty: Before("if CHOSEN { return; }"),
             },
         ],
