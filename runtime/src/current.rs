@@ -144,6 +144,16 @@ pub(crate) fn holds(engine: &Engine) -> Vec<CallId> {
         .collect()
 }
 
+/// The names of this engine that the task holds, innermost first.
+pub(crate) fn held_names(engine: &Engine) -> Vec<Name> {
+    let own = held(engine).filter(|(Current(held), _)| held.tenure.is_own());
+    own.flat_map(|(Current(held), _)| {
+        let names = held.tenure.locks().map(|lock| lock.name.clone());
+        names.collect::<Vec<_>>()
+    })
+    .collect()
+}
+
 /// A lock that the task holds.
 pub(crate) struct HeldLock {
     pub(crate) lock: OwnedLock,

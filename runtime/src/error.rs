@@ -99,6 +99,26 @@ pub enum LockError {
         cycle: Cycle,
     },
 
+    /// Only under test (feature `testing`): the calling task holds a lock under which this one is asked for, and elsewhere it is
+    /// the other way round. Two tasks that do so at once are a [`Deadlock`](Self::Deadlock); outside tests this is a `tracing`
+    /// warning, once for each pair.
+    ///
+    /// Names count by their templates. What to change: take both in one call, or everywhere in the same order.
+    #[error(
+        "lock `{name}` is asked for under `{held}` in `{here}`, and the other way round in `{there}`: these can wait for each \
+             other; take both in one call, or everywhere in one order"
+    )]
+    OrderInversion {
+        /// The lock that was asked for.
+        name: Name,
+        /// The lock that is held.
+        held: Box<Name>,
+        /// The function that asked; `lock()`, if it was called by hand.
+        here: &'static str,
+        /// The one that took them in the other order before.
+        there: &'static str,
+    },
+
     /// As many calls wait in this process as [`Config::max_waiters`](crate::Config::max_waiters) lets: this one was refused at
     /// once instead of being one more.
     #[error(
@@ -157,6 +177,7 @@ impl LockError {
             | Self::Config { .. }
             | Self::HoldLimit { .. }
             | Self::SelfDeadlock { .. }
+            | Self::OrderInversion { .. }
             | Self::ShuttingDown
             | Self::InvalidName { .. }
             | Self::PermissionDenied { .. } => false,

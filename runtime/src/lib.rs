@@ -258,6 +258,7 @@ mod locks;
 pub mod mistakes {}
 mod name;
 mod names;
+mod order;
 mod outcome;
 mod register;
 mod site;

@@ -368,6 +368,12 @@ impl Acquire {
             }
             wait = wait.within(left);
         }
+        // A single try waits for nobody, whoever holds what.
+        if !holds.is_empty() && wait != Wait::Once {
+            let wanted: Vec<&Name> = names.iter().map(|(name, _)| name).collect();
+            let held = current::held_names(&engine);
+            engine.orders().check(&held, &wanted, self.function)?;
+        }
         let record = engine.author().record(self.function, templates.as_deref());
         let (call, reply) = engine.acquire(names, ttl, wait, record, holds)?;
         Ok(Begun::Sent(Sent {

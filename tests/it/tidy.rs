@@ -138,7 +138,7 @@ const RUNTIME: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "clock", "config", "core", "cycle", "error", "held", "holder", "name", "site",
+            "clock", "config", "core", "cycle", "error", "held", "holder", "name", "order", "site",
             "tenure", "token",
         ],
     ),
@@ -154,6 +154,7 @@ const RUNTIME: &[(&str, &[&str])] = &[
     ("register", &[]),
     ("templates", &[]),
     ("clock", &[]),
+    ("order", &["error", "name"]),
     ("token", &[]),
 ];
 

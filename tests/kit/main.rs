@@ -7,5 +7,6 @@ mod kept;
 mod limits;
 mod names;
 mod operator;
+mod order;
 mod service;
 mod waiters;

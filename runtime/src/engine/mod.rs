@@ -23,6 +23,7 @@ use crate::error::LockError;
 use crate::held::Held;
 use crate::holder::Author;
 use crate::name::Name;
+use crate::order::Orders;
 use crate::site::Wait;
 
 mod combiner;
@@ -55,6 +56,7 @@ struct Shared {
     config: Config,
     author: Author,
     last_call: AtomicU64,
+    orders: Orders,
     /// Its thread's, for timers of callers that have none.
     runtime: Handle,
 }
@@ -123,6 +125,7 @@ impl Engine {
                 &config.service,
             ),
             last_call: AtomicU64::new(0),
+            orders: Orders::default(),
             runtime: runtime.clone(),
             config,
         });
@@ -138,6 +141,11 @@ impl Engine {
 
     pub(crate) fn author(&self) -> &Author {
         &self.0.author
+    }
+
+    /// In which order its locks are taken.
+    pub(crate) fn orders(&self) -> &Orders {
+        &self.0.orders
     }
 
     /// Whether both handles are of one engine.

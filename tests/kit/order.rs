@@ -1,0 +1,132 @@
+//! Locks that are taken in opposite order in two places: told before they ever wait for each other.
+
+use std::sync::{Arc, Mutex};
+
+use etcd_locked::{LockError, etcd_locked, lock};
+
+use crate::service::start;
+
+#[etcd_locked("orders/<id>")]
+async fn order_then_stock(id: u64) -> Result<(), LockError> {
+    take_stock(id).await
+}
+
+#[etcd_locked("stock/<id>")]
+async fn take_stock(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("stock/<id>")]
+async fn stock_then_order(id: u64) -> Result<(), LockError> {
+    take_order(id).await
+}
+
+#[etcd_locked("orders/<id>")]
+async fn take_order(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("stock/<id>")]
+async fn stock_then_order_if_free(id: u64) -> Result<(), LockError> {
+    let free = lock(format!("orders/{id}")).try_once().await;
+    free.map(drop)
+}
+
+#[tokio::test]
+async fn under_test_it_is_refused_with_both_places() {
+    let _etcd = start().await;
+    order_then_stock(7).await.unwrap();
+    let refused = stock_then_order(8).await.unwrap_err();
+    let LockError::OrderInversion {
+        name,
+        held,
+        here,
+        there,
+    } = &refused
+    else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(name.template(), Some("orders/<id>"));
+    assert_eq!(held.template(), Some("stock/<id>"));
+    assert!(here.ends_with("::take_order"), "{here}");
+    assert!(there.ends_with("::take_stock"), "{there}");
+    assert!(!refused.is_retryable());
+    let told = refused.to_string();
+    assert!(
+        told.contains("`orders/<id>`") && !told.contains('8'),
+        "{told}"
+    );
+    // Neither the order that came first, nor each lock alone, nor both in one call.
+    order_then_stock(8).await.unwrap();
+    take_order(8).await.unwrap();
+    take_stock(8).await.unwrap();
+    lock("stock/8")
+        .and("orders/8")
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    // A single try waits for nobody.
+    stock_then_order_if_free(8).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_another_engine_it_says_nothing() {
+    let first = start().await;
+    order_then_stock(7).await.unwrap();
+    drop(first);
+    let _etcd = start().await;
+    stock_then_order(7).await.unwrap();
+}
+
+/// What is told at the level of a warning.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN && metadata.is_event()
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Fields(String);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!("{field}={value:?} ");
+            }
+        }
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn otherwise_it_is_one_warning_a_pair() {
+    let etcd = start().await;
+    etcd.allow_order_inversions();
+    let warnings = Warnings::default();
+    let _here = tracing::subscriber::set_default(warnings.clone());
+    for id in 0..3 {
+        order_then_stock(id).await.unwrap();
+        stock_then_order(id).await.unwrap();
+    }
+    let told = warnings.0.lock().unwrap().clone();
+    assert_eq!(told.len(), 1, "{told:?}");
+    for part in ["stock/<id>", "orders/<id>", "::take_order", "::take_stock"] {
+        assert!(told[0].contains(part), "{part}: {told:?}");
+    }
+}
