@@ -17,6 +17,7 @@ mod ambiguity;
 mod cancellation;
 mod conditional;
 mod connect_with;
+mod crowd;
 mod current;
 mod deadline;
 mod deadlock;

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::limit::within;
+use crate::limit::{PATIENCE, within, within_time};
 
 /// A process of ours; killed when dropped.
 #[derive(Debug)]
@@ -62,7 +63,12 @@ impl Worker {
 
     /// Awaits the next line that begins with this word, passing over others, and gives the rest of it.
     pub(crate) async fn says(&mut self, word: &str) -> String {
-        within(&format!("a worker's `{word}`"), async {
+        self.says_within(PATIENCE, word).await
+    }
+
+    /// The same with a limit of its own.
+    pub(crate) async fn says_within(&mut self, limit: Duration, word: &str) -> String {
+        within_time(limit, &format!("a worker's `{word}`"), async {
             while let Some(line) = self.lines.recv().await {
                 let (first, rest) = line.split_once(' ').unwrap_or((&line, ""));
                 if first == word {

@@ -9,6 +9,7 @@
 //! | `done <job>` | `released <job>` once the body has ended; `lost <job> <cause> <ns>` if the lock went before |
 //! | `churn <job> <times> <directory>` | `churned <job>` |
 //! | `nest <job> <other>` | `holds <job>`; once `done <job>` is told it asks for the other job's lock too: `nested <job>` |
+//! | `roam <seconds> <seed> <directory>` | `roamed <served> <visits> <refused> <longest wait in ms>` after calls for one to three of eight names at random, some under another; each name has its witness in a folder below |
 //! | `lock <name>` | `locked <name>` |
 //! | `init <endpoints>` | `initialised` |
 //! | `runtimes <job>` | `runtimes <job>` |
@@ -19,10 +20,11 @@
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::io::{self, BufRead};
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etcd_locked::{Config, LockError, current, etcd_locked};
 use etcd_locked_tests::{Witness, monotonic_ns};
@@ -86,6 +88,12 @@ async fn obey(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
                 }
             });
         }
+        ["roam", seconds, seed, directory] => {
+            let seconds = Duration::from_secs(seconds.parse().expect("seconds"));
+            let seed: u64 = seed.parse().expect("a seed");
+            let directory = PathBuf::from(directory);
+            tokio::spawn(async move { roam(seconds, seed, &directory).await });
+        }
         ["lock", name] => match etcd_locked::lock(name).try_once().await {
             Ok(_held) => println!("locked {name}"),
             Err(error) => report(name, &error),
@@ -138,6 +146,115 @@ async fn visit(job: &str, witness: &Witness) -> Result<(), LockError> {
         println!("failed {job} Overlap {error}");
     }
     Ok(())
+}
+
+/// What came of the calls of one who roams.
+#[derive(Debug, Default)]
+struct Roamed {
+    served: u64,
+    /// One for each name of a call that was served.
+    visits: u64,
+    refused: u64,
+    longest: Duration,
+}
+
+/// Two tasks that ask for names at random, until the time is over.
+async fn roam(time: Duration, seed: u64, directory: &Path) {
+    let (one, other) = tokio::join!(
+        roam_alone(time, 2 * seed + 1, directory),
+        roam_alone(time, 2 * seed + 2, directory)
+    );
+    println!(
+        "roamed {} {} {} {}",
+        one.served + other.served,
+        one.visits + other.visits,
+        one.refused + other.refused,
+        one.longest.max(other.longest).as_millis()
+    );
+}
+
+async fn roam_alone(time: Duration, seed: u64, directory: &Path) -> Roamed {
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut roamed = Roamed::default();
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let names = some_names(&mut random);
+        let inner = (below(&mut random, 8) == 0).then(|| some_names(&mut random));
+        let began = Instant::now();
+        match roam_once(&names, inner.as_deref(), directory, &mut roamed).await {
+            Ok(()) => {}
+            // Reasons, all of them: the wait was over, or the calls waited for each other.
+            Err(
+                LockError::Timeout { .. }
+                | LockError::Deadlock { .. }
+                | LockError::SelfDeadlock { .. },
+            ) => roamed.refused += 1,
+            Err(error) => report("roam", &error),
+        }
+        roamed.longest = roamed.longest.max(began.elapsed());
+    }
+    roamed
+}
+
+async fn roam_once(
+    names: &[u64],
+    inner: Option<&[u64]>,
+    directory: &Path,
+    roamed: &mut Roamed,
+) -> Result<(), LockError> {
+    let held = call_for(names).await?;
+    let inside = held.hold(async {
+        look_in(names, directory, roamed).await;
+        match inner {
+            Some(names) => {
+                let held = call_for(names).await?;
+                held.hold(look_in(names, directory, roamed)).await?;
+                held.release().await
+            }
+            None => Ok(()),
+        }
+    });
+    let inside = inside.await?;
+    held.release().await?;
+    inside
+}
+
+fn call_for(names: &[u64]) -> etcd_locked::Acquire {
+    let mut names = names.iter().map(|name| format!("places/{name}"));
+    let first = etcd_locked::lock(names.next().unwrap_or_default());
+    let all = names.fold(first, etcd_locked::Acquire::and);
+    all.wait(Duration::from_secs(10))
+}
+
+async fn look_in(names: &[u64], directory: &Path, roamed: &mut Roamed) {
+    roamed.served += 1;
+    for name in names {
+        let witness = Witness::new(directory.join(name.to_string()));
+        match witness.visit().await {
+            Ok(()) => roamed.visits += 1,
+            Err(error) => println!("failed {name} Overlap {error}"),
+        }
+    }
+}
+
+/// One to three of eight, each once.
+fn some_names(random: &mut u64) -> Vec<u64> {
+    let mut names = vec![below(random, 8)];
+    for _ in 0..below(random, 3) {
+        let other = below(random, 8);
+        if !names.contains(&other) {
+            names.push(other);
+        }
+    }
+    names
+}
+
+/// xorshift: any spread will do here.
+fn below(random: &mut u64, end: u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    *random % end
 }
 
 /// Stays until it is told that it is done, and says so each time it is polled.
@@ -235,6 +352,7 @@ fn report(what: &str, error: &LockError) {
         LockError::Timeout { .. } => "Timeout",
         LockError::Lost { .. } => "Lost",
         LockError::Deadlock { .. } => "Deadlock",
+        LockError::OrderInversion { .. } => "OrderInversion",
         LockError::Overloaded { .. } => "Overloaded",
         LockError::SelfDeadlock { .. } => "SelfDeadlock",
         LockError::ShuttingDown => "ShuttingDown",
