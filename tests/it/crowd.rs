@@ -21,10 +21,10 @@ const LONGEST: u64 = 21_000;
 
 async fn roam(processes: u64, seconds: u64) {
     let corner = Corner::new().await;
-    let directory = tempdir().unwrap();
+    let directory = tempdir().expect("a directory");
     let place = |name: u64| directory.path().join(name.to_string());
     for name in 0..NAMES {
-        fs::create_dir(place(name)).unwrap();
+        fs::create_dir(place(name)).expect("a directory");
     }
     let mut workers: Vec<Worker> = (0..processes)
         .map(|_| Worker::start(corner.environment()))
@@ -37,7 +37,10 @@ async fn roam(processes: u64, seconds: u64) {
     let [mut served, mut visits, mut refused, mut longest] = [0; 4];
     for worker in &mut workers {
         let roamed = worker.says_within(limit, "roamed").await;
-        let figures: Vec<u64> = roamed.split(' ').map(|n| n.parse().unwrap()).collect();
+        let figures: Vec<u64> = roamed
+            .split(' ')
+            .map(|n| n.parse().expect("a number"))
+            .collect();
         assert!(figures[0] > 0, "a process was never served");
         served += figures[0];
         visits += figures[1];
@@ -49,7 +52,7 @@ async fn roam(processes: u64, seconds: u64) {
         "{processes} processes, {seconds} s: {served} calls served, {refused} refused with a reason, the longest took {longest} ms"
     );
     let counted: u64 = (0..NAMES)
-        .map(|name| Witness::new(place(name)).count().unwrap())
+        .map(|name| Witness::new(place(name)).count().expect("a counter"))
         .sum();
     assert_eq!(counted, visits, "two were inside at once");
     assert!(longest < LONGEST, "{longest} ms");

@@ -106,7 +106,7 @@ impl tracing::Subscriber for Warnings {
         }
         let mut fields = Fields(String::new());
         event.record(&mut fields);
-        self.0.lock().unwrap().push(fields.0);
+        self.0.lock().expect("not poisoned").push(fields.0);
     }
 
     fn enter(&self, _: &tracing::span::Id) {}
