@@ -8,7 +8,7 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::token::Paren;
 use syn::{Error, Expr, Ident, Lit, LitStr, Result, Token};
 
-use crate::options::{Options, example, is_flag, is_later_flag, misplaced, miswritten, unknown};
+use crate::options::{Options, example, is_flag, misplaced, miswritten, unknown};
 
 #[derive(Default)]
 pub(crate) struct Args {
@@ -168,15 +168,14 @@ fn is_bare(input: ParseStream<'_>, is: impl FnOnce(&str) -> bool) -> bool {
     word.is_ok_and(|word| is(&word.to_string())) && (ahead.is_empty() || ahead.peek(Token![,]))
 }
 
-/// What can only be meant as an option: `wait("5s")`, `wait: "5s"`, or a flag of a later version. An option's bare word
+/// What can only be meant as an option: `wait("5s")`, `wait: "5s"`. An option's bare word
 /// may be the name of an argument, which is for `bind` to decide.
 fn misplaced_option(input: ParseStream<'_>) -> Option<Ident> {
     let ahead = input.fork();
     let word = ahead.call(Ident::parse_any).ok()?;
     let valued =
         ahead.peek(Paren) || ahead.peek(Token![:]) && !ahead.peek(Token![::]) || ahead.peek(Lit);
-    (is_bare(input, is_later_flag) || valued && example(&word.to_string()).is_some())
-        .then_some(word)
+    (valued && example(&word.to_string()).is_some()).then_some(word)
 }
 
 /// A string literal that is all of the next item (or that only a missing comma ties to the one after).
@@ -320,13 +319,71 @@ mod tests {
     }
 
     #[test]
-    fn options_of_later_versions_are_named() {
-        assert!(the_mistake(quote!("a", shared)).contains("is not in this version"));
-        assert!(the_mistake(quote!(shared)).contains("if it is the name of an argument"));
+    fn a_name_is_shared_in_one_way() {
+        let args = good(quote!("a", shared, wait = "5s"));
+        assert!(args.options.shared && args.options.permits.is_none());
+        assert_eq!(args.options.written, ["shared", r#"wait = "5s""#]);
+        assert_eq!(good(quote!("a", permits = 5)).options.permits, Some(5));
         assert_eq!(
-            the_mistake(quote!("a", permits = 5)),
-            "option `permits` is not in this version; remove it"
+            good(quote!("a", permits = 1_024)).options.permits,
+            Some(1024)
         );
+        for both in [
+            quote!("a", shared, permits = 5),
+            quote!("a", permits = 5, shared),
+        ] {
+            assert!(the_mistake(both).ends_with("keep one"));
+        }
+        for (bad, what) in [
+            (
+                quote!(permits = 0),
+                "`permits` of 0 is out of range; write one from 1 to 1024",
+            ),
+            (
+                quote!(permits = 1025),
+                "`permits` of 1025 is out of range; write one from 1 to 1024",
+            ),
+            (
+                quote!(permits = 99999999999999999999),
+                "`permits` of 99999999999999999999 is out of range; write one from 1 to 1024",
+            ),
+            (
+                quote!(permits = "3"),
+                "`permits` takes an integer literal; write `permits = 3`",
+            ),
+            (
+                quote!(permits = LIMIT),
+                "`permits` takes an integer literal; write `permits = 5`",
+            ),
+            (
+                quote!(permits = 5u8),
+                "`permits` takes an integer literal; write `permits = 5`",
+            ),
+            (
+                quote!(permits = -1),
+                "`permits` takes an integer literal; write `permits = 5`",
+            ),
+            (
+                quote!(permits =),
+                "option `permits` needs a value; write `permits = 5`",
+            ),
+            (
+                quote!(shared = true),
+                "option `shared` has no value; write `shared` alone",
+            ),
+            (
+                quote!(shared, shared),
+                "option `shared` is given twice; keep one",
+            ),
+        ] {
+            assert_eq!(the_mistake(quote!("a", #bad)), what);
+        }
+        for kept in [
+            quote!(shared, at_least = "5s"),
+            quote!(at_least = "5s", permits = 5),
+        ] {
+            assert!(the_mistake(quote!("a", #kept)).starts_with("`at_least` keeps a name"));
+        }
     }
 
     #[test]

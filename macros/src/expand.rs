@@ -209,6 +209,12 @@ fn call(bound: &Bound) -> TokenStream {
     if let Some(time) = bound.options.at_least.map(duration) {
         how.extend(quote_spanned!(here=> .at_least(#time)));
     }
+    if bound.options.shared {
+        how.extend(quote_spanned!(here=> .shared()));
+    }
+    if let Some(permits) = bound.options.permits {
+        how.extend(quote_spanned!(here=> .permits(#permits)));
+    }
     if bound.options.on_lost == OnLost::Continue {
         how.extend(quote_spanned!(here=> .continued_when_lost()));
     }

@@ -43,12 +43,13 @@ use proc_macro2::TokenStream;
 /// segment     := literal* placeholder? literal*          never empty
 /// literal     := [A-Za-z0-9._~:@=+-]
 /// placeholder := "<" ident ("." (ident | index))* ">"    <id>, <order.id>, <self.shard>, <pair.0>
+/// option      := word "=" value | "shared" | "detach" | "reentrant"
 /// duration    := a string literal, integer and unit      "250ms", "5s", "2m", "1h"
 /// ```
 ///
 /// An expression is anything that implements `LockName`, such as a name declared by `lock_names!`. `word =` begins an
-/// option; a word alone is an expression, unless it is no argument and nearly an option. `detach` and `reentrant` alone are
-/// options, `shared` is one of a later version; for an argument of that name write `(detach)`.
+/// option; a word alone is an expression, unless it is no argument and nearly an option. `shared`, `detach` and `reentrant`
+/// alone are options; for an argument of that name write `(shared)`.
 ///
 /// | option | default | meaning |
 /// |---|---|---|
@@ -63,6 +64,8 @@ use proc_macro2::TokenStream;
 /// | `on_held = "skip"` | `"error"` | when somebody else has the lock for all of `wait`, return without running the body; where the type carries no error (`()`, `Option`), other failures skip as well and are reported as a `tracing` error event |
 /// | `on_lost = "continue"` | `"cancel"` | the lock is lost: let the body run to its end, which answers as if nothing had been; `current()` tells (`is_held`, `lost`). A `shutdown` whose grace is over ends it all the same |
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, a round trip earlier, and not when etcd has confirmed that the lock is free; a call of this process that comes within a millisecond finds it still here; `shutdown` waits for what is left |
+/// | `shared` | alone | share the lock with others that share it: readers run together, and each waits for those before it that do not share, as they wait for readers before them; excludes `permits` |
+/// | `permits = 5` | alone | at most so many at a time, over all processes, in order of arrival; an integer literal from 1 to 1024, the same wherever the name is used: who comes second with another number gets `LockError::Mismatch` |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |

@@ -8,7 +8,7 @@ use syn::{Expr, Ident, Path, Result};
 use crate::typo::nearest;
 use crate::value::{
     OnHeld, OnLost, Release, Wait, absolute_path, at_least, at_most, expression, on_held, on_lost,
-    release, string, ttl, wait,
+    permits, release, string, ttl, wait,
 };
 
 /// Every option, and how it is written; a flag is a word alone.
@@ -24,17 +24,13 @@ const OPTIONS: &[(&str, &str)] = &[
     ("on_held", r#"on_held = "skip""#),
     ("on_lost", r#"on_lost = "continue""#),
     ("release", r#"release = "background""#),
+    ("shared", "shared"),
+    ("permits", "permits = 5"),
     ("map_err", "map_err = AppError::from"),
     ("on_error", "on_error = |error| error.into_response()"),
     ("locks", "locks = &self.locks"),
     ("crate", "crate = ::etcd_locked"),
 ];
-
-/// Flags of later versions; until then nobody should name something else by them.
-const LATER_FLAGS: &[&str] = &["shared"];
-
-/// Options of later versions that have values.
-const LATER: &[&str] = &["permits"];
 
 #[derive(Default)]
 pub(crate) struct Options {
@@ -49,6 +45,8 @@ pub(crate) struct Options {
     pub(crate) on_held: OnHeld,
     pub(crate) on_lost: OnLost,
     pub(crate) release: Release,
+    pub(crate) shared: bool,
+    pub(crate) permits: Option<u16>,
     pub(crate) map_err: Option<Expr>,
     pub(crate) on_error: Option<Expr>,
     pub(crate) locks: Option<Expr>,
@@ -70,6 +68,7 @@ impl Options {
             "on_lost" => self.on_lost = on_lost(&string(input, key, write)?)?,
             "on_held" => self.on_held = on_held(&string(input, key, write)?)?,
             "release" => self.release = release(&string(input, key, write)?)?,
+            "permits" => self.permits = Some(permits(input, write)?),
             "map_err" => self.map_err = Some(expression(input, key, write)?),
             "on_error" => self.on_error = Some(expression(input, key, write)?),
             "locks" => self.locks = Some(expression(input, key, write)?),
@@ -82,6 +81,7 @@ impl Options {
     pub(crate) fn flag(&mut self, key: &str) {
         match key {
             "detach" => self.detach = true,
+            "shared" => self.shared = true,
             _ => self.reentrant = true,
         }
         self.written.push(key.to_owned());
@@ -92,6 +92,16 @@ impl Options {
         match key {
             "map_err" | "on_error" if self.map_err.is_some() && self.on_error.is_some() => {
                 Some("`map_err` and `on_error` both convert the error; keep one")
+            }
+            "shared" | "permits" if self.shared && self.permits.is_some() => Some(
+                "`shared` is for any number of readers, `permits` for a fixed number; keep one",
+            ),
+            "at_least" | "shared" | "permits"
+                if self.at_least.is_some() && (self.shared || self.permits.is_some()) =>
+            {
+                Some(
+                    "`at_least` keeps a name that a call has for itself; remove it, or `shared` and `permits`",
+                )
             }
             "at_least" | "at_most"
                 if self
@@ -127,10 +137,6 @@ pub(crate) fn is_flag(word: &str) -> bool {
     OPTIONS.contains(&(word, word))
 }
 
-pub(crate) fn is_later_flag(word: &str) -> bool {
-    LATER_FLAGS.contains(&word)
-}
-
 /// What to say of an option that is not written as it should be.
 pub(crate) fn miswritten(key: &str, write: &str) -> String {
     if key == write {
@@ -143,11 +149,6 @@ pub(crate) fn miswritten(key: &str, write: &str) -> String {
 /// What to say about a bare word that is no binding of the function, if an option was probably meant.
 pub(crate) fn misplaced(word: &Ident) -> Option<String> {
     let key = word.to_string();
-    if is_later_flag(&key) {
-        return Some(format!(
-            "option `{key}` is not in this version; remove it, or write `({key})` if it is the name of an argument"
-        ));
-    }
     if let Some(write) = example(&key) {
         return Some(miswritten(&key, write));
     }
@@ -158,10 +159,6 @@ pub(crate) fn misplaced(word: &Ident) -> Option<String> {
 
 /// What to say of a word that is no option.
 pub(crate) fn unknown(word: &Ident) -> String {
-    let mut later = LATER_FLAGS.iter().chain(LATER);
-    if later.any(|option| word == option) {
-        return format!("option `{word}` is not in this version; remove it");
-    }
     match nearest(&word.to_string(), words()) {
         Some(near) => format!("unknown option `{word}`; did you mean `{near}`?"),
         None => format!(

@@ -12,6 +12,9 @@ const TTL: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_se
 /// Longer is `"forever"`, and could overflow somebody's clock.
 const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// Everybody who waits for one reads the keys of all.
+const PERMITS: RangeInclusive<u16> = 1..=1024;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Once,
@@ -151,6 +154,38 @@ fn one_of<T>(key: &str, values: [(&str, T); 2], value: &LitStr) -> Result<T> {
     found
         .map(|(_, value)| value)
         .ok_or_else(|| Error::new(value.span(), message))
+}
+
+/// An integer literal from 1 to [`PERMITS`].
+pub(crate) fn permits(input: ParseStream<'_>, write: &str) -> Result<u16> {
+    let value = expression(input, "permits", write)?;
+    let mut inner = &value;
+    while let Expr::Group(group) = inner {
+        inner = &group.expr; // how a `macro_rules!` hands on `$n:literal`
+    }
+    let write = match inner {
+        Expr::Lit(ExprLit {
+            lit: Lit::Int(n), ..
+        }) if n.suffix().is_empty() => match n.base10_parse() {
+            Ok(permits) if PERMITS.contains(&permits) => return Ok(permits),
+            _ => {
+                let message = format!(
+                    "`permits` of {n} is out of range; write one from 1 to {}",
+                    PERMITS.end()
+                );
+                return Err(Error::new(n.span(), message));
+            }
+        },
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) if text.value().parse::<u16>().is_ok() => format!("permits = {}", text.value()),
+        _ => write.to_owned(),
+    };
+    Err(Error::new_spanned(
+        value,
+        format!("`permits` takes an integer literal; write `{write}`"),
+    ))
 }
 
 pub(crate) fn wait(value: &LitStr) -> Result<Wait> {

@@ -129,6 +129,18 @@ pub enum LockError {
         name: Name,
     },
 
+    /// Others have the name with another number of permits, or want it so and came first: which number is right cannot be
+    /// guessed. Two functions disagree, or two versions of one: write the same number in both, or lock another name.
+    #[error("lock `{name}` has {theirs} permits for others{}: ask for the same number everywhere", such_as(.holder))]
+    Mismatch {
+        /// The lock.
+        name: Name,
+        /// How many permits they ask for.
+        theirs: u16,
+        /// Who, if that is known.
+        holder: Option<Holder>,
+    },
+
     /// [`shutdown`](crate::shutdown) has begun.
     #[error("etcd-locked is shutting down: no new locks")]
     ShuttingDown,
@@ -178,6 +190,7 @@ impl LockError {
             | Self::HoldLimit { .. }
             | Self::SelfDeadlock { .. }
             | Self::OrderInversion { .. }
+            | Self::Mismatch { .. }
             | Self::ShuttingDown
             | Self::InvalidName { .. }
             | Self::PermissionDenied { .. } => false,
@@ -202,6 +215,13 @@ fn not_free(waited: &Duration) -> String {
         true => "was not asked for: the deadline has passed".to_owned(),
         false => format!("was not free within {waited:.1?}"),
     }
+}
+
+fn such_as(holder: &Option<Holder>) -> String {
+    holder
+        .as_ref()
+        .map(|holder| format!(", such as {holder}"))
+        .unwrap_or_default()
 }
 
 fn held(holder: &Option<Holder>) -> String {

@@ -131,6 +131,29 @@
 //! }
 //! ```
 //!
+//! # Readers, and so many at a time
+//!
+//! `shared` is for those that may run together, and `permits = 5` for at most five at a time, over all processes:
+//!
+//! ```
+//! # use etcd_locked::{LockError, etcd_locked};
+//! #[etcd_locked("reports/<day>", shared)]
+//! async fn read(day: u32) -> Result<(), LockError> { Ok(()) }
+//!
+//! #[etcd_locked("reports/<day>")]
+//! async fn write(day: u32) -> Result<(), LockError> { Ok(()) }
+//!
+//! #[etcd_locked("smtp/<region>", permits = 5)]
+//! async fn send(region: &str) -> Result<(), LockError> { Ok(()) }
+//! ```
+//!
+//! All calls of one name stand in one queue, whatever they are: a writer waits for the readers before it, and later readers for
+//! the writer, so neither starves (readers that find others of their process inside come in beside them, for up to 50 ms and a round
+//! trip after a writer of another process has asked). Functions that ask for different numbers of permits of one name do not agree on what
+//! it means: who comes second gets [`LockError::Mismatch`], which says who has it otherwise. A plain lock on the name, be it Go's,
+//! excludes readers and permits, and waits for them. The tokens of calls that run together lie between those of whoever was alone
+//! before and after, so a store that refuses the late goes on doing so.
+//!
 //! # For how long, and for whom
 //!
 //! `deadline = expr` bounds the wait by a point in time, such as the end of a request; `at_most = "5s"` bounds the body, which is

@@ -93,6 +93,18 @@ impl Lock {
         self.called(|acquire| acquire.at_least(time))
     }
 
+    /// `shared`.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        self.called(Acquire::shared)
+    }
+
+    /// `permits = 5`.
+    #[must_use]
+    pub fn permits(self, permits: u16) -> Self {
+        self.called(|acquire| acquire.permits(permits))
+    }
+
     /// `reentrant`.
     #[must_use]
     pub fn reentrant(self) -> Self {

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::future::{Future, IntoFuture};
 use std::io;
 use std::marker::PhantomData;
+use std::num::NonZeroU16;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 use crate::clock::{BootClock, Clock, Deadline, Due};
 use crate::config::{Config, check_at_least, check_ttl};
 use crate::core::CallId;
+use crate::core::mode::{Mode, Seat};
 use crate::core::request::Key;
 use crate::current::{self, HeldLock};
 use crate::engine::{Engine, runtime};
@@ -192,6 +194,7 @@ pub struct Acquire {
     at_most: Option<Duration>,
     reentrant: bool,
     at_least: Option<Duration>,
+    share: Share,
 }
 
 impl Acquire {
@@ -206,6 +209,7 @@ impl Acquire {
             at_most: None,
             reentrant: false,
             at_least: None,
+            share: Share::Alone,
         }
     }
 
@@ -281,7 +285,8 @@ impl Acquire {
     /// Of several names ([`and`](Self::and)) the task holds all, by one call or by several, or none, which are then taken
     /// as always; if it holds only some, the call is refused with [`LockError::SelfDeadlock`]: to take the others
     /// while those are held is to take locks one after the other, which is how deadlocks begin. So it is in a detached body with
-    /// the locks of its caller, who may go on without it.
+    /// the locks of its caller, who may go on without it. So is a call that asks for
+    /// more than is held: for the name alone under a [`shared`](Self::shared) one, or one of its [`permits`](Self::permits).
     pub fn reentrant(mut self) -> Self {
         self.reentrant = true;
         self
@@ -305,6 +310,37 @@ impl Acquire {
     /// ```
     pub fn at_least(mut self, time: Duration) -> Self {
         self.at_least = Some(time);
+        self
+    }
+
+    /// Shares the names with others that share them: a reader, of any number. Whoever wants a name for itself waits for the
+    /// readers before it, and readers who come after it wait for it: nobody starves. Instead of [`permits`](Self::permits).
+    ///
+    /// Readers of one process and TTL have one key in etcd between them, which goes with the last of them. Their tokens differ,
+    /// and each is greater than that of whoever had the name for itself before, and less than that of who has it next; those
+    /// of readers in different processes say nothing of each other. A reader that locks the name again is refused with
+    /// [`LockError::SelfDeadlock`], unless it is a [`reentrant`](Self::reentrant) reader.
+    ///
+    /// ```no_run
+    /// # async fn example(day: u32) -> Result<(), etcd_locked::LockError> {
+    /// let report = etcd_locked::lock(format!("reports/{day}")).shared().await?;
+    /// # drop(report); Ok(()) }
+    /// ```
+    pub fn shared(mut self) -> Self {
+        self.share = Share::Readers;
+        self
+    }
+
+    /// Takes one of so many permits of each name, 1 to 1,024: at most so many calls have them, over all processes, and they are
+    /// served in order. Whoever wants the name for itself, or shares it, waits for the permits before it, and the other way
+    /// round. Instead of [`shared`](Self::shared).
+    ///
+    /// All calls for a name must agree on the number: who comes second gets [`LockError::Mismatch`]. Any other number than 1 to
+    /// 1,024 is [`LockError::Config`]. Tokens are as with [`shared`](Self::shared); a permit has no number of its own.
+    ///
+    /// Calls that hold a permit, or wait for one, are not looked for in deadlocks: those end when a wait does.
+    pub fn permits(mut self, permits: u16) -> Self {
+        self.share = Share::Permits(permits);
         self
     }
 
@@ -335,6 +371,13 @@ impl Acquire {
         let config = engine.config();
         let ttl = self.ttl.unwrap_or(config.ttl);
         check_ttl(ttl).map_err(|message| LockError::Config { message })?;
+        let mode = self.share.mode()?;
+        if self.at_least.is_some() && mode != Mode::Exclusive {
+            let message = "`at_least` keeps a name that a call has for itself: not with `shared` or `permits`";
+            return Err(LockError::Config {
+                message: message.to_owned(),
+            });
+        }
         check_at_least(self.at_least, self.at_most)
             .map_err(|message| LockError::Config { message })?;
         let templates = templates(&self.names);
@@ -345,7 +388,7 @@ impl Acquire {
                 names.push((name, key));
             }
         }
-        if let Some(tenure) = self.again(&engine, &names)? {
+        if let Some(tenure) = self.again(&engine, &names, mode)? {
             if let Some(time) = self.at_least {
                 current::keep(&engine, &names, time);
             }
@@ -375,7 +418,7 @@ impl Acquire {
             engine.orders().check(&held, &wanted, self.function)?;
         }
         let record = engine.author().record(self.function, templates.as_deref());
-        let (call, reply) = engine.acquire(names, ttl, wait, record, holds)?;
+        let (call, reply) = engine.acquire(names, ttl, mode, wait, record, holds)?;
         Ok(Begun::Sent(Sent {
             engine,
             call,
@@ -387,7 +430,12 @@ impl Acquire {
     }
 
     /// What the task holds already of these names, if it may be used again.
-    fn again(&self, engine: &Engine, names: &[(Name, Key)]) -> Result<Option<Tenure>, LockError> {
+    fn again(
+        &self,
+        engine: &Engine,
+        names: &[(Name, Key)],
+        mode: Mode,
+    ) -> Result<Option<Tenure>, LockError> {
         let mut again = Vec::new();
         let mut may = self.reentrant;
         for (name, key) in names {
@@ -397,12 +445,44 @@ impl Acquire {
                 may &= here;
             }
         }
+        // What is held with others is less than to be alone with it.
+        let enough = |(lock, _): &(OwnedLock, _)| {
+            let held = Seat::of_key(lock.key.as_bytes()).mode();
+            held == Mode::Exclusive || held == mode
+        };
+        let all = again.len() == names.len() && again.iter().all(enough);
         match again.first() {
-            Some((lock, _)) if !may || again.len() < names.len() => {
+            Some((lock, _)) if !(may && all) => {
                 let name = lock.name.clone();
                 Err(LockError::SelfDeadlock { name })
             }
             _ => Ok(Tenure::again(again)),
+        }
+    }
+}
+
+/// Permits of a name: everybody who waits for one reads the keys of all.
+const PERMITS: u16 = 1024;
+
+/// With whom a call has its names, as it was written.
+#[derive(Debug, Clone, Copy)]
+enum Share {
+    Alone,
+    Readers,
+    Permits(u16),
+}
+
+impl Share {
+    fn mode(self) -> Result<Mode, LockError> {
+        match self {
+            Self::Alone => Ok(Mode::Exclusive),
+            Self::Readers => Ok(Mode::Shared),
+            Self::Permits(permits) => match NonZeroU16::new(permits) {
+                Some(of) if permits <= PERMITS => Ok(Mode::Permits(of)),
+                _ => Err(LockError::Config {
+                    message: format!("{permits} permits: ask for 1 to {PERMITS}"),
+                }),
+            },
         }
     }
 }

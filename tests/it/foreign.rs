@@ -16,7 +16,7 @@ use crate::limit::{run, within};
 use crate::worker::Worker;
 
 /// `etcdctl lock` of this name: says its key once it has the lock, and lets go on SIGTERM; or runs a command.
-fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Worker {
+pub(crate) fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Worker {
     let mut etcdctl = Command::new(etcdctl());
     etcdctl
         // It would complain of every variable that is not its own.

@@ -1,11 +1,11 @@
-//! What the test target and the worker process share: one clock, and the witness of exclusion.
+//! What the test target and the worker process share: one clock, and the witnesses of exclusion.
 
 mod clock;
 pub mod elsewhere;
 mod witness;
 
 pub use clock::monotonic_ns;
-pub use witness::Witness;
+pub use witness::{Crowd, Witness};
 
 /// The README's example, compiled.
 #[cfg(doctest)]

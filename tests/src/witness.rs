@@ -1,6 +1,8 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Sees whether two holders are inside at once: a directory that all tasks and processes of a test share.
 #[derive(Debug, Clone)]
@@ -37,5 +39,35 @@ impl Witness {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Sees how many are inside at once: a directory that all processes of a test share.
+#[derive(Debug, Clone)]
+pub struct Crowd {
+    dir: PathBuf,
+}
+
+impl Crowd {
+    /// The crowd in this directory.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    /// Goes in, stays a little, and goes out; answers the most that were inside meanwhile.
+    pub async fn visit(&self) -> io::Result<usize> {
+        static VISITS: AtomicU64 = AtomicU64::new(0);
+        let visit = VISITS.fetch_add(1, Ordering::Relaxed);
+        let sign = self.dir.join(format!("{}-{visit}", std::process::id()));
+        fs::write(&sign, "")?;
+        let before = self.inside()?;
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let after = self.inside()?;
+        fs::remove_file(sign)?;
+        Ok(before.max(after))
+    }
+
+    fn inside(&self) -> io::Result<usize> {
+        Ok(fs::read_dir(&self.dir)?.count())
     }
 }

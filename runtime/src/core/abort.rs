@@ -11,6 +11,7 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::cycle::Circle;
 use crate::core::lease::{LeaseRef, State};
+use crate::core::place;
 use crate::core::predecessors::Predecessors;
 use crate::core::publications::reads;
 use crate::core::queue::{Queued, Slot};
@@ -162,7 +163,7 @@ impl Core {
         }
         let first = circle.links.first().map(|link| link.waiting.0.clone());
         let is_of = |name: &Key| {
-            let family = crate::core::pool::family_of(name);
+            let family = place::family_of(name);
             first.as_ref().is_some_and(|key| key.starts_with(&*family))
         };
         let name = names.iter().position(is_of).unwrap_or(0);

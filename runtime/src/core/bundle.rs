@@ -1,9 +1,10 @@
 //! The transactions of the protocol, and how their answers read. Flat, always (rule P6).
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::core::lease::{Lease, LeaseRef};
+use crate::core::mode::Seat;
+use crate::core::place;
 use crate::core::request::{
     Compare, Key, Kv, LeaseId, Op, OpAnswer, Order, Revision, Txn, TxnAnswer,
 };
@@ -21,14 +22,6 @@ pub(crate) const READS: usize = 40;
 /// Keys in doubt a seal: one operation each beside the session key's.
 pub(crate) const DOUBTS: usize = 100;
 
-/// `<family><lease id in hex>`: the key of a lease below a name (rule P1).
-pub(crate) fn own_key(family: &str, lease: LeaseId) -> Key {
-    let mut key = String::with_capacity(family.len() + 16);
-    key.push_str(family);
-    let _ = write!(key, "{lease:x}"); // a string takes all
-    key.into()
-}
-
 /// `<prefix without its last "/">%s/<lease id in hex>`: `%s` can come out of no name (rule P10b).
 pub(crate) fn session_key(prefix: &str, lease: LeaseId) -> Key {
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
@@ -38,6 +31,7 @@ pub(crate) fn session_key(prefix: &str, lease: LeaseId) -> Key {
 /// A key to put.
 #[derive(Debug)]
 pub(crate) struct Item {
+    pub(crate) key: Key,
     pub(crate) family: Key,
     pub(crate) record: Arc<[u8]>,
     /// Read all that contend (up to [`WHOLE`]), not only the oldest key: others are expected.
@@ -53,7 +47,7 @@ pub(crate) fn put(lease: &Lease, items: &[Item]) -> Txn {
             .flat_map(|item| {
                 [
                     Op::Put {
-                        key: own_key(&item.family, lease.id),
+                        key: item.key.clone(),
                         value: item.record.clone(),
                         lease: lease.id,
                     },
@@ -79,7 +73,7 @@ pub(crate) fn put_if_none(lease: &Lease, families: &[Key], record: &Arc<[u8]>) -
         prefix: family.clone(),
     });
     let puts = families.iter().map(|family| Op::Put {
-        key: own_key(family, lease.id),
+        key: place::key(family, lease.id, Seat::Exclusive),
         value: record.clone(),
         lease: lease.id,
     });
@@ -104,12 +98,8 @@ pub(crate) fn put_if_none(lease: &Lease, families: &[Key], record: &Arc<[u8]>) -
 
 /// Seals the lease: whatever was sent under the old session revision can no longer apply, and the answer tells which of
 /// the keys in doubt exist. With revision 0 it creates the session key (rule P10).
-pub(crate) fn seal(lease: &Lease, families: impl Iterator<Item = Key>) -> Txn {
-    let doubts: Vec<Op> = families
-        .map(|family| Op::Get {
-            key: own_key(&family, lease.id),
-        })
-        .collect();
+pub(crate) fn seal(lease: &Lease, doubts: impl Iterator<Item = Key>) -> Txn {
+    let doubts: Vec<Op> = doubts.map(|key| Op::Get { key }).collect();
     let mut then = vec![Op::Put {
         key: lease.session.clone(),
         value: [].into(),
@@ -148,6 +138,7 @@ pub(crate) fn session_unchanged(lease: &Lease) -> Compare {
 /// One key to delete, in the incarnation it was created with, and the lease it was attached to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deletion {
+    /// Its place.
     pub(crate) name: Key,
     pub(crate) key: Key,
     pub(crate) created: Revision,
@@ -238,13 +229,14 @@ pub(crate) fn repair(
 /// One name to look at: its family, its own key and the create revision that key should have.
 #[derive(Debug, Clone)]
 pub(crate) struct Look {
+    /// Its place.
     pub(crate) name: Key,
     pub(crate) family: Key,
     pub(crate) key: Key,
     pub(crate) created: Revision,
     /// It is held: the question is whether anybody stands behind it (rule P23), not who is before it.
     pub(crate) held: bool,
-    /// One key alone may be a deeper one: read all of them.
+    /// One key alone may be a deeper one, or of no weight: read all of them.
     pub(crate) deep: bool,
 }
 

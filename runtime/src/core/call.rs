@@ -9,13 +9,17 @@ use std::sync::Arc;
 
 use crate::clock::Moment;
 use crate::core::CallId;
+use crate::core::mode::Mode;
+use crate::core::place;
 use crate::core::request::Key;
 
 /// A call, from when it comes until its keys are gone.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// As written, each once.
+    /// As written, each once; by the places its keys have, or are to have ([`place`](super::place)). Which permit that will be
+    /// is not known before its turn: until then the name stands for it.
     pub(crate) names: Arc<[Key]>,
+    pub(crate) mode: Mode,
     pub(crate) ttl_secs: i64,
     pub(crate) record: Arc<[u8]>,
     pub(crate) since: Moment,
@@ -32,6 +36,8 @@ pub(crate) struct Call {
     pub(crate) keep: Option<Moment>,
     /// Its body is gone, and what it had stays a moment for a call that may come.
     pub(crate) lingers: bool,
+    /// It has lost its locks, and was told so.
+    pub(crate) lost: bool,
     /// `None` for most: their task makes no other call meanwhile.
     pub(crate) nest: Option<Box<Nest>>,
 }
@@ -73,8 +79,10 @@ impl Call {
     }
 
     /// Which of its names this is, counted from 0.
-    pub(crate) fn position(&self, name: &Key) -> usize {
-        self.names.iter().position(|of| of == name).unwrap_or(0)
+    pub(crate) fn position(&self, place: &Key) -> usize {
+        let name = place::name_of(place);
+        let mut names = self.names.iter().map(|of| place::name_of(of));
+        names.position(|of| of == name).unwrap_or(0)
     }
 }
 

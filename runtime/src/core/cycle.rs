@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::core::mode::Seat;
 use crate::core::record::{self, Incarnation};
 use crate::core::request::{Key, Kv, Op, Order, Revision, Txn, TxnAnswer};
 use crate::core::{Blocker, bundle};
@@ -55,6 +56,13 @@ pub(crate) struct Before {
     pub(crate) created: Revision,
     pub(crate) modified: Revision,
     value: Arc<[u8]>,
+}
+
+impl Before {
+    /// What it says its holders' tasks depend on.
+    pub(crate) fn waits(&self) -> Vec<Incarnation> {
+        record::told(&self.value).waits
+    }
 }
 
 /// A circle, as it was read: it may have dissolved since.
@@ -145,6 +153,16 @@ impl Search {
         if family(&key) != family(&node.waiting.0) || kv.create_revision >= node.waiting.1 {
             return None; // deeper keys do not contend (rule P2)
         }
+        let (waits, stands) = (
+            Seat::of_key(node.waiting.0.as_bytes()),
+            Seat::of_key(key.as_bytes()),
+        );
+        let permits = [waits, stands]
+            .iter()
+            .any(|seat| matches!(seat, Seat::Permit { .. }));
+        if permits || !waits.mode().is_excluded_by(stands) {
+            return None; // whoever waits for a permit waits for none in particular
+        }
         let hops = node.hops + 1;
         let told = record::told(&kv.value);
         let before = Before {
@@ -157,7 +175,10 @@ impl Search {
             return Some(self.circle(at, before));
         }
         let siblings = told.group.into_iter().map(|key| (key, before.created));
-        let next = told.waits.into_iter().map(|waiting| (waiting, false));
+        // What excludes us may itself wait, for what does not (rule P37): if it does, it is older still.
+        let itself = (waits == Seat::Shared).then(|| (before.key.clone(), before.created));
+        let next = told.waits.into_iter().chain(itself);
+        let next = next.map(|waiting| (waiting, false));
         for (waiting, sibling) in next.chain(siblings.map(|waiting| (waiting, true))) {
             let known = self.nodes.iter().any(|node| node.waiting == waiting);
             let far = hops >= HOPS || self.nodes.len() >= NODES;

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::abort::Abort;
-use crate::core::bundle::{self, Deletion};
+use crate::core::bundle::Deletion;
 use crate::core::call::Stage;
-use crate::core::cycle::{Circle, Search};
+use crate::core::cycle::{Before, Circle, Search};
+use crate::core::place;
 use crate::core::publications::{HeldKey, Publication};
 use crate::core::queue::{Queued, Slot};
 use crate::core::record::Incarnation;
-use crate::core::request::{Failure, Key, Request, Revision, TxnAnswer};
+use crate::core::request::{Failure, Key, Request, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Refused, Timer};
 
 /// How long a call waits before anything is done about circles, and how long between two steps of that.
@@ -56,7 +57,9 @@ impl Core {
             let blocked: &[Key] = blocked.map_or(&[], |c| &c.names);
             let names = self.calls.get(&call).map(|c| c.names.clone());
             let mut names = names.iter().flat_map(|names| names.iter());
-            let name = names.position(|name| blocked.contains(name)).unwrap_or(0);
+            let same = |one: &Key, other: &Key| place::name_of(one) == place::name_of(other);
+            let name = names.position(|name| blocked.iter().any(|of| same(name, of)));
+            let name = name.unwrap_or(0);
             let cycle = self.blockers_here(&path).into();
             self.reject(now, vec![call], &Refused::Deadlock { name, cycle });
             return true;
@@ -97,7 +100,7 @@ impl Core {
 
     pub(super) fn step_back(&mut self, group: CallId, names: &[Key]) {
         for name in names {
-            if let Some(queue) = self.queues.get_mut(name) {
+            if let Some(queue) = self.queues.get_mut(place::name_of(name)) {
                 queue.remove(group);
                 queue.calls.push_back(group);
             }
@@ -119,11 +122,6 @@ impl Core {
     pub(super) fn tells_of_waits(&self, holder: CallId) -> bool {
         let publication = self.deadlocks.publications.get(&holder);
         publication.is_some_and(|publication| !publication.may.is_empty())
-    }
-
-    /// The keys of a holder go: what is written there goes with them.
-    pub(super) fn unpublish(&mut self, holder: CallId) {
-        self.deadlocks.publications.remove(&holder);
     }
 
     /// The next step of a call that waits; or a holder's keys are to be written again.
@@ -198,17 +196,19 @@ impl Core {
         let names = self.calls.get(&call)?.names.clone();
         let mut own = Vec::new();
         for name in &*names {
-            let queue = self.queues.get(name)?;
-            if queue.calls.front() != Some(&call) {
+            if self.head(name) != Some(call) {
                 continue; // then it has none at all
             }
+            let Some(queue) = self.queues.get(name) else {
+                continue;
+            };
             let Slot::Queued(Queued { lease, created, .. }) = queue.slot else {
                 continue;
             };
             if self.fits(queue) {
                 own.push(Deletion {
                     name: name.clone(),
-                    key: bundle::own_key(&queue.family, self.leases.get(&lease)?.id),
+                    key: queue.own_key(self.leases.get(&lease)?.id),
                     created,
                     lease,
                 });
@@ -279,7 +279,7 @@ impl Core {
         }
         // What we read of our own keys must be what we have written, or others do not see our edges as we think.
         if let Some((holder, _)) = holder
-            && !self.stands(*holder, closing.modified)
+            && !self.stands(*holder, closing)
         {
             return self.publish_again(now, *holder);
         }
@@ -320,9 +320,35 @@ impl Core {
         publication.is_some_and(|p| p.sure && p.may.contains(waiting))
     }
 
-    /// Whether all keys of a holder are known to be at this revision.
-    fn stands(&self, holder: CallId, revision: Revision) -> bool {
-        let publication = self.deadlocks.publications.get(&holder);
-        publication.is_some_and(|p| p.sure && p.keys.iter().any(|(_, at)| *at == revision))
+    /// Whether a key of a holder, as it was read, says what it is to say: as it was written, or as somebody who holds it too has
+    /// written it since.
+    fn stands(&mut self, holder: CallId, read: &Before) -> bool {
+        let place = self.place_of_key(holder, &read.key);
+        let shared = place.as_ref().and_then(|place| self.queues.get(place));
+        let shared = shared.is_some_and(|queue| queue.slot.holders().count() > 1);
+        let Some(publication) = self.deadlocks.publications.get_mut(&holder) else {
+            return false;
+        };
+        if publication.sure && shared {
+            let told: BTreeSet<_> = read.waits().into_iter().collect();
+            let mut keys = publication.keys.iter_mut();
+            if let Some((_, at)) = keys.find(|(name, _)| Some(name) == place.as_ref())
+                && publication.may.is_subset(&told)
+            {
+                *at = read.modified;
+            }
+        }
+        let mut keys = publication.keys.iter();
+        publication.sure && keys.any(|(_, at)| *at == read.modified)
+    }
+
+    /// The place of a holder's key.
+    fn place_of_key(&self, holder: CallId, key: &Key) -> Option<Key> {
+        let names = self.calls.get(&holder)?.names.clone();
+        let is_it = |name: &&Key| {
+            self.held_key(name, holder)
+                .is_some_and(|held| held.key == *key)
+        };
+        names.iter().find(is_it).cloned()
     }
 }

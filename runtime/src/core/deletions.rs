@@ -7,6 +7,7 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::call::Stage;
 use crate::core::lease::{Lease, LeaseRef, State};
+use crate::core::mode::Mode;
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Failure, Key, Request, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Output, Refused, Release, Timer, WINDOW};
@@ -27,11 +28,13 @@ impl Core {
             return;
         };
         let names = released.names.clone();
+        let mode = released.mode;
         if self.retain(now, call, how) {
             return;
         }
         let passes = !fenced && !self.tells_of_waits(call);
-        if how == Release::Lingering && passes && self.may_linger(now, &names) {
+        let lingers = how == Release::Lingering && mode == Mode::Exclusive;
+        if lingers && passes && self.may_linger(now, &names) {
             let until = now + LINGER;
             if let Some(released) = self.calls.get_mut(&call) {
                 released.lingers = true;
@@ -44,14 +47,16 @@ impl Core {
             false => Vec::new(),
         };
         let confirm = how == Release::Confirmed;
-        self.unpublish(call);
+        self.unpublish(now, call);
         let mut held_by = None;
         for heir in heirs {
-            held_by = self.hand_over(now, heir).or(held_by);
+            held_by = self.hand_over(now, call, heir).or(held_by);
         }
         let mut left = 0;
         for name in &*names {
-            if let Some(lease) = self.release_key(name, call, confirm) {
+            if let Some(lease) = self.leave_beside(name, call) {
+                held_by = Some(lease);
+            } else if let Some(lease) = self.release_key(name, call, confirm) {
                 held_by = Some(lease);
                 left += 1;
             }
@@ -142,7 +147,7 @@ impl Core {
         self.timers.remove(&(guard_at, Timer::Guard(name.clone())));
         self.deletions.push_back(Deletion {
             name: name.clone(),
-            key: bundle::own_key(&queue.family, l.id),
+            key: queue.own_key(l.id),
             created,
             lease,
         });
@@ -211,7 +216,7 @@ impl Core {
         let Some(l) = self.leases.get(&lease) else {
             return;
         };
-        let key = bundle::own_key(&queue.family, l.id);
+        let key = queue.own_key(l.id);
         queue.slot = Slot::Deleting {
             lease,
             created,

@@ -1,17 +1,19 @@
 //! Who waits for whom inside this process: exact at every moment (rule P38).
 //!
-//! A waiting call waits for all calls ahead of it in each of its queues and for the holder of each name; a holder waits for
-//! the calls that its task has begun since. A circle can close only when a call begins to wait: a call that is granted has
+//! A waiting call waits for all calls ahead of it in each of its queues and for the holders of each name that exclude it; a
+//! holder waits for the calls that its task has begun since. A circle can close only when a call begins to wait: a call that is granted has
 //! begun no other yet, and a group that goes to the back of its queues is one whose task holds nothing, so that nobody waits
 //! for it any more. What is over by then, a wait or a lease, is none of it: the core does what is due before it hears a call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::core::call::{Call, Stage};
+use crate::core::mode::Seat;
+use crate::core::place;
 use crate::core::queue::{Queued, Slot};
 use crate::core::record::Incarnation;
 use crate::core::request::Key;
-use crate::core::{Blocker, CallId, Core, bundle};
+use crate::core::{Blocker, CallId, Core};
 
 /// What a walk along the edges came by.
 #[derive(Debug, Default)]
@@ -84,25 +86,26 @@ impl Core {
                         .map(|of| (*of, None)),
                 );
             } else {
-                for name in c.names.iter().filter(|name| via.as_ref() != Some(*name)) {
-                    let Some(queue) = self.queues.get(name) else {
+                for place in &*c.names {
+                    let name = place::name_of(place);
+                    let Some((name, queue)) = self.queues.get_key_value(name) else {
                         continue;
                     };
+                    for (_, place) in self
+                        .places(name)
+                        .filter(|(_, of)| self.waits_for_holders(c, of))
+                    {
+                        ahead.extend(place.slot.holders().map(|holder| (holder, None)));
+                    }
+                    if via.as_ref() == Some(name) {
+                        continue;
+                    }
                     let at = queue.calls.iter().position(|of| *of == call).unwrap_or(0);
                     let known = walk.queues.get(name).copied();
                     let calls = queue.calls.iter().take(at).skip(known.unwrap_or(0));
                     let calls = calls.filter(|of| waits(of));
                     ahead.extend(calls.map(|of| (*of, Some(name.clone()))));
                     walk.queues.insert(name.clone(), at.max(known.unwrap_or(0)));
-                    if let Slot::Held {
-                        call: holder,
-                        lost: false,
-                        ..
-                    } = queue.slot
-                        && known.is_none()
-                    {
-                        ahead.push((holder, None));
-                    }
                 }
             }
             for (of, via) in ahead {
@@ -151,14 +154,16 @@ impl Core {
         self.waiting_keys(inner.unwrap_or_default())
     }
 
-    /// The key of a name, if it waits.
+    /// The key of a name, if it waits. Not one of a permit: for whom that waits cannot be said.
     pub(super) fn waiting_key(&self, name: &Key) -> Option<Incarnation> {
-        let queue = self.queues.get(name)?;
-        let Slot::Queued(Queued { lease, created, .. }) = queue.slot else {
-            return None;
-        };
-        let id = self.leases.get(&lease)?.id;
-        Some((bundle::own_key(&queue.family, id), created))
+        self.places(name).find_map(|(_, queue)| {
+            let Slot::Queued(Queued { lease, created, .. }) = queue.slot else {
+                return None;
+            };
+            let id = self.leases.get(&lease)?.id;
+            let permit = matches!(queue.seat, Seat::Permit { .. });
+            (!permit).then(|| (queue.own_key(id), created))
+        })
     }
 
     /// The calls of a circle, as they are told to the one that is refused.
@@ -166,7 +171,7 @@ impl Core {
         let blocker = |call: &CallId| {
             let c = self.calls.get(call)?;
             Some(Blocker {
-                key: c.names.first()?.clone(),
+                key: place::name_of(c.names.first()?).into(),
                 record: c.record.clone(),
             })
         };

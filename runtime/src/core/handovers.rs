@@ -7,12 +7,14 @@
 //!   touched. What is not handed on is deleted, so a token of the next ownership has a higher revision.
 //! - Other processes wait for a bounded time: see [`Run`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::core::bundle;
-use crate::core::call::Stage;
+use crate::core::call::{Call, Stage};
 use crate::core::lease::{LeaseRef, State};
+use crate::core::mode::Mode;
+use crate::core::place;
 use crate::core::queue::Slot;
 use crate::core::request::{Key, Revision};
 use crate::core::{CallId, Core, Grant, Output, Owned, Timer};
@@ -40,10 +42,12 @@ pub(crate) struct Run {
     asked: Option<Moment>,
     /// Another process waits.
     pub(crate) contended: bool,
+    /// When it was last seen that nobody does: for so long readers of this process join (rule P37).
+    pub(crate) alone: Option<Moment>,
 }
 
 impl Run {
-    pub(crate) fn begin(now: Moment, revision: Revision) -> Self {
+    pub(crate) fn begin(now: Moment, revision: Revision, alone: bool) -> Self {
         Self {
             revision,
             handover: 0,
@@ -51,12 +55,14 @@ impl Run {
             since: now,
             asked: None,
             contended: false,
+            alone: alone.then_some(now),
         }
     }
 
     /// A look showed that another process waits, or that nobody does.
     pub(crate) fn looked(&mut self, now: Moment, contended: bool) {
         self.contended = contended;
+        self.alone = (!contended).then_some(now);
         if !contended {
             self.asked = None;
             self.turns = 0;
@@ -81,8 +87,7 @@ impl Core {
     pub(super) fn heirs(&self, now: Moment, call: CallId, names: &[Key]) -> Vec<CallId> {
         let mut heirs: Vec<CallId> = Vec::new();
         for name in names {
-            let front = self.queues.get(name).and_then(|queue| queue.calls.front());
-            if let Some(&heir) = front
+            if let Some(heir) = self.head(name)
                 && !heirs.contains(&heir)
                 && self.inherits(now, heir, call)
             {
@@ -97,7 +102,7 @@ impl Core {
         let Some(call) = self.calls.get(&heir) else {
             return false;
         };
-        call.names.iter().all(|name| {
+        self.places_for(call, from).iter().all(|name| {
             let Some(queue) = self.queues.get(name) else {
                 return false;
             };
@@ -119,15 +124,34 @@ impl Core {
             });
             *of == from
                 && fits
-                && queue.calls.front() == Some(&heir)
+                && queue.seat.mode() == call.mode
+                && call.mode != Mode::Shared // who may be beside it has joined
+                && self.head(name) == Some(heir)
                 && !queue.suspected
                 && run.goes_on(now)
         })
     }
 
+    /// The places in which a call could take over from another: any permit is as good as the one it waits for.
+    fn places_for(&self, heir: &Call, from: CallId) -> Arc<[Key]> {
+        match (heir.mode, self.calls.get(&from)) {
+            (Mode::Permits(_), Some(from)) if !heir.is_group() && !from.is_group() => {
+                from.names.clone()
+            }
+            _ => heir.names.clone(),
+        }
+    }
+
     /// Hands the keys of a call whose body is gone on; answers their lease.
-    pub(super) fn hand_over(&mut self, now: Moment, heir: CallId) -> Option<LeaseRef> {
+    pub(super) fn hand_over(
+        &mut self,
+        now: Moment,
+        from: CallId,
+        heir: CallId,
+    ) -> Option<LeaseRef> {
+        let places = self.places_for(self.calls.get(&heir)?, from);
         let call = self.calls.get_mut(&heir)?;
+        let waited_for = std::mem::replace(&mut call.names, places.clone());
         call.stage = Stage::Holding;
         self.waiters -= usize::from(!call.once);
         if let Some(until) = call.until {
@@ -159,7 +183,7 @@ impl Core {
                 self.looks.insert(name.clone());
             }
             owned.push(Owned {
-                key: bundle::own_key(&queue.family, l.id),
+                key: place::key(&queue.family, l.id, queue.seat),
                 created: *created,
                 revision: run.revision,
                 handover: run.handover,
@@ -168,7 +192,10 @@ impl Core {
             under = Some(*lease);
             // What etcd shows stays the first holder's record.
             queue.record = Some(call.record.clone());
-            queue.calls.pop_front();
+        }
+        self.leave_line(heir, &places);
+        if waited_for != places {
+            self.next.extend(waited_for.iter().cloned()); // the permit it waited for is for the next
         }
         let l = self.leases.get_mut(&under?)?;
         l.bodies += 1;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::bundle::{self, Look, Sight};
+use crate::core::mode::{Mode, Seat};
 use crate::core::queue::{self, Queue, Queued, Slot, Watched};
 use crate::core::request::{Event, Failure, Key, Kv, Request, Revision, TxnAnswer, WatchNews};
 use crate::core::{Core, Exchange, Output, Timer, WINDOW, WatchId};
@@ -69,6 +70,17 @@ impl Line {
     }
 }
 
+/// Whether one of these keys waits behind one of ours, or behind those that share the name with it (rules P23, P37).
+fn waits_behind(mode: Mode, created: Revision, mut others: impl Iterator<Item = Kv>) -> bool {
+    let mut all = 0;
+    others.any(|kv| {
+        let excluded = mode.is_excluded_by(Seat::of_key(&kv.key));
+        all += usize::from(!excluded);
+        let full = mode.beside().is_some_and(|room| all > room + 1);
+        (excluded && kv.create_revision > created) || full
+    })
+}
+
 impl Core {
     /// Watches what is before a name that is queued behind others, or reads what that is.
     pub(super) fn wait_for_turn(&mut self, now: Moment, name: &Key, revision: Revision) {
@@ -87,10 +99,8 @@ impl Core {
             self.looks.insert(name.clone());
             return;
         }
-        let until = queue
-            .calls
-            .front()
-            .and_then(|call| self.calls.get(call)?.until);
+        let until = self.head(name);
+        let until = until.and_then(|call| self.calls.get(&call)?.until);
         let rest = until.map_or(RELIES, |until| (until - now) / 2);
         self.watch_others(now, name, revision);
         let early = self.queues.get(name).and_then(|queue| early(now, queue));
@@ -108,17 +118,34 @@ impl Core {
             (false, Some(_)) => NEAR,
             _ => DEEP,
         };
+        // A permit may come free long before the last of those before us has gone.
+        let by_turns = queue.seat.mode().beside().is_none_or(|beside| beside == 0);
         let last = match queue.slot {
-            Slot::Queued(_) if queue.predecessors.count() > many => queue.predecessors.last(),
+            Slot::Queued(_) if by_turns && queue.predecessors.count() > many => {
+                queue.predecessors.last()
+            }
             _ => None,
         };
         let last = last.and_then(|key| std::str::from_utf8(key).ok());
-        let prefix = last.map_or_else(|| queue.family.clone(), Key::from);
+        let own = self.own_key_alone(queue);
+        let prefix = own.or_else(|| last.map(Key::from));
+        let prefix = prefix.unwrap_or_else(|| queue.family.clone());
         // Who waits is served when others go: to be told of all who come would be twice as dear. Whoever holds on is to hear
         // of a stranger's hand on its key (rule P18), and of who waits for it.
         let puts = matches!(queue.slot, Slot::Held { .. });
         if watched.is_none_or(|watched| watched.prefix != prefix || watched.puts != puts) {
             self.open_watch(now, name, prefix, puts, revision);
+        }
+    }
+
+    /// The key of a place that is held with others: whoever waits for it is looked for when that matters, and to have every
+    /// holder of a permit told of all that happens below the name would be dear.
+    fn own_key_alone(&self, queue: &Queue) -> Option<Key> {
+        match queue.slot {
+            Slot::Held { lease, .. } if queue.seat != Seat::Exclusive => {
+                Some(queue.own_key(self.leases.get(&lease)?.id))
+            }
+            _ => None,
         }
     }
 
@@ -200,14 +227,14 @@ impl Core {
                     continue;
                 };
                 queue.reading = true;
-                let key = bundle::own_key(&queue.family, l.id);
+                let key = queue.own_key(l.id);
                 looks.push(Look {
                     name,
                     family: queue.family.clone(),
                     key,
                     created,
                     held: matches!(queue.slot, Slot::Held { .. }),
-                    deep: queue.deep,
+                    deep: queue.deep || queue.seat != Seat::Exclusive,
                 });
             }
             for name in later {
@@ -266,7 +293,7 @@ impl Core {
         }
     }
 
-    fn look_again(&mut self, now: Moment, name: &Key, after: Duration) {
+    pub(super) fn look_again(&mut self, now: Moment, name: &Key, after: Duration) {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
@@ -281,6 +308,8 @@ impl Core {
     /// Where a name stands, at this revision.
     fn saw(&mut self, now: Moment, look: &Look, sight: Sight, revision: Revision) {
         let name = &look.name;
+        // What waits here of our own is none of those that must not wait for long.
+        let ours = self.waiting_here(name).map(|key| key.as_bytes().to_vec());
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
@@ -290,9 +319,7 @@ impl Core {
         let Some(id) = self.leases.get(&lease).map(|l| l.id) else {
             return;
         };
-        if queue.slot.created() != Some(look.created)
-            || bundle::own_key(&queue.family, id) != look.key
-        {
+        if queue.slot.created() != Some(look.created) || queue.own_key(id) != look.key {
             return; // it was about an earlier incarnation
         }
         match sight.own {
@@ -313,23 +340,33 @@ impl Core {
         };
         // One key is not enough to see a contender among the deeper keys (rule P2).
         let hidden = !look.deep && first.is_some_and(|kv| !contends(kv));
-        let mut contenders = sight.others.into_iter().filter(contends);
+        let contenders = sight.others.into_iter().filter(contends);
         match &mut queue.slot {
             Slot::Held { seen, run, .. } if look.held && !hidden => {
                 *seen = revision;
-                let newest = contenders.next();
-                let behind = newest.is_some_and(|kv| kv.create_revision > look.created);
+                let others = contenders.filter(|kv| Some(&kv.key) != ours.as_ref());
+                let behind = waits_behind(queue.seat.mode(), look.created, others);
                 run.looked(now, behind);
             }
             Slot::Queued(queued) if !look.held => {
-                let contenders: Vec<Kv> = contenders.collect();
+                let mode = queue.seat.mode();
+                let excludes = |kv: &Kv| mode.is_excluded_by(Seat::of_key(&kv.key));
+                let weighs = |kv: &Kv| excludes(kv) || mode.beside().is_some();
+                let contenders: Vec<Kv> = contenders.filter(weighs).collect();
+                let first = contenders.iter().find(|kv| excludes(kv));
                 let owner = match look.deep {
-                    true => contenders.first().cloned(),
+                    true => first.or(contenders.first()).cloned(),
                     false => sight.oldest,
                 };
+                let other = |kv: &Kv| mode.mismatch(Seat::of_key(&kv.key));
+                let disagrees = contenders
+                    .iter()
+                    .find_map(|kv| Some((other(kv)?, Some(kv.value.clone().into()))));
                 queue.predecessors.read(revision, contenders);
-                queued.ready = queued.ready.or(queue.predecessors.nobody_at());
-                if queued.ready.is_none() && !hidden {
+                queued.ready = queued.ready.or(queue.predecessors.let_in(mode));
+                if let Some((theirs, holder)) = disagrees {
+                    self.refuse_mismatch(now, name, theirs, &holder);
+                } else if queued.ready.is_none() && !hidden {
                     let owner: Option<Arc<[u8]>> = owner.map(|kv| kv.value.into());
                     queue.owner = owner.clone();
                     self.refuse_try(now, name, owner);
@@ -407,7 +444,7 @@ impl Core {
         else {
             return;
         };
-        let own = bundle::own_key(&queue.family, id);
+        let own = queue.own_key(id);
         let Some(created) = queue.slot.created() else {
             // While ours is being put, the others go; or it is, and then the answer will show what is not any more.
             match event {
@@ -440,7 +477,7 @@ impl Core {
                     return;
                 };
                 if queue.predecessors.deleted(&key, revision) && queued.ready.is_none() {
-                    queued.ready = queue.predecessors.nobody_at();
+                    queued.ready = queue.predecessors.let_in(queue.seat.mode());
                     if queued.ready.is_some() {
                         self.advance(now, &name);
                     } else if alone {

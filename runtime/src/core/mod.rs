@@ -7,6 +7,7 @@
 //! Rule numbers (P1 …) are those of the protocol, summarised in `ARCHITECTURE.md`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ mod graph;
 pub(crate) mod handovers;
 pub(crate) mod lease;
 mod looks;
+pub(crate) mod mode;
+pub(crate) mod place;
 mod pool;
 mod predecessors;
 mod publications;
@@ -36,6 +39,7 @@ mod repairs;
 pub(crate) mod request;
 mod retained;
 mod seals;
+mod shares;
 mod shutdown;
 mod tries;
 mod turns;
@@ -47,6 +51,7 @@ use deadline::Deadline;
 use deadlock::Deadlocks;
 use lease::{Lease, LeaseRef};
 use looks::Line;
+use mode::Mode;
 use queue::Queue;
 use record::Incarnation;
 use request::{Cause, Failure, Key, Request, Response, Revision, WatchNews};
@@ -124,6 +129,8 @@ pub(crate) struct Acquire {
     /// Prefix and rendered name, without a trailing `/`: at least one, at most [`NAMES`], each once.
     pub(crate) names: Vec<Key>,
     pub(crate) ttl_secs: i64,
+    /// Of all its names.
+    pub(crate) mode: Mode,
     pub(crate) wait: Wait,
     /// The holder record.
     pub(crate) record: Arc<[u8]>,
@@ -197,6 +204,14 @@ pub(crate) enum Refused {
         name: usize,
         holder: Option<Arc<[u8]>>,
         waited: Duration,
+    },
+    /// It wants another number of permits than others, who came first (rule P37).
+    Mismatch {
+        /// Which of the call's names, counted from 0.
+        name: usize,
+        /// Their number.
+        theirs: NonZeroU16,
+        holder: Option<Arc<[u8]>>,
     },
     /// Its task holds what others wait for, and those hold what it waits for (rule P38).
     Deadlock {
@@ -309,7 +324,10 @@ pub(crate) enum Timer {
 #[derive(Debug)]
 pub(crate) struct Core {
     settings: Settings,
+    /// By their places.
     pub(crate) queues: BTreeMap<Key, Queue>,
+    /// Places whose turn it may be, because somebody has left the line.
+    next: VecDeque<Key>,
     /// The calls that wait, hold or wait to hear that their keys are gone.
     /// Boxed: their numbers only grow, so the nodes of the tree stay half empty.
     pub(crate) calls: BTreeMap<CallId, Box<Call>>,
@@ -358,6 +376,7 @@ impl Core {
             random: settings.seed | 1,
             settings,
             queues: BTreeMap::new(),
+            next: VecDeque::new(),
             calls: BTreeMap::new(),
             waiters: 0,
             leases: BTreeMap::new(),
@@ -400,6 +419,7 @@ impl Core {
             Input::Tick => {}
         }
         self.fire(now);
+        self.turn_to_next(now);
         self.flush(now);
         self.finish_shutdown(now);
     }
@@ -551,9 +571,10 @@ impl Refused {
     /// Which of the call's names it is about, counted from 0; the first stands for all.
     pub(crate) fn name(&self) -> usize {
         match self {
-            Self::Held { name, .. } | Self::Timeout { name, .. } | Self::Deadlock { name, .. } => {
-                *name
-            }
+            Self::Held { name, .. }
+            | Self::Timeout { name, .. }
+            | Self::Mismatch { name, .. }
+            | Self::Deadlock { name, .. } => *name,
             _ => 0,
         }
     }

@@ -9,8 +9,9 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::call::Bid;
 use crate::core::lease::{Lease, LeaseRef, State, Trouble};
+use crate::core::place;
 use crate::core::queue::{Queued, Slot};
-use crate::core::request::{Cause, Failure, Key, Refusal, Request, Response, Revision, TxnAnswer};
+use crate::core::request::{Cause, Failure, Refusal, Request, Response, Revision, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, LEASES, Output, Refused, Timer};
 use crate::error::LossCause;
 
@@ -237,8 +238,11 @@ impl Core {
                 continue;
             };
             let since = |call: &CallId| self.calls.get(call).is_some_and(|c| is_due(c.since));
-            let due: Vec<CallId> = queue.calls.iter().copied().filter(since).collect();
-            waiting |= due.len() < queue.calls.len();
+            let Some(line) = self.line_of(queue) else {
+                continue;
+            };
+            let due: Vec<CallId> = line.iter().copied().filter(since).collect();
+            waiting |= due.len() < line.len();
             self.reject(now, due, &Refused::Backend(cause.clone()));
             self.advance(now, &name);
         }
@@ -270,8 +274,9 @@ impl Core {
             for name in &*bid.names {
                 if let Some(queue) = self.queues.get_mut(name) {
                     queue.slot = Slot::Free;
-                    refused.extend(queue.calls.iter().copied());
                 }
+                let line = self.queues.get(place::name_of(name));
+                refused.extend(line.iter().flat_map(|queue| &queue.calls));
             }
             left.push(bid.names);
         }
@@ -455,8 +460,9 @@ impl Core {
                 continue;
             }
             match (&mut queue.slot, lost) {
-                (Slot::Held { call, .. }, Some(cause)) => {
-                    lost_calls.push((*call, cause));
+                (held @ Slot::Held { .. }, Some(cause)) => {
+                    lost_calls.extend(held.holders().map(|call| (call, cause)));
+                    held.lose();
                     continue;
                 }
                 (Slot::Held { .. } | Slot::Deleting { .. }, None) => continue,
@@ -466,7 +472,7 @@ impl Core {
                 // The lease may live on, with its bodies or because it was lost only to us; or the key was put under another
                 // one. It must not block the others.
                 (Slot::Queued(Queued { created, .. }), _) => {
-                    let key = bundle::own_key(&queue.family, id);
+                    let key = place::key(&queue.family, id, queue.seat);
                     self.deletions.push_back(Deletion {
                         name: name.clone(),
                         key,
@@ -528,9 +534,4 @@ impl Core {
             }
         }
     }
-}
-
-/// What all contenders' keys of a name begin with.
-pub(super) fn family_of(name: &str) -> Key {
-    [name, "/"].concat().into()
 }

@@ -1,4 +1,4 @@
-//! Who comes before a key of ours: the contenders that are older (rule P14).
+//! Who comes before a key of ours: the contenders that are older, and of weight for its mode (rules P14, P37).
 //!
 //! The set only shrinks. So it is read once, in the answer to the put or by a look; whom a watch tells of, or another look
 //! does not show, is taken out, in whatever order that comes: the watch may be ahead of the answer. Whoever is out is gone
@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::mode::{self, Mode};
 use crate::core::request::{Kv, Revision};
 
 /// The contenders older than a key that waits, or is being put.
@@ -64,10 +65,11 @@ impl Predecessors {
         theirs
     }
 
-    /// A revision at which nobody was left, if nobody is (rule P21).
-    pub(crate) fn nobody_at(&self) -> Option<Revision> {
-        let nobody = self.standing.as_ref().is_some_and(BTreeMap::is_empty);
-        nobody.then_some(self.at)
+    /// A revision at which those that are left let a key of this mode in, if they do (rules P21, P37).
+    pub(crate) fn let_in(&self, mode: Mode) -> Option<Revision> {
+        let standing = self.standing.as_ref()?;
+        let keys = standing.keys().map(Vec::as_slice);
+        mode::lets_in(mode, keys).then_some(self.at)
     }
 
     /// Whether they have been read.

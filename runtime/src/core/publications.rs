@@ -33,6 +33,18 @@ pub(crate) struct Publication {
     failures: u32,
 }
 
+impl Publication {
+    fn nothing(keys: Vec<(Key, Revision)>) -> Self {
+        Self {
+            may: BTreeSet::new(),
+            sure: true,
+            keys,
+            writing: false,
+            failures: 0,
+        }
+    }
+}
+
 /// A key that is held, to be written.
 #[derive(Debug, Clone)]
 pub(super) struct HeldKey {
@@ -48,7 +60,6 @@ impl Core {
         let Slot::Held {
             lease,
             created,
-            call,
             lost: false,
             ..
         } = queue.slot
@@ -56,8 +67,8 @@ impl Core {
             return None;
         };
         let l = self.leases.get(&lease).filter(|l| l.is_alive())?;
-        (call == holder).then(|| HeldKey {
-            key: bundle::own_key(&queue.family, l.id),
+        queue.slot.is_held_by(holder).then(|| HeldKey {
+            key: queue.own_key(l.id),
             created,
             lease: l.id,
         })
@@ -72,19 +83,10 @@ impl Core {
         if waits.is_empty() && !self.deadlocks.publications.contains_key(&holder) {
             return;
         }
-        let guessed = names.iter().filter_map(|name| {
-            let held = self.held_key(name, holder)?;
-            Some((name.clone(), held.created))
-        });
-        let guessed = guessed.collect();
+        let guessed = self.guessed(holder, &names);
         let publications = &mut self.deadlocks.publications;
-        let publication = publications.entry(holder).or_insert_with(|| Publication {
-            may: BTreeSet::new(),
-            sure: true,
-            keys: guessed,
-            writing: false,
-            failures: 0,
-        });
+        let publication = publications.entry(holder);
+        let publication = publication.or_insert_with(|| Publication::nothing(guessed));
         if publication.writing || (publication.sure && publication.may == waits) {
             return;
         }
@@ -105,6 +107,45 @@ impl Core {
             or_else,
         };
         self.send(now, Request::Txn(txn), Exchange::Publish { holder, waits });
+    }
+
+    fn guessed(&self, holder: CallId, names: &[Key]) -> Vec<(Key, Revision)> {
+        let guessed = names.iter().filter_map(|name| {
+            let held = self.held_key(name, holder)?;
+            Some((name.clone(), held.created))
+        });
+        guessed.collect()
+    }
+
+    /// The keys of a holder go, and what is written there with them; or they stay with others, who are to unwrite it (rule P37).
+    pub(super) fn unpublish(&mut self, now: Moment, holder: CallId) {
+        let Some(publication) = self.deadlocks.publications.remove(&holder) else {
+            return;
+        };
+        if publication.may.is_empty() {
+            return;
+        }
+        for (name, _) in &publication.keys {
+            let slot = self.queues.get(name).map(|queue| &queue.slot);
+            let others = slot.and_then(|slot| slot.holders().find(|of| *of != holder));
+            let Some(other) = others else {
+                continue;
+            };
+            let names = self.calls.get(&other).map(|c| c.names.clone());
+            let guessed = self.guessed(other, &names.unwrap_or_else(|| [].into()));
+            let theirs = self.deadlocks.publications.entry(other);
+            let theirs = theirs.or_insert_with(|| Publication::nothing(guessed));
+            theirs.may.extend(publication.may.iter().cloned());
+            theirs.sure = false;
+            self.publish(now, other);
+        }
+    }
+
+    /// What the others say on a key that one holds with them.
+    fn waits_beside(&self, holder: CallId, slot: &Slot) -> BTreeSet<Incarnation> {
+        let others = slot.holders().filter(|of| *of != holder);
+        let tell = others.filter(|of| self.deadlocks.publications.contains_key(of));
+        tell.flat_map(|of| self.waits_of(of)).collect()
     }
 
     /// A key of a holder was put by a stranger, or in repair of that, and says nothing any more: it is written again, or others
@@ -140,16 +181,19 @@ impl Core {
         &self,
         holder: CallId,
         keys: &[(Key, Revision)],
-        waits: &BTreeSet<Incarnation>,
+        own: &BTreeSet<Incarnation>,
     ) -> (Vec<Compare>, Vec<Op>) {
         let held = keys.iter().filter_map(|(name, revision)| {
             let HeldKey { key, lease, .. } = self.held_key(name, holder)?;
-            let record = self.queues.get(name)?.record.clone()?;
+            let queue = self.queues.get(name)?;
+            let record = queue.record.clone()?;
+            let mut waits = self.waits_beside(holder, &queue.slot);
+            waits.extend(own.iter().cloned());
             let compare = Compare::ModRevision {
                 key: key.clone(),
                 revision: *revision,
             };
-            let value = record::waiting_for(&record, waits);
+            let value = record::waiting_for(&record, &waits);
             Some((compare, Op::Put { key, value, lease }))
         });
         held.unzip()

@@ -6,7 +6,8 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion, Item};
 use crate::core::call::Bid;
 use crate::core::lease::{LeaseRef, State};
-use crate::core::pool::family_of;
+use crate::core::mode::Seat;
+use crate::core::place;
 use crate::core::predecessors::Predecessors;
 use crate::core::queue::{Queued, Slot};
 use crate::core::record;
@@ -54,6 +55,9 @@ impl Core {
             let Some((call, once, record)) = self.bidder(&bid) else {
                 continue;
             };
+            let Some(id) = self.leases.get(&lease).map(|l| l.id) else {
+                return;
+            };
             let together = if once {
                 Vec::new()
             } else {
@@ -70,11 +74,7 @@ impl Core {
                     queue.repaired = 0;
                     queue.suspected = false;
                     families.push(queue.family.clone());
-                    put.push(Item {
-                        family: queue.family.clone(),
-                        record,
-                        whole: queue.watch.is_some(),
-                    });
+                    put.push(queue.item(id, record));
                 }
             }
             if !once {
@@ -100,7 +100,7 @@ impl Core {
 
     /// Who bids: the call, whether it is a single try that has not met deeper keys, and its record.
     fn bidder(&self, bid: &Bid) -> Option<(CallId, bool, Arc<[u8]>)> {
-        let call = *self.queues.get(bid.names.first()?)?.calls.front()?;
+        let call = self.head(bid.names.first()?)?;
         let bidder = self.calls.get(&call)?;
         let once = bidder.once && !bidder.put_once;
         Some((call, once, bidder.record.clone()))
@@ -111,10 +111,8 @@ impl Core {
         let Some(l) = self.leases.get(&lease).filter(|_| bid.group.is_some()) else {
             return Vec::new();
         };
-        let families = bid.names.iter().map(|name| family_of(name));
-        families
-            .map(|family| bundle::own_key(&family, l.id))
-            .collect()
+        let names = bid.names.iter();
+        names.map(|name| place::own_key(name, l.id)).collect()
     }
 
     fn send_bundle(&mut self, now: Moment, lease: LeaseRef, bids: Vec<Bid>, items: &[Item]) {
@@ -261,7 +259,7 @@ impl Core {
                 continue;
             };
             if self.fits(queue) {
-                refused.extend(queue.calls.front().copied());
+                refused.extend(self.head_of(queue));
             }
             if let Some(queue) = self.queues.get_mut(name) {
                 queue.slot = Slot::Free;
@@ -272,17 +270,16 @@ impl Core {
     }
 
     fn put_half(&mut self, now: Moment, lease: LeaseRef, bids: &[Bid]) {
+        let Some(id) = self.leases.get(&lease).map(|l| l.id) else {
+            return;
+        };
         let mut items = Vec::new();
         let mut still = Vec::new();
         for bid in bids {
             let queues = bid.names.iter().filter_map(|name| self.queues.get(name));
             let putting = queues
                 .filter(|queue| queue.is_putting(lease))
-                .map(|queue| Item {
-                    family: queue.family.clone(),
-                    record: queue.record.clone().unwrap_or_else(|| [].into()),
-                    whole: queue.watch.is_some(),
-                });
+                .map(|queue| queue.item(id, queue.record.clone().unwrap_or_else(|| [].into())));
             let putting: Vec<_> = putting.collect();
             if putting.len() == bid.names.len() {
                 items.extend(putting);
@@ -316,7 +313,7 @@ impl Core {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
-        let key = bundle::own_key(&queue.family, l.id);
+        let key = queue.own_key(l.id);
         let is_own = |kv: &Kv| kv.key == key.as_bytes();
         if !queue.is_putting(lease) {
             return self.orphan(lease, name, created);
@@ -337,19 +334,31 @@ impl Core {
         queue.deep |= found.first().is_some_and(|kv| !queue.contends(&kv.key));
         // Ours is among them: so they are all there are.
         let mut ready = None;
+        let mut disagrees = false;
         if found.iter().any(is_own) {
-            let older = |kv: &Kv| kv.create_revision < created && queue.contends(&kv.key);
+            let older = |kv: &Kv| kv.create_revision < created && queue.counts(kv);
             let older: Vec<Kv> = found.into_iter().filter(older).collect();
+            disagrees = older.iter().any(|kv| queue.disagrees(kv).is_some());
             queue.predecessors.read(revision, older);
-            ready = queue.predecessors.nobody_at();
+            ready = queue.turn_at();
         }
+        let shared = queue.seat != Seat::Exclusive;
         queue.slot = Slot::Queued(Queued {
             lease,
             created,
             ready,
         });
         // Deeper keys hide who contends: only a look tells whether a single try was granted.
-        if ready.is_none() && (queue.predecessors.are_known() || !queue.deep) {
+        let told = queue.predecessors.are_known() || !queue.deep;
+        if ready.is_none() && shared {
+            // Who it is that a try, or another number of permits, meets is for a look to tell.
+            let line = self.queues.get(place::name_of(name));
+            let mut line = line.iter().flat_map(|queue| &queue.calls);
+            let tries = |call: &CallId| self.calls.get(call).is_some_and(|c| c.once);
+            if disagrees || line.any(tries) {
+                self.looks.insert(name.clone());
+            }
+        } else if ready.is_none() && told {
             self.refuse_try(now, name, None);
         }
         self.advance(now, name);
@@ -382,7 +391,7 @@ impl Core {
     /// A key that no queue counts on any more: its lease was left while the put was under way.
     pub(super) fn orphan(&mut self, lease: LeaseRef, name: &Key, created: Revision) {
         if let Some(l) = self.leases.get(&lease) {
-            let key = bundle::own_key(&family_of(name), l.id);
+            let key = place::own_key(name, l.id);
             self.deletions.push_back(Deletion {
                 name: name.clone(),
                 key,

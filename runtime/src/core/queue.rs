@@ -1,25 +1,37 @@
 //! One name in this process: the calls that want it, in order, and its key in etcd.
 //!
-//! The key belongs to the queue, not to a call (rules P3, P4): only the head of the queue has one, and a call that goes
-//! away leaves it to the next, unless it was put for a group. [`Slot`] is the state machine at the end of the protocol's rules.
+//! The key belongs to the queue, not to a call (rules P3, P4): only the head of the queue has one that waits, and a call that
+//! goes away leaves it to the next, unless it was put for a group. [`Slot`] is the state machine at the end of the protocol's
+//! rules.
+//!
+//! Where a name is shared, it has a key in more than one place ([`place`]). Each is kept as a queue of its own, but the calls of
+//! all modes stand in line at the exclusive one, which is there for as long as any other (rule P37).
 
 use std::collections::VecDeque;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use crate::clock::Moment;
+use crate::core::bundle::Item;
 use crate::core::handovers::Run;
 use crate::core::lease::LeaseRef;
+use crate::core::mode::Seat;
+use crate::core::place;
 use crate::core::predecessors::Predecessors;
-use crate::core::request::{Key, Revision};
+use crate::core::request::{Key, Kv, LeaseId, Revision};
 use crate::core::{CallId, WatchId};
 
-/// The queue of one name.
+/// The queue of one name; or another of its places.
 #[derive(Debug)]
 pub(crate) struct Queue {
     /// `<prefix><name>/`: what all contenders' keys begin with.
     pub(crate) family: Key,
-    /// Calls that want the name and do not hold it.
+    /// What its key is for.
+    pub(crate) seat: Seat,
+    /// Calls that want the name and do not hold it, in any mode; at the exclusive place.
     pub(crate) calls: VecDeque<CallId>,
+    /// At the exclusive place: how many others the name has.
+    pub(crate) others: usize,
     pub(crate) slot: Slot,
     /// The group the key is put for, from Wanting to Queued: nobody else inherits it (rule P13).
     pub(crate) group: Option<CallId>,
@@ -63,6 +75,8 @@ pub(crate) enum Slot {
         lease: LeaseRef,
         created: Revision,
         call: CallId,
+        /// Who shares it with that one.
+        beside: Vec<CallId>,
         seen: Revision,
         guard_at: Moment,
         lost: bool,
@@ -99,10 +113,12 @@ pub(crate) struct Watched {
 }
 
 impl Queue {
-    pub(crate) fn new(family: Key) -> Self {
+    pub(crate) fn new(place: &str) -> Self {
         Self {
-            family,
+            family: place::family_of(place),
+            seat: place::seat_of(place),
             calls: VecDeque::new(),
+            others: 0,
             slot: Slot::Free,
             group: None,
             record: None,
@@ -124,6 +140,46 @@ impl Queue {
         contends(&self.family, key)
     }
 
+    /// Its key under this lease.
+    pub(crate) fn own_key(&self, lease: LeaseId) -> Key {
+        place::key(&self.family, lease, self.seat)
+    }
+
+    /// Its key to put, by this lease.
+    pub(crate) fn item(&self, lease: LeaseId, record: Arc<[u8]>) -> Item {
+        Item {
+            key: self.own_key(lease),
+            family: self.family.clone(),
+            record,
+            whole: self.watch.is_some() || self.seat != Seat::Exclusive,
+        }
+    }
+
+    /// The other number of permits that a key is one of.
+    pub(crate) fn disagrees(&self, kv: &Kv) -> Option<NonZeroU16> {
+        self.seat.mode().mismatch(Seat::of_key(&kv.key))
+    }
+
+    /// Whether `kv`, which is older, or those like it, may keep its key waiting.
+    pub(crate) fn counts(&self, kv: &Kv) -> bool {
+        let mode = self.seat.mode();
+        self.contends(&kv.key)
+            && (mode.is_excluded_by(Seat::of_key(&kv.key)) || mode.beside().is_some())
+    }
+
+    /// A revision at which its turn had come, if it has.
+    pub(crate) fn turn_at(&self) -> Option<Revision> {
+        self.predecessors.let_in(self.seat.mode())
+    }
+
+    /// Whether its key waits, or is about to.
+    pub(crate) fn is_in_line(&self) -> bool {
+        matches!(
+            self.slot,
+            Slot::Wanting { .. } | Slot::Putting { .. } | Slot::Doubt { .. } | Slot::Queued(_)
+        )
+    }
+
     /// Takes a call out of the queue.
     pub(crate) fn remove(&mut self, call: CallId) {
         if let Some(at) = self.calls.iter().position(|of| *of == call) {
@@ -141,7 +197,7 @@ impl Queue {
         matches!(self.slot, Slot::Queued(_) | Slot::Held { lost: false, .. })
     }
 
-    /// Who has the name, as far as this process knows: a record to show to a call that is refused.
+    /// Who has the name, as far as this place knows: a record to show to a call that is refused.
     pub(crate) fn holder(&self) -> Option<Arc<[u8]>> {
         match self.slot {
             Slot::Held { .. } | Slot::Retained | Slot::Deleting { .. } => self.record.clone(),
@@ -170,12 +226,25 @@ impl Slot {
         }
     }
 
-    /// The call that has the key.
-    pub(crate) fn holder(&self) -> Option<CallId> {
-        match self {
-            Slot::Held { call, .. } => Some(*call),
-            _ => None,
+    /// The calls that have the key.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = CallId> {
+        let (call, beside) = match self {
+            Slot::Held { call, beside, .. } => (Some(*call), &**beside),
+            _ => (None, &[][..]),
+        };
+        call.into_iter().chain(beside.iter().copied())
+    }
+
+    /// Nobody can rely on the key any more.
+    pub(crate) fn lose(&mut self) {
+        if let Slot::Held { lost, .. } = self {
+            *lost = true;
         }
+    }
+
+    /// Whether this call has the key.
+    pub(crate) fn is_held_by(&self, call: CallId) -> bool {
+        self.holders().any(|of| of == call)
     }
 
     /// The create revision of the key, where it is known to exist.

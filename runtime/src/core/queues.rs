@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::call::{Call, Nest, Stage};
-use crate::core::pool::family_of;
+use crate::core::mode::{Mode, Seat};
+use crate::core::place;
 use crate::core::queue::{Queue, Queued, Slot, Watched};
 use crate::core::request::{Cause, Key};
+use crate::core::shares::Gate;
 use crate::core::{Acquire, CallId, Core, Output, Refused, Timer};
 use crate::error::LossCause;
 use crate::site::Wait;
@@ -21,6 +23,7 @@ impl Core {
             call,
             names,
             ttl_secs,
+            mode,
             wait,
             record,
             holds,
@@ -32,20 +35,26 @@ impl Core {
         if !once && holds.is_empty() && self.is_overloaded() {
             return self.refuse(call, Refused::Overloaded);
         }
-        if once && let Some(why) = self.taken_here(&names, ttl_secs) {
+        if once && let Some(why) = self.taken_here(now, &names, ttl_secs, mode) {
             return self.refuse(call, why);
         }
         let until = match wait {
             Wait::For(wait) => Some(now + wait),
             Wait::Once | Wait::Forever => None,
         };
-        let names: Arc<[Key]> = names.into();
         // All in one step, so that any two calls stand in the same order wherever they meet (rule P13).
-        for name in &*names {
+        for name in &names {
             let queue = self.queues.entry(name.clone());
-            let queue = queue.or_insert_with(|| Queue::new(family_of(name)));
+            let queue = queue.or_insert_with(|| Queue::new(name));
             queue.calls.push_back(call);
         }
+        let names: Arc<[Key]> = match mode {
+            Mode::Exclusive | Mode::Permits(_) => names.into(),
+            Mode::Shared => {
+                let places = names.iter().map(|name| place::shared(name, ttl_secs));
+                places.collect()
+            }
+        };
         let nest = (!holds.is_empty()).then(|| {
             Box::new(Nest {
                 outer: holds.clone(),
@@ -54,16 +63,19 @@ impl Core {
         });
         let waiting = Box::new(Call {
             names: names.clone(),
+            mode,
             ttl_secs,
             record,
             since: now,
             until,
             once,
-            put_once: false,
+            // Others of its mode may be below the name: a put shows who (rule P11).
+            put_once: mode != Mode::Exclusive,
             requeued: 0,
             stage: Stage::Waiting,
             keep: None,
             lingers: false,
+            lost: false,
             nest,
         });
         self.calls.insert(call, waiting);
@@ -88,24 +100,59 @@ impl Core {
     }
 
     /// What a single try is told if one of its names is taken, or closed, in this process (rule P11).
-    fn taken_here(&self, names: &[Key], ttl_secs: i64) -> Option<Refused> {
+    fn taken_here(&self, now: Moment, names: &[Key], ttl_secs: i64, mode: Mode) -> Option<Refused> {
         names.iter().enumerate().find_map(|(name, key)| {
             let queue = self.queues.get(key)?;
             let free = match &queue.slot {
-                Slot::Free => true,
+                Slot::Free => self.has_room_beside(now, key, mode),
                 // What lingers passes to this one; any other would have to wait until it has gone.
                 Slot::Held { call, .. } => {
                     let held = self.calls.get(call)?;
-                    held.lingers && held.ttl_secs == ttl_secs && names.len() == 1
+                    let fits = mode == Mode::Exclusive && held.ttl_secs == ttl_secs;
+                    held.lingers && fits && names.len() == 1
                 }
                 _ => false,
             };
-            let idle = queue.calls.is_empty() && free;
+            // Who stands in line for the same may be served in a moment, and this one after it.
+            let line = queue.calls.iter().map(|call| self.calls.get(call));
+            let mut line = line.map(|c| c.is_some_and(|c| c.mode == mode && !c.is_group()));
+            let short = match mode {
+                Mode::Shared | Mode::Permits(_) if names.len() == 1 => line.all(|same| same),
+                _ => queue.calls.is_empty(),
+            };
+            let idle = short && free;
             (!idle).then(|| Refused::Held {
                 name,
-                holder: queue.holder(),
+                holder: self.holder_here(key),
             })
         })
+    }
+
+    /// Whether what this process has of a name besides the exclusive key may let a call of this mode in. Another number of
+    /// permits is seen when it is its turn.
+    fn has_room_beside(&self, now: Moment, name: &Key, mode: Mode) -> bool {
+        let busy = |queue: &Queue| match &queue.slot {
+            Slot::Free => false,
+            Slot::Held { .. } if mode == queue.seat.mode() => {
+                let shut = matches!(self.gate(now, queue), Gate::Contended | Gate::Closed);
+                mode == Mode::Shared && shut
+            }
+            Slot::Held { .. } => mode.mismatch(queue.seat).is_none(),
+            Slot::Wanting { .. } | Slot::Putting { .. } | Slot::Doubt { .. } => {
+                mode != queue.seat.mode()
+            }
+            Slot::Queued(Queued { ready, .. }) => mode != queue.seat.mode() || ready.is_none(),
+            Slot::Retained | Slot::Deleting { .. } => true,
+        };
+        let taken = |queue: &Queue| !matches!(queue.slot, Slot::Free) && queue.seat != Seat::Shared;
+        let full = match mode {
+            Mode::Permits(of) => {
+                let taken = self.places(name).filter(|(_, queue)| taken(queue));
+                taken.count() >= usize::from(of.get())
+            }
+            Mode::Exclusive | Mode::Shared => false,
+        };
+        !full && !self.places(name).any(|(_, queue)| busy(queue))
     }
 
     pub(super) fn cancel(&mut self, now: Moment, call: CallId) {
@@ -123,7 +170,7 @@ impl Core {
         let waiting = self.calls.remove(&call)?;
         self.waiters -= usize::from(!waiting.once);
         for name in &*waiting.names {
-            if let Some(queue) = self.queues.get_mut(name) {
+            if let Some(queue) = self.queues.get_mut(place::name_of(name)) {
                 queue.remove(call);
             }
         }
@@ -161,11 +208,12 @@ impl Core {
 
     /// What a call is told whose wait is over: who has one of its names, or what else it waited for.
     fn why_not(&self, now: Moment, call: CallId, waiting: &Call) -> Refused {
+        // Of whatever mode: nobody of this process can have a part in a name without a place of it.
         let queues = || {
             let names = waiting.names.iter().enumerate();
-            names.filter_map(|(name, key)| Some((name, self.queues.get(key)?)))
+            names.flat_map(|(name, key)| self.places(key).map(move |(_, queue)| (name, queue)))
         };
-        let ahead = |queue: &Queue| queue.calls.front() != Some(&call);
+        let ahead = |queue: &Queue| self.head_of(queue) != Some(call);
         // A name whose turn it is, or that nobody was asked for yet, keeps no group waiting.
         let taken = |queue: &Queue| match queue.slot {
             Slot::Held { .. } | Slot::Retained | Slot::Deleting { .. } => true,
@@ -218,28 +266,45 @@ impl Core {
         let (names, told) = (names.clone(), !lingers);
         let mut news = false;
         for name in &*names {
-            if let Some(Slot::Held { call: of, lost, .. }) =
-                self.queues.get_mut(name).map(|queue| &mut queue.slot)
-                && *of == call
+            if let Some(Slot::Held {
+                call: of,
+                beside,
+                lost,
+                ..
+            }) = self.queues.get_mut(name).map(|queue| &mut queue.slot)
             {
-                news |= !std::mem::replace(lost, true);
+                let has = *of == call || beside.contains(&call);
+                news |= has;
+                // What others have with it may still be theirs.
+                *lost |= has && beside.is_empty();
             }
         }
+        let lost = self.calls.get_mut(&call).map(|c| &mut c.lost);
+        news &= lost.is_some_and(|lost| !std::mem::replace(lost, true));
         if news && told {
             self.outputs.push_back(Output::Lost { call, cause });
         }
     }
 
-    /// Nobody here wants the name: forgets it, its watch a little later.
+    /// Nobody here wants the name, or this place of it: forgets it, its watch a little later.
     pub(super) fn retire_queue(&mut self, now: Moment, name: &Key) {
         match self.queues.get_mut(name) {
+            Some(queue) if queue.others > 0 => {} // it goes with the last of them
             Some(queue) if queue.watch.is_some() => {
                 queue.reread_at = Some(now + WARM);
                 self.at(now + WARM, Timer::Rest(name.clone()));
             }
-            _ => {
-                self.queues.remove(name);
-            }
+            _ => self.forget(name),
+        }
+    }
+
+    fn forget(&mut self, place: &Key) {
+        let name = place::name_of(place);
+        let removed = self.queues.remove(place);
+        if removed.is_some_and(|queue| queue.seat != Seat::Exclusive)
+            && let Some(queue) = self.queues.get_mut(name)
+        {
+            queue.others -= 1;
         }
     }
 
@@ -249,11 +314,13 @@ impl Core {
         };
         let idle = matches!(queue.slot, Slot::Free) && queue.calls.is_empty();
         if idle && queue.reread_at.is_some_and(|at| at <= now) {
-            if let Some(Watched { id, .. }) = queue.watch {
+            if let Some(Watched { id, .. }) = self.queues.get_mut(name).and_then(|q| q.watch.take())
+            {
                 self.watches.remove(&id);
                 self.outputs.push_back(Output::Unwatch { id });
             }
-            self.queues.remove(name);
+            self.retire_queue(now, name);
+            self.turn(now, name); // the name itself may have waited for that
         }
     }
 }

@@ -27,7 +27,7 @@ impl Core {
             return;
         };
         let record = queue.record.clone().unwrap_or_else(|| [].into());
-        let key = bundle::own_key(&queue.family, l.id);
+        let key = queue.own_key(l.id);
         let request = Request::Txn(bundle::repair(key, created, kv.mod_revision, l.id, record));
         let name = name.clone();
         self.send(now, request, Exchange::Repair { name, created });
@@ -51,9 +51,9 @@ impl Core {
             Err(Failure::Refused { .. }) => self.own_key_gone(now, name, LossCause::Overwritten),
             // A waiter looked and got no further: it looks again. And what was put is the record alone, which tells of no wait.
             Ok(_) => {
-                let holder = slot.and_then(Slot::holder);
+                let holders: Vec<_> = slot.into_iter().flat_map(Slot::holders).collect();
                 self.looks.insert(name.clone());
-                if let Some(holder) = holder {
+                for holder in holders {
                     self.publish_again(now, holder);
                 }
             }
@@ -72,8 +72,14 @@ impl Core {
             return;
         };
         let lease = queue.slot.lease();
-        match queue.slot {
-            Slot::Held { call, .. } => self.lose_call(call, cause),
+        match &mut queue.slot {
+            held @ Slot::Held { .. } => {
+                let holders: Vec<_> = held.holders().collect();
+                held.lose();
+                for call in holders {
+                    self.lose_call(call, cause);
+                }
+            }
             // Overwritten, it is still there and in the way: out with it before the queue goes on.
             Slot::Queued(_) if cause == LossCause::Overwritten => {
                 self.delete(now, name);

@@ -14,6 +14,7 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::call::Stage;
 use crate::core::lease::LeaseRef;
+use crate::core::mode::Mode;
 use crate::core::queue::{Slot, Watched};
 use crate::core::request::{Failure, Key, LeaseId, Refusal, Request, Response, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Output, Refused, Release, Timer};
@@ -43,7 +44,9 @@ impl Core {
     /// The names of this call stay locked until then, whenever its body ends; of several times the last.
     pub(super) fn keep(&mut self, call: CallId, until: Moment) {
         if let Some(holding) = self.calls.get_mut(&call) {
-            holding.keep = holding.keep.max(Some(until));
+            // What others have with it goes with the last of them.
+            let alone = holding.mode == Mode::Exclusive;
+            holding.keep = holding.keep.max(alone.then_some(until));
         }
     }
 
@@ -65,7 +68,7 @@ impl Core {
             return false;
         };
         self.unwrite(now, call);
-        self.unpublish(call);
+        self.unpublish(now, call);
         for key in &keys {
             self.close(&key.name);
         }
@@ -104,7 +107,7 @@ impl Core {
         let l = self.leases.get(&lease).filter(|l| l.is_alive())?;
         (of == call).then(|| Deletion {
             name: name.clone(),
-            key: bundle::own_key(&queue.family, l.id),
+            key: queue.own_key(l.id),
             created,
             lease,
         })

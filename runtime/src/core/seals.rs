@@ -4,7 +4,7 @@ use crate::clock::Moment;
 use crate::core::bundle;
 use crate::core::call::Bid;
 use crate::core::lease::{LeaseRef, Seal, State};
-use crate::core::pool::family_of;
+use crate::core::place;
 use crate::core::request::{Failure, Refusal, Request, Revision, TxnAnswer};
 use crate::core::{Core, Exchange, Output, Refused, Timer};
 use crate::error::LossCause;
@@ -44,8 +44,8 @@ impl Core {
         if seal.sent.is_some() {
             return;
         }
-        let families = seal.names.iter().map(|name| family_of(name));
-        let request = Request::Txn(bundle::seal(l, families));
+        let keys = seal.names.iter().map(|name| place::own_key(name, l.id));
+        let request = Request::Txn(bundle::seal(l, keys));
         let id = self.send(now, request, Exchange::Seal(lease));
         if let Some(seal) = self.leases.get_mut(&lease).and_then(|l| l.seal.as_mut()) {
             seal.sent = Some(id);

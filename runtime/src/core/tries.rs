@@ -6,6 +6,8 @@ use crate::clock::Moment;
 use crate::core::bundle;
 use crate::core::call::Bid;
 use crate::core::lease::LeaseRef;
+use crate::core::mode::Mode;
+use crate::core::place;
 use crate::core::request::{Failure, Key, Kv, TxnAnswer};
 use crate::core::{CallId, Core, Refused};
 
@@ -58,13 +60,24 @@ impl Core {
         }
     }
 
-    /// A single try is not granted at once: it is refused (rule P11).
+    /// A single try is not granted at once: it is refused (rule P11), and with it those in line behind it, or behind who waits,
+    /// for the same.
     pub(super) fn refuse_try(&mut self, now: Moment, name: &Key, holder: Option<Arc<[u8]>>) {
-        let Some(&call) = self.queues.get(name).and_then(|queue| queue.calls.front()) else {
+        let mode = place::seat_of(name).mode();
+        let Some(line) = self.queues.get(place::name_of(name)) else {
             return;
         };
-        if let Some(tries) = self.calls.get(&call).filter(|c| c.once) {
-            let name = tries.position(name);
+        let calls = line.calls.iter().map(|call| (*call, self.calls.get(call)));
+        // What was put for one mode tells nothing about another.
+        let same = calls.map_while(|(call, c)| Some((call, c.filter(|c| c.mode == mode)?)));
+        let many = match mode {
+            Mode::Exclusive => 1,
+            Mode::Shared | Mode::Permits(_) => usize::MAX,
+        };
+        let tries = same.take(many).filter(|(_, c)| c.once);
+        let tries: Vec<_> = tries.map(|(call, c)| (call, c.position(name))).collect();
+        for (call, name) in tries {
+            let holder = holder.clone();
             self.reject(now, vec![call], &Refused::Held { name, holder });
         }
     }

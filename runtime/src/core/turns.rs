@@ -1,15 +1,18 @@
 //! How a call comes to its turn: its keys are put together, and it is granted when all of them are ready (rule P13).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::core::bundle;
 use crate::core::call::{Bid, Stage};
 use crate::core::handovers::Run;
 use crate::core::lease::LeaseRef;
+use crate::core::mode::{Mode, Seat};
+use crate::core::place;
 use crate::core::queue::{Queue, Queued, Slot};
 use crate::core::request::Key;
+use crate::core::shares::{Gate, place_of};
 use crate::core::{CallId, Core, Grant, Output, Owned, Timer};
 
 /// How long a lock is held before its key is watched: short sections pay nothing (rule P18).
@@ -24,21 +27,51 @@ struct Progress {
     moving: usize,
     queued: usize,
     ready: usize,
+    /// Held by others beside whom there is room.
+    open: usize,
 }
 
 impl Core {
-    /// Takes the next step for a name, if it is ours to take.
+    /// Takes the next step for a place, and for the name it is of, if it is ours to take.
     pub(super) fn advance(&mut self, now: Moment, name: &Key) {
         let Some(queue) = self.queues.get(name) else {
+            return self.turn(now, name); // it was never come to
+        };
+        let alone = queue.seat == Seat::Exclusive;
+        match queue.slot {
+            Slot::Wanting { .. } if !self.fits(queue) => return self.free(now, name),
+            Slot::Queued(_) if !self.fits(queue) => {
+                let same = alone && queue.others == 0;
+                self.delete(now, name);
+                if same {
+                    return;
+                }
+            }
+            Slot::Free if !alone => self.retire_queue(now, name),
+            _ => {}
+        }
+        self.turn(now, name);
+    }
+
+    /// Takes the next step for the head of a name's queue.
+    pub(super) fn turn(&mut self, now: Moment, place: &str) {
+        let Some((name, queue)) = self.queues.get_key_value(place::name_of(place)) else {
             return;
         };
-        let fits = self.fits(queue);
         match (&queue.slot, queue.calls.front()) {
-            (Slot::Wanting { .. }, _) if !fits => self.free(now, name),
-            (Slot::Queued(_), _) if !fits => self.delete(now, name),
             (_, Some(&call)) => self.serve(now, call),
-            (Slot::Free, None) => self.retire_queue(now, name),
+            (Slot::Free, None) => {
+                let name = name.clone();
+                self.retire_queue(now, &name);
+            }
             _ => {}
+        }
+    }
+
+    /// Calls have been granted: it is the turn of those behind them, for whom there may be room too (rule P37).
+    pub(super) fn turn_to_next(&mut self, now: Moment) {
+        while let Some(name) = self.next.pop_front() {
+            self.advance(now, &name);
         }
     }
 
@@ -52,15 +85,37 @@ impl Core {
     /// Whether the key there is, or will be, is one for the head of the queue: put for this very group, or for a single name
     /// under a lease of the same TTL.
     pub(super) fn fits(&self, queue: &Queue) -> bool {
-        let Some(head) = queue.calls.front() else {
+        let Some(head) = self.head_of(queue) else {
             return false;
         };
         let lease = queue.slot.lease().and_then(|lease| self.leases.get(&lease));
-        match (queue.group, self.calls.get(head), lease) {
-            (Some(group), _, _) => group == *head,
-            (None, Some(call), Some(l)) => !call.is_group() && call.ttl_secs == l.ttl_secs,
+        match (queue.group, self.calls.get(&head), lease) {
+            (Some(group), _, _) => group == head,
+            (None, Some(call), Some(l)) => {
+                !call.is_group() && call.ttl_secs == l.ttl_secs && call.mode == queue.seat.mode()
+            }
             _ => false,
         }
+    }
+
+    /// The line that a place belongs to.
+    pub(super) fn line_of<'a>(&'a self, queue: &'a Queue) -> Option<&'a VecDeque<CallId>> {
+        if queue.seat == Seat::Exclusive {
+            return Some(&queue.calls);
+        }
+        let name = queue.family.strip_suffix('/')?;
+        Some(&self.queues.get(name)?.calls)
+    }
+
+    /// The head of the line that a place belongs to.
+    pub(super) fn head_of(&self, queue: &Queue) -> Option<CallId> {
+        self.line_of(queue)?.front().copied()
+    }
+
+    /// The head of the queue of a place's name.
+    pub(super) fn head(&self, place: &str) -> Option<CallId> {
+        let queue = self.queues.get(place::name_of(place))?;
+        queue.calls.front().copied()
     }
 
     /// Takes the next step for a call, if it is at the head of all its queues.
@@ -68,10 +123,18 @@ impl Core {
     /// All steps but the first are taken because of what the slots show, in whatever order that came about: a group whose
     /// keys are not all of one put starts again.
     pub(super) fn serve(&mut self, now: Moment, call: CallId) {
+        let Some(mode) = self.calls.get(&call).map(|c| c.mode) else {
+            return;
+        };
+        if let Mode::Permits(of) = mode
+            && !self.choose_permits(now, call, of)
+        {
+            return;
+        }
         let Some(names) = self.calls.get(&call).map(|c| c.names.clone()) else {
             return;
         };
-        let Some(progress) = self.progress(call, &names) else {
+        let Some(progress) = self.progress(now, call, &names) else {
             return;
         };
         let all = names.len();
@@ -85,12 +148,15 @@ impl Core {
                     self.grant_if_fresh(now, call, &names);
                 }
             }
+            Progress { open, .. } if open == all && self.is_one_lease(&names) => {
+                self.join(call, &names);
+            }
             // Others' keys are on their way out.
             Progress {
                 wanting: 0,
                 queued: 0,
                 ..
-            } => {}
+            } => self.bide(now, mode, &names),
             // One of its keys went: all go (rule P13).
             _ => {
                 for name in &*names {
@@ -102,15 +168,25 @@ impl Core {
     }
 
     /// How far the keys of a call have come; `None`: others are before it.
-    fn progress(&self, call: CallId, names: &[Key]) -> Option<Progress> {
+    fn progress(&self, now: Moment, call: CallId, names: &[Key]) -> Option<Progress> {
         let mut progress = Progress::default();
         for name in names {
-            let queue = self.queues.get(name)?;
-            if queue.calls.front() != Some(&call) {
+            let queue = self.queues.get(name);
+            let head = match queue {
+                Some(queue) => self.head_of(queue),
+                None => self.head(name),
+            };
+            if head != Some(call) {
                 return None;
             }
+            let Some(queue) = queue else {
+                progress.free += usize::from(!self.is_in_line(name));
+                continue;
+            };
             match &queue.slot {
-                Slot::Free => progress.free += 1,
+                // At most one key of a name waits.
+                Slot::Free => progress.free += usize::from(!self.is_in_line(name)),
+                Slot::Held { .. } if self.gate(now, queue) == Gate::Open => progress.open += 1,
                 _ if !self.fits(queue) => {}
                 Slot::Wanting { .. } => progress.wanting += 1,
                 Slot::Putting { .. } | Slot::Doubt { .. } => progress.moving += 1,
@@ -138,10 +214,9 @@ impl Core {
             return;
         };
         for name in &*names {
-            if let Some(queue) = self.queues.get_mut(name) {
-                queue.slot = Slot::Wanting { lease };
-                queue.group = group;
-            }
+            let queue = place_of(&mut self.queues, name);
+            queue.slot = Slot::Wanting { lease };
+            queue.group = group;
         }
         l.pending.push_back(Bid { names, group });
     }
@@ -208,10 +283,9 @@ impl Core {
             else {
                 continue;
             };
-            queue.calls.pop_front();
             let revision = ready.max(created);
             owned.push(Owned {
-                key: bundle::own_key(&queue.family, l.id),
+                key: queue.own_key(l.id),
                 created,
                 revision,
                 handover: 0,
@@ -220,16 +294,20 @@ impl Core {
                 lease,
                 created,
                 call,
+                beside: Vec::new(),
                 seen: ready,
                 guard_at,
                 lost: false,
-                run: Run::begin(now, revision),
+                // Granted by the answer to the put: that shows who was behind as well, nobody.
+                run: Run::begin(now, revision, ready == created && queue.heard == Some(now)),
             };
             queue.owner = None;
             queue.reread_at = None;
             self.timers.insert((guard_at, Timer::Guard(name.clone())));
         }
+        let names = granted.names.clone();
         let deadline = l.deadline.clone();
+        self.leave_line(call, &names);
         self.outputs.push_back(Output::Granted(Grant {
             call,
             owned,

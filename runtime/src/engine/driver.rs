@@ -374,6 +374,11 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             holder: record(holder),
             waited,
         },
+        (Refused::Mismatch { theirs, holder, .. }, Some(name)) => LockError::Mismatch {
+            name,
+            theirs: theirs.get(),
+            holder: record(holder),
+        },
         (Refused::Deadlock { cycle, .. }, Some(name)) => LockError::Deadlock {
             name,
             cycle: Cycle::of(cycle.iter().map(|blocker| {
@@ -391,6 +396,7 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             Refused::ShuttingDown
             | Refused::Held { .. }
             | Refused::Timeout { .. }
+            | Refused::Mismatch { .. }
             | Refused::Deadlock { .. }
             | Refused::Overloaded
             | Refused::Lost { .. },

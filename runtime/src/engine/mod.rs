@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::{Alarm, Clock, Moment};
 use crate::config::Config;
+use crate::core::mode::Mode;
 use crate::core::request::{Cause, Failure, Key};
 use crate::core::{Acquire, CallId, NAMES, Release};
 use crate::error::LockError;
@@ -186,6 +187,7 @@ impl Engine {
         &self,
         names: Vec<(Name, Key)>,
         ttl: Duration,
+        mode: Mode,
         wait: Wait,
         record: Arc<[u8]>,
         holds: Vec<CallId>,
@@ -205,6 +207,7 @@ impl Engine {
             call,
             names: keys,
             ttl_secs: whole_secs(ttl),
+            mode,
             wait,
             record,
             holds,

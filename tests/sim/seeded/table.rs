@@ -79,13 +79,15 @@ pub(crate) const BUGS: &[Bug] = &[
                 file: "queues.rs",
                 production: "let once = wait == Wait::Once;",
                 faulty: Before(
-                    "let names = if CHOSEN { names.iter().map(|name| format!(\"{name}\\u{1}{call}\").into()).collect() } else { names };",
+                    "let names = if CHOSEN && mode == Mode::Exclusive { names.iter().map(|name| format!(\"{name}\\u{1}{call}\").into()).collect() } else { names };",
                 ),
             },
             Text {
-                file: "pool.rs",
-                production: "[name, \"/\"].concat()",
-                faulty: Expression("format!(\"{}/\", name.split('\\u{1}').next().unwrap_or(name))"),
+                file: "place.rs",
+                production: "[name_of(place), \"/\"].concat()",
+                faulty: Expression(
+                    "format!(\"{}/\", name_of(place).split('\\u{1}').next().unwrap_or(place))",
+                ),
             },
         ],
     },
@@ -111,12 +113,44 @@ pub(crate) const BUGS: &[Bug] = &[
             },
             Text {
                 file: "looks.rs",
-                production: "queued.ready = queue.predecessors.nobody_at();",
+                production: "queued.ready = queue.predecessors.let_in(queue.seat.mode());",
                 faulty: Statements(
-                    "queued.ready = queue.predecessors.nobody_at().or(was_last.then_some(revision));",
+                    "queued.ready = queue.predecessors.let_in(queue.seat.mode()).or(was_last.then_some(revision));",
                 ),
             },
         ],
+    },
+    Bug {
+        name: "readers join a key as long as it is held",
+        rule: "P37",
+        breaks: &["Order"],
+        texts: &[Text {
+            file: "shares.rs",
+            production: "let seen = run.alone.is_some_and(|at| now - at <= OPEN);",
+            faulty: Before("if CHOSEN { return Gate::Open; }"),
+        }],
+    },
+    Bug {
+        name: "a key goes with the first of its readers",
+        rule: "P37",
+        breaks: &["I11", "I1"],
+        texts: &[Text {
+            file: "shares.rs",
+            production: "*first = beside.pop()?;",
+            faulty: Before("if CHOSEN { return None; }"),
+        }],
+    },
+    Bug {
+        name: "who shares counts those that came later",
+        rule: "P37",
+        breaks: &["Progress", "Truth"],
+        texts: &[Text {
+            file: "bundle.rs",
+            production: "range(0, values, Order::OldestFirst, Some(look.created))",
+            faulty: Expression(
+                "range(0, values, Order::OldestFirst, (!values).then_some(look.created))",
+            ),
+        }],
     },
     Bug {
         name: "revoke at stop time with a body in mid-poll",

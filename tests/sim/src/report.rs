@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::search::Searched;
-use crate::search::board::Opening;
+use crate::search::board::{Modes, Opening};
 use crate::series::Series;
 
 pub(crate) fn schedules(series: &Series) -> String {
@@ -14,6 +14,11 @@ pub(crate) fn schedules(series: &Series) -> String {
         ("steps", series.steps),
         ("calls served", series.grants),
         ("of these, handed on in the process", series.handovers),
+        ("of all, beside others", series.together),
+        (
+            "calls that met another number of permits",
+            series.mismatches,
+        ),
         ("calls taken out of a deadlock", series.deadlocks),
         ("faults injected", series.faults.sum()),
         ("violations", series.violations.len() as u64),
@@ -36,15 +41,20 @@ pub(crate) fn schedules(series: &Series) -> String {
 
 pub(crate) fn searches(searches: &[(Opening, usize, Searched)]) -> String {
     let mut text = String::from(
-        "| clients | holding or in line at first | time | choices deep | states | ways to them | violations | seconds |\n\
-         |---:|---:|---|---:|---:|---:|---:|---:|\n",
+        "| clients | modes | holding or in line at first | time | choices deep | states | ways to them | violations | seconds |\n\
+         |---:|---|---:|---|---:|---:|---:|---:|---:|\n",
     );
     for (opening, depth, searched) in searches {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {depth} | {} | {} | {} | {:.1} |",
+            "| {} | {} | {} | {} | {depth} | {} | {} | {} | {:.1} |",
             opening.clients,
+            match opening.modes {
+                Modes::Exclusive => "exclusive",
+                Modes::Shared => "shared and exclusive",
+                Modes::Permits => "two permits",
+            },
             opening.queued,
             if opening.time {
                 "goes on"

@@ -21,6 +21,8 @@ pub(crate) struct Series {
     pub(crate) steps: u64,
     pub(crate) grants: u64,
     pub(crate) handovers: u64,
+    pub(crate) together: u64,
+    pub(crate) mismatches: u64,
     pub(crate) deadlocks: u64,
     pub(crate) faults: Tally,
     /// Lowest seed first.
@@ -56,6 +58,8 @@ pub(crate) fn play_all(
                 mine.steps += played.steps;
                 mine.grants += played.grants;
                 mine.handovers += played.handovers;
+                mine.together += played.together;
+                mine.mismatches += played.mismatches;
                 mine.deadlocks += played.deadlocks;
                 mine.faults.add(&played.faults);
                 if let Some(violation) = played.violation {
@@ -93,6 +97,8 @@ impl Series {
         self.steps += other.steps;
         self.grants += other.grants;
         self.handovers += other.handovers;
+        self.together += other.together;
+        self.mismatches += other.mismatches;
         self.deadlocks += other.deadlocks;
         self.faults.add(&other.faults);
         self.violations.extend(other.violations);

@@ -8,6 +8,8 @@
 //! | `work <job>`, `work-five <job>` | `held <job> <token> <ns>`, then `polled <job> <ns>` at every poll of the body |
 //! | `done <job>` | `released <job>` once the body has ended; `lost <job> <cause> <ns>` if the lock went before |
 //! | `churn <job> <times> <directory>` | `churned <job>` |
+//! | `read <job> <many>` | so many readers, each `reads <job>` once inside; all leave at `leave <job>`: `read <job>` each |
+//! | `permits <job> <many> <directory>` | so many calls for one of five permits: `permitted <job> <how many are inside>` each |
 //! | `nest <job> <other>` | `holds <job>`; once `done <job>` is told it asks for the other job's lock too: `nested <job>` |
 //! | `roam <seconds> <seed> <directory>` | `roamed <served> <visits> <refused> <longest wait in ms>` after calls for one to three of eight names at random, some under another; each name has its witness in a folder below |
 //! | `lock <name>` | `locked <name>` |
@@ -27,7 +29,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etcd_locked::{Config, LockError, current, etcd_locked};
-use etcd_locked_tests::{Witness, monotonic_ns};
+use etcd_locked_tests::{Crowd, Witness, monotonic_ns};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
@@ -65,6 +67,33 @@ async fn obey(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             Some(done) => done.notify_one(),
             None => println!("failed {job} Unknown no such job"),
         },
+        ["leave", job] => match bodies.get(job) {
+            Some(done) => done.notify_waiters(),
+            None => println!("failed {job} Unknown no such job"),
+        },
+        ["read", job, many] => {
+            let done = bodies.entry(job.to_owned()).or_default();
+            for _ in 0..many.parse().expect("a number of readers") {
+                let (job, done) = (job.to_owned(), done.clone());
+                tokio::spawn(async move {
+                    match read(&job, &done).await {
+                        Ok(()) => println!("read {job}"),
+                        Err(error) => report(&job, &error),
+                    }
+                });
+            }
+        }
+        ["permits", job, many, directory] => {
+            for _ in 0..many.parse().expect("a number of calls") {
+                let (job, crowd) = (job.to_owned(), Crowd::new(directory));
+                tokio::spawn(async move {
+                    match one_of_five(&job, &crowd).await {
+                        Ok(inside) => println!("permitted {job} {inside}"),
+                        Err(error) => report(&job, &error),
+                    }
+                });
+            }
+        }
         ["churn", job, times, directory] => {
             let (job, witness) = (job.to_owned(), Witness::new(directory));
             let times: u32 = times.parse().expect("a number of times");
@@ -237,6 +266,25 @@ async fn look_in(names: &[u64], directory: &Path, roamed: &mut Roamed) {
     }
 }
 
+#[etcd_locked("jobs/<job>", shared, wait = "forever")]
+async fn read(job: &str, done: &Notify) -> Result<(), LockError> {
+    let leave = done.notified();
+    println!("reads {job}");
+    leave.await;
+    Ok(())
+}
+
+#[etcd_locked("jobs/<job>", permits = 5, wait = "forever")]
+async fn one_of_five(job: &str, crowd: &Crowd) -> Result<usize, LockError> {
+    match crowd.visit().await {
+        Ok(inside) => Ok(inside),
+        Err(error) => {
+            println!("failed {job} Crowd {error}");
+            Ok(0)
+        }
+    }
+}
+
 /// One to three of eight, each once.
 fn some_names(random: &mut u64) -> Vec<u64> {
     let mut names = vec![below(random, 8)];
@@ -351,6 +399,7 @@ fn report(what: &str, error: &LockError) {
         LockError::Held { .. } => "Held",
         LockError::Timeout { .. } => "Timeout",
         LockError::Lost { .. } => "Lost",
+        LockError::Mismatch { .. } => "Mismatch",
         LockError::Deadlock { .. } => "Deadlock",
         LockError::OrderInversion { .. } => "OrderInversion",
         LockError::Overloaded { .. } => "Overloaded",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::lease::State;
+use crate::core::mode::Mode;
 use crate::core::queue::Slot;
 use crate::core::request::{Failure, LeaseId, Op, Request, Response, WatchNews};
 use crate::core::{
@@ -120,6 +121,7 @@ impl Rig {
             call,
             names: names.iter().map(|name| (*name).into()).collect(),
             ttl_secs,
+            mode: Mode::Exclusive,
             wait,
             record,
             holds,

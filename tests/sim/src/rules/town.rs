@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::core::mode::Mode;
 use crate::core::request::{Compare, Event, Key, Op, Request, Revision, Txn, WatchNews};
 use crate::core::{
     Acquire, CallId, Core, Input, Output, Refused, Release, RequestId, Settings, WatchId,
@@ -105,6 +106,7 @@ impl Town {
                 .map(|name| format!("locks/{name}").into())
                 .collect(),
             ttl_secs: TTL,
+            mode: Mode::Exclusive,
             wait,
             record: format!("{{\"call\":{call}}}").into_bytes().into(),
             holds: holds.to_vec(),

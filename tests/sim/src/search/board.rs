@@ -3,8 +3,10 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::{self, Write as _};
 use std::hash::Hasher;
+use std::num::NonZeroU16;
 
 use crate::clock::Moment;
+use crate::core::mode::Mode;
 use crate::core::request::WatchNews;
 use crate::core::{CallId, Input, WatchId};
 use crate::world::bench::{Bench, HEADER, Message};
@@ -24,6 +26,28 @@ pub(crate) struct Opening {
     pub(crate) queued: usize,
     /// Whether time goes on. Where it does not, so many choices lead further.
     pub(crate) time: bool,
+    pub(crate) modes: Modes,
+}
+
+/// What the calls want of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Modes {
+    /// Each to be alone.
+    Exclusive,
+    /// Every other one shares it.
+    Shared,
+    /// There are two permits.
+    Permits,
+}
+
+impl Modes {
+    fn of(self, call: CallId) -> Mode {
+        match (self, NonZeroU16::new(2)) {
+            (Modes::Shared, _) if call.is_multiple_of(2) => Mode::Shared,
+            (Modes::Permits, Some(two)) => Mode::Permits(two),
+            _ => Mode::Exclusive,
+        }
+    }
 }
 
 /// What may happen next.
@@ -76,7 +100,7 @@ impl Board {
         let calls = opening.clients as u64 + 1;
         for call in 0..calls {
             let machine = (call as usize) % opening.clients;
-            bench.plan_one(call, machine, NAME, TTL);
+            bench.plan_one(call, machine, NAME, opening.modes.of(call), TTL);
         }
         Self {
             bench,

@@ -12,17 +12,20 @@ use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::search::board::{Board, Choice, Opening};
+use crate::search::board::{Board, Choice, Modes, Opening};
 use crate::world::violation::Violation;
 
 /// Where searches begin, and how many choices deep they go.
-pub(crate) const SEARCHES: [(Opening, usize); 6] = [
+pub(crate) const SEARCHES: [(Opening, usize); 9] = [
     (opening(2, 0, true), 5),
     (opening(2, 1, true), 5),
     (opening(2, 2, true), 5),
     (opening(3, 3, true), 5),
     (opening(2, 1, false), 12),
     (opening(3, 2, false), 8),
+    (opening(2, 1, false).of(Modes::Shared), 9),
+    (opening(3, 2, false).of(Modes::Shared), 7),
+    (opening(3, 2, false).of(Modes::Permits), 7),
 ];
 
 const fn opening(clients: usize, queued: usize, time: bool) -> Opening {
@@ -30,6 +33,14 @@ const fn opening(clients: usize, queued: usize, time: bool) -> Opening {
         clients,
         queued,
         time,
+        modes: Modes::Exclusive,
+    }
+}
+
+impl Opening {
+    const fn of(mut self, modes: Modes) -> Self {
+        self.modes = modes;
+        self
     }
 }
 

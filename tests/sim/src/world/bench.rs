@@ -14,6 +14,7 @@ use super::tally::{Fault, Tally};
 use super::trace::{Trace, brief};
 use super::violation::must;
 use crate::clock::Moment;
+use crate::core::mode::Seat;
 use crate::core::request::{Event, Failure, Key, LeaseId, Request, Response, Revision, WatchNews};
 use crate::core::{CallId, Core, Input, Output, RequestId, Settings, WatchId};
 
@@ -50,8 +51,12 @@ pub(crate) struct Bench {
     pub(crate) tainted: BTreeSet<Incarnation>,
     /// The last token of each name.
     pub(crate) tokens: BTreeMap<Key, (Revision, u16)>,
-    /// The key of each family and lease.
-    pub(crate) keys: BTreeMap<(Vec<u8>, LeaseId), Key>,
+    /// The last token of each name that was somebody's alone.
+    pub(crate) lone_tokens: BTreeMap<Key, (Revision, u16)>,
+    /// When etcd came to each revision.
+    pub(crate) times: BTreeMap<Revision, Moment>,
+    /// The key of each family, lease and seat.
+    pub(crate) keys: BTreeMap<(Vec<u8>, LeaseId, Seat), Key>,
     /// What calls have left locked, until its time is over.
     pub(crate) kept: Vec<Kept>,
     pub(crate) trace: Trace,
@@ -60,6 +65,9 @@ pub(crate) struct Bench {
     pub(crate) grants: u64,
     /// Of these, how many without a word to etcd.
     pub(crate) handovers: u64,
+    /// Of these, how many beside others; and calls that met another number of permits.
+    pub(crate) together: u64,
+    pub(crate) mismatches: u64,
     /// Calls that were refused because of a circle; and those whose refusal etcd has confirmed, and that were not told yet.
     pub(crate) deadlocks: u64,
     pub(crate) cut: BTreeSet<CallId>,
@@ -203,12 +211,16 @@ impl Bench {
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),
             tokens: BTreeMap::new(),
+            lone_tokens: BTreeMap::new(),
+            times: BTreeMap::new(),
             keys: BTreeMap::new(),
             kept: Vec::new(),
             trace: Trace::new(loud),
             by_hand: None,
             grants: 0,
             handovers: 0,
+            together: 0,
+            mismatches: 0,
             deadlocks: 0,
             cut: BTreeSet::new(),
             unnoticed: BTreeMap::new(),

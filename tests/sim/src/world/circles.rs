@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use super::bench::Bench;
 use super::clients::{Call, Stage};
+use super::nemesis::lease_of;
 use super::violation::must;
 use crate::clock::Moment;
-use crate::core::bundle::own_key;
-use crate::core::queue::{Queue, Slot};
+use crate::core::mode::{Mode, Seat};
+use crate::core::place::name_of;
+use crate::core::queue::{Queue, Slot, contends};
 use crate::core::request::{Key, Response, Revision};
 use crate::core::{CallId, Exchange, RequestId};
 
@@ -68,12 +70,8 @@ impl Bench {
         }
         let call = &self.calls[&id];
         let held = self.chain(call.outer());
-        let queues = &self.processes[call.process].core.queues;
-        let queues = call.names.iter().filter_map(|name| queues.get(name));
-        let ahead = queues.flat_map(|queue| {
-            let calls = queue.calls.iter().copied();
-            calls.chain(queue.slot.holder()).collect::<Vec<_>>()
-        });
+        let names = call.names.iter();
+        let ahead = names.flat_map(|name| self.here(id, call, name));
         must!(
             Truth,
             self.reaches(ahead.collect(), &held),
@@ -118,8 +116,7 @@ impl Bench {
 
     /// The process a key belongs to.
     fn owner(&self, key: &str) -> Option<usize> {
-        let (_, lease) = key.rsplit_once('/')?;
-        let lease = i64::from_str_radix(lease, 16).ok()?;
+        let lease = lease_of(key)?;
         self.owners.get(&lease).copied()
     }
 
@@ -160,46 +157,84 @@ impl Bench {
         }
     }
 
+    /// All that its process has of a name.
+    fn places<'a>(&'a self, process: usize, name: &'a str) -> impl Iterator<Item = &'a Queue> {
+        let places = self.processes[process].core.queues.iter();
+        places
+            .filter(move |(place, _)| name_of(place) == name)
+            .map(|(_, queue)| queue)
+    }
+
+    /// Those in its process that are ahead of it, or have what it cannot have with them.
+    fn here(&self, id: CallId, call: &Call, name: &str) -> Vec<CallId> {
+        let mut here = Vec::new();
+        for queue in self.places(call.process, name) {
+            here.extend(queue.calls.iter().take_while(|of| **of != id));
+            // Where readers cannot join they wait for those who have the key.
+            let shut = |slot: &Slot| match slot {
+                Slot::Held { run, .. } => run.contended || call.names.len() > 1,
+                _ => false,
+            };
+            let readers = call.mode == Mode::Shared && queue.seat == Seat::Shared;
+            if call.mode.is_excluded_by(queue.seat) || (readers && shut(&queue.slot)) {
+                here.extend(queue.slot.holders());
+            }
+        }
+        here
+    }
+
     fn ahead_at(&self, id: CallId, call: &Call, name: &Key) -> Vec<CallId> {
-        let Some(queue) = self.processes[call.process].core.queues.get(name) else {
-            return Vec::new();
-        };
-        let ahead = queue.calls.iter().take_while(|of| **of != id);
-        let mut ahead: Vec<CallId> = ahead.copied().chain(queue.slot.holder()).collect();
-        let created = match &queue.slot {
-            Slot::Held { .. } => return ahead,
-            slot => slot.created().or_else(|| self.arrived(call.process, queue)),
-        };
+        let mut ahead = self.here(id, call, name);
+        let created = self
+            .places(call.process, name)
+            .find_map(|queue| match &queue.slot {
+                Slot::Held { .. } => None,
+                _ if !queue.is_in_line() => None,
+                slot => slot.created().or_else(|| self.arrived(call.process, queue)),
+            });
         // One that is still to come is behind all that are there.
         let created = created.unwrap_or(Revision::MAX);
         let own = |lease| self.owners.get(lease) == Some(&call.process);
-        let family = queue.family.as_bytes();
+        let family = format!("{name}/");
         let children = self.store.kvs().filter(|kv| {
             let older = kv.create_revision < created && !own(&kv.lease);
-            older && kv.key.starts_with(family) && queue.contends(&kv.key)
+            older && contends(&family, &kv.key) && call.mode.is_excluded_by(Seat::of_key(&kv.key))
         });
         for kv in children {
             let key = String::from_utf8_lossy(&kv.key);
-            let queue = self.queue_of(&key, kv.create_revision);
-            ahead.extend(
-                queue.and_then(|queue| queue.slot.holder().or(queue.calls.front().copied())),
-            );
+            let Some(queue) = self.queue_of(&key, kv.create_revision) else {
+                continue;
+            };
+            let before = ahead.len();
+            ahead.extend(queue.slot.holders());
+            if ahead.len() == before {
+                let process = self.owner(&key);
+                let line = process.and_then(|n| self.places(n, name).next());
+                ahead.extend(line.and_then(|queue| queue.calls.front()));
+            }
         }
         ahead
     }
 
-    /// The queue that counts on a key: one that its process has given up is nobody's, and about to go.
+    /// The place that counts on a key: one that its process has given up is nobody's, and about to go.
     fn queue_of(&self, key: &str, created: Revision) -> Option<&Queue> {
         let process = &self.processes[self.owner(key)?];
-        let queue = process.core.queues.get(key.rsplit_once('/')?.0)?;
-        (queue.slot.created() == Some(created)).then_some(queue)
+        let (name, _) = key.rsplit_once('/')?;
+        let lease = lease_of(key)?;
+        let mut queues = process.core.queues.iter();
+        let found = queues.find(|(place, queue)| {
+            name_of(place) == name
+                && queue.slot.created() == Some(created)
+                && &*queue.own_key(lease) == key
+        });
+        found.map(|(_, queue)| queue)
     }
 
     /// The create revision of a key that is there although its process has not heard so.
     fn arrived(&self, process: usize, queue: &Queue) -> Option<Revision> {
         let core = &self.processes[process].core;
         let lease = core.leases.get(&queue.slot.lease()?)?.id;
-        let key = own_key(&queue.family, lease);
+        let key = queue.own_key(lease);
         Some(self.store.kv(key.as_bytes())?.create_revision)
     }
 }

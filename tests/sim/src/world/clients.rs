@@ -1,12 +1,16 @@
 //! Who wants locks in the bench: calls, their bodies, and what they are told.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::bench::{Bench, Happening};
 use super::etcd::Incarnation;
+use super::nemesis::lease_of;
 use super::violation::must;
 use crate::clock::Moment;
-use crate::core::request::Key;
+use crate::core::mode::{Mode, Seat, lets_in};
+use crate::core::queue::contends;
+use crate::core::request::{Key, Kv};
 use crate::core::{Acquire, CallId, Grant, Input, Output, Owned, Refused, Release};
 use crate::error::LossCause;
 use crate::site::Wait;
@@ -32,6 +36,9 @@ pub(crate) struct Crowd {
     pub(crate) patient: bool,
     /// How many leave their names locked for longer than their bodies run.
     pub(crate) keepers: f64,
+    /// How many share, and how many ask for one of a few permits.
+    pub(crate) shared: f64,
+    pub(crate) permits: f64,
 }
 
 /// One call of `lock(..)` and its body.
@@ -41,6 +48,7 @@ pub(crate) struct Call {
     /// The process it runs in.
     pub(crate) process: usize,
     pub(crate) names: Vec<Key>,
+    pub(crate) mode: Mode,
     pub(crate) ttl_secs: i64,
     wait: Wait,
     cancel_after: Option<Duration>,
@@ -69,6 +77,15 @@ pub(crate) enum Stage {
     Releasing,
     Done,
 }
+
+/// Mostly they agree on a number.
+const PERMITS: [u16; 24] = [
+    2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3,
+];
+
+/// How long readers may go on joining those who are before a key that waits: a look's age, and its way back.
+const JOINS: Duration = Duration::from_millis(50 + 4);
+const JOINS_LATE: Duration = Duration::from_secs(15);
 
 const RELEASES: [Release; 3] = [Release::Confirmed, Release::Unheard, Release::Lingering];
 
@@ -156,11 +173,19 @@ impl Bench {
     }
 
     /// Plans a call that waits for ever, and whose body ends when it is told to.
-    pub(crate) fn plan_one(&mut self, id: CallId, machine: usize, name: &str, ttl_secs: i64) {
+    pub(crate) fn plan_one(
+        &mut self,
+        id: CallId,
+        machine: usize,
+        name: &str,
+        mode: Mode,
+        ttl_secs: i64,
+    ) {
         let call = Call {
             machine,
             process: 0,
             names: vec![name.into()],
+            mode,
             ttl_secs,
             wait: Wait::Forever,
             cancel_after: None,
@@ -188,7 +213,7 @@ impl Bench {
             let name = *random.pick(&NAMES[..3]).unwrap_or(&NAMES[0]);
             let (hold, at_least) = (random.millis(0, 60), random.millis(2000, 7000));
             let how = *random.pick(&RELEASES).unwrap_or(&Release::Confirmed);
-            self.plan_one(id, machine, name, 2);
+            self.plan_one(id, machine, name, Mode::Exclusive, 2);
             let call = self.calls.get_mut(&id).expect("a call");
             (call.hold, call.how, call.at_least) = (hold, how, Some(at_least));
             call.reluctance = Duration::ZERO;
@@ -228,10 +253,21 @@ impl Bench {
             let most = if random.chance(0.5) { 7000 } else { 500 };
             random.millis(0, most)
         });
+        // Drawn only where it may be another, so that the other schedules stay what they are.
+        let mode = match () {
+            () if crowd.shared > 0.0 && random.chance(crowd.shared) => Mode::Shared,
+            () if crowd.permits > 0.0 && random.chance(crowd.permits) => {
+                let number = *random.pick(&PERMITS).unwrap_or(&1);
+                NonZeroU16::new(number).map_or(Mode::Exclusive, Mode::Permits)
+            }
+            () => Mode::Exclusive,
+        };
+        let at_least = at_least.filter(|_| mode == Mode::Exclusive);
         Call {
             machine: random.below(self.machines.len() as u64) as usize,
             process: 0,
             names,
+            mode,
             ttl_secs: if random.chance(0.8) { 2 } else { 5 },
             wait,
             cancel_after: random
@@ -275,6 +311,7 @@ impl Bench {
             call: id,
             names: call.names.clone(),
             ttl_secs: call.ttl_secs,
+            mode: call.mode,
             wait: call.wait,
             record: format!("{{\"call\":{id}}}").into_bytes().into(),
             holds,
@@ -418,6 +455,19 @@ impl Bench {
                 let process = call.process;
                 match why {
                     Refused::Deadlock { .. } => self.check_deadlock(id),
+                    Refused::Mismatch { name, theirs, .. } => {
+                        self.mismatches += 1;
+                        let name = &call.names[name];
+                        let theirs = Mode::Permits(theirs);
+                        let mut all = self.calls.values();
+                        let there = all.any(|c| c.mode == theirs && c.names.contains(name));
+                        must!(
+                            Truth,
+                            there && call.mode != theirs && matches!(call.mode, Mode::Permits(_)),
+                            "call {id}, which is {:?}, is told of {theirs:?}",
+                            call.mode
+                        );
+                    }
                     Refused::Timeout { waited, .. } if call.waits_about(waited) => {}
                     // Nobody has had the time to follow it.
                     Refused::Held { .. } | Refused::PermissionDenied(_) => {}
@@ -497,10 +547,12 @@ impl Bench {
             "call {id} asks for {:?} and gets {keys:?}",
             call.names
         );
-        let one_rank = grant
-            .owned
-            .iter()
-            .all(|o| o.created == grant.owned[0].created);
+        // Readers join keys as they come.
+        let one_rank = call.mode == Mode::Shared
+            || grant
+                .owned
+                .iter()
+                .all(|o| o.created == grant.owned[0].created);
         must!(
             Truth,
             one_rank,
@@ -524,13 +576,24 @@ impl Bench {
                 continue;
             }
             let token = (owned.revision, owned.handover);
-            let last = self.tokens.insert(name.clone(), token);
+            let last = match call.mode {
+                Mode::Exclusive => {
+                    self.lone_tokens.insert(name.clone(), token);
+                    self.tokens.get(name)
+                }
+                _ => self.lone_tokens.get(name),
+            };
+            let last = last.copied();
             must!(
                 I3,
                 last < Some(token),
                 "{name}'s token {token:?} follows {last:?}"
             );
+            let highest = self.tokens.get(name).copied().unwrap_or_default();
+            self.tokens.insert(name.clone(), highest.max(token));
+            self.check_turn(id, call, name, owned);
         }
+        self.together += u64::from(call.mode != Mode::Exclusive);
         self.grants += 1;
         self.handovers += u64::from(grant.owned[0].handover > 0);
         self.progress = now;
@@ -565,10 +628,49 @@ impl Bench {
         }
     }
 
+    /// It is its turn, as etcd has it; and whoever joins others overtakes nobody that they are known to keep waiting.
+    fn check_turn(&self, id: CallId, call: &Call, name: &Key, owned: &Owned) {
+        let family = format!("{name}/");
+        let contends = |kv: &&Kv| contends(&family, &kv.key);
+        let older = self.store.kvs().filter(contends);
+        let older = older.filter(|kv| kv.create_revision < owned.created);
+        let older: Vec<&[u8]> = older.map(|kv| &*kv.key).collect();
+        must!(
+            Order,
+            lets_in(call.mode, older.iter().copied()),
+            "call {id} is granted {} of {} behind {:?}",
+            owned.key,
+            owned.created,
+            older
+                .iter()
+                .map(|key| String::from_utf8_lossy(key))
+                .collect::<Vec<_>>()
+        );
+        if call.mode != Mode::Shared || owned.handover == 0 {
+            return;
+        }
+        let fair = self.peaceful && self.faults.slow == 0.0;
+        let late = if fair { JOINS } else { JOINS_LATE };
+        let waits = |kv: &&Kv| {
+            let since = self.times.range(kv.create_revision..).next();
+            let long = since.is_some_and(|(_, at)| self.now - *at > late);
+            let excluded = call.mode.is_excluded_by(Seat::of_key(&kv.key));
+            long && excluded && contends(kv) && kv.create_revision > owned.created
+        };
+        let overtaken = self.store.kvs().find(waits);
+        must!(
+            Order,
+            overtaken.is_none(),
+            "call {id} joins {} of {} and overtakes {overtaken:?}",
+            owned.key,
+            owned.created
+        );
+    }
+
     /// Whether a group has let others by that waited for it in a circle (rule P38).
     fn has_stepped_back(&self, id: &CallId, process: usize) -> bool {
         let call = self.processes[process].core.calls.get(id);
-        call.is_some_and(|call| call.requeued > 0)
+        call.is_none_or(|call| call.requeued > 0) // or been refused since, in this very step
     }
 
     fn lost(&mut self, n: usize, id: CallId, cause: LossCause) {
@@ -601,7 +703,7 @@ impl Bench {
                 let left = self.store.leases();
                 !left
                     .iter()
-                    .any(|lease| owned[0].key.ends_with(&format!("/{lease:x}")))
+                    .any(|lease| lease_of(&owned[0].key) == Some(*lease))
             }
             _ => true,
         };

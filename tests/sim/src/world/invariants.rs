@@ -7,10 +7,11 @@ use super::clients::{Body, Call, Stage, incarnation};
 use super::etcd::Incarnation;
 use super::violation::must;
 use crate::core::CallId;
-use crate::core::bundle::own_key;
 use crate::core::lease::State;
+use crate::core::mode::{Mode, Seat};
+use crate::core::place::name_of;
 use crate::core::queue::{Queue, Queued, Slot};
-use crate::core::request::{Key, Kv, Op, Request};
+use crate::core::request::{Key, Kv, LeaseId, Op, Request};
 use crate::error::LossCause;
 
 /// How long nothing may move once the faults are over: twice the longest TTL and five seconds.
@@ -19,7 +20,7 @@ const STUCK: Duration = Duration::from_secs(2 * 5 + 5);
 impl Bench {
     /// What must hold at every step.
     pub(crate) fn check(&mut self) {
-        let mut running: Vec<(&Key, CallId)> = Vec::new();
+        let mut running: Vec<(&Key, CallId, Mode)> = Vec::new();
         for id in &self.holding {
             let call = self.calls.get_mut(id).expect("a call");
             let Stage::Holding(body) = &mut call.stage else {
@@ -55,13 +56,26 @@ impl Bench {
                     "the body of call {id} runs, and {} of {created} is gone",
                     owned.key
                 );
-                let other = running.iter().find(|(of, _)| *of == name);
+                let others = || running.iter().filter(|(of, ..)| *of == name);
+                let other = others().find(|(.., mode)| !call.mode.goes_with(*mode));
                 must!(
                     I1,
                     other.is_none(),
-                    "two bodies of {name} run: {id} and {other:?}"
+                    "two bodies of {name} run: {id}, which is {:?}, and {other:?}",
+                    call.mode
                 );
-                running.push((name, *id));
+                let room = call
+                    .mode
+                    .beside()
+                    .is_none_or(|room| others().count() <= room);
+                must!(
+                    I1,
+                    room,
+                    "more than {:?} of {name} run: {id} and {:?}",
+                    call.mode,
+                    others().collect::<Vec<_>>()
+                );
+                running.push((name, *id, call.mode));
             }
         }
         self.check_kept();
@@ -88,23 +102,31 @@ impl Bench {
         for process in self.processes.iter().filter(|p| p.is_there()) {
             let usable = |state| matches!(state, State::Open | State::Sealing);
             let leases = process.core.leases.values().filter(|l| usable(l.state));
-            let leases: Vec<_> = leases.map(|l| l.id).collect();
-            if leases.len() < 2 {
-                continue;
-            }
-            for queue in process.core.queues.values() {
+            let leases: Vec<_> = leases.map(|l| (l.id, l.ttl_secs)).collect();
+            let mut in_line: Vec<&str> = Vec::new();
+            for (place, queue) in &process.core.queues {
+                if queue.is_in_line() {
+                    in_line.push(name_of(place));
+                }
+                // Readers of another TTL have another place.
+                let theirs = |(_, ttl): &&(LeaseId, i64)| {
+                    queue.seat != Seat::Shared || place.ends_with(&format!("!r{ttl}"))
+                };
                 let live = leases
                     .iter()
-                    .map(|lease| own_key(&queue.family, *lease))
+                    .filter(theirs)
+                    .map(|(lease, _)| queue.own_key(*lease))
                     .filter(|key| self.store.kv(key.as_bytes()).is_some())
                     .count();
-                must!(
-                    I6,
-                    live < 2,
-                    "{live} keys of one process below {}",
-                    queue.family
-                );
+                must!(I6, live < 2, "{live} keys of one process in {place}");
             }
+            let waiting = in_line.len();
+            in_line.dedup();
+            must!(
+                I6,
+                waiting == in_line.len(),
+                "two keys of one process wait below one of {in_line:?}"
+            );
         }
     }
 
@@ -152,7 +174,11 @@ impl Bench {
                 "two acquisitions of {name} in a transaction"
             );
             names.push(name);
-            let of = (name.as_bytes().to_vec(), *lease);
+            let of = (
+                name.as_bytes().to_vec(),
+                *lease,
+                Seat::of_key(key.as_bytes()),
+            );
             let known = self.keys.entry(of).or_insert_with(|| key.clone());
             must!(
                 I7,
@@ -203,10 +229,7 @@ impl Bench {
             else {
                 return false;
             };
-            let own = core
-                .leases
-                .get(&lease)
-                .map(|l| own_key(&queue.family, l.id));
+            let own = core.leases.get(&lease).map(|l| queue.own_key(l.id));
             of == *created && own.is_some_and(|own| own.as_bytes() == key)
         });
         found.map(|(_, queue)| queue)

@@ -7,7 +7,7 @@ use super::clients::NAMES;
 use super::etcd::Incarnation;
 use super::tally::Fault;
 use crate::core::Input;
-use crate::core::request::Kv;
+use crate::core::request::{Kv, LeaseId};
 
 impl Bench {
     /// Does something nasty, and comes back later.
@@ -98,6 +98,8 @@ impl Bench {
         let all = self.store.kvs().map(incarnation).collect();
         self.store.wipe();
         self.tokens.clear();
+        self.lone_tokens.clear();
+        self.times.clear();
         self.taint(all);
     }
 
@@ -161,8 +163,7 @@ impl Bench {
     pub(crate) fn clear_up(&mut self) {
         let ended = |kv: &&Kv| {
             let lease = std::str::from_utf8(&kv.key).ok();
-            let lease = lease.and_then(|key| key.rsplit('/').next());
-            let lease = lease.and_then(|hex| i64::from_str_radix(hex, 16).ok());
+            let lease = lease.and_then(lease_of);
             let process = lease
                 .and_then(|lease| self.owners.get(&lease))
                 .map(|n| &self.processes[*n]);
@@ -179,6 +180,13 @@ impl Bench {
         }
         self.store.removed.clear();
     }
+}
+
+/// The lease a key is named after.
+pub(crate) fn lease_of(key: &str) -> Option<LeaseId> {
+    let (_, child) = key.rsplit_once('/')?;
+    let hex = child.split('.').next()?;
+    i64::from_str_radix(hex, 16).ok()
 }
 
 fn incarnation(kv: &Kv) -> Incarnation {

@@ -128,6 +128,7 @@ impl Bench {
         if let Ok(Response::Granted { lease, .. }) = result {
             self.owners.insert(lease, from);
         }
+        self.times.entry(self.store.revision()).or_insert(self.now);
         self.check_removals();
         if let (Some((call, stood)), Ok(answer)) = (abort, &result) {
             self.check_abort(call, stood, answer);

@@ -19,6 +19,9 @@ pub(crate) struct Played {
     pub(crate) steps: u64,
     pub(crate) grants: u64,
     pub(crate) handovers: u64,
+    /// Calls served that shared, and calls that met another number of permits.
+    pub(crate) together: u64,
+    pub(crate) mismatches: u64,
     /// Calls refused because they were in a circle.
     pub(crate) deadlocks: u64,
     pub(crate) faults: Tally,
@@ -35,6 +38,8 @@ pub(crate) fn play(seed: u64, loud: usize) -> Played {
         steps: bench.steps,
         grants: bench.grants,
         handovers: bench.handovers,
+        together: bench.together,
+        mismatches: bench.mismatches,
         deadlocks: bench.deadlocks,
         violation: played.err().map(Violation::caught),
         faults: bench.tally,
@@ -59,6 +64,8 @@ impl Bench {
             inverted: false,
             patient: false,
             keepers: *random.pick(&[0.0, 0.0, 0.1, 0.4]).unwrap_or(&0.0),
+            shared: 0.0,
+            permits: 0.0,
         };
         bench.storm = match crowd.hasty {
             true => random.millis(1000, 15_000),
@@ -75,6 +82,21 @@ impl Bench {
             crowd.patient = bench.peaceful && random.chance(0.7);
             if bench.peaceful {
                 bench.faults = Faults::slow(*random.pick(&[0.0, 0.5, 0.5]).unwrap_or(&0.0));
+            }
+        }
+        // Names that are shared, in a third of all schedules: one way or, on the same name, all ways.
+        if random.chance(0.35) {
+            (crowd.shared, crowd.permits) = *random
+                .pick(&[(0.5, 0.0), (0.8, 0.0), (0.0, 0.8), (0.4, 0.5)])
+                .unwrap_or(&(0.5, 0.0));
+            // For whom a call waits that waits for a permit cannot be said, and so neither whether that is a circle.
+            if crowd.inverted {
+                crowd.permits = 0.0;
+            } else if random.chance(0.4) {
+                bench.peaceful = true;
+                bench.faults = Faults::slow(*random.pick(&[0.0, 0.0, 0.5]).unwrap_or(&0.0));
+                crowd.names = crowd.names.min(2);
+                bench.storm = random.millis(300, 6000);
             }
         }
         let mut id = 0;

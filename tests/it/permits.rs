@@ -1,0 +1,196 @@
+//! `permits = N`: at most so many at a time, over all processes, and everybody agrees on how many.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+use tempfile::tempdir;
+use tokio::time::sleep;
+
+use crate::corner::Corner;
+use crate::foreign::etcdctl_lock;
+use crate::limit::{run, within};
+use crate::worker::Worker;
+
+const REGION: &str = "smtp/eu";
+
+#[etcd_locked("smtp/<region>", permits = 3, locks = locks)]
+async fn send(locks: &Locks, region: &str) -> Result<(), LockError> {
+    let _ = region;
+    Ok(())
+}
+
+#[test]
+fn five_of_sixty_four_and_never_six() {
+    run(async {
+        let corner = Corner::new().await;
+        let directory = tempdir().unwrap();
+        let start = |_| Worker::start(corner.environment());
+        let mut workers: Vec<Worker> = (0..4).map(start).collect();
+        for worker in &mut workers {
+            worker.tell(&format!("permits mail 16 {}", directory.path().display()));
+        }
+        let mut most = 0;
+        for worker in &mut workers {
+            for _ in 0..16 {
+                let said = worker.says("permitted").await;
+                let inside = said.rsplit(' ').next().and_then(|many| many.parse().ok());
+                most = most.max(inside.unwrap_or(usize::MAX));
+            }
+        }
+        assert_eq!(most, 5, "so many were inside at once");
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn permits_are_counted_over_engines_and_given_in_order() {
+    run(async {
+        let corner = Corner::new().await;
+        let (locks, other) = (corner.locks().await, corner.locks().await);
+        let third = corner.locks().await;
+        let one = locks.lock(REGION).permits(2).await.unwrap();
+        let two = other.lock(REGION).permits(2).await.unwrap();
+        let refused = locks.lock(REGION).permits(2).try_once().await;
+        let named = matches!(
+            &refused,
+            Err(LockError::Held {
+                holder: Some(_),
+                ..
+            })
+        );
+        assert!(named, "{refused:?}");
+        let first = tokio::spawn(other.lock(REGION).permits(2).wait_forever().into_future());
+        corner.until_contenders(REGION, 3).await;
+        let second = tokio::spawn(third.lock(REGION).permits(2).wait_forever().into_future());
+        corner.until_contenders(REGION, 4).await;
+        one.release().await.unwrap();
+        let first = within("the first one's turn", first)
+            .await
+            .unwrap()
+            .unwrap();
+        sleep(Duration::from_millis(200)).await;
+        assert!(!second.is_finished(), "there are three inside");
+        first.release().await.unwrap();
+        let second = within("the second one's turn", second).await.unwrap();
+        second.unwrap().release().await.unwrap();
+        two.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn who_wants_another_number_is_told_who_disagrees() {
+    run(async {
+        let corner = Corner::new().await;
+        let (locks, other) = (corner.locks().await, corner.locks().await);
+        let held = locks.lock(REGION).permits(5).await.unwrap();
+        for disagrees in [&locks, &other] {
+            let error = send(disagrees, "eu").await.unwrap_err();
+            assert!(!error.is_retryable());
+            let text = error.to_string();
+            assert!(
+                text.starts_with("lock `smtp/<region>` has 5 permits for others, such as "),
+                "{text}"
+            );
+            let LockError::Mismatch { theirs, holder, .. } = error else {
+                panic!("{error:?}")
+            };
+            let holder = holder.expect("a record");
+            assert_eq!((theirs, holder.pid()), (5, std::process::id()));
+        }
+        // It has left nothing that others would wait for.
+        corner.until_contenders(REGION, 1).await;
+        held.release().await.unwrap();
+        send(&other, "eu").await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn permits_readers_and_a_writer_exclude_each_other() {
+    run(async {
+        let corner = Corner::new().await;
+        let (locks, other) = (corner.locks().await, corner.locks().await);
+        let short = Duration::from_millis(100);
+        let times_out = |result: Result<etcd_locked::Held, LockError>| {
+            assert!(
+                matches!(result, Err(LockError::Timeout { .. })),
+                "{result:?}"
+            );
+        };
+        let permit = locks.lock(REGION).permits(2).await.unwrap();
+        for of in [&locks, &other] {
+            times_out(of.lock(REGION).wait(short).await);
+            times_out(of.lock(REGION).shared().wait(short).await);
+        }
+        permit.release().await.unwrap();
+        let reader = locks.lock(REGION).shared().await.unwrap();
+        for of in [&locks, &other] {
+            times_out(of.lock(REGION).permits(2).wait(short).await);
+        }
+        reader.release().await.unwrap();
+        let writer = locks.lock(REGION).await.unwrap();
+        for of in [&locks, &other] {
+            times_out(of.lock(REGION).permits(2).wait(short).await);
+        }
+        writer.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_permit_passes_on_inside_the_process() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let one = locks.lock(REGION).permits(1).await.unwrap();
+        let next = tokio::spawn(locks.lock(REGION).permits(1).wait_forever().into_future());
+        // Not in etcd: there is no second permit that its key could stand for.
+        sleep(Duration::from_millis(200)).await;
+        assert_eq!(corner.contenders(REGION).await.len(), 1);
+        one.release().await.unwrap();
+        let next = within("the next one's turn", next).await.unwrap().unwrap();
+        assert_eq!(next.token().handover(), 1);
+        next.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn etcdctl_waits_for_permits_and_they_for_it() {
+    run(async {
+        let corner = Corner::new().await;
+        let (locks, other) = (corner.locks().await, corner.locks().await);
+        let permit = locks.lock(REGION).permits(3).await.unwrap();
+        let mut etcdctl = etcdctl_lock(&corner, REGION, &[]);
+        let keys = corner.until_contenders(REGION, 2).await;
+        let later = other.lock(REGION).permits(3).wait_forever();
+        let later = tokio::spawn(later.into_future());
+        corner.until_contenders(REGION, 3).await;
+        sleep(Duration::from_millis(300)).await;
+        let said = etcdctl.unheard();
+        assert!(said.is_empty(), "etcdctl is in with a permit: {said:?}");
+        assert!(!later.is_finished(), "a permit overtakes etcdctl");
+        permit.release().await.unwrap();
+        assert_eq!(etcdctl.line().await, keys[1].text);
+        sleep(Duration::from_millis(300)).await;
+        assert!(!later.is_finished(), "a permit is in with etcdctl");
+        etcdctl.terminate();
+        let later = within("the permit's turn", later).await.unwrap().unwrap();
+        later.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_number_of_permits_that_cannot_be_is_refused() {
+    run(async {
+        let locks = Corner::new().await.locks().await;
+        for bad in [0, 1025] {
+            let error = locks.lock(REGION).permits(bad).await.unwrap_err();
+            let text = error.to_string();
+            assert!(text.ends_with("ask for 1 to 1024"), "{text}");
+        }
+    });
+}
