@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::ops::{Add, Sub};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -132,6 +133,7 @@ pub(crate) struct Alarm {
     clock: Arc<dyn Clock>,
     at: Mutex<Option<Moment>>,
     brought_forward: Notify,
+    over: AtomicBool,
 }
 
 impl Alarm {
@@ -140,6 +142,7 @@ impl Alarm {
             clock,
             at: Mutex::new(None),
             brought_forward: Notify::new(),
+            over: AtomicBool::new(false),
         }
     }
 
@@ -160,14 +163,24 @@ impl Alarm {
         self.set(now, now);
     }
 
+    /// It rings now, and whenever it is listened to from now on.
+    pub(crate) fn ring_for_ever(&self) {
+        self.over.store(true, Ordering::Release);
+        self.brought_forward.notify_one();
+    }
+
     /// Completes when it rings; then it is not set any more. Dropping the future loses nothing.
     pub(crate) async fn rings(&self) {
-        loop {
+        while !self.over.load(Ordering::Acquire) {
             let at = *self.at();
             let Some(when) = at else {
                 self.brought_forward.notified().await;
                 continue;
             };
+            if when <= self.clock.now() {
+                *self.at() = None;
+                return; // a timer would take a millisecond
+            }
             tokio::select! {
                 () = self.clock.sleep_until(when) => {
                     *self.at() = None;

@@ -129,6 +129,15 @@ impl Current {
         }))
     }
 
+    /// Whether what polls now is inside the bodies whose locks it uses again, if it does, and in their task.
+    pub(crate) fn is_inside_outer(&self) -> bool {
+        let Held { tenure, engine, .. } = &*self.0;
+        let runs = |outer: &Arc<Tenure>| {
+            held(engine).any(|(Self(held), here)| here && Arc::ptr_eq(&held.tenure, outer))
+        };
+        tenure.outer().iter().all(runs)
+    }
+
     /// Runs something with this lock as the current one. Not generic, so that what the task-local costs is compiled once and not for every annotated function (P11).
     #[inline(never)]
     pub(crate) fn within(&self, f: &mut dyn FnMut()) {

@@ -121,7 +121,8 @@ impl Held {
         self.tenure.until_lost().await
     }
 
-    /// A condition for etcd transactions of your own: true only as long as this very ownership lasts. Of several
+    /// A condition for etcd transactions of your own: true only as long as this very ownership lasts, or, with
+    /// [`at_least`](crate::Acquire::at_least), until that time is over: nobody else owns the lock before. Of several
     /// names it is about the first: they are lost together, unless somebody deletes one by hand.
     #[must_use]
     pub fn fence(&self) -> Compare {
@@ -213,7 +214,7 @@ impl<F: Future> Body<F::Output> for Option<F> {
 pub(crate) enum OnLost {
     /// It is dropped where it awaits.
     Cancel,
-    /// It runs on, if it has begun. A shutdown whose grace is over ends it all the same.
+    /// It runs on, if it has begun. A shutdown ends it all the same: when its grace is over, or no other body is left.
     Continue,
 }
 
@@ -269,14 +270,21 @@ impl Guard {
     /// Whether the body may be polled now; if so, a loss will wake its task.
     #[inline(never)]
     fn admit(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
-        // Registers first, looks second: a loss in between is seen by the look.
-        let _ = self.wakeup.poll(cx);
         let begun = std::mem::replace(&mut self.begun, true);
         let continues = begun && self.on_lost == OnLost::Continue;
+        // Registers first, looks second: a loss in between is seen by the look.
+        if self.wakeup.poll(cx).is_ready() && continues {
+            self.wakeup = self.tenure.wakeup(); // the end is still to come
+            let _ = self.wakeup.poll(cx);
+        }
+        let lost_by = |cause| Err(lost_by(self.tenure.first.name.clone(), cause));
+        // The lock of a body around excludes only who is polled inside that body.
+        if !self.current.is_inside_outer() {
+            return lost_by(LossCause::Released);
+        }
         match self.tenure.lost() {
-            Some(cause) if !continues || cause == LossCause::Shutdown => {
-                Err(lost_by(self.tenure.first.name.clone(), cause))
-            }
+            Some(cause) if !continues => lost_by(cause),
+            Some(_) if self.tenure.has_ended() => lost_by(LossCause::Shutdown),
             _ if self.stopwatch.as_ref().is_some_and(Stopwatch::is_over) => Err(self.over()),
             _ => Ok(()),
         }

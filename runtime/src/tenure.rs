@@ -44,6 +44,8 @@ struct Own {
     deadline: Arc<Deadline>,
     clock: Arc<dyn Clock>,
     cause: OnceLock<LossCause>,
+    /// The engine has ended: so must a body that goes on without its lock.
+    ended: AtomicBool,
     wake: Arc<Notify>,
     /// Somebody may rely on the keys: they are not handed on (rule P22).
     fenced: AtomicBool,
@@ -77,6 +79,7 @@ impl Tenure {
             deadline,
             clock,
             cause: OnceLock::new(),
+            ended: AtomicBool::new(false),
             wake: Arc::new(Notify::new()),
             fenced: AtomicBool::new(false),
         });
@@ -146,6 +149,22 @@ impl Tenure {
         own.cause.get().copied()
     }
 
+    /// Whether nothing may run under it any more, lost or not: the engine has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        match &self.ground {
+            Ground::Own(own) => own.ended.load(Ordering::Acquire),
+            Ground::Outer(outer) => outer.iter().any(|outer| outer.has_ended()),
+        }
+    }
+
+    /// Those of the calls around it that it stands on; none, if it has keys of its own.
+    pub(crate) fn outer(&self) -> &[Arc<Self>] {
+        match &self.ground {
+            Ground::Own(_) => &[],
+            Ground::Outer(outer) => outer,
+        }
+    }
+
     /// It is lost; the first cause stands. What belongs to a call around it is not lost here.
     pub(crate) fn lose(&self, cause: LossCause) {
         if let Ground::Own(own) = &self.ground {
@@ -198,7 +217,9 @@ impl Tenure {
 
 impl Own {
     fn lose(&self, cause: LossCause) {
-        if self.cause.set(cause).is_ok() {
+        let first = self.cause.set(cause).is_ok();
+        let ends = cause == LossCause::Shutdown && !self.ended.swap(true, Ordering::AcqRel);
+        if first || ends {
             self.wake.notify_waiters();
         }
     }

@@ -119,6 +119,21 @@ fn a_shutdown_ends_it_when_its_grace_is_over() {
     });
 }
 
+#[test]
+fn a_shutdown_ends_what_goes_on_without_its_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let going = Going::begin(&locks).await;
+        let lease = corner.contenders("orders/7").await[0].lease;
+        corner.client.clone().lease_revoke(lease).await.unwrap();
+        within("the loss", going.inside.notified()).await;
+        within("the shutdown", locks.shutdown(Duration::ZERO)).await;
+        let ended = within("the end", going.call).await.expect("no panic");
+        assert!(matches!(ended, Err(LockError::ShuttingDown)), "{ended:?}");
+    });
+}
+
 #[etcd_locked("orders/<id>", locks = locks, on_lost = "continue", at_most = "3s")]
 async fn limited(locks: &Locks, id: u64, inside: &Notify) -> Result<(), LockError> {
     inside.notify_one();

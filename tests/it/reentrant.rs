@@ -1,6 +1,7 @@
 //! `reentrant`: a lock that the task holds already is used again, and belongs to the body that took it.
 
-use std::future::pending;
+use std::future::{Future, pending, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
 use etcd_locked::{Held, LockError, Locks, LossCause, Token, current, etcd_locked};
@@ -308,5 +309,37 @@ fn what_is_held_is_there_at_once() {
         };
         within("the call", outer(&locks, 7, body)).await.unwrap();
         corner.until_empty().await;
+    });
+}
+
+#[etcd_locked("orders/<id>", locks = locks, reentrant)]
+async fn again(locks: &Locks, id: u64, polled: &Notify) -> Result<(), LockError> {
+    polled.notify_one();
+    tokio::task::yield_now().await;
+    unreachable!("polled outside the body whose lock it uses")
+}
+
+#[test]
+fn a_call_that_is_moved_out_of_the_body_around_is_not_polled_under_its_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let (mine, polled) = (locks.clone(), Notify::new());
+        let mut moved = Box::pin(async move { again(&mine, 7, &polled).await });
+        let body = async || {
+            // It has the lock, and has begun; then it goes on elsewhere, beside this body.
+            assert!(poll_fn(|cx| Poll::Ready(moved.as_mut().poll(cx).is_pending())).await);
+            let answer = within("the other task", tokio::spawn(moved)).await.unwrap();
+            let released = matches!(
+                answer,
+                Err(LockError::Lost {
+                    cause: LossCause::Released,
+                    ..
+                })
+            );
+            assert!(released, "{answer:?}");
+            Ok(())
+        };
+        within("the calls", outer(&locks, 7, body)).await.unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! The engine has a thread of its own: no executor can starve it, end it, or be the wrong one.
+//! The engine has a thread of its own: no executor can starve it, end it, or be the wrong one, nor one that cannot be woken.
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::pin;
@@ -12,7 +12,7 @@ use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-use crate::corner::{Corner, pass};
+use crate::corner::{Corner, pass, take};
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
@@ -166,6 +166,35 @@ fn block_on<F: Future>(future: F) -> F::Output {
             Poll::Pending => thread::park_timeout(Duration::from_secs(20)),
         }
     }
+}
+
+/// Of an executor with a fault.
+struct Broken(AtomicBool);
+
+impl Wake for Broken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+        panic!("on purpose, in a waker");
+    }
+}
+
+#[test]
+fn an_executor_that_cannot_be_woken_is_nobody_elses_trouble() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let held = take("a lock", locks.lock("orders/7")).await;
+        let broken = Arc::new(Broken(AtomicBool::new(false)));
+        let waker = Waker::from(broken.clone());
+        let mut waiting = pin!(locks.lock("orders/7").into_future());
+        let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        // It passes to the one that waits.
+        within("the release", held.release()).await.unwrap();
+        assert!(broken.0.load(Ordering::SeqCst), "not woken");
+        pass("another lock", locks.lock("orders/8")).await;
+        within("the lock that passed", waiting).await.unwrap();
+    });
 }
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "200ms")]

@@ -99,6 +99,7 @@ impl Core {
             lease,
             created,
             call: of,
+            lost: false, // a lost lock promises nothing
             ..
         } = queue.slot
         else {

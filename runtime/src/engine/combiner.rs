@@ -58,6 +58,7 @@ impl<M: Machine> Combiner<M> {
     pub(super) fn tell(&self, news: M::News) -> bool {
         lock(&self.told).push_back(news);
         let mut heard = false;
+        let mut patience = PATIENCE;
         loop {
             let mut machine = match self.machine.try_lock() {
                 Ok(machine) => machine,
@@ -71,7 +72,7 @@ impl<M: Machine> Combiner<M> {
                 return heard;
             };
             // This may be a user's thread, which a mistake of ours must not end (I10).
-            let leave = catch_unwind(AssertUnwindSafe(|| self.hear(running)));
+            let leave = catch_unwind(AssertUnwindSafe(|| self.hear(running, &mut patience)));
             let leave = leave.unwrap_or(Leave::Ended);
             let ended = machine.take_if(|_| leave == Leave::Ended);
             drop(machine);
@@ -88,13 +89,14 @@ impl<M: Machine> Combiner<M> {
         }
     }
 
-    fn hear(&self, machine: &mut M) -> Leave {
-        for _ in 0..PATIENCE {
+    fn hear(&self, machine: &mut M, patience: &mut usize) -> Leave {
+        while *patience > 0 {
             let news = lock(&self.told).pop_front();
             let Some(news) = news else {
                 machine.rest();
                 return Leave::AllHeard;
             };
+            *patience -= 1;
             machine.hear(news);
             if machine.has_ended() {
                 return Leave::Ended;
@@ -243,6 +245,40 @@ mod tests {
         fn has_ended(&self) -> bool {
             false
         }
+    }
+
+    /// Tells its own combiner something whenever it has heard all.
+    struct Chatter(Arc<Combiner<Self>>, Arc<AtomicUsize>);
+
+    impl Machine for Chatter {
+        type News = ();
+
+        fn hear(&mut self, (): ()) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn rest(&mut self) {
+            self.0.tell(());
+        }
+
+        fn has_ended(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn nobody_is_kept_by_the_news_of_others() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let called = Arc::clone(&calls);
+        let combiner = Arc::new(Combiner::new(move || {
+            called.fetch_add(1, Ordering::Relaxed);
+        }));
+        let heard = Arc::default();
+        combiner.begin(Chatter(Arc::clone(&combiner), Arc::clone(&heard)));
+        assert!(combiner.tell(()));
+        assert_eq!(heard.load(Ordering::Relaxed), PATIENCE);
+        assert_eq!(calls.load(Ordering::Relaxed), 1, "for the rest");
+        *lock(&combiner.machine) = None; // it holds itself
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::core::{
     Acquire, Blocker, CallId, Core, Grant, Input, Output, Refused, Release, RequestId, Settings,
 };
 use crate::cycle::Cycle;
-use crate::error::LockError;
+use crate::error::{LockError, LossCause};
 use crate::held::Held;
 use crate::holder::Holder;
 use crate::name::Name;
@@ -192,32 +192,32 @@ impl Driver {
             Output::Refused { call, why } => {
                 if let Some((names, reply)) = self.waiting.remove(&call) {
                     let name = names.into_iter().nth(why.name()); // the one it is about, or the first
-                    let _ = reply.send(Err(refusal(why, name)));
+                    tell(|| reply.send(Err(refusal(why, name))));
                 } else if let Some(reply) = self.warming.remove(&call) {
-                    let _ = reply.send(Err(refusal(why, None)));
+                    tell(|| reply.send(Err(refusal(why, None))));
                 }
             }
             Output::Lost { call, cause } => {
                 if let Some(tenure) = self.held.get(&call) {
                     // Of no span: whoever runs this may be about something else.
                     tracing::warn!(parent: None, lock = %tenure.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
-                    tenure.lose(cause);
+                    tell(|| tenure.lose(cause));
                 }
             }
             Output::Released { call, result } => {
                 if let Some((name, reply)) = self.releasing.remove(&call) {
-                    let _ = reply.send(result.map_err(|why| refusal(why, Some(name))));
+                    tell(|| reply.send(result.map_err(|why| refusal(why, Some(name)))));
                 }
             }
             Output::Ready { call } => {
                 if let Some(reply) = self.warming.remove(&call) {
-                    let _ = reply.send(Ok(()));
+                    tell(|| reply.send(Ok(())));
                 }
             }
             Output::Finished => {
                 self.finished = true;
                 for reply in self.stopping.drain(..) {
-                    let _ = reply.send(());
+                    tell(|| reply.send(()));
                 }
             }
         }
@@ -269,7 +269,7 @@ impl Driver {
         let others = locks.collect();
         let tenure = Arc::new(Tenure::new(first, others, deadline, self.clock.clone()));
         self.held.insert(call, tenure.clone());
-        let _ = reply.send(Ok(Held::new(tenure, Engine(shared), call)));
+        tell(|| reply.send(Ok(Held::new(tenure, Engine(shared), call))));
     }
 
     /// Nobody is there to take the lock: gives it back.
@@ -358,8 +358,18 @@ impl Machine for Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.alarm.ring(); // for the last time: the thread finds that nobody is left to be told
+        self.alarm.ring_for_ever(); // until the thread finds that nobody is left to be told
+        // Nobody will tell them of a loss any more; and what runs on without its lock ends now.
+        for tenure in self.held.values() {
+            tell(|| tenure.lose(LossCause::Shutdown));
+        }
     }
+}
+
+/// Tells a caller, who may have gone. It may wake a task of any executor, and what goes wrong there must not end the engine
+/// of all others.
+fn tell<T>(caller: impl FnOnce() -> T) {
+    let _ = catch_unwind(AssertUnwindSafe(caller));
 }
 
 fn refusal(why: Refused, name: Option<Name>) -> LockError {
