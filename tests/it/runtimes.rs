@@ -193,7 +193,8 @@ fn an_executor_that_cannot_be_woken_is_nobody_elses_trouble() {
         within("the release", held.release()).await.unwrap();
         assert!(broken.0.load(Ordering::SeqCst), "not woken");
         pass("another lock", locks.lock("orders/8")).await;
-        within("the lock that passed", waiting).await.unwrap();
+        let passed = within("the lock that passed", waiting).await.unwrap();
+        assert!(passed.is_held());
     });
 }
 
