@@ -319,7 +319,8 @@ impl Acquire {
     /// Readers of one process and TTL have one key in etcd between them, which goes with the last of them. Their tokens differ,
     /// and each is greater than that of whoever had the name for itself before, and less than that of who has it next; those
     /// of readers in different processes say nothing of each other. A reader that locks the name again is refused with
-    /// [`LockError::SelfDeadlock`], unless it is a [`reentrant`](Self::reentrant) reader.
+    /// [`LockError::SelfDeadlock`], unless it is a [`reentrant`](Self::reentrant) reader. A call with several names ([`and`](Self::and))
+    /// waits until none of them, or all, are read in this process already.
     ///
     /// ```no_run
     /// # async fn example(day: u32) -> Result<(), etcd_locked::LockError> {

@@ -1,5 +1,7 @@
 //! `max_waiters`: a name that is held for long does not fill the process.
 
+use std::future::IntoFuture;
+
 use etcd_locked::LockError;
 
 use crate::service::{Packing, secs, ship, ship_now, start_with};
@@ -54,4 +56,19 @@ async fn waiters_that_time_out_make_room() {
     assert!(matches!(late, Err(LockError::Timeout { .. })), "{late:?}");
     assert_eq!(ship(8).await.unwrap(), 8);
     packing.ship().await.unwrap();
+}
+
+#[tokio::test]
+async fn readers_that_join_others_wait_no_longer() {
+    let etcd = start_with(|config| config.max_waiters(1)).await;
+    let read = || etcd.locks().lock("reports/1").shared().into_future();
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        readers.push(read().await.unwrap());
+    }
+    assert_eq!(etcd.held().await.len(), 3);
+    assert_eq!(ship(8).await.unwrap(), 8, "nobody waits");
+    for reader in readers {
+        reader.release().await.unwrap();
+    }
 }

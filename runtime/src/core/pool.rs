@@ -9,6 +9,7 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::call::Bid;
 use crate::core::lease::{Lease, LeaseRef, State, Trouble};
+use crate::core::mode::Seat;
 use crate::core::place;
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Cause, Failure, Refusal, Request, Response, Revision, TxnAnswer};
@@ -463,6 +464,9 @@ impl Core {
                 (held @ Slot::Held { .. }, Some(cause)) => {
                     lost_calls.extend(held.holders().map(|call| (call, cause)));
                     held.lose();
+                    if queue.seat != Seat::Exclusive {
+                        self.next.push_back(name.clone()); // who wanted to join learns that this is over
+                    }
                     continue;
                 }
                 (Slot::Held { .. } | Slot::Deleting { .. }, None) => continue,

@@ -142,7 +142,9 @@ impl Core {
                 mode != queue.seat.mode()
             }
             Slot::Queued(Queued { ready, .. }) => mode != queue.seat.mode() || ready.is_none(),
-            Slot::Retained | Slot::Deleting { .. } => true,
+            // Other permits are none the worse for one that goes.
+            Slot::Deleting { .. } => mode == Mode::Shared || mode != queue.seat.mode(),
+            Slot::Retained => true,
         };
         let taken = |queue: &Queue| !matches!(queue.slot, Slot::Free) && queue.seat != Seat::Shared;
         let full = match mode {

@@ -2,6 +2,7 @@
 
 use crate::clock::Moment;
 use crate::core::bundle;
+use crate::core::mode::Seat;
 use crate::core::queue::Slot;
 use crate::core::request::{Failure, Key, Kv, Request, Revision, TxnAnswer};
 use crate::core::{Core, Exchange};
@@ -76,6 +77,9 @@ impl Core {
             held @ Slot::Held { .. } => {
                 let holders: Vec<_> = held.holders().collect();
                 held.lose();
+                if queue.seat != Seat::Exclusive {
+                    self.next.push_back(name.clone()); // who wanted to join learns that this is over
+                }
                 for call in holders {
                     self.lose_call(call, cause);
                 }

@@ -99,7 +99,6 @@ impl Core {
             lease,
             created,
             call: of,
-            lost: false, // a lost lock promises nothing
             ..
         } = queue.slot
         else {

@@ -172,6 +172,7 @@ impl Core {
             return;
         };
         joining.stage = Stage::Holding;
+        self.waiters -= usize::from(!joining.once);
         if let Some(until) = joining.until {
             self.timers.remove(&(until, Timer::Wait(call)));
         }
