@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
+use crate::acquire::Acquire;
 use crate::config::Config;
 use crate::error::LockError;
-use crate::locks::{Acquire, Locks};
+use crate::locks::Locks;
 use crate::name::LockName;
 
 static GLOBAL: OnceCell<Global> = OnceCell::new();

@@ -261,6 +261,7 @@ extern crate self as etcd_locked;
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
+mod acquire;
 mod clock;
 mod config;
 mod core;
@@ -292,6 +293,7 @@ mod tenure;
 pub mod testing;
 mod token;
 
+pub use crate::acquire::{Acquire, Acquiring};
 pub use crate::clock::Deadline;
 pub use crate::config::Config;
 #[cfg(feature = "tls")]
@@ -302,7 +304,7 @@ pub use crate::error::{LockError, LossCause};
 pub use crate::global::{init, lock, shutdown};
 pub use crate::held::Held;
 pub use crate::holder::Holder;
-pub use crate::locks::{Acquire, Acquiring, DefaultGuard, Locks};
+pub use crate::locks::{DefaultGuard, Locks};
 pub use crate::name::{LockKey, LockName, Name, Segment};
 #[cfg(feature = "templates")]
 #[doc(hidden)]

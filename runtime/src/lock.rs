@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::acquire::{Acquire, Acquiring};
 use crate::clock::Deadline;
 use crate::error::LockError;
 use crate::held::{Body, Guard, Held, OnLost};
-use crate::locks::{Acquire, Acquiring, Locks};
+use crate::locks::Locks;
 use crate::name::Name;
 use crate::site::Site;
 
