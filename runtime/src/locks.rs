@@ -119,7 +119,6 @@ impl Locks {
         SCOPE.sync_scope(self.clone(), f);
     }
 
-    #[cfg(feature = "testing")]
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
