@@ -266,6 +266,10 @@ impl Acquire {
             engine.orders().check(&held, &wanted, self.function)?;
         }
         let record = engine.author().record(self.function, templates.as_deref());
+        for (name, _) in &names {
+            tracing::debug!(lock = %name, ?wait, ?ttl, "a call for a lock");
+            tracing::trace!(name = ?name, "the name of that lock"); // at this level only: it may say who the work is for
+        }
         let (call, reply) = engine.acquire(names, ttl, mode, wait, record, holds)?;
         Ok(Begun::Sent(Sent {
             engine,
@@ -420,7 +424,9 @@ impl Future for Acquiring {
         let (at_most, at_least) = (sent.at_most, sent.at_least);
         self.0 = State::Done;
         // An engine that has ended answers nobody.
-        let mut held = answer.unwrap_or(Err(LockError::ShuttingDown))?;
+        let answer = answer.unwrap_or(Err(LockError::ShuttingDown));
+        let mut held = answer.inspect_err(|error| tracing::debug!(%error, "no lock"))?;
+        tracing::debug!(lock = %held.name(), token = %held.token(), "the lock is ours");
         if let Some(limit) = at_most {
             held.limit(limit);
         }

@@ -170,6 +170,7 @@ impl Held {
         if std::mem::replace(&mut self.released, true) {
             return None;
         }
+        tracing::debug!(lock = %self.tenure.first.name, "the lock is given back");
         self.tenure.lose(LossCause::Released); // for whoever still looks at it
         self.engine.release(self.call, how, self.tenure.is_fenced())
     }

@@ -90,6 +90,7 @@ fn every_source_file_is_reachable() {
         ),
         ("examples/order-service/main.rs", &[]),
         ("examples/testing-handlers/main.rs", &[]),
+        ("examples/tests/systems/main.rs", &[]),
     ] {
         let start = root().join(start);
         let folder = start.parent().expect("a folder").to_owned();

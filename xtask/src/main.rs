@@ -5,6 +5,7 @@ mod bench;
 mod cluster;
 mod demo;
 mod etcd;
+mod examples;
 mod http;
 mod load;
 mod mistakes;
@@ -32,6 +33,7 @@ usage: cargo xtask <command>
 
   demo            three order services and a stock that is too small: without the lock, then with it
   test [args]     the whole test suite, on this machine's etcd, on a 3.5 and on an embedded one; args go to `cargo test`
+  examples [S4 …] the systems of the literature and the services, each example with its check, on real etcd; a line for each
   sim [--seeds N] random schedules (10000) of the production core against an etcd in process
   sim --seed N    one of them, every step in words
   sim --search    instead, every schedule of a few clients, as far as so many choices lead
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "demo" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| demo::demo()),
         "test" => process::end_all_on_interrupt().and_then(|()| suite::test(args)),
+        "examples" => process::end_all_on_interrupt().and_then(|()| examples::examples(args)),
         "sim" => process::end_all_on_interrupt().and_then(|()| sim::sim(args)),
         "bench" if args == ["--compile"] => {
             process::end_all_on_interrupt().and_then(|()| bench::compile())

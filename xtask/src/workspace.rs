@@ -40,24 +40,10 @@ pub(crate) fn build<const N: usize>(
     for (package, binary) in binaries {
         cargo.args(["--package", package, "--bin", binary]);
     }
-    cargo
-        .arg("--message-format=json-render-diagnostics")
-        .stdout(Stdio::piped());
-    let mut build = Process::start("cargo build", &mut cargo)?;
-    let stdout = build
-        .streams()
-        .stdout
-        .take()
-        .ok_or("cargo build has no output")?;
-    let built: Vec<PathBuf> = BufReader::new(stdout)
-        .lines()
-        .map_while(|line| line.ok())
-        .filter_map(|line| executable(&line))
+    let built: Vec<PathBuf> = messages("cargo build", &mut cargo)?
+        .iter()
+        .filter_map(executable)
         .collect();
-    let status = build.wait(Duration::MAX)?;
-    if !status.success() {
-        return Err(format!("cargo build: {status}"));
-    }
     let found = binaries.map(|(_, binary)| {
         let mut built = built.iter();
         built.find(|path| path.file_stem().is_some_and(|name| name == binary))
@@ -68,7 +54,39 @@ pub(crate) fn build<const N: usize>(
     Ok(found.map(|path| path.cloned().unwrap_or_default()))
 }
 
-fn executable(message: &str) -> Option<PathBuf> {
-    let message: Value = serde_json::from_str(message).ok()?;
+/// Compiles a test target, and the binaries it runs; its executable. `options` are cargo's own.
+pub(crate) fn build_test(options: &[&str], name: &str) -> Result<PathBuf> {
+    let mut cargo = cargo();
+    cargo.args(["test", "--no-run"]).args(options);
+    let messages = messages("cargo test", &mut cargo)?;
+    let of_test = |message: &&Value| {
+        message.pointer("/target/name").and_then(Value::as_str) == Some(name)
+            && message.pointer("/profile/test") == Some(&Value::Bool(true))
+    };
+    let built = messages.iter().filter(of_test).find_map(executable);
+    built.ok_or_else(|| format!("cargo test names no executable of `{name}`"))
+}
+
+/// What cargo says of what it compiles.
+fn messages(name: &str, cargo: &mut Command) -> Result<Vec<Value>> {
+    cargo
+        .arg("--message-format=json-render-diagnostics")
+        .stdout(Stdio::piped());
+    let mut build = Process::start(name, cargo)?;
+    let stdout = build.streams().stdout.take();
+    let stdout = stdout.ok_or_else(|| format!("{name} has no output"))?;
+    let messages = BufReader::new(stdout)
+        .lines()
+        .map_while(|line| line.ok())
+        .filter_map(|line| serde_json::from_str(&line).ok())
+        .collect();
+    let status = build.wait(Duration::MAX)?;
+    match status.success() {
+        true => Ok(messages),
+        false => Err(format!("{name}: {status}")),
+    }
+}
+
+fn executable(message: &Value) -> Option<PathBuf> {
     message.get("executable")?.as_str().map(PathBuf::from)
 }

@@ -206,6 +206,10 @@ impl Driver {
             }
             Output::Released { call, result } => {
                 if let Some((name, reply)) = self.releasing.remove(&call) {
+                    match &result {
+                        Ok(()) => tracing::debug!(parent: None, lock = %name, "released"),
+                        Err(_) => tracing::debug!(parent: None, lock = %name, "not released yet"),
+                    }
                     tell(|| reply.send(result.map_err(|why| refusal(why, Some(name)))));
                 }
             }

@@ -16,7 +16,7 @@ use super::renewals::{Renewals, Stream};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, Moment, by};
 use crate::config::Config;
-use crate::core::request::{Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
+use crate::core::request::{Cause, Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
 
 /// How long a write may take. etcd itself gives up at 7 s with `request timed out`, which says no more than our own
 /// silence: either way the outcome is unknown, and a seal settles it (rule P10). A write proposed to a leader that dies
@@ -155,7 +155,7 @@ impl Wire {
                 Ok(connection) => return Ok((endpoint, connection)),
                 Err(Failure::Unavailable(cause)) => {
                     self.move_on(endpoint);
-                    causes.push(cause);
+                    causes.push(passed_over(cause));
                 }
                 Err(failure) => return Err(failure),
             }
@@ -208,11 +208,13 @@ impl Wire {
             })
             .await?;
         self.0.renewals.keep(lease, ttl, None);
+        tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "etcd has granted a lease");
         Ok(Response::Granted { lease, ttl })
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<Response, Failure> {
         self.0.renewals.forget(lease);
+        tracing::debug!(parent: None, lease = format_args!("{lease:x}"), "a lease is revoked");
         let revoked = self
             .once_applied(|connection: Connection| async move {
                 connection.client.lease_client().revoke(lease).await?;
@@ -259,7 +261,9 @@ impl Wire {
                         stale = Some(answer);
                     }
                 }
-                Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => causes.push(cause),
+                Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
+                    causes.push(passed_over(cause))
+                }
                 Err(refused) => return Err(refused),
             }
             self.move_on(endpoint);
@@ -286,7 +290,7 @@ impl Wire {
         for endpoint in self.round() {
             let asked = self.ask(endpoint, EXCHANGE, deadline, Proof::Wanted, &call);
             match asked.await {
-                Err(Failure::Unavailable(cause)) => causes.push(cause),
+                Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) => {
                     self.move_on(endpoint);
                     return Err(Failure::Unknown(cause));
@@ -387,10 +391,10 @@ impl Wire {
                         ttl: Duration::ZERO,
                     });
                 }
-                Err(Failure::Unavailable(cause)) => causes.push(cause),
+                Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) => {
                     sent = true;
-                    causes.push(cause);
+                    causes.push(passed_over(cause));
                 }
                 Err(refused) => return Err(refused),
             }
@@ -409,7 +413,10 @@ impl Wire {
     fn kept(&self, lease: LeaseId, ttl: Duration, stream: Stream) -> Response {
         match ttl.is_zero() {
             true => self.0.renewals.forget(lease),
-            false => self.0.renewals.keep(lease, ttl, Some(stream)),
+            false => {
+                tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "a lease is renewed");
+                self.0.renewals.keep(lease, ttl, Some(stream));
+            }
         }
         Response::KeptAlive { ttl }
     }
@@ -445,6 +452,12 @@ impl Wire {
     async fn until<F: Future>(&self, deadline: Moment, future: F) -> Option<F::Output> {
         by(&*self.0.clock, deadline, future).await
     }
+}
+
+/// Says why an endpoint did not serve: another one is asked now.
+fn passed_over(cause: Cause) -> Cause {
+    tracing::debug!(parent: None, %cause, "an endpoint does not serve");
+    cause
 }
 
 /// Whether a connection must have been proven before the call.

@@ -15,6 +15,9 @@ pub(crate) use self::ports::free_port;
 pub(crate) use self::tools::etcdctl;
 use crate::authority::Authority;
 
+/// What ends an etcd with the tests that have started it.
+const GUARD: &str = env!("CARGO_BIN_EXE_guard");
+
 /// Whether the etcds are embedded.
 pub(crate) fn on_embedded() -> bool {
     static EMBEDDED: OnceLock<bool> = OnceLock::new();

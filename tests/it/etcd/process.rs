@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::GUARD;
 use super::ports::free_port;
 use super::tools::{binary, knows_no_fsync};
 
@@ -113,7 +114,7 @@ impl Member {
             .create(true)
             .open(self.log())
             .expect("etcd's log");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_guard"));
+        let mut command = Command::new(GUARD);
         command
             .arg(self.dir.path())
             .arg(binary())

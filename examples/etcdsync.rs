@@ -1,0 +1,65 @@
+//! New, Lock, Unlock, in so many lines, for where there is no function to put the attribute on.
+//!
+//! ```sh
+//! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
+//! cargo run --bin etcdsync & RUST_LOG=etcd_locked=trace cargo run --bin etcdsync
+//! ```
+
+use std::env;
+use std::error::Error;
+use std::time::Duration;
+
+use etcd_locked::{Config, LockError, Locks};
+use tokio::time::sleep;
+use tracing_subscriber::EnvFilter;
+
+async fn guarded(machines: &[&str]) -> Result<(), LockError> {
+    // New: an endpoint that does not answer is passed over, at this and at every step.
+    let locks = Locks::connect(Config::new(machines.to_vec()).ttl(Duration::from_secs(10))).await?;
+    who_has_it(&locks).await?;
+    // Lock
+    let held = locks.lock("mylock").wait(Duration::from_secs(60)).await?;
+    println!("etcdsync.Lock OK");
+    held.hold(work()).await?;
+    // Unlock
+    held.release().await?;
+    println!("etcdsync.Unlock OK");
+    locks.shutdown(Duration::from_secs(5)).await;
+    Ok(())
+}
+
+async fn work() {
+    println!("Get the lock. Do something here.");
+    sleep(Duration::from_secs(5)).await;
+}
+
+/// A try says who is in the way: host, process and time, as they stand in etcd.
+async fn who_has_it(locks: &Locks) -> Result<(), LockError> {
+    match locks.lock("mylock").try_once().await {
+        Ok(held) => held.release().await,
+        Err(LockError::Held {
+            holder: Some(holder),
+            ..
+        }) => {
+            println!(
+                "locked by {}-{}-{}",
+                holder.host(),
+                holder.pid(),
+                holder.since()
+            );
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let machines = env::var("ETCD_LOCKED_ENDPOINTS")?;
+    let machines: Vec<_> = machines.split(',').collect();
+    Ok(guarded(&machines).await?)
+}

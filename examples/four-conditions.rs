@@ -1,0 +1,224 @@
+//! What a lock must keep to, shown on a cluster of three: exclusion, safety, availability, symmetry. For the third it asks
+//! you to end the server that leads.
+//!
+//! ```sh
+//! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:12379,http://127.0.0.1:22379,http://127.0.0.1:32379
+//! cargo run --bin four-conditions
+//! ```
+
+use std::env;
+use std::error::Error;
+use std::future::pending;
+use std::time::{Duration, Instant};
+
+use etcd_locked::etcd_client::{Client, DeleteOptions, GetOptions};
+use etcd_locked::{Config, LockError, Locks, etcd_locked, lock_names};
+use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
+
+type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+
+const COUNTER: &str = "conditions/counter";
+const TURNS: usize = 20;
+
+#[tokio::main]
+async fn main() -> Result {
+    let locks = Locks::connect(Config::from_env()?).await?;
+    let part = env::args().nth(1);
+    let part = locks.scope(async {
+        match part.as_deref() {
+            Some("turns") => turns().await,
+            Some("hold") => Ok(hold_for_ever().await?),
+            _ => show(&locks).await,
+        }
+    });
+    part.await?;
+    locks.shutdown(Duration::from_secs(5)).await;
+    Ok(())
+}
+
+async fn show(locks: &Locks) -> Result {
+    exclusion().await?;
+    safety().await?;
+    availability().await?;
+    symmetry(locks).await
+}
+
+/// Another process of this program.
+fn process(part: &str) -> Result<Child> {
+    let mut command = Command::new(env::current_exe()?);
+    Ok(command.arg(part).kill_on_drop(true).spawn()?)
+}
+
+// Exclusion: of all who want it, one has it.
+
+/// Reads, thinks, writes: without the lock two would read the same.
+#[etcd_locked("conditions/exclusion", wait = "60s")]
+async fn turn(client: &mut Client) -> Result {
+    let count = counter(client).await?;
+    sleep(Duration::from_millis(5)).await;
+    client.put(COUNTER, (count + 1).to_string(), None).await?;
+    Ok(())
+}
+
+/// A client of the first server that answers: one of all of them would go on asking the one that is down, too.
+async fn client() -> Result<Client> {
+    for endpoint in env::var("ETCD_LOCKED_ENDPOINTS")?.split(',') {
+        let mut client = Client::connect([endpoint], None).await?;
+        if client.status().await.is_ok() {
+            return Ok(client);
+        }
+    }
+    Err("no server answers".into())
+}
+
+async fn counter(client: &mut Client) -> Result<usize> {
+    let found = client.get(COUNTER, None).await?;
+    let kv = found.kvs().first();
+    Ok(kv.map_or(Ok(0), |kv| kv.value_str().unwrap_or("?").parse())?)
+}
+
+async fn turns() -> Result {
+    let mut client = client().await?;
+    for _ in 0..TURNS {
+        turn(&mut client).await?;
+    }
+    Ok(())
+}
+
+async fn exclusion() -> Result {
+    let mut client = client().await?;
+    client.delete(COUNTER, None).await?;
+    let mut others = [process("turns")?, process("turns")?];
+    turns().await?;
+    for other in &mut others {
+        if !other.wait().await?.success() {
+            return Err("a process has failed".into());
+        }
+    }
+    let count = counter(&mut client).await?;
+    println!(
+        "exclusion: three processes, {} turns, {count} counted",
+        3 * TURNS
+    );
+    Ok(())
+}
+
+// Safety: a holder that crashes blocks nobody for longer than its TTL.
+
+#[etcd_locked("conditions/safety", ttl = "5s")]
+async fn hold_for_ever() -> std::result::Result<(), LockError> {
+    pending().await
+}
+
+#[etcd_locked("conditions/safety", wait = "none")]
+async fn try_once() -> std::result::Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("conditions/safety", wait = "60s")]
+async fn after_the_crash() -> std::result::Result<(), LockError> {
+    Ok(())
+}
+
+async fn safety() -> Result {
+    let mut holder = process("hold")?;
+    let victim = loop {
+        match try_once().await {
+            Err(LockError::Held {
+                holder: Some(victim),
+                ..
+            }) => break victim,
+            other => other?,
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    println!("safety: process {} has the lock", victim.pid());
+    holder.kill().await?;
+    let killed = Instant::now();
+    after_the_crash().await?;
+    let waited = killed.elapsed().as_secs_f64();
+    println!("safety: it was killed, and {waited:.1} s later the lock was free");
+    Ok(())
+}
+
+// Availability: a server dies, the others go on.
+
+#[etcd_locked("conditions/availability", ttl = "10s")]
+async fn without_the_leader(leader: &str) -> Result {
+    println!("availability: {leader} leads; end that server, then press Enter");
+    BufReader::new(stdin())
+        .read_line(&mut String::new())
+        .await?;
+    // The lock is kept by the servers that are left. Were it lost, this body would not be polled any more.
+    sleep(Duration::from_secs(11)).await;
+    println!("availability: the lock was kept for longer than its TTL");
+    Ok(())
+}
+
+async fn availability() -> Result {
+    let mut client = client().await?;
+    let status = client.status().await?;
+    let members = client.member_list().await?;
+    let leader = members
+        .members()
+        .iter()
+        .find(|it| it.id() == status.leader());
+    let urls = leader
+        .map(|it| it.client_urls().join(","))
+        .unwrap_or_default();
+    without_the_leader(&urls).await?;
+
+    turns().await?;
+    println!("availability: {TURNS} turns without it");
+    Ok(())
+}
+
+// Symmetry: who has taken it releases it, and nobody else.
+
+lock_names! {
+    Symmetry = "conditions/symmetry";
+}
+
+async fn symmetry(locks: &Locks) -> Result {
+    let mut client = client().await?;
+    // One has the lock, and does not hear that somebody deletes its key: by now another has it.
+    let late = locks.lock(Symmetry).await?;
+    let below = DeleteOptions::new().with_prefix();
+    client
+        .delete("locks/conditions/symmetry/", Some(below))
+        .await?;
+    let another = Locks::connect(Config::from_env()?).await?;
+    let owner = another.lock(Symmetry).await?;
+    let key = keys(&mut client).await?;
+
+    let _ = late.release().await; // an error, where it has heard of it meanwhile
+    match locks.lock(Symmetry).wait(Duration::from_millis(500)).await {
+        Ok(_) => println!("symmetry: two have the lock"),
+        Err(error) => println!("symmetry: {error}"),
+    }
+    let now = keys(&mut client).await?;
+    if key.iter().all(|key| now.contains(key)) && owner.is_held() {
+        println!("symmetry: a late release, and a waiter that goes away: its owner has it still");
+    }
+    owner.release().await?;
+    let now = keys(&mut client).await?;
+    if !key.iter().any(|key| now.contains(key)) {
+        println!("symmetry: its owner has released it");
+    }
+    another.shutdown(Duration::from_secs(5)).await;
+    Ok(())
+}
+
+/// What is in etcd for the name, and since when.
+async fn keys(client: &mut Client) -> Result<Vec<(Vec<u8>, i64)>> {
+    let below = GetOptions::new().with_prefix();
+    let found = client
+        .get("locks/conditions/symmetry/", Some(below))
+        .await?;
+    let keys = found.kvs().iter();
+    Ok(keys
+        .map(|kv| (kv.key().to_vec(), kv.create_revision()))
+        .collect())
+}

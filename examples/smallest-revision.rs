@@ -1,0 +1,44 @@
+//! A contender for a lock: the key with the smallest revision has it, the others watch the one before theirs. Run some of them
+//! in windows of their own, and kill one that waits: the next one passes it over once its lease has run out.
+//!
+//! ```sh
+//! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
+//! cargo run --bin smallest-revision -- A & cargo run --bin smallest-revision -- B & cargo run --bin smallest-revision -- C
+//! ```
+
+use std::time::Duration;
+
+use etcd_locked::{LockError, current, etcd_locked};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+/// The lease, its heartbeat, the queue, the watch: all that is the attribute. A crashed contender blocks others for 15 seconds.
+#[etcd_locked("contest/demo", ttl = "15s", wait = "forever")]
+async fn work(name: &str, begun: oneshot::Sender<()>) -> Result<(), LockError> {
+    let _ = begun.send(());
+    if let Some(lock) = current() {
+        // It grows from owner to owner: a fencing token.
+        let revision = lock.token().revision();
+        println!("{name}: lock successfully. [revision]:{revision}");
+    }
+    sleep(Duration::from_secs(6)).await;
+    println!("{name}: the work is done, unlock.");
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), LockError> {
+    let name = std::env::args().nth(1).unwrap_or_else(|| "A".to_owned());
+    let (begun, has_begun) = oneshot::channel();
+    let waiting = async {
+        if timeout(Duration::from_millis(500), has_begun)
+            .await
+            .is_err()
+        {
+            println!("{name}: keep waiting until the lock is released.");
+        }
+    };
+    let (done, ()) = tokio::join!(work(&name, begun), waiting);
+    etcd_locked::shutdown(Duration::from_secs(5)).await;
+    done
+}

@@ -1,0 +1,57 @@
+//! S7, etcdsync: New, Lock, Unlock by the programmatic API; an endpoint that fails is passed over, the holder is on record, and the
+//! log shows each step.
+
+use crate::etcd::{Etcd, free_port};
+use crate::limit::run;
+use crate::stage::Stage;
+
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_etcdsync");
+
+#[test]
+fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
+    run(async {
+        let mut etcd = Etcd::start().await;
+        // Nobody listens there.
+        let dead = format!("http://127.0.0.1:{}", free_port());
+        let stage = Stage::new(format!("{dead},{}", etcd.endpoints()));
+        let log = [("RUST_LOG", "etcd_locked=trace")];
+        let mut first = stage.start_with(EXAMPLE, &[], &log);
+        stage.says("Get the lock. Do something here.").await;
+        let silent = Stage::new(etcd.endpoints());
+        let mut second = silent.start(EXAMPLE, &[]);
+        silent.says("locked by ").await;
+        // The other one fails, too, for a while.
+        etcd.members[0].kill();
+        stage.says("an endpoint does not serve").await;
+        etcd.members[0].start_again().await;
+        stage.ends_well(&mut first).await;
+        silent.ends_well(&mut second).await;
+
+        stage.said_in_order(&[
+            "etcd has granted a lease",
+            "a call for a lock",
+            "name=\"mylock\"",
+            "the lock is ours",
+            "etcdsync.Lock OK",
+            "Get the lock. Do something here.",
+            "an endpoint does not serve",
+            "the lock is given back",
+            "released",
+            "etcdsync.Unlock OK",
+            "a lease is revoked",
+        ]);
+        stage.says(&dead).await; // it is named
+
+        let record = silent.says("locked by ").await.text;
+        let pid = format!("-{}-20", first.pid()); // and a year
+        silent.check(
+            record.contains(&pid),
+            "the record has the holder's process id and a time",
+        );
+        silent.said_in_order(&["locked by ", "etcdsync.Lock OK", "etcdsync.Unlock OK"]);
+        let handed = silent.says("etcdsync.Lock OK").await.at
+            >= stage.says("the lock is given back").await.at;
+        silent.check(handed, "the second has it after the first");
+        assert_eq!(silent.count("DEBUG"), 0, "no log without RUST_LOG");
+    });
+}

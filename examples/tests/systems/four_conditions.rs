@@ -1,0 +1,46 @@
+//! S0, the four conditions: exclusion, safety, availability, symmetry, on a cluster of three.
+
+use crate::etcd::Etcd;
+use crate::limit::run;
+use crate::stage::Stage;
+
+#[test]
+fn each_of_the_four_conditions_holds() {
+    run(async {
+        let mut etcd = Etcd::start_cluster(3).await;
+        let stage = Stage::new(etcd.endpoints());
+        let mut example = stage.start(env!("CARGO_BIN_EXE_four-conditions"), &[]);
+
+        let asked = stage.says("leads; end that server").await.text;
+        let holder = etcd.below("locks/conditions/availability/").await;
+        let members = &mut etcd.members;
+        let leader = members.iter_mut().find(|it| asked.contains(&it.endpoint()));
+        leader.expect("it names one of ours").kill();
+        example.enter();
+        stage
+            .says("the lock was kept for longer than its TTL")
+            .await;
+        assert_eq!(holder.len(), 1);
+        stage.ends_well(&mut example).await;
+
+        stage.said_in_order(&[
+            "exclusion: three processes, 60 turns, 60 counted",
+            "safety: process ",
+            "safety: it was killed, and ",
+            "availability: http://127.0.0.1:",
+            "availability: the lock was kept for longer than its TTL",
+            "availability: 20 turns without it",
+            "symmetry: lock `conditions/symmetry` was not free",
+            "symmetry: a late release, and a waiter that goes away: its owner has it still",
+            "symmetry: its owner has released it",
+        ]);
+        let freed = stage.says("safety: it was killed").await.text;
+        let waited: Option<f64> = freed.split(' ').find_map(|word| word.parse().ok());
+        // The TTL, and what etcd takes to notice.
+        let in_time = waited.is_some_and(|waited| waited < 8.0);
+        stage.check(
+            in_time,
+            "a crashed holder blocks nobody for longer than its TTL",
+        );
+    });
+}

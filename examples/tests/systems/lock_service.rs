@@ -1,0 +1,130 @@
+//! S3, the server's lock service: five threads wait for longer than the TTL without losing their places; and they, `etcdctl lock`
+//! and the lock service itself stand in one queue.
+
+use std::process::Command;
+use std::time::Duration;
+
+use etcd_client::{Client, LockOptions};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::etcd::{Etcd, etcdctl};
+use crate::limit::{run, within};
+use crate::stage::{Program, Stage};
+
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_lock-service");
+
+#[test]
+fn five_threads_wait_for_longer_than_the_ttl() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let stage = Stage::new(etcd.endpoints());
+        let ttl = [("ETCD_LOCKED_TTL", "3s")];
+        let mut example = stage.start_with(EXAMPLE, &["5", "2"], &ttl);
+        stage.says("thread 5 wants the lock").await;
+        stage.ends_well(&mut example).await;
+        let mut expected = Vec::new();
+        for thread in 1..=5 {
+            expected.push(format!("thread {thread} has the lock"));
+            expected.push(format!("thread {thread} lets go"));
+        }
+        let expected: Vec<_> = expected.iter().map(String::as_str).collect();
+        stage.said_in_order(&expected);
+        let waited = stage.says("5 has").await.at - stage.says("5 wants").await.at;
+        stage.check(
+            waited > Duration::from_secs(6),
+            "the last waits for two TTLs",
+        );
+        stage.check(etcd.is_empty().await, "nothing is left in etcd");
+    });
+}
+
+#[test]
+fn etcdctl_and_the_lock_service_stand_in_the_same_queue() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let mut queue: Vec<Contender> = Vec::new();
+        for kind in "etcdctl ours service ours etcdctl service ours".split(' ') {
+            queue.push(match kind {
+                "etcdctl" => Contender::etcdctl(&etcd),
+                "service" => Contender::service(&etcd).await,
+                _ => Contender::ours(&etcd),
+            });
+            etcd.until_below("locks/mylock/", queue.len()).await;
+        }
+        for at in 0..queue.len() {
+            within("its turn", queue[at].has()).await;
+            // The others had time to get in if they could.
+            sleep(Duration::from_millis(300)).await;
+            for (later, other) in queue.iter_mut().enumerate().skip(at + 1) {
+                let has = timeout(Duration::ZERO, other.has()).await.is_ok();
+                assert!(!has, "contender {later} has the lock while {at} has it");
+            }
+            queue[at].release().await;
+        }
+        assert_eq!(etcd.below("locks/").await, [], "nothing is left in etcd");
+    });
+}
+
+/// A contender for `locks/mylock`.
+enum Contender {
+    /// The example, with one thread that works for two seconds.
+    Ours(Stage, Program),
+    Etcdctl(Stage, Program),
+    Service(JoinHandle<Vec<u8>>, Box<Client>, Option<Vec<u8>>),
+}
+
+impl Contender {
+    fn ours(etcd: &Etcd) -> Self {
+        let stage = Stage::new(etcd.endpoints());
+        let program = stage.start(EXAMPLE, &["1", "2"]);
+        Self::Ours(stage, program)
+    }
+
+    fn etcdctl(etcd: &Etcd) -> Self {
+        let mut command = Command::new(etcdctl());
+        command.env_clear().env("ETCDCTL_API", "3").args([
+            "--endpoints",
+            &etcd.endpoints(),
+            "lock",
+            "locks/mylock",
+        ]);
+        let stage = Stage::new(etcd.endpoints());
+        let program = stage.run(command);
+        Self::Etcdctl(stage, program)
+    }
+
+    /// Waits in etcd itself, with a lease that outlives the test.
+    async fn service(etcd: &Etcd) -> Self {
+        let mut client = etcd.client().await;
+        let lease = client.lease_grant(120, None).await.expect("a lease");
+        let options = LockOptions::new().with_lease(lease.id());
+        let mut waits = client.clone();
+        let locked = tokio::spawn(async move {
+            let locked = waits.lock("locks/mylock", Some(options)).await;
+            locked.expect("the lock service locks").key().to_vec()
+        });
+        Self::Service(locked, Box::new(client), None)
+    }
+
+    /// Completes once it has the lock.
+    async fn has(&mut self) {
+        match self {
+            Self::Ours(stage, _) => drop(stage.says("thread 1 has the lock").await),
+            Self::Etcdctl(stage, _) => drop(stage.says("locks/mylock/").await),
+            Self::Service(_, _, Some(_)) => {}
+            Self::Service(locked, _, key) => *key = Some(locked.await.expect("it has ended")),
+        }
+    }
+
+    async fn release(&mut self) {
+        match self {
+            Self::Ours(stage, program) => stage.ends_well(program).await,
+            Self::Etcdctl(_, program) => program.terminate(),
+            Self::Service(_, client, key) => {
+                let key = key.take().expect("it has the lock");
+                client.unlock(key).await.expect("the lock service unlocks");
+            }
+        }
+    }
+}

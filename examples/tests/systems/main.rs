@@ -1,0 +1,17 @@
+//! The examples as programs, each on a real etcd of its own: what they print, and in which order, and what is in etcd meanwhile.
+//! A file is a row of `cargo xtask examples`.
+
+mod etcd;
+// No test hangs: the same as in the tests of the library.
+#[allow(dead_code)]
+#[path = "../../../tests/it/limit.rs"]
+mod limit;
+mod stage;
+
+mod etcdsync;
+mod four_conditions;
+mod jetcd_clients;
+mod lock_service;
+mod smallest_revision;
+mod transaction_lock;
+mod watchdog;

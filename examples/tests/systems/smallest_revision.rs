@@ -1,0 +1,67 @@
+//! S2, own keys below a prefix, the smallest revision wins: contenders are served in the order in which they came, and one that
+//! is killed while it waits is passed over.
+
+use std::time::Duration;
+
+use crate::etcd::Etcd;
+use crate::limit::run;
+use crate::stage::Stage;
+
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_smallest-revision");
+const WAITS: &str = "keep waiting until the lock is released.";
+
+#[test]
+fn the_smallest_revision_wins_and_who_is_killed_is_passed_over() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let stage = Stage::new(etcd.endpoints());
+        let mut contenders = Vec::new();
+        for (before, name) in ["A", "B", "C", "D"].into_iter().enumerate() {
+            contenders.push(stage.start(EXAMPLE, &[name]));
+            // In this order.
+            etcd.until_below("locks/contest/demo/", before + 1).await;
+        }
+        let keys = etcd.below("locks/contest/demo/").await;
+        stage.says(&format!("D: {WAITS}")).await;
+        contenders[1].kill();
+        for contender in [0, 2, 3] {
+            stage.ends_well(&mut contenders[contender]).await;
+        }
+
+        stage.said_in_order(&[
+            "A: lock successfully. [revision]:",
+            &format!("B: {WAITS}"),
+            &format!("C: {WAITS}"),
+            &format!("D: {WAITS}"),
+            "A: the work is done",
+            "C: lock successfully. [revision]:",
+            "C: the work is done",
+            "D: lock successfully. [revision]:",
+            "D: the work is done",
+        ]);
+        stage.check(stage.count("lock successfully") == 3, "B has never had it");
+        let mut revisions = Vec::new();
+        for name in ["A", "C", "D"] {
+            let line = stage.says(&format!("{name}: lock successfully")).await;
+            let revision = line.text.rsplit(':').next().and_then(|it| it.parse().ok());
+            revisions.push(revision.unwrap_or(0_i64));
+        }
+        stage.check(
+            revisions[0] > 0 && revisions.is_sorted_by(|a, b| a < b),
+            "revisions rise",
+        );
+        // etcd has the same order.
+        stage.check(
+            keys.is_sorted_by_key(|key| key.created),
+            "keys are in order",
+        );
+        stage.check(keys[0].created <= revisions[0], "A was the first in etcd");
+
+        let left = stage.says("C: lock successfully").await.at - stage.says("D: keep").await.at;
+        stage.check(
+            left < Duration::from_secs(19),
+            "B blocks nobody for longer than its TTL",
+        );
+        stage.check(etcd.is_empty().await, "nothing is left in etcd");
+    });
+}

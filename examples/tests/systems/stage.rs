@@ -1,0 +1,199 @@
+//! Programs that talk, and what they say, all of it in the order in which it was said.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, PipeWriter, Write as _, pipe};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+/// How long a single line may be in coming: some wait for three locks, each held for six seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Something that was said.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) at: Instant,
+    pub(crate) text: String,
+}
+
+/// Where programs are run. They all write to one pipe, so that no reader of ours can mistake who was first.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    endpoints: String,
+    pipe: PipeWriter,
+    said: watch::Receiver<Vec<Line>>,
+}
+
+impl Stage {
+    /// The programs are told of these endpoints.
+    pub(crate) fn new(endpoints: impl Into<String>) -> Stage {
+        let (reader, pipe) = pipe().expect("a pipe");
+        let (tell, said) = watch::channel(Vec::new());
+        thread::spawn(move || {
+            for text in BufReader::new(reader).lines().map_while(Result::ok) {
+                let at = Instant::now();
+                tell.send_modify(|lines| lines.push(Line { at, text }));
+            }
+        });
+        Stage {
+            endpoints: endpoints.into(),
+            pipe,
+            said,
+        }
+    }
+
+    /// Runs an example, given by `env!("CARGO_BIN_EXE_…")`.
+    pub(crate) fn start(&self, program: &str, args: &[&str]) -> Program {
+        self.start_with(program, args, &[])
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn start_with(
+        &self,
+        program: &str,
+        args: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Program {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env_clear()
+            .env("ETCD_LOCKED_ENDPOINTS", &self.endpoints)
+            .envs(environment.iter().copied());
+        self.run(command)
+    }
+
+    /// Runs any other program.
+    pub(crate) fn run(&self, mut command: Command) -> Program {
+        let pipe = || self.pipe.try_clone().expect("a pipe's end");
+        let program = Path::new(command.get_program()).file_name();
+        let name = program.unwrap_or_default().to_string_lossy().into_owned();
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(pipe())
+            .stderr(pipe())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
+        Program { name, child }
+    }
+
+    /// Awaits the first line that has this in it.
+    pub(crate) async fn says(&self, text: &str) -> Line {
+        let mut said = self.said.clone();
+        let find = |lines: &Vec<Line>| lines.iter().find(|line| line.text.contains(text)).cloned();
+        let heard = timeout(PATIENCE, said.wait_for(|lines| find(lines).is_some())).await;
+        let Ok(Ok(lines)) = heard else {
+            panic!("`{text}` was not said.\n{}", self.transcript());
+        };
+        find(&lines).expect("it was there")
+    }
+
+    /// How often this was said.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        let said = self.said.borrow();
+        said.iter().filter(|line| line.text.contains(text)).count()
+    }
+
+    /// That all of this was said, in this order, whatever else was said between.
+    pub(crate) fn said_in_order(&self, expected: &[&str]) {
+        let mut left = expected.iter().peekable();
+        for line in self.said.borrow().iter() {
+            left.next_if(|text| line.text.contains(**text));
+        }
+        if let Some(missing) = left.next() {
+            panic!(
+                "`{missing}` did not come when it should.\nexpected, in this order:\n    {}\n{}",
+                expected.join("\n    "),
+                self.transcript()
+            );
+        }
+    }
+
+    /// That all of this holds; else what was said is shown.
+    pub(crate) fn check(&self, holds: bool, what: &str) {
+        assert!(
+            holds,
+            "it does not hold that {what}.\n{}",
+            self.transcript()
+        );
+    }
+
+    /// Awaits the end of a program, with success.
+    pub(crate) async fn ends_well(&self, program: &mut Program) {
+        let code = program.ends().await;
+        self.check(
+            code == 0,
+            &format!("{} ends well: its code is {code}", program.name),
+        );
+    }
+
+    fn transcript(&self) -> String {
+        let said = self.said.borrow();
+        let mut text = "printed:".to_owned();
+        let begin = said.first().map(|line| line.at);
+        for line in said.iter() {
+            let at = begin.map_or(0.0, |begin| (line.at - begin).as_secs_f64());
+            let _ = write!(text, "\n    {at:6.2} s  {}", line.text);
+        }
+        text
+    }
+}
+
+/// A process of ours; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Program {
+    name: String,
+    child: Child,
+}
+
+impl Program {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Presses Enter.
+    pub(crate) fn enter(&mut self) {
+        let stdin = self.child.stdin.as_mut().expect("piped");
+        writeln!(stdin).expect("the program listens");
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("the program can be killed");
+        self.child.wait().expect("it is ours to wait for");
+    }
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).expect("the program runs");
+    }
+
+    /// Awaits its end; the exit code.
+    pub(crate) async fn ends(&mut self) -> i32 {
+        let end = async {
+            loop {
+                if let Some(status) = self.child.try_wait().expect("it is ours to wait for") {
+                    return status.code().unwrap_or(-1);
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        match timeout(PATIENCE, end).await {
+            Ok(code) => code,
+            Err(_) => panic!("{} has not ended", self.name),
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,61 @@
+//! S4, Go's transaction lock: refused at once, the holder named, nothing left behind; and renewal outlives the TTL.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep_until;
+
+use crate::etcd::Etcd;
+use crate::limit::run;
+use crate::stage::Stage;
+
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_transaction-lock");
+
+#[test]
+fn who_comes_second_is_told_who_was_first() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let stage = Stage::new(etcd.endpoints());
+        let mut first = stage.start(EXAMPLE, &["11"]);
+        let begun = stage.says("lock successfully").await.at;
+        let kept = etcd.below("").await;
+
+        let at_once = Instant::now();
+        assert_eq!(stage.start(EXAMPLE, &[]).ends().await, 1);
+        stage.check(
+            at_once.elapsed() < Duration::from_secs(3),
+            "no is said at once",
+        );
+        let holder = format!(
+            "process {}, in `transaction_lock::report`, since",
+            first.pid()
+        );
+        let occupied = stage.says("lock occupied: `transaction-lock` on ").await;
+        stage.check(occupied.text.contains(&holder), "the holder is named");
+        let left = etcd.below("").await;
+        stage.check(left == kept, "who was refused leaves no key behind");
+        let leases = etcd.client().await.leases().await.expect("leases");
+        stage.check(
+            leases.leases().len() == 1,
+            "who was refused leaves no lease behind",
+        );
+
+        // Five TTLs of two seconds.
+        sleep_until((begun + Duration::from_millis(10_100)).into()).await;
+        assert_eq!(stage.start(EXAMPLE, &[]).ends().await, 1);
+        stage.check(
+            etcd.below("").await == kept,
+            "it is the same lock after five TTLs",
+        );
+        stage.ends_well(&mut first).await;
+        stage.said_in_order(&[
+            "lock successfully",
+            "lock occupied",
+            "lock occupied",
+            "the work is done",
+        ]);
+        stage.check(etcd.is_empty().await, "nothing is left in etcd");
+
+        // And it is free.
+        assert_eq!(stage.start(EXAMPLE, &["0"]).ends().await, 0);
+    });
+}

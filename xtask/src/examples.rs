@@ -1,0 +1,182 @@
+//! `cargo xtask examples`: every example with its check, several at a time, a line for each.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::etcd::Etcd;
+use crate::process::Process;
+use crate::{Result, say, workspace};
+
+/// An example, and the tests of it: those in this module of the target `systems`.
+#[derive(Debug, Clone, Copy)]
+struct Row(&'static str, &'static str, &'static str);
+
+const ROWS: &[Row] = &[
+    Row("S0", "four conditions", "four_conditions"),
+    Row("S1", "jetcd clients", "jetcd_clients"),
+    Row("S2", "smallest revision", "smallest_revision"),
+    Row("S3", "lock service", "lock_service"),
+    Row("S4", "transaction lock", "transaction_lock"),
+    Row("S5", "watchdog", "watchdog"),
+    Row("S7", "etcdsync", "etcdsync"),
+];
+
+/// At a time. They mostly wait, but some of them for leases of two seconds.
+const AT_ONCE: usize = 4;
+
+/// Longer than any single test takes before it gives up by itself.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// The rows with these labels, or all.
+pub(crate) fn examples(labels: &[String]) -> Result<String> {
+    let rows = chosen(labels)?;
+    say::step("etcd");
+    let etcd = Etcd::find()?;
+    let current = Etcd::find_current(&etcd);
+    let best = current.as_ref().unwrap_or(&etcd);
+    say::step("building the examples (the first time takes a minute or two)");
+    let tests = build()?;
+    every_test_has_a_row(&tests)?;
+
+    say::step(format_args!(
+        "{} rows, each on etcd {} of its own",
+        rows.len(),
+        etcd.version
+    ));
+    let scratch =
+        tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+    let run = |row: Row| {
+        let mut command = Command::new(&tests);
+        command
+            .current_dir(workspace::root())
+            .args([&format!("{}::", row.2), "--test-threads=4"])
+            .env("RUST_BACKTRACE", "0") // what was printed and expected says it
+            .envs(etcd.variables(best));
+        run(row, command, &scratch)
+    };
+    let failed = run_all(&rows, run);
+    if failed.is_empty() {
+        let how_many = rows.len();
+        return Ok(format!(
+            "examples: ok — {how_many} rows, each as it should be"
+        ));
+    }
+    for (row, said) in &failed {
+        eprintln!("\n== {} {}\n{}", row.0, row.1, said.trim_end());
+    }
+    let failed: Vec<_> = failed.iter().map(|(row, _)| row.0).collect();
+    Err(format!("{} is not as it should be", failed.join(", ")))
+}
+
+fn chosen(labels: &[String]) -> Result<Vec<Row>> {
+    if labels.is_empty() {
+        return Ok(ROWS.to_vec());
+    }
+    let find = |label: &String| {
+        let row = ROWS.iter().find(|row| row.0.eq_ignore_ascii_case(label));
+        row.copied().ok_or_else(|| {
+            let known: Vec<_> = ROWS.iter().map(|row| row.0).collect();
+            format!("no row is called `{label}`; there are {}", known.join(", "))
+        })
+    };
+    labels.iter().map(find).collect()
+}
+
+/// The tests' executable; the examples are built along with it.
+fn build() -> Result<PathBuf> {
+    let options = ["--package", "etcd-locked-examples", "--test", "systems"];
+    workspace::build_test(&options, "systems")
+}
+
+/// A file of tests that is in no row would not be run, and nobody would miss it.
+fn every_test_has_a_row(tests: &Path) -> Result<()> {
+    let listed = crate::process::output(Command::new(tests).args(["--list", "--format=terse"]))?;
+    let lost = listed.lines().find(|test| {
+        let module = test.split("::").next().unwrap_or_default();
+        ROWS.iter().all(|row| row.2 != module)
+    });
+    match lost {
+        Some(test) => Err(format!("no row of xtask/src/examples.rs has `{test}`")),
+        None => Ok(()),
+    }
+}
+
+/// Runs all rows, and prints their lines in order, each as soon as it is its turn; those that failed, with what they said.
+fn run_all(rows: &[Row], run: impl Fn(Row) -> Result<()> + Sync) -> Vec<(Row, String)> {
+    let next = Mutex::new(rows.iter().copied().enumerate());
+    let (done, ended) = channel();
+    let work = |done: Sender<(usize, Result<()>)>| {
+        loop {
+            let taken = next.lock().ok().and_then(|mut next| next.next());
+            let Some((at, row)) = taken else { return };
+            say::note(format_args!("{} begins: {}", row.0, row.1));
+            let begun = Instant::now();
+            let result = run(row);
+            let verdict = if result.is_ok() {
+                "as it should be"
+            } else {
+                "NOT as it should be"
+            };
+            say::note(format_args!(
+                "{} {verdict}, after {:.0} s",
+                row.0,
+                begun.elapsed().as_secs_f64()
+            ));
+            if done.send((at, result)).is_err() {
+                return;
+            }
+        }
+    };
+    let title = rows.iter().map(|row| row.1.len()).max().unwrap_or(0);
+    let label = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
+    let mut results: Vec<Option<Result<()>>> = rows.iter().map(|_| None).collect();
+    let mut printed = 0;
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            let (work, done) = (&work, done.clone());
+            scope.spawn(move || work(done));
+        }
+        drop(done);
+        for (at, result) in ended {
+            results[at] = Some(result);
+            while let Some(Some(result)) = results.get(printed) {
+                let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+                println!(
+                    "{:label$}  {:title$}  {verdict}",
+                    rows[printed].0, rows[printed].1
+                );
+                printed += 1;
+            }
+        }
+    });
+    let results = rows.iter().copied().zip(results.into_iter().flatten());
+    results
+        .filter_map(|(row, result)| Some((row, result.err()?)))
+        .collect()
+}
+
+/// One row; or all that was said.
+fn run(row: Row, mut command: Command, scratch: &TempDir) -> Result<()> {
+    let io = |error: std::io::Error| format!("no place for the output of {}: {error}", row.0);
+    let path = scratch.path().join(row.2);
+    let output = File::create(&path).map_err(io)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().map_err(io)?)
+        .stderr(output);
+    let status = Process::start(row.2, &mut command)?.wait(LIMIT);
+    let said = fs::read_to_string(&path).map_err(io)?;
+    match status {
+        Ok(status) if status.success() && !said.contains("\nrunning 0 tests") => Ok(()),
+        Ok(status) if status.success() => Err(format!("there is no test `{}::…`", row.2)),
+        Ok(_) => Err(said),
+        Err(error) => Err(format!("{error}\n{said}")),
+    }
+}
