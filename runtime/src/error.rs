@@ -13,6 +13,14 @@ use crate::name::Name;
 ///
 /// `Display` shows templates, never the values in a name, which may be personal data; `Debug` shows the names themselves. It
 /// also names hosts, processes and endpoints: for logs, not for the clients of a public service.
+///
+/// # As an answer
+///
+/// With the features `axum`, `tonic` and `actix` it is an answer of those frameworks, with a text for clients: what happened, the
+/// template, and nothing else. Every error is kept with its answer, for a layer that logs; `LOCK_FAULT` is reported as a `tracing`
+/// error event besides.
+///
+#[doc = include_str!("../docs/answers.md")]
 #[non_exhaustive]
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LockError {

@@ -131,6 +131,30 @@
 //! }
 //! ```
 //!
+//! # As an answer
+//!
+//! A web framework makes an answer of [`LockError`] where a feature says so: `axum` (`IntoResponse`), `actix`
+//! (`actix_web::ResponseError`), `tonic` (`From<LockError> for tonic::Status`). Handlers then need no error type of their own: 423
+//! for a lock that is held, 503 and `Retry-After` while etcd is out of reach, and so on; [the table](LockError#as-an-answer)
+//! has all of them and why. Clients are told the template, never a value, a host or an endpoint.
+//!
+//! ```
+//! # #[cfg(feature = "axum")] mod handlers {
+//! # mod axum { pub use axum_core::response; pub mod extract { pub struct Path<T>(pub T); } }
+//! use axum::extract::Path;
+//! use etcd_locked::etcd_locked;
+//!
+//! #[etcd_locked("orders/<id>", wait = "2s")]
+//! async fn ship(Path(id): Path<u64>) -> axum::response::Result<String> {
+//!     Ok(format!("order {id} is on its way"))
+//! }
+//! # }
+//! ```
+//!
+//! It is `actix_web::Result<_>` in a handler of actix-web and `Result<_, tonic::Status>` in a service of tonic. In an error type
+//! of your own, pass the variant on: `Self::Lock(error) => error.into_response()`, `error.error_response()`, `error.into()`. In
+//! the repository, `examples/services` has one service in each framework.
+//!
 //! # Readers, and so many at a time
 //!
 //! `shared` is for those that may run together, and `permits = 5` for at most five at a time, over all processes:
@@ -262,6 +286,8 @@ extern crate self as etcd_locked;
 #[path = "private.rs"]
 pub mod __private;
 mod acquire;
+#[cfg(any(feature = "axum", feature = "tonic", feature = "actix"))]
+mod answer;
 mod clock;
 mod config;
 mod core;

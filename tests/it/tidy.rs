@@ -113,6 +113,7 @@ const RUNTIME: &[(&str, &[&str])] = &[
     ("detached", &["current", "error", "held", "lock", "locks"]),
     ("lock", &["clock", "error", "held", "locks", "name", "site"]),
     ("outcome", &["error"]),
+    ("answer", &["cycle", "error", "holder", "name"]), // cycle and holder in its tests
     (
         "testing",
         &["clock", "config", "engine", "error", "locks", "name"],

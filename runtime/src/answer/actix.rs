@@ -1,0 +1,27 @@
+//! For actix-web.
+
+use actix_web::body::BoxBody;
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpResponse, ResponseError};
+
+use crate::answer::{Answer, row};
+use crate::error::LockError;
+
+/// Feature `actix`. Status, `Retry-After` and text are those of the table on [`LockError`]'s page. actix-web keeps the error
+/// with the response, for middleware that logs: `response.error()`.
+impl ResponseError for LockError {
+    fn status_code(&self) -> StatusCode {
+        // The table has no number that is no status.
+        StatusCode::from_u16(row(self).0.http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    fn error_response(&self) -> HttpResponse<BoxBody> {
+        let Answer { row, text } = Answer::to(self);
+        let mut response = HttpResponse::build(self.status_code());
+        response.content_type(header::ContentType::plaintext());
+        if let Some(seconds) = row.retry_after {
+            response.insert_header((header::RETRY_AFTER, seconds.to_string()));
+        }
+        response.body(text)
+    }
+}

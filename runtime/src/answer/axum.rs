@@ -1,0 +1,25 @@
+//! For axum, and all that takes its responses.
+
+use axum_core::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+
+use crate::answer::Answer;
+use crate::error::LockError;
+
+/// Feature `axum`. Status, `Retry-After` and text are those of the table on [`LockError`]'s page; the error itself goes along
+/// as an extension of the response, for a layer that logs: `response.extensions().get::<LockError>()`.
+impl IntoResponse for LockError {
+    fn into_response(self) -> Response {
+        let Answer { row, text } = Answer::to(&self);
+        let mut response = text.into_response();
+        // The table has no number that is no status.
+        *response.status_mut() =
+            StatusCode::from_u16(row.http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if let Some(seconds) = row.retry_after {
+            let seconds = HeaderValue::from(u16::from(seconds));
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
