@@ -4,12 +4,14 @@ use crate::etcd::Etcd;
 use crate::limit::run;
 use crate::stage::Stage;
 
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_jetcd-clients");
+
 #[test]
 fn a_client_does_what_etcd_does_and_a_fence_refuses_the_late() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
-        let mut example = stage.start(env!("CARGO_BIN_EXE_jetcd-clients"), &[]);
+        let mut example = stage.start(EXAMPLE, &[]);
         stage.ends_well(&mut example).await;
         let endpoint = etcd.endpoints();
         stage.said_in_order(&[
@@ -25,6 +27,29 @@ fn a_client_does_what_etcd_does_and_a_fence_refuses_the_late() {
             "fenced write after that: refused by etcd",
             "the balance is 100",
         ]);
-        stage.check(etcd.is_empty().await, "nothing is left in etcd");
+        assert!(etcd.is_empty().await, "nothing is left in etcd");
+    });
+}
+
+#[test]
+fn the_client_has_the_settings_of_the_locks() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let mut client = etcd.client().await;
+        let done = "authentication can be switched on";
+        client.user_add("root", "secret", None).await.expect(done);
+        client.role_add("root").await.expect(done);
+        client.user_grant_role("root", "root").await.expect(done);
+        client.auth_enable().await.expect(done);
+
+        let stage = Stage::new(etcd.endpoints());
+        let user = [("ETCD_LOCKED_USER", "root:secret")];
+        stage
+            .ends_well(&mut stage.start_with(EXAMPLE, &[], &user))
+            .await;
+        stage.said_in_order(&["KV: jetcd/greeting = hello", "the balance is 100"]);
+        // And without a user there is nothing to be had.
+        stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;
+        stage.says("user name is empty").await;
     });
 }

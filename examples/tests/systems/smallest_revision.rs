@@ -39,29 +39,29 @@ fn the_smallest_revision_wins_and_who_is_killed_is_passed_over() {
             "D: lock successfully. [revision]:",
             "D: the work is done",
         ]);
-        stage.check(stage.count("lock successfully") == 3, "B has never had it");
+        assert!(stage.count("lock successfully") == 3, "B has never had it");
         let mut revisions = Vec::new();
         for name in ["A", "C", "D"] {
             let line = stage.says(&format!("{name}: lock successfully")).await;
             let revision = line.text.rsplit(':').next().and_then(|it| it.parse().ok());
             revisions.push(revision.unwrap_or(0_i64));
         }
-        stage.check(
+        assert!(
             revisions[0] > 0 && revisions.is_sorted_by(|a, b| a < b),
             "revisions rise",
         );
         // etcd has the same order.
-        stage.check(
+        assert!(
             keys.is_sorted_by_key(|key| key.created),
             "keys are in order",
         );
-        stage.check(keys[0].created <= revisions[0], "A was the first in etcd");
+        assert!(keys[0].created <= revisions[0], "A was the first in etcd");
 
         let left = stage.says("C: lock successfully").await.at - stage.says("D: keep").await.at;
-        stage.check(
+        assert!(
             left < Duration::from_secs(19),
             "B blocks nobody for longer than its TTL",
         );
-        stage.check(etcd.is_empty().await, "nothing is left in etcd");
+        assert!(etcd.is_empty().await, "nothing is left in etcd");
     });
 }

@@ -1,7 +1,6 @@
 //! Programs that talk, and what they say, all of it in the order in which it was said.
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, PipeWriter, Write as _, pipe};
+use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -21,23 +20,35 @@ pub(crate) struct Line {
     pub(crate) text: String,
 }
 
+/// What we write to the pipe ourselves: once it is read, so is all that was said before.
+const MARK: &str = "\0";
+
+#[derive(Debug, Default)]
+struct Said {
+    lines: Vec<Line>,
+    marks: usize,
+}
+
 /// Where programs are run. They all write to one pipe, so that no reader of ours can mistake who was first.
 #[derive(Debug)]
 pub(crate) struct Stage {
     endpoints: String,
     pipe: PipeWriter,
-    said: watch::Receiver<Vec<Line>>,
+    said: watch::Receiver<Said>,
 }
 
 impl Stage {
     /// The programs are told of these endpoints.
     pub(crate) fn new(endpoints: impl Into<String>) -> Stage {
         let (reader, pipe) = pipe().expect("a pipe");
-        let (tell, said) = watch::channel(Vec::new());
+        let (tell, said) = watch::channel(Said::default());
         thread::spawn(move || {
             for text in BufReader::new(reader).lines().map_while(Result::ok) {
                 let at = Instant::now();
-                tell.send_modify(|lines| lines.push(Line { at, text }));
+                tell.send_modify(|said| match text.as_str() {
+                    MARK => said.marks += 1,
+                    _ => said.lines.push(Line { at, text }),
+                });
             }
         });
         Stage {
@@ -85,62 +96,70 @@ impl Stage {
     /// Awaits the first line that has this in it.
     pub(crate) async fn says(&self, text: &str) -> Line {
         let mut said = self.said.clone();
-        let find = |lines: &Vec<Line>| lines.iter().find(|line| line.text.contains(text)).cloned();
-        let heard = timeout(PATIENCE, said.wait_for(|lines| find(lines).is_some())).await;
-        let Ok(Ok(lines)) = heard else {
-            panic!("`{text}` was not said.\n{}", self.transcript());
+        let find = |said: &Said| {
+            let mut lines = said.lines.iter();
+            lines.find(|line| line.text.contains(text)).cloned()
         };
-        find(&lines).expect("it was there")
+        let heard = timeout(PATIENCE, said.wait_for(|said| find(said).is_some())).await;
+        match heard {
+            Ok(Ok(said)) => find(&said).expect("it was there"),
+            _ => panic!("`{text}` was not said"),
+        }
     }
 
     /// How often this was said.
     pub(crate) fn count(&self, text: &str) -> usize {
         let said = self.said.borrow();
-        said.iter().filter(|line| line.text.contains(text)).count()
+        said.lines
+            .iter()
+            .filter(|line| line.text.contains(text))
+            .count()
     }
 
     /// That all of this was said, in this order, whatever else was said between.
     pub(crate) fn said_in_order(&self, expected: &[&str]) {
         let mut left = expected.iter().peekable();
-        for line in self.said.borrow().iter() {
+        for line in &self.said.borrow().lines {
             left.next_if(|text| line.text.contains(**text));
         }
         if let Some(missing) = left.next() {
             panic!(
-                "`{missing}` did not come when it should.\nexpected, in this order:\n    {}\n{}",
-                expected.join("\n    "),
-                self.transcript()
+                "`{missing}` did not come when it should\nexpected, in this order:\n    {}",
+                expected.join("\n    ")
             );
         }
     }
 
-    /// That all of this holds; else what was said is shown.
-    pub(crate) fn check(&self, holds: bool, what: &str) {
-        assert!(
-            holds,
-            "it does not hold that {what}.\n{}",
-            self.transcript()
-        );
+    /// Awaits the end of a program, with this exit code, and all that it has said.
+    pub(crate) async fn ends_with(&self, code: i32, program: &mut Program) {
+        let ended = program.ends().await;
+        assert_eq!(ended, code, "the exit code of {}", program.name);
+        let mut said = self.said.clone();
+        let marks = said.borrow().marks;
+        writeln!(&self.pipe, "{MARK}").expect("a pipe");
+        let heard = timeout(PATIENCE, said.wait_for(|said| said.marks > marks)).await;
+        assert!(matches!(heard, Ok(Ok(_))), "what was said is not read");
     }
 
-    /// Awaits the end of a program, with success.
+    /// The same with success.
     pub(crate) async fn ends_well(&self, program: &mut Program) {
-        let code = program.ends().await;
-        self.check(
-            code == 0,
-            &format!("{} ends well: its code is {code}", program.name),
-        );
+        self.ends_with(0, program).await;
     }
+}
 
-    fn transcript(&self) -> String {
-        let said = self.said.borrow();
-        let mut text = "printed:".to_owned();
-        let begin = said.first().map(|line| line.at);
-        for line in said.iter() {
-            let at = begin.map_or(0.0, |begin| (line.at - begin).as_secs_f64());
-            let _ = write!(text, "\n    {at:6.2} s  {}", line.text);
+impl Drop for Stage {
+    /// Whatever has failed, what was said may tell why.
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
         }
-        text
+        let said = self.said.borrow();
+        let begin = said.lines.first().map(|line| line.at);
+        println!("printed:");
+        for line in &said.lines {
+            let at = begin.map_or(0.0, |begin| (line.at - begin).as_secs_f64());
+            println!("    {at:6.2} s  {}", line.text);
+        }
     }
 }
 
@@ -174,8 +193,7 @@ impl Program {
         kill_process(pid, Signal::TERM).expect("the program runs");
     }
 
-    /// Awaits its end; the exit code.
-    pub(crate) async fn ends(&mut self) -> i32 {
+    async fn ends(&mut self) -> i32 {
         let end = async {
             loop {
                 if let Some(status) = self.child.try_wait().expect("it is ours to wait for") {

@@ -20,8 +20,8 @@ fn who_comes_second_is_told_who_was_first() {
         let kept = etcd.below("").await;
 
         let at_once = Instant::now();
-        assert_eq!(stage.start(EXAMPLE, &[]).ends().await, 1);
-        stage.check(
+        stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;
+        assert!(
             at_once.elapsed() < Duration::from_secs(3),
             "no is said at once",
         );
@@ -30,19 +30,19 @@ fn who_comes_second_is_told_who_was_first() {
             first.pid()
         );
         let occupied = stage.says("lock occupied: `transaction-lock` on ").await;
-        stage.check(occupied.text.contains(&holder), "the holder is named");
+        assert!(occupied.text.contains(&holder), "the holder is named");
         let left = etcd.below("").await;
-        stage.check(left == kept, "who was refused leaves no key behind");
+        assert!(left == kept, "who was refused leaves no key behind");
         let leases = etcd.client().await.leases().await.expect("leases");
-        stage.check(
+        assert!(
             leases.leases().len() == 1,
             "who was refused leaves no lease behind",
         );
 
         // Five TTLs of two seconds.
         sleep_until((begun + Duration::from_millis(10_100)).into()).await;
-        assert_eq!(stage.start(EXAMPLE, &[]).ends().await, 1);
-        stage.check(
+        stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;
+        assert!(
             etcd.below("").await == kept,
             "it is the same lock after five TTLs",
         );
@@ -53,9 +53,9 @@ fn who_comes_second_is_told_who_was_first() {
             "lock occupied",
             "the work is done",
         ]);
-        stage.check(etcd.is_empty().await, "nothing is left in etcd");
+        assert!(etcd.is_empty().await, "nothing is left in etcd");
 
         // And it is free.
-        assert_eq!(stage.start(EXAMPLE, &["0"]).ends().await, 0);
+        stage.ends_with(0, &mut stage.start(EXAMPLE, &["0"])).await;
     });
 }

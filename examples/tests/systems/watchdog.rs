@@ -16,7 +16,7 @@ fn three_tasks_work_one_after_the_other_and_longer_than_the_ttl() {
         let key = etcd.below("locks/watchdog/report/").await;
         let lease = key.first().expect("a key for the lock").lease;
         let ttl = etcd.client().await.lease_time_to_live(lease, None).await;
-        stage.check(
+        assert!(
             ttl.expect("the lease").granted_ttl() == 2,
             "the TTL is two seconds",
         );
@@ -35,11 +35,11 @@ fn three_tasks_work_one_after_the_other_and_longer_than_the_ttl() {
             let done = stage.says(&format!("task {task} is done")).await.at;
             let worked = done - has;
             // A line may be late in being read.
-            stage.check(
+            assert!(
                 worked > Duration::from_millis(5_500),
                 "each works for six seconds",
             );
         }
-        stage.check(etcd.is_empty().await, "nothing is left in etcd");
+        assert!(etcd.is_empty().await, "nothing is left in etcd");
     });
 }
