@@ -89,6 +89,10 @@ fn every_source_file_is_reachable() {
             &["tests/src/bin/guard.rs", "tests/src/bin/worker.rs"],
         ),
         ("examples/order-service/main.rs", &[]),
+        (
+            "examples/services/axum.rs",
+            &["examples/services/actix.rs", "examples/services/tonic.rs"],
+        ),
         ("examples/testing-handlers/main.rs", &[]),
         ("examples/tests/systems/main.rs", &[]),
     ] {

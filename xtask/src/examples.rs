@@ -26,6 +26,9 @@ const ROWS: &[Row] = &[
     Row("S4", "transaction lock", "transaction_lock"),
     Row("S5", "watchdog", "watchdog"),
     Row("S7", "etcdsync", "etcdsync"),
+    Row("axum", "a service", "shop_axum"),
+    Row("tonic", "a service", "shop_tonic"),
+    Row("actix", "a service", "shop_actix"),
 ];
 
 /// At a time. They mostly wait, but some of them for leases of two seconds.

@@ -6,12 +6,16 @@ mod etcd;
 #[allow(dead_code)]
 #[path = "../../../tests/it/limit.rs"]
 mod limit;
+mod shop;
 mod stage;
 
 mod etcdsync;
 mod four_conditions;
 mod jetcd_clients;
 mod lock_service;
+mod shop_actix;
+mod shop_axum;
+mod shop_tonic;
 mod smallest_revision;
 mod transaction_lock;
 mod watchdog;

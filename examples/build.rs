@@ -1,0 +1,5 @@
+//! The messages and traits of the gRPC service, for it and for its test.
+
+fn main() -> std::io::Result<()> {
+    tonic_prost_build::compile_protos("services/shop.proto")
+}

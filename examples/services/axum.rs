@@ -1,0 +1,127 @@
+//! The shop behind axum. Run as many processes of it as you like, on one database:
+//!
+//! ```sh
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run --bin shop-axum
+//! curl -X PUT http://127.0.0.1:8080/shelves/lamp/40
+//! curl -X PUT http://127.0.0.1:8080/orders/1 -H content-type:application/json -d '{"sku": "lamp", "pieces": 2}'
+//! curl -X POST http://127.0.0.1:8080/orders/1/invoice
+//! curl http://127.0.0.1:8080/shelves/lamp                    # {"left":38,"sold":2}
+//! ```
+
+mod locks;
+mod shop;
+mod signals;
+
+use std::env;
+use std::process::ExitCode;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use etcd_locked::{Config, etcd_locked};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+
+use crate::shop::{Error, Order, Shelf, Shop};
+use crate::signals::{GRACE, asked_to_end};
+
+/// What a customer sends.
+#[derive(Deserialize)]
+struct Wanted {
+    sku: String,
+    pieces: u32,
+}
+
+/// Both locks or none. `detach`: a server drops the handler of a client that has gone, but money is under way here, so the body
+/// has a task of its own and comes to its end, under its locks, whoever waits for the answer.
+#[etcd_locked(locks::Order { id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach)]
+async fn place(
+    State(shop): State<Shop>,
+    Path(id): Path<u64>,
+    Json(wanted): Json<Wanted>,
+) -> Result<Json<Order>, Error> {
+    shop.place(id, &wanted.sku, wanted.pieces).await.map(Json)
+}
+
+/// Without `detach`: when the client has gone, the body is dropped where it awaits, and the lock is free at once. Who finds the
+/// order in other hands is told so, instead of waiting: 423.
+#[etcd_locked(locks::Order { id }, wait = "none")]
+async fn invoice(State(shop): State<Shop>, Path(id): Path<u64>) -> Result<Json<Order>, Error> {
+    shop.invoice(id).await.map(Json)
+}
+
+#[etcd_locked(locks::Shelf { sku: &sku }, wait = "5s")]
+async fn restock(
+    State(shop): State<Shop>,
+    Path((sku, pieces)): Path<(String, u32)>,
+) -> Result<(), Error> {
+    shop.restock(&sku, pieces).await
+}
+
+// What only looks needs no lock.
+
+async fn order(State(shop): State<Shop>, Path(id): Path<u64>) -> Result<Json<Order>, Error> {
+    shop.order(id).await.map(Json)
+}
+
+async fn shelf(State(shop): State<Shop>, Path(sku): Path<String>) -> Result<Json<Shelf>, Error> {
+    shop.shelf(&sku).await.map(Json)
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::SoldOut => StatusCode::CONFLICT,
+            Self::UnknownArticle | Self::UnknownOrder => StatusCode::NOT_FOUND,
+            // Feature `axum`: 423, 503 with `Retry-After`, … as the lock has it.
+            Self::Lock(error) => return error.into_response(),
+            Self::Store(ref error) => {
+                eprintln!("{error}");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        (status, self.to_string()).into_response()
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("shop-axum: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+    let (ends, shut_down) = (asked_to_end()?, asked_to_end()?);
+    // Here and not at the first request: a wrong endpoint should show when the service starts.
+    etcd_locked::init(Config::from_env()?.service("shop-axum")).await?;
+    let router = Router::new()
+        .route("/orders/{id}", put(place).get(order))
+        .route("/orders/{id}/invoice", post(invoice))
+        .route("/shelves/{sku}", get(shelf))
+        .route("/shelves/{sku}/{pieces}", put(restock))
+        .with_state(Shop::open().await?);
+
+    let listen = env::var("SHOP_LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".to_owned());
+    let listener = TcpListener::bind(&listen).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+
+    // Asked to end, the server takes no more requests and answers those it has. Beside it, and not after it, the locks: who
+    // waits for one is refused now and asks another replica, bodies come to their end or are dropped when the grace is over,
+    // so that the server comes to its end as well; then all locks are given back and no lease is left to run out.
+    let locks = tokio::spawn(async {
+        shut_down.await;
+        etcd_locked::shutdown(GRACE).await;
+    });
+    axum::serve(listener, router)
+        .with_graceful_shutdown(ends)
+        .await?;
+    locks.await?; // waits for detached bodies too, whose clients have gone
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! The shop behind tonic, by gRPC.
+
+use std::net::SocketAddr;
+
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
+
+use crate::shop::{Answer, Order, Refused, Shelf, contention, disconnect, held, outage, shutdown};
+
+#[allow(unreachable_pub)]
+mod proto {
+    tonic::include_proto!("shop");
+}
+use proto::orders_client::OrdersClient;
+
+struct Customer(OrdersClient<Channel>);
+
+fn order(order: Result<Response<proto::Order>, Status>) -> Answer {
+    let proto::Order { state, invoice, .. } = order.map_err(refused)?.into_inner();
+    Ok(Order { state, invoice })
+}
+
+fn refused(status: Status) -> Refused {
+    let pushback = status.metadata().get("grpc-retry-pushback-ms");
+    let milliseconds = |text: &str| text.parse::<u64>().expect("milliseconds");
+    Refused {
+        code: format!("{:?}", status.code()),
+        retry_after: pushback.map(|it| milliseconds(it.to_str().expect("text")) / 1000),
+        said: status.message().to_owned(),
+    }
+}
+
+impl crate::shop::Customer for Customer {
+    const PROGRAM: &'static str = env!("CARGO_BIN_EXE_shop-tonic");
+    const LOCKED: &'static str = "Aborted";
+    const UNAVAILABLE: &'static str = "Unavailable";
+
+    async fn connect(service: SocketAddr) -> Self {
+        let endpoint = Endpoint::from_shared(format!("http://{service}")).expect("an address");
+        Customer(OrdersClient::new(
+            endpoint.connect().await.expect("a service"),
+        ))
+    }
+
+    async fn restock(&mut self, sku: &str, pieces: u32) {
+        let sku = sku.to_owned();
+        let restocked = self.0.restock(proto::Delivery { sku, pieces }).await;
+        restocked.expect("a shelf");
+    }
+
+    async fn shelf(&mut self, sku: &str) -> Shelf {
+        let sku = sku.to_owned();
+        let shelf = self.0.count(proto::Article { sku }).await;
+        let proto::Shelf { left, sold } = shelf.expect("a shelf").into_inner();
+        Shelf { left, sold }
+    }
+
+    async fn order(&mut self, id: u64) -> Answer {
+        order(self.0.look(proto::OrderId { id }).await)
+    }
+
+    async fn place(&mut self, id: u64, sku: &str) -> Answer {
+        let (sku, pieces) = (sku.to_owned(), 1);
+        order(self.0.place(proto::Wanted { id, sku, pieces }).await)
+    }
+
+    async fn invoice(&mut self, id: u64) -> Answer {
+        order(self.0.invoice(proto::OrderId { id }).await)
+    }
+}
+
+#[test]
+fn two_processes_never_sell_what_they_do_not_have() {
+    contention::<Customer>();
+}
+
+#[test]
+fn an_order_in_other_hands_is_refused() {
+    held::<Customer>();
+}
+
+#[test]
+fn a_client_that_goes_cuts_nothing_in_half_that_is_detached() {
+    disconnect::<Customer>();
+}
+
+#[test]
+fn sigterm_drains_and_leaves_nothing_behind() {
+    shutdown::<Customer>();
+}
+
+#[test]
+fn without_etcd_customers_are_told_to_come_back() {
+    outage::<Customer>();
+}
