@@ -28,7 +28,7 @@ async fn main() -> Result {
     let part = env::args().nth(1);
     let part = locks.scope(async {
         match part.as_deref() {
-            Some("turns") => turns().await,
+            Some("turns") => turns(&locks).await,
             Some("hold") => Ok(hold_for_ever().await?),
             _ => show(&locks).await,
         }
@@ -39,9 +39,9 @@ async fn main() -> Result {
 }
 
 async fn show(locks: &Locks) -> Result {
-    exclusion().await?;
+    exclusion(locks).await?;
     safety().await?;
-    availability().await?;
+    availability(locks).await?;
     symmetry(locks).await
 }
 
@@ -62,36 +62,25 @@ async fn turn(client: &mut Client) -> Result {
     Ok(())
 }
 
-/// A client of the first server that answers: one of all of them would go on asking the one that is down, too.
-async fn client() -> Result<Client> {
-    for endpoint in env::var("ETCD_LOCKED_ENDPOINTS")?.split(',') {
-        let mut client = Client::connect([endpoint], None).await?;
-        if client.status().await.is_ok() {
-            return Ok(client);
-        }
-    }
-    Err("no server answers".into())
-}
-
 async fn counter(client: &mut Client) -> Result<usize> {
     let found = client.get(COUNTER, None).await?;
     let kv = found.kvs().first();
     Ok(kv.map_or(Ok(0), |kv| kv.value_str().unwrap_or("?").parse())?)
 }
 
-async fn turns() -> Result {
-    let mut client = client().await?;
+async fn turns(locks: &Locks) -> Result {
+    let mut client = locks.client().await?;
     for _ in 0..TURNS {
         turn(&mut client).await?;
     }
     Ok(())
 }
 
-async fn exclusion() -> Result {
-    let mut client = client().await?;
+async fn exclusion(locks: &Locks) -> Result {
+    let mut client = locks.client().await?;
     client.delete(COUNTER, None).await?;
     let mut others = [process("turns")?, process("turns")?];
-    turns().await?;
+    turns(locks).await?;
     for other in &mut others {
         if !other.wait().await?.success() {
             return Err("a process has failed".into());
@@ -157,8 +146,8 @@ async fn without_the_leader(leader: &str) -> Result {
     Ok(())
 }
 
-async fn availability() -> Result {
-    let mut client = client().await?;
+async fn availability(locks: &Locks) -> Result {
+    let mut client = locks.client().await?;
     let status = client.status().await?;
     let members = client.member_list().await?;
     let leader = members
@@ -170,7 +159,7 @@ async fn availability() -> Result {
         .unwrap_or_default();
     without_the_leader(&urls).await?;
 
-    turns().await?;
+    turns(locks).await?;
     println!("availability: {TURNS} turns without it");
     Ok(())
 }
@@ -182,7 +171,7 @@ lock_names! {
 }
 
 async fn symmetry(locks: &Locks) -> Result {
-    let mut client = client().await?;
+    let mut client = locks.client().await?;
     // One has the lock, and does not hear that somebody deletes its key: by now another has it.
     let late = locks.lock(Symmetry).await?;
     let below = DeleteOptions::new().with_prefix();

@@ -44,6 +44,55 @@ fn a_refused_endpoint_of_three_is_not_noticed() {
 }
 
 #[test]
+fn a_client_of_ones_own_passes_a_dead_endpoint_over() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let nobody = || format!("http://127.0.0.1:{}", free_port());
+        for turn in 0..3 {
+            let mut endpoints = [nobody(), etcd.endpoint(), nobody()];
+            endpoints.rotate_left(turn);
+            let locks = connect(corner.config_via(endpoints)).await;
+            let mut client = locks.client().await.unwrap();
+            let key = format!("{}own", corner.prefix);
+            for number in 0..20 {
+                let put = client.put(key.clone(), number.to_string(), None).await;
+                put.unwrap_or_else(|error| panic!("call {number} failed: {error}"));
+            }
+            client.delete(key, None).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_client_of_ones_own_outlives_the_endpoint_it_uses() {
+    run(async {
+        let etcd = Etcd::shared().await;
+        let corner = Corner::new().await;
+        let mut proxies = [
+            Proxy::start(etcd.address()).await,
+            Proxy::start(etcd.address()).await,
+        ];
+        let endpoints = [proxies[0].endpoint(), proxies[1].endpoint()];
+        let locks = connect(corner.config_via(endpoints)).await;
+        let mut client = locks.client().await.unwrap();
+        client.get("nothing", None).await.unwrap();
+        // Whichever it is.
+        for proxy in &mut proxies {
+            proxy.refuse().await;
+            proxy.cut();
+            let recovers = async { while client.get("nothing", None).await.is_err() {} };
+            within("the other endpoint", recovers).await;
+            for number in 0..20 {
+                let got = client.get("nothing", None).await;
+                got.unwrap_or_else(|error| panic!("call {number} failed: {error}"));
+            }
+            proxy.accept_again().await;
+        }
+    });
+}
+
+#[test]
 fn a_frozen_endpoint_costs_time_and_no_lock() {
     run(async {
         let etcd = Etcd::shared().await;

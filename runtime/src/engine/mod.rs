@@ -32,6 +32,7 @@ mod convert;
 mod driver;
 mod endpoint;
 mod errors;
+mod failover;
 mod gather;
 #[cfg(feature = "testing")]
 mod probe;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use etcd_client::{Channel, Client, ConnectOptions, Error};
 use tonic::transport::Endpoint;
 
-use super::gather;
+use super::{failover, gather};
 use crate::config::{Config, Connector};
 
 #[derive(Clone, Debug)]
@@ -92,12 +92,25 @@ impl Target {
         }
     }
 
-    /// A client for a user, carried by whatever runtime that is on.
-    pub(super) async fn connect(&self, terms: &Terms) -> Result<Client, Error> {
+    /// A client for a user, carried by whatever runtime that is on; it tries this endpoint first, of those that URLs name.
+    pub(super) async fn connect(&self, terms: &Terms, first: usize) -> Result<Client, Error> {
         let options = terms.options.clone();
-        match self {
-            Self::Urls(urls) => Client::connect(urls, Some(options)).await,
-            Self::Connector(connector) => connector.connect(options).await,
+        let urls = match self {
+            Self::Urls(urls) => urls,
+            Self::Connector(connector) => return connector.connect(options).await,
+        };
+        // A connection that may go to either of two hosts cannot check the name in both's certificates.
+        if urls.len() > 1 && urls.iter().any(|url| url.starts_with("https://")) {
+            return Client::connect(urls, Some(options)).await;
+        }
+        let (before, after) = urls.split_at(first.min(urls.len()));
+        let urls = after.iter().chain(before);
+        let endpoints: Vec<_> = urls
+            .map(|url| terms.endpoint(url))
+            .collect::<Result<_, _>>()?;
+        match failover::connect(&endpoints) {
+            Some(channel) => Client::from_channel(Channel::Tonic(channel), Some(options)).await,
+            None => Client::connect([""; 0], Some(options)).await, // says so
         }
     }
 
@@ -108,7 +121,7 @@ impl Target {
             Self::Connector(_) => None,
         };
         let Some(url) = url else {
-            return self.connect(terms).await;
+            return self.connect(terms, 0).await;
         };
         let channel = Channel::Tonic(gather::connect(&terms.endpoint(url)?));
         Client::from_channel(channel, Some(terms.options.clone())).await

@@ -134,10 +134,9 @@ impl Wire {
         let shared = &self.0;
         let name = shared.target.name();
         let mut failure = Failure::Unavailable(all(Vec::new()));
-        // With credentials, connecting is a call, and etcd-client's balancer may pick a dead endpoint for it (rule
-        // P32).
-        for _ in self.round() {
-            let connect = shared.target.connect(&shared.terms);
+        // With credentials, connecting is a call, which a dead endpoint may be picked for (rule P32).
+        for first in self.round() {
+            let connect = shared.target.connect(&shared.terms, first);
             failure = match self.within(shared.connect_timeout, connect).await {
                 Some(Ok(client)) => return Ok(client),
                 Some(Err(error)) => unopened(&name, shared.target.is_by_url(), &error),
