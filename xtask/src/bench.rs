@@ -5,7 +5,6 @@
 //! unification. Two are the same but for the attribute above each function: `#[etcd_locked]` or `#[tracing::instrument]`.
 
 mod generate;
-mod peers;
 mod speed;
 
 use std::fmt::Write as _;

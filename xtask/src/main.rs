@@ -10,6 +10,7 @@ mod http;
 mod load;
 mod mistakes;
 mod outside;
+mod peers;
 mod process;
 mod protoc;
 mod report;

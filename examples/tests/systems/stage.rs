@@ -107,6 +107,12 @@ impl Stage {
         }
     }
 
+    /// All that was said.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let said = self.said.borrow();
+        said.lines.iter().map(|line| line.text.clone()).collect()
+    }
+
     /// How often this was said.
     pub(crate) fn count(&self, text: &str) -> usize {
         let said = self.said.borrow();

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{peers, rustc};
+use super::rustc;
 use crate::etcd::Etcd;
 use crate::process::{output, run};
-use crate::{Result, say, workspace};
+use crate::{Result, peers, say, workspace};
 
 /// The benches' binary.
 const BINARY: (&str, &str) = ("etcd-locked-benches", "bench");
@@ -26,9 +26,9 @@ pub(crate) fn speed(args: &[String]) -> Result<String> {
         match peer {
             "go" => {
                 say::step("the peer in Go");
-                let go = peers::go()?;
+                let go = peers::go("benches/peers/go", "worker")?;
                 command
-                    .env("BENCH_GO_PEER", go.worker)
+                    .env("BENCH_GO_PEER", go.program)
                     .env("BENCH_GO", go.version);
             }
             "aetcd" => {

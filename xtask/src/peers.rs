@@ -1,4 +1,4 @@
-//! The peers in other languages: what they need, and where it is brought.
+//! Programs in other languages, for the benches and the examples: what they need, and where it is brought.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::{Result, say, workspace};
 const GO_PACKAGES: &str = "/usr/share/gocode";
 const GO_PACKAGE: &str = "src/go.etcd.io/etcd/clientv3/concurrency";
 
-pub(super) struct Go {
-    pub(super) worker: PathBuf,
-    pub(super) version: String,
+pub(crate) struct Go {
+    pub(crate) program: PathBuf,
+    pub(crate) version: String,
 }
 
-/// Builds the worker that locks by etcd's own Go package. The distribution brings compiler and package, because the package
-/// drags a hundred others behind it.
-pub(super) fn go() -> Result<Go> {
+/// Builds a program that locks by etcd's own Go package, from a folder of ours. The distribution brings compiler and package,
+/// because the package drags a hundred others behind it.
+pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
     let how = "apt-get install golang-go golang-etcd-server-dev";
     let version = output(Command::new("go").arg("version"))
         .map_err(|error| format!("{error}; the Go peer needs a Go compiler: {how}"))?;
@@ -31,28 +31,28 @@ pub(super) fn go() -> Result<Go> {
         ));
     }
     let home = home("go")?;
-    let worker = home.join("worker");
+    let program = home.join(name);
     output(
         Command::new("go")
-            .current_dir(workspace::root().join("benches/peers/go"))
+            .current_dir(workspace::root().join(source))
             .env("GO111MODULE", "off")
             .env("GOPATH", format!("{}:{GO_PACKAGES}", home.display()))
             .env_remove("GOFLAGS")
             .args(["build", "-o"])
-            .arg(&worker)
+            .arg(&program)
             .arg("."),
     )?;
-    say::note(format_args!("{version}: {}", worker.display()));
-    Ok(Go { worker, version })
+    say::note(format_args!("{version}: {}", program.display()));
+    Ok(Go { program, version })
 }
 
-pub(super) struct Python {
-    pub(super) interpreter: PathBuf,
-    pub(super) packages: PathBuf,
+pub(crate) struct Python {
+    pub(crate) interpreter: PathBuf,
+    pub(crate) packages: PathBuf,
 }
 
-/// Has pip put the packages of the worker in Python below `target/tools`.
-pub(super) fn python() -> Result<Python> {
+/// Has pip put what programs in Python lock with below `target/tools`.
+pub(crate) fn python() -> Result<Python> {
     let interpreter = PathBuf::from("python3");
     let wanted = workspace::root().join("benches/peers/python/requirements.txt");
     let packages = home("python")?;

@@ -1,0 +1,80 @@
+"""The contender in Python: aetcd's own lock, in the queue of all the others. See ../main.rs.
+
+pip install aetcd==1.0.0 grpcio protobuf
+ETCDCTL_ENDPOINTS=http://127.0.0.1:2379 python3 contender.py counter 40
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from urllib.parse import urlsplit
+
+import aetcd
+
+
+@contextlib.asynccontextmanager
+async def locked(client, name, ttl=10):
+    """Holds a lock that is shared with other languages.
+
+    aetcd's lock is one key, put if it is absent: of those who use the same key one has it, and whoever else there is it does
+    not see. As a key *below* the name it is a place in the queue of everybody: the first place has the lock. All Python
+    programs that use this have one place between them, in no order among themselves.
+    """
+    lock = client.lock(name + b"/aetcd", ttl)
+    await lock.acquire(timeout=None)
+    work = asyncio.current_task()
+    renewal = asyncio.create_task(renew(lock, work))  # aetcd renews nothing by itself
+    try:
+        yield await first(client, lock, name + b"/")
+    finally:
+        renewal.cancel()
+        await lock.release()
+        await lock.lease.revoke()  # else it lives on until its TTL is over
+
+
+async def first(client, lock, below):
+    """Waits until nobody is before us; the revision at which that was so."""
+    while True:
+        queue = await client.get_prefix(below, sort_order="ascend", sort_target="create", keys_only=True)
+        before = [kv for kv in queue if kv.create_revision < lock.revision]
+        if all(kv.create_revision != lock.revision for kv in queue):
+            raise RuntimeError("the lease was over before it was our turn")
+        if not before:
+            return queue.header.revision
+        await client.watch_once(
+            before[-1].key, start_revision=queue.header.revision + 1, kind=aetcd.EventKind.DELETE
+        )
+
+
+async def renew(lock, work):
+    """Keeps the lease alive, and stops the work when that fails: the lock may be somebody else's then."""
+    try:
+        while True:
+            await asyncio.sleep(lock.ttl / 3)
+            if (await asyncio.wait_for(lock.refresh(), lock.ttl / 3)).TTL == 0:
+                return work.cancel("the lease is over")
+    except (aetcd.ClientError, asyncio.TimeoutError) as error:
+        work.cancel(f"the lease is not renewed: {error}")
+
+
+async def count(file):
+    """Reads, waits, writes: what nobody else may come in between of."""
+    with open(file) as text:
+        n = int(text.read())
+    await asyncio.sleep(0.005)
+    with open(file, "w") as text:
+        text.write(f"{n + 1}\n")
+    return n + 1
+
+
+async def main(file, turns):
+    etcd = urlsplit(os.environ["ETCDCTL_ENDPOINTS"].split(",")[0])
+    async with aetcd.Client(host=etcd.hostname, port=etcd.port) as client:
+        for _ in range(int(turns)):
+            async with locked(client, b"locks/counter") as token:
+                n = await count(file)
+                print(n, "aetcd", token, "locks/counter/aetcd", flush=True)
+
+
+asyncio.run(main(*sys.argv[1:]))

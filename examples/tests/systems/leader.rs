@@ -1,0 +1,91 @@
+//! The long holder: cut off from etcd, it has stopped before its lease could run out, so before there is another.
+
+use std::time::{Duration, Instant};
+
+use etcd_client::{EventType, WatchOptions};
+use tokio::time::sleep;
+
+use crate::etcd::Etcd;
+use crate::limit::{run, within};
+use crate::proxy::{Proxy, Way};
+use crate::stage::Stage;
+
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_leader");
+const KEYS: &str = "locks/leaders/billing/";
+/// Of the leader's lease.
+const TTL: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_leader_that_is_cut_off_has_stopped_before_there_is_another() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let stage = Stage::new(etcd.endpoints());
+        let link = Proxy::start(etcd.members[0].address()).await;
+        let through_link = [("ETCD_LOCKED_ENDPOINTS", &*link.endpoint())];
+        let a = stage.start_with(EXAMPLE, &["a"], &through_link);
+        stage.says("a leads").await;
+        let mut b = stage.start(EXAMPLE, &["b"]);
+        etcd.until_below(KEYS, 2).await;
+        sleep(TTL).await; // it leads for longer than its TTL
+
+        let mut client = etcd.client().await;
+        let deleted = WatchOptions::new().with_prefix();
+        let mut events = client.watch(KEYS, Some(deleted)).await.expect("a watch");
+        link.freeze(Way::Requests);
+        link.freeze(Way::Answers);
+        let cut = Instant::now();
+        let stopped = stage.says("a has stopped").await;
+        let expired = within("the end of the lease", async {
+            loop {
+                let news = events.message().await.expect("the watch");
+                let news = news.expect("the watch goes on");
+                if news
+                    .events()
+                    .iter()
+                    .any(|it| it.event_type() == EventType::Delete)
+                {
+                    return Instant::now();
+                }
+            }
+        });
+        let expired = expired.await;
+        let successor = stage.says("b leads").await;
+        println!(
+            "cut off; stopped {:.2?} later, before the lease was over by {:.2?}; a successor {:.2?} after the cut",
+            stopped.at - cut,
+            expired - stopped.at,
+            successor.at - cut
+        );
+        assert!(
+            stopped.at < expired,
+            "it has stopped before the lease is over",
+        );
+        assert!(stopped.at < successor.at, "it has stopped before b leads");
+        // Nine tenths of the TTL are for work, counted from when the last renewal was sent; and a line may be late in being read.
+        assert!(
+            stopped.at - cut < TTL * 9 / 10 + Duration::from_millis(250),
+            "it stops within its stop time",
+        );
+
+        // The network is back: it stands by, and leads again when b ends.
+        link.thaw();
+        etcd.until_below(KEYS, 2).await;
+        b.terminate();
+        stage.ends_well(&mut b).await;
+        within("a second term", async {
+            while stage.count("a leads") < 2 {
+                sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        stage.said_in_order(&[
+            "a leads",
+            "b stands by",
+            "a has stopped",
+            "b leads",
+            "b has stopped",
+            "a leads",
+        ]);
+        drop(a);
+    });
+}

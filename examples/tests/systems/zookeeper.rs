@@ -1,0 +1,147 @@
+//! S6, ZooKeeper's recipe: locks, sequential nodes, sessions, what it leaves unsolved, and what it names beside the lock.
+
+use crate::etcd::Etcd;
+use crate::limit::run;
+use crate::stage::Stage;
+
+const RECIPE: &str = env!("CARGO_BIN_EXE_zookeeper");
+const FENCING: &str = env!("CARGO_BIN_EXE_fencing");
+
+#[test]
+fn the_recipe_step_by_step() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let stage = Stage::new(etcd.endpoints());
+        stage.ends_well(&mut stage.start(RECIPE, &[])).await;
+        stage.said_in_order(&[
+            "== lock, tryLock, unlock",
+            "a locks, with token ",
+            "b tries: held by a",
+            "a unlocks",
+            "b tries: locks, with token ",
+            "b unlocks",
+            "== sequential nodes",
+            "a locks",
+            "node of a: ",
+            "node of b: ",
+            "node of c: ",
+            "node of d: ",
+            "c is killed",
+            "its node has gone with its session",
+            "a unlocks",
+            "b locks",
+            "b unlocks",
+            "d locks",
+            "d unlocks",
+            "== a session expires",
+            "a locks, with token ",
+            "session ",
+            "a has stopped: lock `zookeeper/session` was lost: ",
+            "in another session ",
+            "== A-B and B-A",
+            "is told: deadlock",
+            ": done",
+            ": done",
+            "== read-write lock",
+            " reads",
+            " reads",
+            "c wants to write",
+            " has read",
+            " has read",
+            "c writes",
+            "== reentrant lock",
+            "a ships order 7",
+            "a bills order 7, under the same lock",
+            "held by this very task",
+        ]);
+
+        let nodes: Vec<i64> = ["a", "b", "c", "d"].map(|name| node(&stage, name)).to_vec();
+        assert!(
+            nodes.is_sorted_by(|one, next| one < next),
+            "nodes are in sequence",
+        );
+        assert!(stage.count("c locks") == 0, "who has vanished gets nothing");
+        let tokens = tokens(&stage);
+        assert!(
+            tokens.len() == 4 && tokens.is_sorted_by(|one, next| one < next),
+            "the token grows",
+        );
+        assert!(stage.count("is told: deadlock") == 1, "one is told, once");
+        // Who is told has let go of what the other wants: so that is done first.
+        let told = stage.says("is told: deadlock").await.text;
+        let (told, other) = if told.starts_with("a ") {
+            ("a", "b")
+        } else {
+            ("b", "a")
+        };
+        stage.said_in_order(&[
+            &format!("{told} is told: deadlock"),
+            &format!("{other} has {} and", if other == "a" { "A" } else { "B" }),
+            &format!("{told} has {} and", if told == "a" { "A" } else { "B" }),
+        ]);
+        assert!(etcd.is_empty().await, "nothing is left in etcd");
+    });
+}
+
+fn node(stage: &Stage, name: &str) -> i64 {
+    let begins = format!("node of {name}: ");
+    let lines = stage.lines();
+    let line = lines.iter().find_map(|line| line.strip_prefix(&begins));
+    let revision = line.and_then(|rest| rest.split(',').next());
+    revision.expect("a node").parse().expect("a revision")
+}
+
+fn tokens(stage: &Stage) -> Vec<i64> {
+    let lines = stage.lines();
+    let token = |line: &String| {
+        let (_, rest) = line.split_once(", with token ")?;
+        rest.split('.').next()?.parse().ok()
+    };
+    lines.iter().filter_map(token).collect()
+}
+
+#[test]
+fn a_late_write_is_refused_by_sqlite() {
+    run(a_late_write_is_refused("sqlite::memory:"));
+}
+
+/// Where there is a PostgreSQL to try it on.
+#[test]
+fn a_late_write_is_refused_by_postgresql() {
+    match std::env::var("POSTGRES_URL") {
+        Ok(url) => run(a_late_write_is_refused(&url)),
+        Err(_) => println!("POSTGRES_URL names no PostgreSQL: left out"),
+    }
+}
+
+async fn a_late_write_is_refused(url: &str) {
+    let etcd = Etcd::start().await;
+    let stage = Stage::new(etcd.endpoints());
+    let mut example = stage.start_with(FENCING, &[], &[("DATABASE_URL", url)]);
+    stage.ends_well(&mut example).await;
+    stage.said_in_order(&[
+        "== the token: on ",
+        "a has the lock, with token ",
+        "an operator takes the lock from a",
+        "b writes, with token ",
+        "a writes, with token ",
+        "the row with the token says `paid by b`",
+        "the one without says `paid by a`",
+        "== the version column",
+        "a has read version 2: done",
+        "b has read version 2: refused",
+        "b has read version 3: done",
+    ]);
+    let wrote = |who: &str| {
+        let lines = stage.lines();
+        let begins = format!("{who} writes, with token ");
+        let line = lines.iter().find_map(|line| line.strip_prefix(&begins));
+        let (token, outcome) = line.and_then(|it| it.split_once(": ")).expect("a write");
+        (token.parse::<i64>().expect("a token"), outcome.to_owned())
+    };
+    let ((late, refused), (current, done)) = (wrote("a"), wrote("b"));
+    assert!(late < current, "b's token is the greater");
+    assert!(done == "done", "b's write is done");
+    assert!(refused.starts_with("refused"), "a's write is refused");
+    assert!(etcd.is_empty().await, "nothing is left in etcd");
+}

@@ -1,0 +1,77 @@
+//! The lock recipe of ZooKeeper, step by step, with what it has and what its authors have to leave to the reader.
+//!
+//! There: an ephemeral sequential node each, the lowest has the lock, each watches the one before it. Here: a key each, attached
+//! to a lease, the one created first has the lock, each watches those before it. A client there is a [`Locks`] here; as a rule
+//! a process needs one, and never sees it. The version column, which the recipe names beside it, is in the example `fencing`.
+//!
+//! ```sh
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run --bin zookeeper
+//! ```
+
+mod alternatives;
+mod circle;
+mod nodes;
+mod queue;
+mod session;
+
+use std::time::Duration;
+
+use etcd_locked::{Config, LockError, Locks};
+
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// What a session lasts at least when its client has gone. The shortest there is, as this is to be quick.
+const SESSION: Duration = Duration::from_secs(2);
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    if std::env::args().nth(1).as_deref() == Some("wait") {
+        return queue::wait().await;
+    }
+    println!("== lock, tryLock, unlock");
+    basics().await?;
+    println!("== sequential nodes, and a waiter that vanishes");
+    queue::show().await?;
+    println!("== a session expires");
+    session::show().await?;
+    println!("== A-B and B-A");
+    circle::show().await?;
+    println!("== read-write lock");
+    alternatives::readers().await?;
+    println!("== reentrant lock");
+    alternatives::again().await
+}
+
+async fn basics() -> Result<()> {
+    let (a, b) = (client("a").await?, client("b").await?);
+    let held = a.lock("zookeeper/basics").await?;
+    println!("a locks, with token {}", held.token());
+    match b.lock("zookeeper/basics").try_once().await {
+        Err(LockError::Held { holder, .. }) => {
+            let by = holder.map_or("somebody".to_owned(), |holder| holder.service().to_owned());
+            println!("b tries: held by {by}");
+        }
+        other => println!("b tries: {other:?}"),
+    }
+    held.release().await?;
+    println!("a unlocks");
+    let held = b.lock("zookeeper/basics").try_once().await?;
+    println!("b tries: locks, with token {}", held.token());
+    held.release().await?;
+    println!("b unlocks");
+    end([a, b]).await;
+    Ok(())
+}
+
+/// With a session of its own.
+async fn client(name: &str) -> Result<Locks> {
+    let config = Config::from_env()?.service(name).ttl(SESSION);
+    Ok(Locks::connect(config).await?)
+}
+
+/// Ends their sessions.
+async fn end<const N: usize>(clients: [Locks; N]) {
+    for client in clients {
+        client.shutdown(Duration::from_secs(5)).await;
+    }
+}

@@ -1,0 +1,62 @@
+//! A session expires while its client holds a lock: its work is stopped, and the client goes on with another session. Nobody
+//! has to reconnect, or to register anything anew.
+
+use std::future::pending;
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+
+use crate::nodes::{nodes, session};
+use crate::{Result, client, end};
+
+const LOCK: &str = "zookeeper/session";
+
+pub(crate) async fn show() -> Result<()> {
+    let a = client("a").await?;
+    let mut etcd = a.client().await?;
+    let work = tokio::spawn({
+        let a = a.clone();
+        async move { work(&a).await }
+    });
+    crate::nodes::until(&mut etcd, LOCK, 1).await?;
+    let lease = expire(&a).await?;
+    match work.await? {
+        Err(error) => println!("a has stopped: {error}"),
+        Ok(()) => println!("a has not stopped"),
+    }
+
+    let held = a.lock(LOCK).await?;
+    for node in nodes(&mut etcd, LOCK).await? {
+        let same = if node.lease() == lease {
+            "the same"
+        } else {
+            "another"
+        };
+        println!(
+            "a locks, with token {}, in {same} session {}",
+            held.token(),
+            session(&node)
+        );
+    }
+    held.release().await?;
+    end([a]).await;
+    Ok(())
+}
+
+#[etcd_locked("zookeeper/session", locks = locks)]
+async fn work(locks: &Locks) -> Result<(), LockError> {
+    let token = etcd_locked::current().map(|held| held.token().to_string());
+    println!("a locks, with token {}", token.unwrap_or_default());
+    pending().await
+}
+
+/// What etcd does when it has not heard of a client for the TTL.
+async fn expire(a: &Locks) -> Result<i64> {
+    let mut etcd = a.client().await?;
+    tokio::time::sleep(Duration::from_millis(200)).await; // the work has begun
+    let held = nodes(&mut etcd, LOCK).await?;
+    let node = held.first().ok_or("a has no node")?;
+    println!("session {} expires", session(node));
+    etcd.lease_revoke(node.lease()).await?;
+    Ok(node.lease())
+}
