@@ -80,9 +80,7 @@ impl Core {
         }
         for (holder, rest) in &abort.rest {
             if let Some(publication) = self.deadlocks.publications.get_mut(holder) {
-                publication.writing = true;
-                publication.sure = false;
-                publication.may.extend(rest.iter().cloned());
+                publication.writes(rest);
             }
         }
         self.deadlocks.aborting.insert(abort.call);

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::clock::Moment;
 use crate::core::mode::Seat;
 use crate::core::record::{self, Incarnation};
 use crate::core::request::{Key, Kv, Op, Order, Revision, Txn, TxnAnswer};
@@ -24,6 +25,8 @@ const CONTENDERS: i64 = 64;
 pub(crate) struct Search {
     /// What all keys begin with: what is elsewhere is not followed, and may not be ours to read.
     prefix: Key,
+    /// When it began.
+    pub(crate) begun: Moment,
     /// Where a circle closes: keys its seeker holds, or the other keys of its group.
     ends: BTreeSet<Incarnation>,
     /// Waiting keys, as they were come upon.
@@ -84,6 +87,7 @@ impl Search {
         prefix: Key,
         starts: impl IntoIterator<Item = Incarnation>,
         ends: BTreeSet<Incarnation>,
+        now: Moment,
     ) -> Self {
         let start = |waiting| Node {
             waiting,
@@ -94,6 +98,7 @@ impl Search {
             prefix,
             ends,
             nodes: starts.into_iter().take(NODES).map(start).collect(),
+            begun: now,
             read: 0,
             reading: 0,
         }

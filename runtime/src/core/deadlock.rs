@@ -48,7 +48,7 @@ pub(crate) struct Deadlocks {
 impl Core {
     /// A call begins to wait: whether it was refused because it closed a circle inside the process.
     pub(super) fn closes_circle(&mut self, now: Moment, call: CallId) -> bool {
-        while let Some(path) = self.circle_here(call) {
+        while let Some(path) = self.circle_here(now, call) {
             if let Some(&group) = path.iter().find(|of| self.may_requeue(**of)) {
                 self.requeue(now, group);
                 continue;
@@ -172,12 +172,15 @@ impl Core {
             let ends = self
                 .held_by(outer)
                 .map(|(_, held)| (held.key, held.created));
-            (self.waiting_keys(&[call]), ends.collect())
+            (self.waiting_keys(&[call], None), ends.collect())
         };
         if starts.is_empty() || ends.is_empty() {
             return;
         }
-        let search = Search::new(self.settings.prefix.clone(), starts, ends);
+        for place in self.shut_before(call) {
+            self.looks.insert(place); // by the time there is an answer it is known whether it still is
+        }
+        let search = Search::new(self.settings.prefix.clone(), starts, ends, now);
         self.deadlocks.searches.insert(call, search);
         self.go_on(now, call);
     }
@@ -246,12 +249,13 @@ impl Core {
         let Some(circle) = search.found(answer) else {
             return self.go_on(now, call);
         };
+        let begun = search.begun;
         self.deadlocks.searches.remove(&call);
-        self.cut(now, call, circle);
+        self.cut(now, call, circle, begun);
     }
 
     /// A circle was seen: cuts it, if that is this call's to do.
-    fn cut(&mut self, now: Moment, call: CallId, circle: Circle) {
+    fn cut(&mut self, now: Moment, call: CallId, circle: Circle, begun: Moment) {
         let Some(c) = self.calls.get(&call).filter(|c| c.stage == Stage::Waiting) else {
             return;
         };
@@ -285,8 +289,9 @@ impl Core {
         }
         // The call may have come to wait for something else since the search began. From here on that cannot happen without
         // the holder's keys being written anew, if they say what it waits for: then nothing is cut.
+        let depends = || self.waiting_keys(&[call], Some(begun)).contains(start);
         if let Some((holder, _)) = holder
-            && !(self.tells_of(*holder, start) && self.waiting_keys(&[call]).contains(start))
+            && !(self.tells_of(*holder, start) && depends())
         {
             return;
         }

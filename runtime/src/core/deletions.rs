@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::call::Stage;
+use crate::core::handovers::Run;
 use crate::core::lease::{Lease, LeaseRef, State};
 use crate::core::mode::Mode;
 use crate::core::queue::{Queued, Slot};
@@ -75,12 +76,12 @@ impl Core {
             let lost = l.state == State::Lost;
             match (confirm, lost) {
                 (false, _) => drop(self.calls.remove(&call)),
-                (true, _) if left == 0 => self.confirmed(call, Ok(())),
-                (true, false) => self.at(until, Timer::Confirm(call)),
                 (true, true) => {
                     let cause = LossCause::Expired;
                     self.confirmed(call, Err(Refused::Lost { cause }));
                 }
+                (true, false) if left == 0 => self.confirmed(call, Ok(())),
+                (true, false) => self.at(until, Timer::Confirm(call)),
             }
         }
         self.advance_all(now, &names);
@@ -91,20 +92,15 @@ impl Core {
     /// Whether keys may stay a moment after their body: nobody waits for them, as far as is known here.
     fn may_linger(&self, now: Moment, names: &[Key]) -> bool {
         let free = |name: &Key| {
-            self.queues.get(name).is_some_and(|queue| {
-                let Slot::Held {
-                    lease,
-                    lost: false,
-                    run,
-                    ..
-                } = &queue.slot
-                else {
-                    return false;
-                };
-                let usable = |l: &Lease| l.state == State::Open && l.is_fresh(now);
-                let passes = !queue.suspected && !run.contended && run.goes_on(now);
-                queue.calls.is_empty() && passes && self.leases.get(lease).is_some_and(usable)
-            })
+            let Some(queue) = self.queues.get(name) else {
+                return false;
+            };
+            let usable = |l: &Lease| l.state == State::Open && l.is_fresh(now);
+            let passes = |(lease, run): (LeaseRef, &Run)| {
+                let lease = self.leases.get(&lease);
+                !run.is_contended() && run.goes_on(now) && lease.is_some_and(usable)
+            };
+            queue.calls.is_empty() && !queue.suspected && queue.slot.run().is_some_and(passes)
         };
         self.shutdown.is_none() && names.iter().all(free)
     }
@@ -143,7 +139,8 @@ impl Core {
         else {
             return None;
         };
-        let l = self.leases.get(&lease).filter(|_| of == call)?;
+        let l = self.leases.get_mut(&lease).filter(|_| of == call)?;
+        l.joining.remove(name);
         self.timers.remove(&(guard_at, Timer::Guard(name.clone())));
         self.deletions.push_back(Deletion {
             name: name.clone(),
@@ -329,6 +326,7 @@ impl Core {
         if let Slot::Deleting { lease, created, .. } = queue.slot
             && (lease, created) == (deletion.lease, deletion.created)
         {
+            queue.owner = None; // nobody is told of it any more: it is not looked for without a key
             self.free(now, &deletion.name);
         }
     }

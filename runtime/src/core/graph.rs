@@ -1,18 +1,20 @@
-//! Who waits for whom inside this process: exact at every moment (rule P38).
+//! Who waits for whom inside this process: exact at every moment, but for what is behind a key of readers (rule P38).
 //!
 //! A waiting call waits for all calls ahead of it in each of its queues and for the holders of each name that exclude it; a
 //! holder waits for the calls that its task has begun since. A circle can close only when a call begins to wait: a call that is granted has
 //! begun no other yet, and a group that goes to the back of its queues is one whose task holds nothing, so that nobody waits
-//! for it any more. What is over by then, a wait or a lease, is none of it: the core does what is due before it hears a call.
+//! for it any more; or when a look shows that readers cannot join others here ([`shares`](super::shares)). What is over by then, a wait or a lease, is none of it: the core does what is due before it hears a call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::clock::Moment;
 use crate::core::call::{Call, Stage};
 use crate::core::mode::Seat;
 use crate::core::place;
-use crate::core::queue::{Queued, Slot};
+use crate::core::queue::{Queue, Queued, Slot};
 use crate::core::record::Incarnation;
 use crate::core::request::Key;
+use crate::core::shares::OPEN;
 use crate::core::{Blocker, CallId, Core};
 
 /// What a walk along the edges came by.
@@ -63,7 +65,15 @@ impl Core {
     }
 
     /// Walks along the edges from these calls on, until one of `ends` is reached: answers that one.
-    fn walk(&self, starts: &[CallId], ends: &[CallId]) -> (Walk, Option<CallId>) {
+    ///
+    /// That readers are kept out of a key of this process is known only from a look: it counts if it was seen then, or later;
+    /// with `None` whenever it was seen last.
+    fn walk(
+        &self,
+        starts: &[CallId],
+        ends: &[CallId],
+        seen: Option<Moment>,
+    ) -> (Walk, Option<CallId>) {
         let mut walk = Walk::default();
         // Of a call that was reached through a queue, what is ahead there is in the walk already.
         let mut next: VecDeque<(CallId, Option<Key>)> = VecDeque::new();
@@ -93,7 +103,7 @@ impl Core {
                     };
                     for (_, place) in self
                         .places(name)
-                        .filter(|(_, of)| self.waits_for_holders(c, of))
+                        .filter(|(_, of)| self.waits_for_holders(c, of, seen))
                     {
                         ahead.extend(place.slot.holders().map(|holder| (holder, None)));
                     }
@@ -123,12 +133,12 @@ impl Core {
     }
 
     /// The circle that a call of this process closes inside it: whom it waits for, in order, the last of its own task.
-    pub(super) fn circle_here(&self, call: CallId) -> Option<Vec<CallId>> {
+    pub(super) fn circle_here(&self, now: Moment, call: CallId) -> Option<Vec<CallId>> {
         let outer = self.outer(self.calls.get(&call)?);
         if outer.is_empty() {
             return None;
         }
-        let (walk, end) = self.walk(&[call], &outer);
+        let (walk, end) = self.walk(&[call], &outer, Some(now - OPEN));
         let mut at = end?;
         let mut path = Vec::new();
         while at != call {
@@ -139,19 +149,35 @@ impl Core {
         Some(path)
     }
 
-    /// The waiting keys of this process that these calls depend on.
-    pub(super) fn waiting_keys(&self, calls: &[CallId]) -> BTreeSet<Incarnation> {
-        let (walk, _) = self.walk(calls, &[]);
+    /// The waiting keys of this process that these calls depend on, as far as that was seen since.
+    pub(super) fn waiting_keys(
+        &self,
+        calls: &[CallId],
+        seen: Option<Moment>,
+    ) -> BTreeSet<Incarnation> {
+        let (walk, _) = self.walk(calls, &[], seen);
         walk.queues
             .keys()
             .filter_map(|name| self.waiting_key(name))
             .collect()
     }
 
+    /// The keys of readers that a call depends on because somebody was seen behind them.
+    pub(super) fn shut_before(&self, call: CallId) -> Vec<Key> {
+        let (walk, _) = self.walk(&[call], &[], None);
+        let shut = |queue: &Queue| {
+            let run = queue.slot.run();
+            queue.seat == Seat::Shared && run.is_some_and(|(_, run)| run.is_contended())
+        };
+        let places = walk.queues.keys().flat_map(|name| self.places(name));
+        let places = places.filter(|(_, queue)| shut(queue));
+        places.map(|(place, _)| place.clone()).collect()
+    }
+
     /// What a holder's task depends on.
     pub(super) fn waits_of(&self, holder: CallId) -> BTreeSet<Incarnation> {
         let inner = self.calls.get(&holder).map(|c| c.inner());
-        self.waiting_keys(inner.unwrap_or_default())
+        self.waiting_keys(inner.unwrap_or_default(), None)
     }
 
     /// The key of a name, if it waits. Not one of a permit: for whom that waits cannot be said.

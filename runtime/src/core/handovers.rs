@@ -40,10 +40,10 @@ pub(crate) struct Run {
     since: Moment,
     /// When it was asked whether somebody does; not answered yet.
     asked: Option<Moment>,
-    /// Another process waits.
-    pub(crate) contended: bool,
-    /// When it was last seen that nobody does: for so long readers of this process join (rule P37).
-    pub(crate) alone: Option<Moment>,
+    /// Since when it is known that another process waits, as far as was seen last.
+    contended: Option<Moment>,
+    /// When it was last seen whether one does.
+    seen: Option<Moment>,
 }
 
 impl Run {
@@ -54,20 +54,42 @@ impl Run {
             turns: 0,
             since: now,
             asked: None,
-            contended: false,
-            alone: alone.then_some(now),
+            contended: None,
+            seen: alone.then_some(now),
         }
+    }
+
+    /// Another process waits, as far as was seen last.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contended.is_some()
+    }
+
+    /// For how long it has been known that one does.
+    pub(super) fn contended_for(&self, now: Moment) -> Option<Duration> {
+        self.contended.map(|since| now - since)
+    }
+
+    /// Whether it was seen then, or later, whether another process waits.
+    pub(super) fn was_seen(&self, then: Moment) -> bool {
+        self.seen.is_some_and(|seen| seen >= then)
+    }
+
+    /// Somebody was seen to come who waits.
+    pub(super) fn met(&mut self, now: Moment) {
+        self.contended = self.contended.or(Some(now));
+        self.seen = Some(now);
     }
 
     /// A look showed that another process waits, or that nobody does.
     pub(crate) fn looked(&mut self, now: Moment, contended: bool) {
-        self.contended = contended;
-        self.alone = (!contended).then_some(now);
-        if !contended {
-            self.asked = None;
-            self.turns = 0;
-            self.since = now;
+        if contended {
+            return self.met(now);
         }
+        self.contended = None;
+        self.seen = Some(now);
+        self.asked = None;
+        self.turns = 0;
+        self.since = now;
     }
 
     /// Whether the key has been ours for as long as it may be unless we know that nobody else waits.
@@ -78,7 +100,7 @@ impl Run {
     /// Whether the key may be handed on once more.
     pub(super) fn goes_on(&self, now: Moment) -> bool {
         let patient = self.asked.is_none_or(|at| now - at < PATIENCE);
-        self.handover < u16::MAX && (!self.is_spent(now) || (!self.contended && patient))
+        self.handover < u16::MAX && (!self.is_spent(now) || (!self.is_contended() && patient))
     }
 }
 
@@ -178,7 +200,7 @@ impl Core {
             };
             run.handover += 1;
             run.turns += 1;
-            if run.is_spent(now) && !run.contended && run.asked.is_none() {
+            if run.is_spent(now) && !run.is_contended() && run.asked.is_none() {
                 run.asked = Some(now);
                 self.looks.insert(name.clone());
             }

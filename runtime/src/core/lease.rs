@@ -2,7 +2,7 @@
 //!
 //! `Granting → Sealing (creates the session key) → Open(m) ⇄ Sealing(m) → Retired | Lost`
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +61,9 @@ pub(crate) struct Lease {
     /// Names whose put may or may not have been applied.
     pub(crate) doubt: Vec<Key>,
     /// Names that are ours but for a fresh enough lease (rule P12).
-    pub(crate) unfresh: Vec<Key>,
+    pub(crate) unfresh: BTreeSet<Key>,
+    /// Names that readers of this process would join others in, once etcd has answered: a look, or a renewal.
+    pub(crate) joining: BTreeSet<Key>,
     /// Calls that only want to know that the lease is open, and since when.
     pub(crate) warming: Vec<(CallId, Moment)>,
     /// Bodies that run under it.
@@ -111,7 +113,8 @@ impl Lease {
             pending: VecDeque::new(),
             in_flight: 0,
             doubt: Vec::new(),
-            unfresh: Vec::new(),
+            unfresh: BTreeSet::new(),
+            joining: BTreeSet::new(),
             warming: Vec::new(),
             bodies: 0,
             trouble: None,
@@ -149,7 +152,8 @@ impl Lease {
     pub(crate) fn stuck(&self) -> Vec<Key> {
         let sealing = self.seal.iter().flat_map(|seal| &seal.names);
         let pending = self.pending.iter().flat_map(|bid| &*bid.names);
-        pending.chain(&self.doubt).chain(sealing).cloned().collect()
+        let names = pending.chain(&self.doubt).chain(sealing);
+        names.chain(&self.joining).cloned().collect()
     }
 
     /// At least half the TTL is left (rule P12).

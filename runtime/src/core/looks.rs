@@ -256,13 +256,22 @@ impl Core {
         &mut self,
         now: Moment,
         looks: Vec<Look>,
+        sent: Moment,
         floor: Revision,
         result: Result<TxnAnswer, Failure>,
     ) {
         self.looks_under_way -= 1;
+        let mut leases = BTreeSet::new();
         for look in &looks {
             if let Some(queue) = self.queues.get_mut(&look.name) {
                 queue.reading = false;
+                leases.extend(queue.slot.lease());
+            }
+        }
+        for lease in leases {
+            match &result {
+                Ok(_) => self.lets_in(lease),
+                Err(failure) => self.keeps_out(now, lease, sent, failure.cause()),
             }
         }
         let answer = match result {
@@ -308,8 +317,8 @@ impl Core {
     /// Where a name stands, at this revision.
     fn saw(&mut self, now: Moment, look: &Look, sight: Sight, revision: Revision) {
         let name = &look.name;
-        // What waits here of our own is none of those that must not wait for long.
-        let ours = self.waiting_here(name).map(|key| key.as_bytes().to_vec());
+        // What waits here of our own, or goes, is none of those that must not wait for long.
+        let ours = self.own_not_held(name);
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
@@ -344,7 +353,8 @@ impl Core {
         match &mut queue.slot {
             Slot::Held { seen, run, .. } if look.held && !hidden => {
                 *seen = revision;
-                let others = contenders.filter(|kv| Some(&kv.key) != ours.as_ref());
+                let others =
+                    contenders.filter(|kv| !ours.iter().any(|own| own.as_bytes() == kv.key));
                 let behind = waits_behind(queue.seat.mode(), look.created, others);
                 run.looked(now, behind);
             }
@@ -485,10 +495,11 @@ impl Core {
                     }
                 }
             }
-            // Whoever comes after us waits for us (rule P23).
-            Event::Put(kv) if queue.contends(&kv.key) && kv.create_revision > created => {
+            // Whoever comes after us waits for us (rule P23). What is watched for its own sake has keys beside it that begin as it
+            // does, and keep nobody waiting.
+            Event::Put(kv) if !alone && queue.contends(&kv.key) && kv.create_revision > created => {
                 if let Slot::Held { run, .. } = &mut queue.slot {
-                    run.contended = true;
+                    run.met(now);
                 }
             }
             Event::Put(_) => {}

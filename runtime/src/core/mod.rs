@@ -488,7 +488,7 @@ impl Core {
                 self.tried(now, sent, lease, bid, call, transaction(result));
             }
             Exchange::Delete(deletions) => self.deleted(now, deletions, transaction(result)),
-            Exchange::Look(looks) => self.looked(now, looks, floor, transaction(result)),
+            Exchange::Look(looks) => self.looked(now, looks, sent, floor, transaction(result)),
             Exchange::Reserve(call) => self.reserved(now, call, result),
             Exchange::Retain(call) => self.retained(now, call, transaction(result)),
             Exchange::Repair { name, created } => {

@@ -9,7 +9,7 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::call::Bid;
 use crate::core::lease::{Lease, LeaseRef, State, Trouble};
-use crate::core::mode::Seat;
+use crate::core::mode::{Mode, Seat};
 use crate::core::place;
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Cause, Failure, Refusal, Request, Response, Revision, TxnAnswer};
@@ -190,6 +190,24 @@ impl Core {
         again
     }
 
+    /// etcd was not reached for what readers are to know before they join others.
+    pub(super) fn keeps_out(&mut self, now: Moment, lease: LeaseRef, sent: Moment, cause: Cause) {
+        if let Some(l) = self.leases.get_mut(&lease)
+            && !l.joining.is_empty()
+        {
+            l.failed(sent, cause);
+            self.trouble(now, lease);
+        }
+    }
+
+    /// etcd was reached for it.
+    pub(super) fn lets_in(&mut self, lease: LeaseRef) {
+        let joining = |l: &Lease| !l.joining.is_empty();
+        if self.leases.get(&lease).is_some_and(joining) {
+            self.reached(lease);
+        }
+    }
+
     /// etcd answered for the lease.
     pub(super) fn reached(&mut self, lease: LeaseRef) {
         if let Some(l) = self.leases.get_mut(&lease) {
@@ -242,6 +260,15 @@ impl Core {
             let Some(line) = self.line_of(queue) else {
                 continue;
             };
+            // Behind readers who would join others, calls wait for those others.
+            let held = matches!(queue.slot, Slot::Held { .. });
+            let joins =
+                |call: &CallId| self.calls.get(call).is_some_and(|c| c.mode == Mode::Shared);
+            let line: Vec<CallId> = line
+                .iter()
+                .copied()
+                .take_while(|c| !held || joins(c))
+                .collect();
             let due: Vec<CallId> = line.iter().copied().filter(since).collect();
             waiting |= due.len() < line.len();
             self.reject(now, due, &Refused::Backend(cause.clone()));
@@ -341,6 +368,7 @@ impl Core {
                 l.renew_at = l.renewal_after(sent);
                 let next = l.renew_at;
                 let unfresh = std::mem::take(&mut l.unfresh);
+                self.lets_in(lease);
                 self.at(next, Timer::Renew(lease));
                 for name in unfresh {
                     self.advance(now, &name);
@@ -352,9 +380,10 @@ impl Core {
                 ..
             }) => self.ended(now, lease),
             // Says nothing about the lease: send again, the first time at once, by another endpoint (rule P30).
-            Err(_) => {
+            Err(failure) => {
                 let failures = l.failures;
                 l.failures += 1;
+                self.keeps_out(now, lease, sent, failure.cause());
                 let again = match failures {
                     0 => now,
                     _ => now + self.pause(failures),
@@ -449,6 +478,7 @@ impl Core {
             l.doubt.clear();
         }
         l.unfresh.clear();
+        l.joining.clear();
         l.pending.clear();
         let (id, ttl_secs) = (l.id, l.ttl_secs);
         let warming = std::mem::take(&mut l.warming);

@@ -30,6 +30,8 @@ pub(crate) struct Publication {
     pub(super) keys: Vec<(Key, Revision)>,
     /// A write is under way.
     pub(super) writing: bool,
+    /// What others have left there since it was sent: it may say that too.
+    pub(super) inherited: BTreeSet<Incarnation>,
     failures: u32,
 }
 
@@ -40,8 +42,19 @@ impl Publication {
             sure: true,
             keys,
             writing: false,
+            inherited: BTreeSet::new(),
             failures: 0,
         }
+    }
+}
+
+impl Publication {
+    /// A write of this is under way from now on.
+    pub(super) fn writes(&mut self, waits: &BTreeSet<Incarnation>) {
+        self.writing = true;
+        self.sure = false;
+        self.inherited.clear();
+        self.may.extend(waits.iter().cloned());
     }
 }
 
@@ -97,9 +110,7 @@ impl Core {
             return drop(self.deadlocks.publications.remove(&holder)); // all of it is lost
         }
         if let Some(publication) = self.deadlocks.publications.get_mut(&holder) {
-            publication.writing = true;
-            publication.sure = false;
-            publication.may.extend(waits.iter().cloned());
+            publication.writes(&waits);
         }
         let txn = Txn {
             when,
@@ -136,6 +147,7 @@ impl Core {
             let theirs = self.deadlocks.publications.entry(other);
             let theirs = theirs.or_insert_with(|| Publication::nothing(guessed));
             theirs.may.extend(publication.may.iter().cloned());
+            theirs.inherited.extend(publication.may.iter().cloned());
             theirs.sure = false;
             self.publish(now, other);
         }
@@ -236,8 +248,10 @@ impl Core {
     /// This stands on the keys of a holder now.
     pub(super) fn wrote(&mut self, holder: CallId, waits: BTreeSet<Incarnation>, at: Revision) {
         if let Some(publication) = self.deadlocks.publications.get_mut(&holder) {
+            let inherited = std::mem::take(&mut publication.inherited);
+            publication.sure = inherited.is_empty();
             publication.may = waits;
-            publication.sure = true;
+            publication.may.extend(inherited);
             publication.writing = false;
             publication.failures = 0;
             for (_, revision) in &mut publication.keys {

@@ -200,7 +200,9 @@ impl Queue {
     /// Who has the name, as far as this place knows: a record to show to a call that is refused.
     pub(crate) fn holder(&self) -> Option<Arc<[u8]>> {
         match self.slot {
-            Slot::Held { .. } | Slot::Retained | Slot::Deleting { .. } => self.record.clone(),
+            Slot::Held { .. } | Slot::Retained => self.record.clone(),
+            Slot::Deleting { .. } => self.owner.clone().or_else(|| self.record.clone()),
+            Slot::Free => None, // whoever was seen to own it when a key of ours waited may have gone
             _ => self.owner.clone(),
         }
     }
@@ -223,6 +225,19 @@ impl Slot {
             | Slot::Queued(Queued { lease, .. })
             | Slot::Held { lease, .. }
             | Slot::Deleting { lease, .. } => Some(*lease),
+        }
+    }
+
+    /// The lease and the run of a key that is held, and not lost.
+    pub(crate) fn run(&self) -> Option<(LeaseRef, &Run)> {
+        match self {
+            Slot::Held {
+                lease,
+                lost: false,
+                run,
+                ..
+            } => Some((*lease, run)),
+            _ => None,
         }
     }
 

@@ -88,6 +88,10 @@ impl Core {
         if !self.closes_circle(now, call) {
             self.watch_for_circles(now, call);
             self.serve(now, call);
+            // A try behind others of its kind is told with them: what they were told may have to be seen anew.
+            if once && mode == Mode::Shared {
+                self.turn_all(now, &names);
+            }
         }
     }
 
@@ -142,9 +146,10 @@ impl Core {
                 mode != queue.seat.mode()
             }
             Slot::Queued(Queued { ready, .. }) => mode != queue.seat.mode() || ready.is_none(),
-            // Other permits are none the worse for one that goes.
-            Slot::Deleting { .. } => mode == Mode::Shared || mode != queue.seat.mode(),
-            Slot::Retained => true,
+            // Other permits are none the worse for one that goes, or stays.
+            Slot::Deleting { .. } | Slot::Retained => {
+                mode == Mode::Shared || mode != queue.seat.mode()
+            }
         };
         let taken = |queue: &Queue| !matches!(queue.slot, Slot::Free) && queue.seat != Seat::Shared;
         let full = match mode {

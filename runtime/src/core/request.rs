@@ -138,6 +138,16 @@ pub(crate) enum Failure {
     Unknown(Cause),
 }
 
+impl Failure {
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            Self::Unavailable(cause) | Self::Refused { cause, .. } | Self::Unknown(cause) => {
+                cause.clone()
+            }
+        }
+    }
+}
+
 /// What kind of definite refusal it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {

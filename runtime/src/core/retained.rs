@@ -45,7 +45,7 @@ impl Core {
     pub(super) fn keep(&mut self, call: CallId, until: Moment) {
         if let Some(holding) = self.calls.get_mut(&call) {
             // What others have with it goes with the last of them.
-            let alone = holding.mode == Mode::Exclusive;
+            let alone = holding.mode != Mode::Shared;
             holding.keep = holding.keep.max(alone.then_some(until));
         }
     }
@@ -267,6 +267,10 @@ impl Core {
         }
         if !kept.moved {
             self.no_body(now, kept.under);
+            // Nothing hangs on it that is not to go.
+            if let Some(lease) = kept.own {
+                self.send(now, Request::Revoke { lease }, Exchange::Revoke);
+            }
         }
         self.flush_deletions(now);
     }

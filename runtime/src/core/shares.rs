@@ -4,7 +4,8 @@
 //! - At most one key of a name waits. Which call it is for is decided by the one line in which calls of all modes stand.
 //! - Readers join the key that others here hold only from the head of that line, and only as long as nobody who is kept
 //!   waiting by it is known to stand behind it, by a look that is no older than [`OPEN`]. So later readers overtake nobody for
-//!   longer than that, here or in another process; and a key that nobody joins any more comes to its end.
+//!   longer than that, here or in another process; and a key that nobody joins any more comes to its end. Nor is anybody kept
+//!   out by what was seen longer ago: who stood behind it may have gone.
 //! - A key goes when the last who holds it has gone.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,18 +15,19 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::call::{Call, Stage};
-use crate::core::lease::{LeaseRef, State};
+use crate::core::handovers::Run;
+use crate::core::lease::{Lease, LeaseRef, State};
 use crate::core::mode::{Mode, Seat};
 use crate::core::place;
 use crate::core::queue::{Queue, Slot};
 use crate::core::request::Key;
 use crate::core::{CallId, Core, Grant, Output, Owned, Refused, Timer};
 
-/// How long a look that showed nobody behind a key lets readers join it.
-const OPEN: Duration = Duration::from_millis(50);
+/// How long it is relied on what a look showed behind a key: nobody, and readers join it; or somebody, and they do not.
+pub(super) const OPEN: Duration = Duration::from_millis(50);
 
-/// How long a reader waits for a key to go that has somebody behind it, before it is looked whether he is still there.
-const SHUT: Duration = Duration::from_secs(1);
+/// How long a reader waits at most, for a key to go that has somebody behind it, before it is looked whether he is still there.
+const SHUT: Duration = Duration::from_millis(250);
 
 /// Whether readers may join a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,14 +73,16 @@ impl Core {
         self.places(place).any(|(_, queue)| queue.is_in_line())
     }
 
-    /// The key of this process that waits for a name, if another of its keys is held there.
-    pub(super) fn waiting_here(&self, place: &str) -> Option<Key> {
-        let shares = self.queues.get(place::name_of(place))?.others > 0;
-        let waits = |queue: &Queue| matches!(queue.slot, Slot::Queued(_));
-        let (_, queue) = self
-            .places(place)
-            .find(|(_, queue)| shares && waits(queue))?;
-        Some(queue.own_key(self.leases.get(&queue.slot.lease()?)?.id))
+    /// The keys of this process below a name it shares, but those that are held: they wait, or come, or go.
+    pub(super) fn own_not_held(&self, place: &str) -> Vec<Key> {
+        let shares = |queue: &Queue| queue.others > 0;
+        if !self.queues.get(place::name_of(place)).is_some_and(shares) {
+            return Vec::new();
+        }
+        let places = self.places(place).map(|(_, queue)| queue);
+        let others = places.filter(|queue| !matches!(queue.slot, Slot::Held { .. }));
+        let key = |queue: &Queue| Some(queue.own_key(self.leases.get(&queue.slot.lease()?)?.id));
+        others.filter_map(key).collect()
     }
 
     /// A call leaves the line because it has what it wanted; whoever is next may find room beside it.
@@ -99,58 +103,42 @@ impl Core {
 
     /// Whether readers may join this key.
     pub(super) fn gate(&self, now: Moment, queue: &Queue) -> Gate {
-        let Slot::Held {
-            lease,
-            lost: false,
-            run,
-            ..
-        } = &queue.slot
-        else {
+        let Some((l, run)) = self.joined(queue).filter(|(l, _)| !l.deadline.is_over(now)) else {
             return Gate::Closed;
         };
-        let Some(l) = self.leases.get(lease).filter(|_| self.takes_more(queue)) else {
-            return Gate::Closed;
-        };
-        if l.deadline.is_over(now) {
-            return Gate::Closed;
-        }
-        let seen = run.alone.is_some_and(|at| now - at <= OPEN);
+        let seen = run.was_seen(now - OPEN);
         match () {
-            () if run.contended => Gate::Contended,
+            () if seen && run.is_contended() => Gate::Contended,
             () if !l.is_fresh(now) => Gate::Unfresh,
             () if seen => Gate::Open,
             () => Gate::Unseen,
         }
     }
 
-    /// Whether others may have this key with those that do, if nobody is kept waiting by that.
-    fn takes_more(&self, queue: &Queue) -> bool {
-        let Slot::Held {
-            lease,
-            lost: false,
-            run,
-            ..
-        } = &queue.slot
-        else {
-            return false;
-        };
-        let l = self.leases.get(lease);
-        let usable = l.is_some_and(|l| matches!(l.state, State::Open | State::Sealing));
-        queue.seat == Seat::Shared && !queue.suspected && usable && run.handover < u16::MAX
+    /// The lease and the run of a key that others may have with those that do, if nobody is kept waiting by that.
+    fn joined<'a>(&'a self, queue: &'a Queue) -> Option<(&'a Lease, &'a Run)> {
+        let (lease, run) = queue.slot.run()?;
+        let l = self.leases.get(&lease)?;
+        let usable = matches!(l.state, State::Open | State::Sealing) && !queue.suspected;
+        (queue.seat == Seat::Shared && usable && run.handover < u16::MAX).then_some((l, run))
     }
 
-    /// Whether a call waits for those who hold this place to go (rule P38). Of permits that cannot be said: any will do.
-    pub(super) fn waits_for_holders(&self, call: &Call, queue: &Queue) -> bool {
+    /// Whether a call waits for those who hold this place to go (rule P38). Of permits that cannot be said: any will do. Readers
+    /// do as somebody is behind the key: if that was seen then, or later; `None`: whenever it was seen last.
+    pub(super) fn waits_for_holders(
+        &self,
+        call: &Call,
+        queue: &Queue,
+        seen: Option<Moment>,
+    ) -> bool {
         let Slot::Held { lost: false, .. } = queue.slot else {
             return false;
         };
         if call.mode.is_excluded_by(queue.seat) {
             return true;
         }
-        let open = |queue: &Queue| {
-            let contended = matches!(&queue.slot, Slot::Held { run, .. } if run.contended);
-            self.takes_more(queue) && !contended
-        };
+        let shut = |run: &Run| run.is_contended() && seen.is_none_or(|at| run.was_seen(at));
+        let open = |queue: &Queue| self.joined(queue).is_some_and(|(_, run)| !shut(run));
         let all_open = || {
             let mut places = call.names.iter().map(|name| self.queues.get(name));
             places.all(|queue| queue.is_some_and(open)) && self.is_one_lease(&call.names)
@@ -182,9 +170,11 @@ impl Core {
             let Some(queue) = self.queues.get_mut(name) else {
                 continue;
             };
-            let Some(l) = queue.slot.lease().and_then(|lease| self.leases.get(&lease)) else {
+            let lease = queue.slot.lease();
+            let Some(l) = lease.and_then(|lease| self.leases.get_mut(&lease)) else {
                 continue;
             };
+            l.joining.remove(name);
             let key = queue.own_key(l.id);
             let Slot::Held {
                 lease,
@@ -253,25 +243,31 @@ impl Core {
             let Some(queue) = self.queues.get(name) else {
                 continue;
             };
-            let lease = queue.slot.lease();
-            match self.gate(now, queue) {
-                Gate::Unseen => {
-                    self.looks.insert(name.clone());
-                    asks = true;
-                }
-                Gate::Unfresh => {
-                    if let Some(lease) = lease {
-                        if let Some(l) = self.leases.get_mut(&lease) {
-                            l.unfresh.push(name.clone());
-                        }
-                        self.renew(now, lease);
+            let gate = self.gate(now, queue);
+            let Some((lease, run)) = queue.slot.run() else {
+                continue;
+            };
+            let contended_for = run.contended_for(now);
+            let due = queue.reread_at.filter(|at| *at > now);
+            if let Some(l) = self.leases.get_mut(&lease) {
+                match gate {
+                    Gate::Unseen => drop(l.joining.insert(name.clone())),
+                    Gate::Unfresh => {
+                        l.joining.insert(name.clone());
+                        l.unfresh.insert(name.clone());
                     }
-                    asks = true;
+                    _ => drop(l.joining.remove(name)),
                 }
+            }
+            asks |= matches!(gate, Gate::Unseen | Gate::Unfresh);
+            match gate {
+                Gate::Unseen => self.looks.insert(name.clone()),
+                Gate::Unfresh => self.renew(now, lease),
                 Gate::Contended => {
-                    let due = queue.reread_at.filter(|at| *at > now);
-                    if due.is_none_or(|at| at > now + SHUT) {
-                        self.look_again(now, name, SHUT);
+                    // The longer somebody has been there, the longer he may be there yet.
+                    let rest = contended_for.map_or(OPEN, |time| (time / 2).clamp(OPEN, SHUT));
+                    if due.is_none_or(|at| at > now + rest) {
+                        self.look_again(now, name, rest);
                     }
                 }
                 Gate::Open | Gate::Closed => {}
@@ -359,18 +355,22 @@ impl Core {
         let mode = Mode::Permits(of);
         let mut chosen = Vec::with_capacity(c.names.len());
         let mut other = None;
+        let mut going = false;
         for (at, name) in c.names.iter().enumerate() {
             let name = place::name_of(name);
             let waits = |queue: &Queue| queue.is_in_line() && self.fits(queue);
-            let held = |queue: &Queue| matches!(queue.slot, Slot::Held { .. });
-            let mut disagrees = self.places(name).filter(|(_, queue)| held(queue));
-            let disagrees = disagrees.find_map(|(_, queue)| {
-                Some((at, mode.mismatch(queue.seat)?, queue.record.clone()))
+            let disagree = self.places(name).filter_map(|(_, queue)| {
+                let theirs = mode.mismatch(queue.seat)?;
+                let has = matches!(queue.slot, Slot::Held { .. } | Slot::Retained);
+                // Where it is on its way out nobody disagrees any more.
+                (!matches!(queue.slot, Slot::Free)).then_some((queue, theirs, has))
             });
-            if disagrees.is_some() {
-                other = disagrees;
+            let disagree: Vec<_> = disagree.collect();
+            if let Some((queue, theirs, _)) = disagree.iter().find(|(_, _, has)| *has) {
+                other = Some((at, *theirs, queue.record.clone()));
                 break;
             }
+            going |= !disagree.is_empty();
             let waiting = self.places(name).find(|(_, queue)| waits(queue));
             let taken = self.places(name).filter_map(|(_, queue)| match queue.seat {
                 Seat::Permit { index, .. } if !matches!(queue.slot, Slot::Free) => Some(index),
@@ -392,7 +392,7 @@ impl Core {
             self.reject(now, vec![call], &why);
             return false;
         }
-        if chosen.len() < c.names.len() {
+        if going || chosen.len() < c.names.len() {
             let name = c.names.first().map(|name| place::name_of(name));
             let taken = name.map(|name| place::permit(name, of, 0));
             self.refuse_tries(now, taken.as_slice());

@@ -68,6 +68,13 @@ impl Core {
         }
     }
 
+    /// Takes the next steps for the heads of these names' queues.
+    pub(super) fn turn_all(&mut self, now: Moment, places: &[Key]) {
+        for place in places {
+            self.turn(now, place);
+        }
+    }
+
     /// Calls have been granted: it is the turn of those behind them, for whom there may be room too (rule P37).
     pub(super) fn turn_to_next(&mut self, now: Moment) {
         while let Some(name) = self.next.pop_front() {

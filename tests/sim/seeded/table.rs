@@ -126,7 +126,7 @@ pub(crate) const BUGS: &[Bug] = &[
         breaks: &["Order"],
         texts: &[Text {
             file: "shares.rs",
-            production: "let seen = run.alone.is_some_and(|at| now - at <= OPEN);",
+            production: "let seen = run.was_seen(now - OPEN);",
             faulty: Before("if CHOSEN { return Gate::Open; }"),
         }],
     },
@@ -310,7 +310,7 @@ pub(crate) const BUGS: &[Bug] = &[
         texts: &[
             Text {
                 file: "deadlock.rs",
-                production: "while let Some(path) = self.circle_here(call) {",
+                production: "while let Some(path) = self.circle_here(now, call) {",
                 faulty: Before("if CHOSEN { return false; }"),
             },
             Text {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::SOON;
 use super::rig::{Rig, TTL, deletes, puts};
+use crate::core::mode::Mode;
 use crate::core::queue::Slot;
 use crate::core::request::{LeaseId, Request, Revision};
 use crate::core::{CallId, Input, Output, Refused, Release};
@@ -299,6 +300,54 @@ fn a_group_is_kept_together_and_what_an_operator_takes_is_free() {
     rig.live(LONG + SOON);
     rig.granted(3);
     assert!(rig.core.retentions.is_empty());
+}
+
+/// An operator has taken all of it: what was to keep it goes too.
+#[test]
+fn a_lease_that_has_nothing_to_keep_is_given_back() {
+    let mut rig = holding();
+    rig.release(1);
+    let (grant, request) = rig.take();
+    let granted = rig.store.apply(rig.now, &request);
+    rig.store.delete(b"locks/a/a1");
+    rig.answer(grant, granted);
+    rig.serve();
+    assert!(matches!(released(&mut rig, 1), Ok(())));
+    assert_eq!(rig.store.leases().len(), 1, "only the pooled one is left");
+    assert!(rig.core.retentions.is_empty() && rig.core.queues.is_empty());
+}
+
+/// A rate limiter: so many in a time, and not only at a time.
+#[test]
+fn a_permit_is_kept_as_a_name_is() {
+    let of = Mode::Permits(2.try_into().unwrap());
+    let mut rig = Rig::warm();
+    for call in [1, 2, 3] {
+        rig.share(call, "locks/a", of, Wait::Forever);
+    }
+    rig.serve();
+    rig.granted(1);
+    rig.granted(2);
+    keep(&mut rig, 1, LONG);
+    rig.release(1);
+    rig.serve();
+    assert!(matches!(released(&mut rig, 1), Ok(())));
+    assert!(rig.told(3).is_none() && rig.has("locks/a/a1.p2.0"));
+    rig.share(4, "locks/a", of, Wait::Once);
+    assert!(matches!(rig.refused(4), Refused::Held { .. }));
+    // The other one is given back at once, and handed on.
+    rig.release(2);
+    rig.granted(3);
+    rig.release(3);
+    rig.serve();
+    rig.share(5, "locks/a", of, Wait::Once);
+    rig.serve();
+    rig.granted(5);
+    rig.share(6, "locks/a", of, Wait::Forever);
+    rig.live(LONG - SOON);
+    assert!(rig.told(6).is_none());
+    rig.live(SOON * 2);
+    rig.granted(6);
 }
 
 #[test]

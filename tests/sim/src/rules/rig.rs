@@ -95,23 +95,30 @@ impl Rig {
     }
 
     pub(super) fn acquire_for(&mut self, call: CallId, name: &str, wait: Wait, ttl_secs: i64) {
-        self.call(call, &[name], wait, ttl_secs, Vec::new());
+        self.call(call, &[name], Mode::Exclusive, wait, ttl_secs, Vec::new());
     }
 
     /// A call with several names.
     pub(super) fn acquire_all(&mut self, call: CallId, names: &[&str], wait: Wait) {
-        self.call(call, names, wait, TTL, Vec::new());
+        self.call(call, names, Mode::Exclusive, wait, TTL, Vec::new());
+    }
+
+    /// A call that shares.
+    pub(super) fn share(&mut self, call: CallId, name: &str, mode: Mode, wait: Wait) {
+        self.call(call, &[name], mode, wait, TTL, Vec::new());
     }
 
     /// A call of a task that holds another's lock.
     pub(super) fn acquire_inside(&mut self, call: CallId, name: &str, outer: CallId) {
-        self.call(call, &[name], Wait::Forever, TTL, vec![outer]);
+        let (mode, wait) = (Mode::Exclusive, Wait::Forever);
+        self.call(call, &[name], mode, wait, TTL, vec![outer]);
     }
 
     fn call(
         &mut self,
         call: CallId,
         names: &[&str],
+        mode: Mode,
         wait: Wait,
         ttl_secs: i64,
         holds: Vec<CallId>,
@@ -121,7 +128,7 @@ impl Rig {
             call,
             names: names.iter().map(|name| (*name).into()).collect(),
             ttl_secs,
-            mode: Mode::Exclusive,
+            mode,
             wait,
             record,
             holds,

@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::core::mode::Mode;
 use crate::core::request::{Compare, Event, Key, Op, Request, Revision, Txn, WatchNews};
 use crate::core::{
-    Acquire, CallId, Core, Input, Output, Refused, Release, RequestId, Settings, WatchId,
+    Acquire, CallId, Core, Grant, Input, Output, Refused, Release, RequestId, Settings, WatchId,
 };
 use crate::site::Wait;
 use crate::world::etcd::{Etcd, unknown};
@@ -99,6 +99,18 @@ impl Town {
         holds: &[CallId],
         wait: Wait,
     ) {
+        self.ask_as(n, call, Mode::Exclusive, names, holds, wait);
+    }
+
+    pub(super) fn ask_as(
+        &mut self,
+        n: usize,
+        call: CallId,
+        mode: Mode,
+        names: &[&str],
+        holds: &[CallId],
+        wait: Wait,
+    ) {
         let acquire = Acquire {
             call,
             names: names
@@ -106,7 +118,7 @@ impl Town {
                 .map(|name| format!("locks/{name}").into())
                 .collect(),
             ttl_secs: TTL,
-            mode: Mode::Exclusive,
+            mode,
             wait,
             record: format!("{{\"call\":{call}}}").into_bytes().into(),
             holds: holds.to_vec(),
@@ -231,6 +243,23 @@ impl Town {
             assert!(self.now - since < Duration::from_secs(60), "never");
         }
         self.now - since
+    }
+
+    /// A key below a name that somebody else has put.
+    pub(super) fn contend(&mut self, key: &str) {
+        let lease = self.store.grant(self.now, Duration::from_secs(3600));
+        self.store.put(key.as_bytes(), lease);
+        self.serve();
+    }
+
+    /// What a call has, the last time it was granted.
+    pub(super) fn grant(&self, n: usize, call: CallId) -> &Grant {
+        let told = self.processes[n].told.iter();
+        let mut grants = told.filter_map(|output| match output {
+            Output::Granted(grant) if grant.call == call => Some(grant),
+            _ => None,
+        });
+        grants.next_back().expect("a grant")
     }
 
     pub(super) fn is_granted(&self, n: usize, call: CallId) -> bool {

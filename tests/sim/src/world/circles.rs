@@ -172,7 +172,7 @@ impl Bench {
             here.extend(queue.calls.iter().take_while(|of| **of != id));
             // Where readers cannot join they wait for those who have the key.
             let shut = |slot: &Slot| match slot {
-                Slot::Held { run, .. } => run.contended || call.names.len() > 1,
+                Slot::Held { run, .. } => run.is_contended() || call.names.len() > 1,
                 _ => false,
             };
             let readers = call.mode == Mode::Shared && queue.seat == Seat::Shared;

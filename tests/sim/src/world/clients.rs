@@ -262,7 +262,7 @@ impl Bench {
             }
             () => Mode::Exclusive,
         };
-        let at_least = at_least.filter(|_| mode == Mode::Exclusive);
+        let at_least = at_least.filter(|_| mode != Mode::Shared);
         Call {
             machine: random.below(self.machines.len() as u64) as usize,
             process: 0,
@@ -655,6 +655,9 @@ impl Bench {
             let since = self.times.range(kv.create_revision..).next();
             let long = since.is_some_and(|(_, at)| self.now - *at > late);
             let excluded = call.mode.is_excluded_by(Seat::of_key(&kv.key));
+            // A key of its own process is going, or one of its calls is overtaken, which is seen above.
+            let own = self.owners.get(&kv.lease) == Some(&call.process);
+            let excluded = excluded && !own;
             long && excluded && contends(kv) && kv.create_revision > owned.created
         };
         let overtaken = self.store.kvs().find(waits);

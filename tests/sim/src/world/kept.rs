@@ -7,6 +7,7 @@ use super::bench::Bench;
 use super::clients::{Body, incarnation};
 use super::drift::Drift;
 use super::etcd::Incarnation;
+use super::nemesis::lease_of;
 use super::violation::must;
 use crate::clock::Moment;
 use crate::core::CallId;
@@ -73,7 +74,8 @@ impl Bench {
                 .filter(|kv| kv.create_revision == *created);
             match there {
                 Some(kv) => {
-                    kept.secured |= !key.ends_with(format!("/{:x}", kv.lease).as_bytes());
+                    let first = lease_of(&String::from_utf8_lossy(key));
+                    kept.secured |= first != Some(kv.lease);
                     true
                 }
                 None => {
