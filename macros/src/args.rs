@@ -380,9 +380,9 @@ mod tests {
         }
         for kept in [
             quote!(shared, at_least = "5s"),
-            quote!(at_least = "5s", permits = 5),
+            quote!(at_least = "5s", shared),
         ] {
-            assert!(the_mistake(quote!("a", #kept)).starts_with("`at_least` keeps a name"));
+            assert!(the_mistake(quote!("a", #kept)).starts_with("readers keep nothing locked"));
         }
     }
 

@@ -57,7 +57,7 @@ use proc_macro2::TokenStream;
 /// | `ttl = "30s"` | `"15s"`, configurable | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
 /// | `deadline = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins; already past, the call is refused with `Timeout` at once |
 /// | `at_most = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await, then the lock is released: `LockError::HoldLimit`; the lease is renewed until then |
-/// | `at_least = "5s"` | – | the name stays locked at least this long from when the call has the lock, also if the body ends earlier; the call does not wait for that. `shutdown` keeps the promise, and so does etcd without this process; after a crash in the body only the TTL holds |
+/// | `at_least = "5s"` | – | the name stays locked at least this long from when the call has the lock, also if the body ends earlier; the call does not wait for that. `shutdown` keeps the promise, and so does etcd without this process; after a crash in the body only the TTL holds. With `permits = 5`: five calls in that time; not with `shared` |
 /// | `when = expr` | `true` | take the lock only if this `bool` over the arguments is true; if not, nothing is taken and the body runs all the same |
 /// | `detach` | off | run the body in a task of its own on the caller's tokio runtime: dropping the caller does not cut it, and the lock lives as long as it does |
 /// | `reentrant` | off | a lock of this name that the task holds already is used again, without asking etcd; off: `LockError::SelfDeadlock` |

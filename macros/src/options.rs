@@ -96,13 +96,9 @@ impl Options {
             "shared" | "permits" if self.shared && self.permits.is_some() => Some(
                 "`shared` is for any number of readers, `permits` for a fixed number; keep one",
             ),
-            "at_least" | "shared" | "permits"
-                if self.at_least.is_some() && (self.shared || self.permits.is_some()) =>
-            {
-                Some(
-                    "`at_least` keeps a name that a call has for itself; remove it, or `shared` and `permits`",
-                )
-            }
+            "at_least" | "shared" if self.at_least.is_some() && self.shared => Some(
+                "readers keep nothing locked once they have gone: remove `at_least` or `shared`",
+            ),
             "at_least" | "at_most"
                 if self
                     .at_most

@@ -146,6 +146,9 @@ impl Acquire {
     /// before that only the TTL holds. Until the time is over nobody gets the lock, in this process or another; a lock that is lost
     /// promises nothing any more. A year at most, and not longer than [`at_most`](Self::at_most), or [`LockError::Config`].
     ///
+    /// Of [`permits`](Self::permits) it keeps the one that the call had: so many calls in that time, over all processes, and not only
+    /// so many at once. A [`shared`](Self::shared) lock keeps nothing: with that it is [`LockError::Config`].
+    ///
     /// ```no_run
     /// # use std::time::Duration;
     /// # async fn example() -> Result<(), etcd_locked::LockError> {
@@ -220,8 +223,8 @@ impl Acquire {
         let ttl = self.ttl.unwrap_or(config.ttl);
         check_ttl(ttl).map_err(|message| LockError::Config { message })?;
         let mode = self.share.mode()?;
-        if self.at_least.is_some() && mode != Mode::Exclusive {
-            let message = "`at_least` keeps a name that a call has for itself: not with `shared` or `permits`";
+        if self.at_least.is_some() && mode == Mode::Shared {
+            let message = "readers keep nothing locked once they have gone: remove `at_least` or `shared`";
             return Err(LockError::Config {
                 message: message.to_owned(),
             });

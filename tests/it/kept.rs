@@ -66,6 +66,39 @@ fn it_outlives_its_engine_and_no_longer_than_it_is_to() {
     });
 }
 
+#[etcd_locked("mails/<region>", locks = locks, at_least = "4s", permits = 2)]
+async fn send(locks: &Locks, region: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+/// Two in four seconds, over all processes.
+#[test]
+fn permits_that_are_kept_are_a_rate() {
+    run(async {
+        let corner = Corner::new().await;
+        let (one, other) = (corner.locks().await, corner.locks().await);
+        let began = Instant::now();
+        send(&one, "eu").await.unwrap();
+        send(&other, "eu").await.unwrap();
+        assert!(began.elapsed() < KEPT / 2, "they do not wait");
+        for locks in [&one, &other] {
+            let refused = locks.lock("mails/eu").permits(2).try_once().await;
+            assert!(
+                matches!(refused, Err(LockError::Held { .. })),
+                "{refused:?}"
+            );
+        }
+        within("the third", send(&one, "eu")).await.unwrap();
+        assert!(began.elapsed() > KEPT - Duration::from_millis(200));
+        let shared = one.lock("mails/eu").shared().at_least(KEPT).await;
+        assert!(
+            matches!(shared, Err(LockError::Config { .. })),
+            "{shared:?}"
+        );
+        corner.until_empty().await;
+    });
+}
+
 #[test]
 fn a_body_that_took_its_time_leaves_nothing() {
     run(async {
