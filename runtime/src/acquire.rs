@@ -224,7 +224,8 @@ impl Acquire {
         check_ttl(ttl).map_err(|message| LockError::Config { message })?;
         let mode = self.share.mode()?;
         if self.at_least.is_some() && mode == Mode::Shared {
-            let message = "readers keep nothing locked once they have gone: remove `at_least` or `shared`";
+            let message =
+                "readers keep nothing locked once they have gone: remove `at_least` or `shared`";
             return Err(LockError::Config {
                 message: message.to_owned(),
             });

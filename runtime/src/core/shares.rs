@@ -8,8 +8,7 @@
 //!   out by what was seen longer ago: who stood behind it may have gone.
 //! - A key goes when the last who holds it has gone.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU16;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::core::mode::{Mode, Seat};
 use crate::core::place;
 use crate::core::queue::{Queue, Slot};
 use crate::core::request::Key;
-use crate::core::{CallId, Core, Grant, Output, Owned, Refused, Timer};
+use crate::core::{CallId, Core, Grant, Output, Owned, Timer};
 
 /// How long it is relied on what a look showed behind a key: nobody, and readers join it; or somebody, and they do not.
 pub(super) const OPEN: Duration = Duration::from_millis(50);
@@ -300,107 +299,8 @@ impl Core {
         }
     }
 
-    /// Others have another number of permits of a name: all at the head of the line that agree with us are told.
-    pub(super) fn refuse_mismatch(
-        &mut self,
-        now: Moment,
-        place: &Key,
-        theirs: NonZeroU16,
-        holder: &Option<Arc<[u8]>>,
-    ) {
-        let mode = place::seat_of(place).mode();
-        let Some(line) = self.queues.get(place::name_of(place)) else {
-            return;
-        };
-        let calls = line.calls.iter().map(|call| (*call, self.calls.get(call)));
-        let calls = calls
-            .map_while(|(call, c)| Some((call, c.filter(|c| c.mode == mode)?.position(place))));
-        for (call, name) in calls.collect::<Vec<_>>() {
-            let why = Refused::Mismatch {
-                name,
-                theirs,
-                holder: holder.clone(),
-            };
-            self.reject(now, vec![call], &why);
-        }
-    }
-
-    /// Single tries would have to wait for others of this process.
-    fn refuse_tries(&mut self, now: Moment, names: &[Key]) {
-        let taken = |name: &&Key| {
-            let mut places = self.places(name);
-            places.any(|(_, queue)| !matches!(queue.slot, Slot::Free))
-        };
-        let taken = names.iter().find(taken).or(names.first());
-        if let Some(place) = taken {
-            let holder = self.holder_here(place);
-            self.refuse_try(now, place, holder);
-        }
-    }
-
     /// Who has a name, as far as this process knows: a record to show to a call that is refused.
     pub(super) fn holder_here(&self, place: &str) -> Option<Arc<[u8]>> {
         self.places(place).find_map(|(_, queue)| queue.holder())
-    }
-
-    /// Finds permits for a call: the keys that wait for it, or for whoever is the head of the line, or that may be put. False:
-    /// all are taken here, or another number of them.
-    pub(super) fn choose_permits(&mut self, now: Moment, call: CallId, of: NonZeroU16) -> bool {
-        let Some(c) = self.calls.get(&call) else {
-            return false;
-        };
-        if c.names.iter().any(|name| self.head(name) != Some(call)) {
-            return false;
-        }
-        let mode = Mode::Permits(of);
-        let mut chosen = Vec::with_capacity(c.names.len());
-        let mut other = None;
-        let mut going = false;
-        for (at, name) in c.names.iter().enumerate() {
-            let name = place::name_of(name);
-            let waits = |queue: &Queue| queue.is_in_line() && self.fits(queue);
-            let disagree = self.places(name).filter_map(|(_, queue)| {
-                let theirs = mode.mismatch(queue.seat)?;
-                let has = matches!(queue.slot, Slot::Held { .. } | Slot::Retained);
-                // Where it is on its way out nobody disagrees any more.
-                (!matches!(queue.slot, Slot::Free)).then_some((queue, theirs, has))
-            });
-            let disagree: Vec<_> = disagree.collect();
-            if let Some((queue, theirs, _)) = disagree.iter().find(|(_, _, has)| *has) {
-                other = Some((at, *theirs, queue.record.clone()));
-                break;
-            }
-            going |= !disagree.is_empty();
-            let waiting = self.places(name).find(|(_, queue)| waits(queue));
-            let taken = self.places(name).filter_map(|(_, queue)| match queue.seat {
-                Seat::Permit { index, .. } if !matches!(queue.slot, Slot::Free) => Some(index),
-                _ => None,
-            });
-            let taken: BTreeSet<u16> = taken.collect();
-            let free = || (0..of.get()).find(|index| !taken.contains(index));
-            let place = waiting
-                .map(|(place, _)| place.clone())
-                .or_else(|| free().map(|index| place::permit(name, of, index)));
-            chosen.extend(place);
-        }
-        if let Some((name, theirs, holder)) = other {
-            let why = Refused::Mismatch {
-                name,
-                theirs,
-                holder,
-            };
-            self.reject(now, vec![call], &why);
-            return false;
-        }
-        if going || chosen.len() < c.names.len() {
-            let name = c.names.first().map(|name| place::name_of(name));
-            let taken = name.map(|name| place::permit(name, of, 0));
-            self.refuse_tries(now, taken.as_slice());
-            return false;
-        }
-        if let Some(c) = self.calls.get_mut(&call) {
-            c.names = chosen.into();
-        }
-        true
     }
 }

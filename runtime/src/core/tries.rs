@@ -8,6 +8,7 @@ use crate::core::call::Bid;
 use crate::core::lease::LeaseRef;
 use crate::core::mode::Mode;
 use crate::core::place;
+use crate::core::queue::Slot;
 use crate::core::request::{Failure, Key, Kv, TxnAnswer};
 use crate::core::{CallId, Core, Refused};
 
@@ -79,6 +80,19 @@ impl Core {
         for (call, name) in tries {
             let holder = holder.clone();
             self.reject(now, vec![call], &Refused::Held { name, holder });
+        }
+    }
+
+    /// Single tries would have to wait for others of this process.
+    pub(super) fn refuse_tries(&mut self, now: Moment, names: &[Key]) {
+        let taken = |name: &&Key| {
+            let mut places = self.places(name);
+            places.any(|(_, queue)| !matches!(queue.slot, Slot::Free))
+        };
+        let taken = names.iter().find(taken).or(names.first());
+        if let Some(place) = taken {
+            let holder = self.holder_here(place);
+            self.refuse_try(now, place, holder);
         }
     }
 }

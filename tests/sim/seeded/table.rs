@@ -41,7 +41,7 @@ pub(crate) const BUGS: &[Bug] = &[
         breaks: &["I1"],
         texts: &[
             Text {
-                file: "pool.rs",
+                file: "renewals.rs",
                 production: "l.renewed(now, sent, ttl)",
                 faulty: Expression("l.renewed(now, now, ttl)"),
             },
@@ -96,7 +96,7 @@ pub(crate) const BUGS: &[Bug] = &[
         rule: "P14",
         breaks: &["Truth"],
         texts: &[Text {
-            file: "looks.rs",
+            file: "watches.rs",
             production: "if revision > created { self.own_key_gone(now, &name, LossCause::Deleted); }",
             faulty: Statements("self.own_key_gone(now, &name, LossCause::Deleted);"),
         }],
@@ -107,12 +107,12 @@ pub(crate) const BUGS: &[Bug] = &[
         breaks: &["Order", "I1"],
         texts: &[
             Text {
-                file: "looks.rs",
+                file: "watches.rs",
                 production: "let Slot::Queued(queued) = &mut queue.slot else {",
                 faulty: Before("let was_last = queue.predecessors.last() == Some(&*key);"),
             },
             Text {
-                file: "looks.rs",
+                file: "watches.rs",
                 production: "queued.ready = queue.predecessors.let_in(queue.seat.mode());",
                 faulty: Statements(
                     "queued.ready = queue.predecessors.let_in(queue.seat.mode()).or(was_last.then_some(revision));",
@@ -157,7 +157,7 @@ pub(crate) const BUGS: &[Bug] = &[
         rule: "P26",
         breaks: &["I11"],
         texts: &[Text {
-            file: "pool.rs",
+            file: "losses.rs",
             production: "if matches!(l.state, State::Retired | State::Lost) && l.bodies == 0 {",
             faulty: Before(
                 "if CHOSEN && l.state == State::Lost && l.bodies > 0 {
@@ -282,7 +282,7 @@ pub(crate) const BUGS: &[Bug] = &[
         rule: "P35",
         breaks: &["Truth"],
         texts: &[Text {
-            file: "pool.rs",
+            file: "renewals.rs",
             production: "Ok(Response::KeptAlive { ttl }) if !ttl.is_zero() => {",
             faulty: Before(
                 "Ok(Response::KeptAlive { .. }) if CHOSEN && crate::world::bench::HEADER.get() < self.highest => self.wiped(now, None),",
