@@ -13,6 +13,9 @@ use etcd_client::Client;
 pub(crate) use self::process::Member as Etcd;
 pub(crate) use self::tools::etcdctl;
 
+/// What ends an etcd with the tests that have started it.
+const GUARD: &str = env!("CARGO_BIN_EXE_guard");
+
 impl Etcd {
     pub(crate) async fn client(&self) -> Client {
         let client = Client::connect([self.endpoint()], None).await;
