@@ -96,8 +96,8 @@
 //! In etcd the key is `locks/<name>/<lease id>` and its value says who holds it ([`Holder`]):
 //! `etcdctl get --prefix locks/orders/42/` answers "who?", deleting that key takes the lock away. `etcdctl lock
 //! locks/orders/42`, Go's `concurrency.Mutex` and the server's lock service on that name wait behind us, and we behind them.
-//! They do not stop their work when the lock is lost, and wait for every key below their name; `examples/interop` in the repository
-//! has contenders in several languages, and says what each does not promise.
+//! They do not stop their work when the lock is lost, and wait for every key below their name; `examples/interop` in the
+//! repository has contenders in several languages, and says what each does not promise.
 //!
 //! # When the lock is not to be had
 //!
