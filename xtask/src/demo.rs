@@ -7,6 +7,8 @@ use crate::report::{Round, Table};
 use crate::service::{self, Service, Stats, Stock};
 use crate::{Result, load, say, workspace};
 
+/// Without the dependencies of other examples.
+const LIGHT: &[&str] = &["--no-default-features"];
 const SERVICES: usize = 3;
 const CUSTOMERS: usize = 120;
 const PIECES: usize = 40;
@@ -19,11 +21,11 @@ pub(crate) fn demo() -> Result<String> {
     say::step("building the order service (the first time takes a minute or two)");
     let (executable, cluster) = match choice {
         Choice::Given(endpoints) => {
-            let [service] = workspace::build(&[], [service::BINARY])?;
+            let [service] = workspace::build(LIGHT, [service::BINARY])?;
             (service, Cluster::given(endpoints))
         }
         Choice::Embedded => {
-            let [service, etcd] = workspace::build(&[], [service::BINARY, cluster::EMBEDDED])?;
+            let [service, etcd] = workspace::build(LIGHT, [service::BINARY, cluster::EMBEDDED])?;
             (service, Cluster::embedded(&etcd)?)
         }
     };
