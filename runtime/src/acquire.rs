@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::error::LockError;
 use crate::held::Held;
 use crate::locks::Locks;
+use crate::meter::Meter;
 use crate::name::{LockName, Name};
 use crate::site::{Site, Wait};
 use crate::tenure::{OwnedLock, Tenure};
@@ -274,7 +275,14 @@ impl Acquire {
             tracing::debug!(lock = %name, ?wait, ?ttl, "a call for a lock");
             tracing::trace!(name = ?name, "the name of that lock"); // at this level only: it may say who the work is for
         }
-        let (call, reply) = engine.acquire(names, ttl, mode, wait, record, holds)?;
+        let meter = names
+            .first()
+            .map(|(name, _)| Meter::waits(name, || engine.now()));
+        let sent = engine.acquire(names, ttl, mode, wait, record, holds);
+        if let (Some(meter), Err(error)) = (&meter, &sent) {
+            meter.waited(Some(error), || engine.now());
+        }
+        let (call, reply) = sent?;
         Ok(Begun::Sent(Sent {
             engine,
             call,
@@ -282,6 +290,7 @@ impl Acquire {
             at_most: self.at_most,
             at_least: self.at_least,
             answered: false,
+            meter,
         }))
     }
 
@@ -398,12 +407,16 @@ struct Sent {
     at_most: Option<Duration>,
     at_least: Option<Duration>,
     answered: bool,
+    meter: Option<Meter>,
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
         if !self.answered {
             self.engine.cancel(self.call);
+            if let Some(meter) = &self.meter {
+                meter.gone(|| self.engine.now());
+            }
         }
     }
 }
@@ -425,10 +438,13 @@ impl Future for Acquiring {
         };
         let answer = ready!(Pin::new(&mut sent.reply).poll(cx));
         sent.answered = true;
-        let (at_most, at_least) = (sent.at_most, sent.at_least);
-        self.0 = State::Done;
         // An engine that has ended answers nobody.
         let answer = answer.unwrap_or(Err(LockError::ShuttingDown));
+        if let Some(meter) = &sent.meter {
+            meter.waited(answer.as_ref().err(), || sent.engine.now());
+        }
+        let (at_most, at_least) = (sent.at_most, sent.at_least);
+        self.0 = State::Done;
         let mut held = answer.inspect_err(|error| tracing::debug!(%error, "no lock"))?;
         tracing::debug!(lock = %held.name(), token = %held.token(), "the lock is ours");
         if let Some(limit) = at_most {

@@ -14,6 +14,7 @@ use crate::current::Current;
 use crate::engine::Engine;
 use crate::error::{LockError, LossCause};
 use crate::limit::{Limit, Stopwatch};
+use crate::meter::Meter;
 use crate::name::Name;
 use crate::tenure::{OwnedLock, Tenure, Wakeup};
 use crate::token::Token;
@@ -39,27 +40,32 @@ pub struct Held {
     /// Until when bodies may run under it.
     limit: Option<Limit>,
     released: bool,
+    meter: Meter,
 }
 
 impl Held {
     pub(crate) fn new(tenure: Arc<Tenure>, engine: Engine, call: CallId) -> Self {
+        let meter = Meter::start(&tenure.first.name, || engine.now());
         Self {
             tenure,
             engine,
             call,
             limit: None,
             released: false,
+            meter,
         }
     }
 
     /// What the task held already: it is not for this one to give back.
     pub(crate) fn again(tenure: Tenure, engine: Engine) -> Self {
+        let meter = Meter::start(&tenure.first.name, || engine.now());
         Self {
             tenure: Arc::new(tenure),
             engine,
             call: CallId::MAX, // it is none: the engine is told of nothing
             limit: None,
             released: true,
+            meter,
         }
     }
 
@@ -171,6 +177,7 @@ impl Held {
             return None;
         }
         tracing::debug!(lock = %self.tenure.first.name, "the lock is given back");
+        self.meter.held(|| self.engine.now());
         self.tenure.lose(LossCause::Released); // for whoever still looks at it
         self.engine.release(self.call, how, self.tenure.is_fenced())
     }

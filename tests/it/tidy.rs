@@ -129,8 +129,8 @@ const RUNTIME: &[(&str, &[&str])] = &[
     (
         "acquire",
         &[
-            "clock", "config", "core", "current", "engine", "error", "held", "locks", "name",
-            "site", "tenure",
+            "clock", "config", "core", "current", "engine", "error", "held", "locks", "meter",
+            "name", "site", "tenure",
         ],
     ),
     (
@@ -142,7 +142,7 @@ const RUNTIME: &[(&str, &[&str])] = &[
     (
         "held",
         &[
-            "core", "current", "engine", "error", "limit", "name", "tenure", "token",
+            "core", "current", "engine", "error", "limit", "meter", "name", "tenure", "token",
         ],
     ),
     ("limit", &["clock", "engine"]),
@@ -153,8 +153,8 @@ const RUNTIME: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "clock", "config", "core", "cycle", "error", "held", "holder", "name", "order", "site",
-            "tenure", "token",
+            "clock", "config", "core", "cycle", "error", "held", "holder", "meter", "name",
+            "order", "site", "tenure", "token",
         ],
     ),
     ("tenure", &["clock", "core", "error", "name", "token"]),
@@ -163,6 +163,7 @@ const RUNTIME: &[(&str, &[&str])] = &[
     ("error", &["cycle", "holder", "name"]),
     ("cycle", &["holder"]),
     ("holder", &[]),
+    ("meter", &["clock", "error", "name"]),
     ("name", &[]),
     ("names", &[]),
     ("site", &[]),

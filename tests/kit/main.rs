@@ -5,6 +5,7 @@ mod embedded;
 mod faults;
 mod kept;
 mod limits;
+mod measured;
 mod names;
 mod operator;
 mod order;

@@ -29,6 +29,7 @@ use crate::cycle::Cycle;
 use crate::error::{LockError, LossCause};
 use crate::held::Held;
 use crate::holder::Holder;
+use crate::meter;
 use crate::name::Name;
 use crate::tenure::{OwnedLock, Tenure};
 use crate::token::Token;
@@ -201,6 +202,7 @@ impl Driver {
                 if let Some(tenure) = self.held.get(&call) {
                     // Of no span: whoever runs this may be about something else.
                     tracing::warn!(parent: None, lock = %tenure.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
+                    meter::lost(&tenure.first.name, cause);
                     tell(|| tenure.lose(cause));
                 }
             }
