@@ -92,7 +92,7 @@ impl Core {
             }
             match queue.slot {
                 Slot::Putting { .. } | Slot::Doubt { .. } => queue.group = Some(NOBODY),
-                _ => self.take_back(now, name),
+                _ => self.take_back(name),
             }
         }
         self.advance_all(now, &names);

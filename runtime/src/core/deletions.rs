@@ -17,8 +17,11 @@ use crate::error::LossCause;
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
 
-/// How long the keys of a call linger here for the next. Other processes wait that much longer.
+/// How long at least the keys of a call linger here for the next. Other processes wait that much longer.
 const LINGER: Duration = Duration::from_millis(1);
+/// What has lingered goes together, once in so long: every deletion that goes alone is a commit more, in the way of whoever
+/// locks next.
+const TOGETHER: Duration = Duration::from_millis(2);
 
 impl Core {
     /// The body of a call is gone: now its keys may go, to the next in this process or for good (rules P23, P26). `fenced`:
@@ -36,7 +39,7 @@ impl Core {
         let passes = !fenced && !self.tells_of_waits(call);
         let lingers = how == Release::Lingering && mode == Mode::Exclusive;
         if lingers && passes && self.may_linger(now, &names) {
-            let until = now + LINGER;
+            let until = together(now + LINGER);
             if let Some(released) = self.calls.get_mut(&call) {
                 released.lingers = true;
                 released.until = Some(until);
@@ -85,7 +88,6 @@ impl Core {
             }
         }
         self.advance_all(now, &names);
-        self.flush_deletions(now);
         self.revoke_if_done(now, lease);
     }
 
@@ -203,7 +205,7 @@ impl Core {
     }
 
     /// Deletes the key of a queue that nobody here wants.
-    pub(super) fn delete(&mut self, now: Moment, name: &Key) {
+    pub(super) fn delete(&mut self, name: &Key) {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
@@ -225,7 +227,6 @@ impl Core {
             created,
             lease,
         });
-        self.flush_deletions(now);
     }
 
     /// Sends the deletions that wait, as long as the window is free.
@@ -329,5 +330,14 @@ impl Core {
             queue.owner = None; // nobody is told of it any more: it is not looked for without a key
             self.free(now, &deletion.name);
         }
+    }
+}
+
+/// The first moment not before this one at which what lingers goes.
+fn together(at: Moment) -> Moment {
+    let late = at.since_boot().as_nanos() % TOGETHER.as_nanos();
+    match u64::try_from(late) {
+        Ok(late @ 1..) => at + TOGETHER - Duration::from_nanos(late),
+        _ => at,
     }
 }

@@ -141,6 +141,7 @@ impl Core {
         if matches!(l.state, State::Retired | State::Lost) && l.bodies == 0 {
             let id = l.id;
             self.leases.remove(&lease);
+            self.flush_deletions(now); // whose answers are waited for
             self.send(now, Request::Revoke { lease: id }, Exchange::Revoke);
         }
     }

@@ -185,10 +185,10 @@ impl Core {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Sends what is ready, as much in one bundle as fits, if the window is free (rule P7).
+    /// Sends what is ready, as much in one bundle as fits, if the window is free (rule P7): first what others may wait for.
     fn flush(&mut self, now: Moment) {
-        while self.flush_puts(now) {}
         self.flush_deletions(now);
+        while self.flush_puts(now) {}
         self.flush_looks(now);
     }
 

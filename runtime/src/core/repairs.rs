@@ -86,7 +86,7 @@ impl Core {
             }
             // Overwritten, it is still there and in the way: out with it before the queue goes on.
             Slot::Queued(_) if cause == LossCause::Overwritten => {
-                self.delete(now, name);
+                self.delete(name);
                 self.advance(now, name); // a group's others go with it
             }
             Slot::Queued(_) => self.free(now, name),

@@ -272,7 +272,6 @@ impl Core {
                 self.send(now, Request::Revoke { lease }, Exchange::Revoke);
             }
         }
-        self.flush_deletions(now);
     }
 
     /// The lease the keys were under has done its duty.

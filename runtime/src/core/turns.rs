@@ -42,7 +42,7 @@ impl Core {
             Slot::Wanting { .. } if !self.fits(queue) => return self.free(now, name),
             Slot::Queued(_) if !self.fits(queue) => {
                 let same = alone && queue.others == 0;
-                self.delete(now, name);
+                self.delete(name);
                 if same {
                     return;
                 }
@@ -167,7 +167,7 @@ impl Core {
             // One of its keys went: all go (rule P13).
             _ => {
                 for name in &*names {
-                    self.take_back(now, name);
+                    self.take_back(name);
                 }
                 self.serve(now, call);
             }
@@ -229,13 +229,13 @@ impl Core {
     }
 
     /// Gives up a key that waits, or was to be put.
-    pub(super) fn take_back(&mut self, now: Moment, name: &Key) {
+    pub(super) fn take_back(&mut self, name: &Key) {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
         match queue.slot {
             Slot::Wanting { .. } => queue.slot = Slot::Free,
-            Slot::Queued(_) => self.delete(now, name),
+            Slot::Queued(_) => self.delete(name),
             _ => {}
         }
     }

@@ -425,12 +425,35 @@ fn what_lingers_goes_after_a_moment() {
     rig.serve();
     rig.granted(1);
     release_lingering(&mut rig, 1);
+    rig.pass(Duration::from_micros(900));
     rig.serve();
     assert!(rig.has("locks/a/a1"));
-    rig.pass(Duration::from_millis(1));
+    rig.pass(Duration::from_micros(2_100));
     rig.serve();
     assert!(!rig.has("locks/a/a1"));
     assert!(rig.core.queues.is_empty() && rig.core.calls.is_empty());
+}
+
+#[test]
+fn what_lingers_goes_together() {
+    let mut rig = Rig::warm();
+    let names = ["locks/a", "locks/b", "locks/c"];
+    for (call, name) in (1..).zip(names) {
+        rig.acquire(call, name, Wait::Forever);
+        rig.serve();
+        rig.granted(call);
+    }
+    // Released at different times between two moments of going.
+    let late = rig.now.since_boot().subsec_nanos() % 2_000_000;
+    rig.pass(Duration::from_nanos((2_000_000 - late).into()));
+    for call in 1..=3 {
+        release_lingering(&mut rig, call);
+        rig.pass(Duration::from_micros(100));
+    }
+    rig.pass(Duration::from_millis(3));
+    let (_, delete) = rig.take();
+    assert_eq!(deletes(&delete), ["locks/a/a1", "locks/b/a1", "locks/c/a1"]);
+    assert!(rig.sent.is_empty());
 }
 
 /// It is nobody's any more, so nobody who wants other names beside it is kept from them.
