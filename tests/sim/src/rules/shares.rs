@@ -297,6 +297,56 @@ fn nor_across_processes_and_a_circle_is() {
     );
 }
 
+/// Who would read several names waits for the readers of one while the other is not read, and whoever stands behind him waits
+/// for him. He lets those pass whose task is among those readers, before the others have gone as well as after, so that there
+/// is no circle but the one by way of the writer, who has one name and waits for the other.
+#[test]
+fn readers_of_several_names_keep_nobody_waiting_for_ever() {
+    for (others_go_first, again) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut town = Town::of(2);
+        let read = |town: &mut Town, call, names: &[&str], holds: &[CallId]| {
+            town.ask_as(0, call, Mode::Shared, names, holds, Wait::Forever);
+        };
+        read(&mut town, 20, &["a"], &[]);
+        read(&mut town, 3, &["b"], &[]);
+        assert_eq!(granted(&town, &[20, 3]), [true, true]);
+        town.ask(1, 27, &["a", "b"], &[]);
+        town.live(LATER);
+        read(&mut town, 15, &["a", "b"], &[]);
+        if again {
+            read(&mut town, 16, &["b", "a"], &[]);
+        }
+        town.live(LATER);
+        if others_go_first {
+            town.release(0, 20);
+            read(&mut town, 4, &["a"], &[3]);
+        } else {
+            read(&mut town, 4, &["a"], &[3]);
+            town.live(3 * SECOND);
+            town.release(0, 20);
+        }
+        // Of the circle by way of the writer it may be told, or the writer gives way.
+        let told = |town: &Town| matches!(town.refusals()[..], [(4, Refused::Deadlock { .. })]);
+        town.until(|town| told(town) || town.is_granted(0, 4));
+        if town.is_granted(0, 4) {
+            town.release(0, 4);
+        }
+        town.release(0, 3);
+        town.until(|town| town.is_granted(1, 27) || town.is_granted(0, 15));
+        let writes_first = town.is_granted(1, 27);
+        if writes_first {
+            town.release(1, 27);
+        }
+        town.until(|town| town.is_granted(0, 15));
+        town.release(0, 15);
+        if again {
+            town.until(|town| town.is_granted(0, 16));
+            town.release(0, 16);
+        }
+        town.until(|town| town.is_granted(1, 27));
+    }
+}
+
 /// A writer of this process has given up, and its key is going: that keeps no reader out.
 #[test]
 fn an_own_key_that_is_going_keeps_nobody_out() {
