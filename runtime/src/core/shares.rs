@@ -115,7 +115,7 @@ impl Core {
     }
 
     /// The lease and the run of a key that others may have with those that do, if nobody is kept waiting by that.
-    fn joined<'a>(&'a self, queue: &'a Queue) -> Option<(&'a Lease, &'a Run)> {
+    pub(crate) fn joined<'a>(&'a self, queue: &'a Queue) -> Option<(&'a Lease, &'a Run)> {
         let (lease, run) = queue.slot.run()?;
         let l = self.leases.get(&lease)?;
         let usable = matches!(l.state, State::Open | State::Sealing) && !queue.suspected;

@@ -168,15 +168,16 @@ impl Bench {
     /// Those in its process that are ahead of it, or have what it cannot have with them.
     fn here(&self, id: CallId, call: &Call, name: &str) -> Vec<CallId> {
         let mut here = Vec::new();
+        let core = &self.processes[call.process].core;
         for queue in self.places(call.process, name) {
             here.extend(queue.calls.iter().take_while(|of| **of != id));
-            // Where readers cannot join they wait for those who have the key.
-            let shut = |slot: &Slot| match slot {
-                Slot::Held { run, .. } => run.is_contended() || call.names.len() > 1,
-                _ => false,
+            // Where readers cannot join they wait for those who have the key: as somebody is behind it, or it takes no more.
+            let shut = |queue: &Queue| match core.joined(queue) {
+                Some((_, run)) => run.is_contended() || call.names.len() > 1,
+                None => true,
             };
             let readers = call.mode == Mode::Shared && queue.seat == Seat::Shared;
-            if call.mode.is_excluded_by(queue.seat) || (readers && shut(&queue.slot)) {
+            if call.mode.is_excluded_by(queue.seat) || (readers && shut(queue)) {
                 here.extend(queue.slot.holders());
             }
         }
