@@ -35,7 +35,7 @@ impl Bench {
         let keys = links.flat_map(|link| [&link.waiting.0, &link.before.key]);
         let excused = keys
             .filter_map(|key| Some((key, self.owner(key)?)))
-            .any(|(key, n)| self.is_excused(n) || self.goes_with_its_lease(n, key));
+            .any(|(key, n)| self.is_excused(n) || self.is_going(n, key));
         let call = abort.call;
         // A group may have lost its lease meanwhile, and waits anew: what is taken is nobody's, and nobody is told.
         let own = abort.circle.links.last().map(|link| &link.before);
@@ -94,17 +94,12 @@ impl Bench {
             || self.unnoticed.get(&n).is_some_and(recent)
     }
 
-    /// Whether the process has lost the lease of this key and sent it off: its call waits anew, and the old key stands for one
-    /// exchange more.
-    fn goes_with_its_lease(&self, n: usize, key: &Key) -> bool {
-        let core = &self.processes[n].core;
-        let alive = |lease| core.leases.get(lease).is_some_and(|l| l.is_alive());
-        core.under_way.values().any(|under_way| {
-            let Exchange::Delete(deletions) = &under_way.exchange else {
-                return false;
-            };
-            let mut deletions = deletions.iter();
-            deletions.any(|deletion| deletion.key == *key && !alive(&deletion.lease))
+    /// Whether the process has sent this key off, and etcd has not told it yet: nobody waits by it any more, and no other can know.
+    fn is_going(&self, n: usize, key: &Key) -> bool {
+        let mut under_way = self.processes[n].core.under_way.values();
+        under_way.any(|under_way| match &under_way.exchange {
+            Exchange::Delete(deletions) => deletions.iter().any(|deletion| deletion.key == *key),
+            _ => false,
         })
     }
 
