@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
-//! cargo run --bin etcdsync & RUST_LOG=etcd_locked=trace cargo run --bin etcdsync
+//! cargo run --bin etcdsync & RUST_LOG=etcd_locked=trace cargo run --bin etcdsync -- 10   # seconds of work
 //! ```
 
 use std::env;
@@ -13,14 +13,14 @@ use etcd_locked::{Config, LockError, Locks};
 use tokio::time::sleep;
 use tracing_subscriber::EnvFilter;
 
-async fn guarded(machines: &[&str]) -> Result<(), LockError> {
+async fn guarded(machines: &[&str], seconds: u64) -> Result<(), LockError> {
     // New: an endpoint that does not answer is passed over, at this and at every step.
     let locks = Locks::connect(Config::new(machines.to_vec()).ttl(Duration::from_secs(10))).await?;
     who_has_it(&locks).await?;
     // Lock
     let held = locks.lock("mylock").wait(Duration::from_secs(60)).await?;
     println!("etcdsync.Lock OK");
-    held.hold(work()).await?;
+    held.hold(work(seconds)).await?;
     // Unlock
     held.release().await?;
     println!("etcdsync.Unlock OK");
@@ -28,9 +28,9 @@ async fn guarded(machines: &[&str]) -> Result<(), LockError> {
     Ok(())
 }
 
-async fn work() {
+async fn work(seconds: u64) {
     println!("Get the lock. Do something here.");
-    sleep(Duration::from_secs(5)).await;
+    sleep(Duration::from_secs(seconds)).await;
 }
 
 /// A try says who is in the way: host, process and time, as they stand in etcd.
@@ -61,5 +61,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .init();
     let machines = env::var("ETCD_LOCKED_ENDPOINTS")?;
     let machines: Vec<_> = machines.split(',').collect();
-    Ok(guarded(&machines).await?)
+    let seconds = env::args().nth(1).and_then(|it| it.parse().ok());
+    Ok(guarded(&machines, seconds.unwrap_or(5)).await?)
 }

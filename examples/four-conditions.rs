@@ -121,6 +121,9 @@ async fn safety() -> Result {
             }) => break victim,
             other => other?,
         }
+        if let Some(status) = holder.try_wait()? {
+            return Err(format!("the process that is to hold the lock has ended: {status}").into());
+        }
         sleep(Duration::from_millis(20)).await;
     };
     println!("safety: process {} has the lock", victim.pid());
@@ -141,7 +144,7 @@ async fn without_the_leader(leader: &str) -> Result {
         .read_line(&mut String::new())
         .await?;
     // The lock is kept by the servers that are left. Were it lost, this body would not be polled any more.
-    sleep(Duration::from_secs(11)).await;
+    sleep(Duration::from_secs(12)).await;
     println!("availability: the lock was kept for longer than its TTL");
     Ok(())
 }
@@ -172,17 +175,30 @@ lock_names! {
 
 async fn symmetry(locks: &Locks) -> Result {
     let mut client = locks.client().await?;
-    // One has the lock, and does not hear that somebody deletes its key: by now another has it.
+    // One has the lock, and does not hear that somebody deletes its key: by now there is another of that very name.
     let late = locks.lock(Symmetry).await?;
-    let below = DeleteOptions::new().with_prefix();
-    client
-        .delete("locks/conditions/symmetry/", Some(below))
-        .await?;
+    let was = keys(&mut client).await?;
+    delete_keys(&mut client).await?;
+    for (key, _) in &was {
+        client.put(key.clone(), "", None).await?;
+    }
+    let is = keys(&mut client).await?;
+    let _ = late.release().await; // an error, where it has heard of it meanwhile
+    if was != is && keys(&mut client).await? == is {
+        println!(
+            "symmetry: a late release, and a key of the same name, created later: it is still there"
+        );
+    }
+    delete_keys(&mut client).await?;
+
+    // Or by now another has it.
+    let late = locks.lock(Symmetry).await?;
+    delete_keys(&mut client).await?;
     let another = Locks::connect(Config::from_env()?).await?;
     let owner = another.lock(Symmetry).await?;
     let key = keys(&mut client).await?;
 
-    let _ = late.release().await; // an error, where it has heard of it meanwhile
+    let _ = late.release().await;
     match locks.lock(Symmetry).wait(Duration::from_millis(500)).await {
         Ok(_) => println!("symmetry: two have the lock"),
         Err(error) => println!("symmetry: {error}"),
@@ -197,6 +213,15 @@ async fn symmetry(locks: &Locks) -> Result {
         println!("symmetry: its owner has released it");
     }
     another.shutdown(Duration::from_secs(5)).await;
+    Ok(())
+}
+
+/// What an operator may do: `etcdctl del --prefix`.
+async fn delete_keys(client: &mut Client) -> Result {
+    let below = DeleteOptions::new().with_prefix();
+    client
+        .delete("locks/conditions/symmetry/", Some(below))
+        .await?;
     Ok(())
 }
 

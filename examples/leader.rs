@@ -66,25 +66,25 @@ impl Drop for Term<'_> {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let replica = std::env::args().nth(1).unwrap_or("a".to_owned());
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        () = stand(&replica) => {}
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
+    let ended = tokio::select! {
+        error = stand(&replica) => Err(error),
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    };
     // Whatever it held it has let go of with its future. Here that reaches etcd.
     etcd_locked::shutdown(Duration::from_secs(5)).await;
     println!("{replica} has ended");
-    Ok(())
+    Ok(ended?)
 }
 
-/// Stands for election again and again.
-async fn stand(replica: &str) {
+/// Stands for election again and again, until there is no hope in that: no right to the key, say, or no endpoint.
+async fn stand(replica: &str) -> LockError {
     loop {
         println!("{replica} stands by");
         let Err(error) = lead(replica).await;
         println!("{replica} does not lead: {error}");
         if !error.is_retryable() {
-            return;
+            return error;
         }
         sleep(Duration::from_secs(1)).await;
     }

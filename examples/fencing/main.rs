@@ -26,11 +26,16 @@ const INVOICE: i64 = 7;
 async fn main() -> Result<(), AppError> {
     let url = std::env::var("DATABASE_URL").unwrap_or("sqlite::memory:".to_owned());
     let store = Store::connect(&url).await?;
+    let shown = show(&store).await;
+    let removed = store.remove().await; // in any case
+    shown.and(removed)
+}
+
+async fn show(store: &Store) -> Result<(), AppError> {
     println!("== the token: on {}", store.kind());
-    a_late_write(&store).await?;
+    a_late_write(store).await?;
     println!("== the version column: no lock, and a second try");
-    two_versions(&store).await?;
-    store.remove().await
+    two_versions(store).await
 }
 
 /// Two processes, as it were: each has an engine of its own.

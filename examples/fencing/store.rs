@@ -19,7 +19,7 @@ pub(crate) struct Invoice {
 }
 
 impl Store {
-    /// Makes the table.
+    /// Makes the table; or finds one that a process has left which was killed.
     pub(crate) async fn connect(url: &str) -> Result<Self, AppError> {
         install_default_drivers();
         // One connection: each to `sqlite::memory:` would be a database of its own.
@@ -28,7 +28,7 @@ impl Store {
             .connect(url)
             .await?;
         sqlx::query(
-            "create table etcd_locked_invoices (id bigint primary key, state text not null, unguarded text not null, \
+            "create table if not exists etcd_locked_invoices (id bigint primary key, state text not null, unguarded text not null, \
              token bigint not null, version bigint not null)",
         )
         .execute(&pool)
@@ -41,6 +41,8 @@ impl Store {
     }
 
     pub(crate) async fn insert(&self, id: i64) -> Result<(), AppError> {
+        let delete = "delete from etcd_locked_invoices where id = $1";
+        sqlx::query(delete).bind(id).execute(&self.pool).await?;
         let insert = "insert into etcd_locked_invoices values ($1, 'open', 'open', 0, 1)";
         sqlx::query(insert).bind(id).execute(&self.pool).await?;
         Ok(())

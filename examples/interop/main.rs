@@ -91,13 +91,15 @@ async fn service(file: &Path, turns: u32) -> Result<()> {
     let lease = client.lease_grant(TTL, None).await?.id();
     let (mut keeper, mut kept) = client.lease_keep_alive(lease).await?;
     tokio::spawn(async move {
+        let third = Duration::from_secs(TTL as u64 / 3);
         loop {
-            tokio::time::sleep(Duration::from_secs(TTL as u64 / 3)).await;
-            let renewed = match keeper.keep_alive().await {
-                Ok(()) => kept.message().await,
-                Err(error) => Err(error),
-            };
-            if !matches!(renewed, Ok(Some(answer)) if answer.ttl() > 0) {
+            tokio::time::sleep(third).await;
+            // An answer that does not come is a no, in time to stop.
+            let renewed = tokio::time::timeout(third, async {
+                keeper.keep_alive().await?;
+                kept.message().await
+            });
+            if !matches!(renewed.await, Ok(Ok(Some(answer))) if answer.ttl() > 0) {
                 // Nobody else would stop the one who believes to have the lock.
                 eprintln!("interop: the lease of the lock service is not renewed any more");
                 std::process::exit(1);

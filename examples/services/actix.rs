@@ -19,7 +19,7 @@ use etcd_locked::{Config, etcd_locked};
 use serde::Deserialize;
 
 use crate::shop::{Error, Order, Shelf, Shop};
-use crate::signals::{GRACE, asked_to_end};
+use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
 
 /// What a customer sends.
 #[derive(Deserialize)]
@@ -119,7 +119,7 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
         // Else a client that has gone is noticed when its answer is written, and a body without `detach` runs on for nobody.
         .h1_allow_half_closed(false)
         .disable_signals() // what they mean is said below
-        .shutdown_timeout(GRACE.as_secs())
+        .shutdown_timeout(LAST_ANSWERS.as_secs())
         .listen(listener)?
         .run();
 

@@ -23,9 +23,10 @@ use axum::{Json, Router};
 use etcd_locked::{Config, etcd_locked};
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use crate::shop::{Error, Order, Shelf, Shop};
-use crate::signals::{GRACE, asked_to_end};
+use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
 
 /// What a customer sends.
 #[derive(Deserialize)]
@@ -115,13 +116,19 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     // Asked to end, the server takes no more requests and answers those it has. Beside it, and not after it, the locks: who
     // waits for one is refused now and asks another replica, bodies come to their end or are dropped when the grace is over,
     // so that the server comes to its end as well; then all locks are given back and no lease is left to run out.
-    let locks = tokio::spawn(async {
-        shut_down.await;
-        etcd_locked::shutdown(GRACE).await;
-    });
-    axum::serve(listener, router)
-        .with_graceful_shutdown(ends)
-        .await?;
-    locks.await?; // waits for detached bodies too, whose clients have gone
+    let server = axum::serve(listener, router).with_graceful_shutdown(ends);
+    let mut server = tokio::spawn(server.into_future());
+    let ended = tokio::select! {
+        () = shut_down => None,
+        ended = &mut server => Some(ended), // at once, as nobody was being served; or it has failed
+    };
+    etcd_locked::shutdown(GRACE).await; // waits for detached bodies too, whose clients have gone
+    let ended = match ended {
+        None => timeout(LAST_ANSWERS, server).await.ok(),
+        ended => ended,
+    };
+    if let Some(ended) = ended {
+        ended??;
+    }
     Ok(())
 }

@@ -12,6 +12,7 @@ use std::env;
 use std::process::ExitCode;
 
 use etcd_locked::{Config, etcd_locked};
+use tokio::time::timeout;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
@@ -19,7 +20,7 @@ use tonic::{Request, Response, Status};
 use crate::proto::orders_server::{Orders, OrdersServer};
 use crate::proto::{Article, Delivery, Nothing, Order, OrderId, Shelf, Wanted};
 use crate::shop::{Error, Shop};
-use crate::signals::{GRACE, asked_to_end};
+use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
 
 /// What `shop.proto` says, in Rust.
 #[allow(unreachable_pub)]
@@ -127,14 +128,21 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     // Asked to end, the server takes no more calls and answers those it has. Beside it, and not after it, the locks: who waits
     // for one is refused now and asks another replica, bodies come to their end or are dropped when the grace is over, so that
     // the server comes to its end as well; then all locks are given back and no lease is left to run out.
-    let locks = tokio::spawn(async {
-        shut_down.await;
-        etcd_locked::shutdown(GRACE).await;
-    });
-    Server::builder()
+    let server = Server::builder()
         .add_service(OrdersServer::new(Service { shop }))
-        .serve_with_incoming_shutdown(incoming, ends)
-        .await?;
-    locks.await?; // waits for detached bodies too, whose clients have gone
+        .serve_with_incoming_shutdown(incoming, ends);
+    let mut server = tokio::spawn(server);
+    let ended = tokio::select! {
+        () = shut_down => None,
+        ended = &mut server => Some(ended), // at once, as nobody was being served; or it has failed
+    };
+    etcd_locked::shutdown(GRACE).await; // waits for detached bodies too, whose clients have gone
+    let ended = match ended {
+        None => timeout(LAST_ANSWERS, server).await.ok(),
+        ended => ended,
+    };
+    if let Some(ended) = ended {
+        ended??;
+    }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Four clients in a line, and the third is killed.
 
 use std::future::pending;
-use std::process::Command;
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, etcd_locked};
+use tokio::process::Command;
 
 use crate::nodes::{nodes, session, until};
 use crate::{Result, client, end};
@@ -20,7 +20,8 @@ pub(crate) async fn show() -> Result<()> {
     let second = tokio::spawn(take(b.clone(), "b"));
     until(&mut etcd, LOCK, 2).await?;
     // One that can be killed.
-    let mut c = Command::new(std::env::current_exe()?).arg("wait").spawn()?;
+    let mut c = Command::new(std::env::current_exe()?);
+    let mut c = c.arg("wait").kill_on_drop(true).spawn()?;
     until(&mut etcd, LOCK, 3).await?;
     let last = tokio::spawn(take(d.clone(), "d"));
     until(&mut etcd, LOCK, 4).await?;
@@ -35,8 +36,7 @@ pub(crate) async fn show() -> Result<()> {
         );
     }
 
-    c.kill()?;
-    c.wait()?;
+    c.kill().await?;
     println!("c is killed");
     until(&mut etcd, LOCK, 3).await?;
     println!("its node has gone with its session");

@@ -39,7 +39,7 @@ const ROWS: &[Row] = &[
 const AT_ONCE: usize = 4;
 
 /// Longer than any single test takes before it gives up by itself.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// The rows with these labels, or all.
 pub(crate) fn examples(labels: &[String]) -> Result<String> {
@@ -67,6 +67,7 @@ pub(crate) fn examples(labels: &[String]) -> Result<String> {
                 &format!("{}::", row.2),
                 "--test-threads=4",
                 "--include-ignored",
+                "--show-output",
             ])
             .envs(brought(row)?)
             .env("RUST_BACKTRACE", "0") // what was printed and expected says it
@@ -200,7 +201,12 @@ fn run(row: Row, mut command: Command, scratch: &TempDir) -> Result<()> {
     let status = Process::start(row.2, &mut command)?.wait(LIMIT);
     let said = fs::read_to_string(&path).map_err(io)?;
     match status {
-        Ok(status) if status.success() && !said.contains("\nrunning 0 tests") => Ok(()),
+        Ok(status) if status.success() && !said.contains("\nrunning 0 tests") => {
+            for left_out in said.lines().filter(|line| line.starts_with("left out: ")) {
+                say::note(format_args!("{} {left_out}", row.0));
+            }
+            Ok(())
+        }
         Ok(status) if status.success() => Err(format!("there is no test `{}::…`", row.2)),
         Ok(_) => Err(said),
         Err(error) => Err(format!("{error}\n{said}")),

@@ -1,7 +1,7 @@
 """The contender in Python: aetcd's own lock, in the queue of all the others. See ../main.rs.
 
-pip install aetcd==1.0.0 grpcio protobuf
-ETCDCTL_ENDPOINTS=http://127.0.0.1:2379 python3 contender.py counter 40
+python3 -m venv venv && venv/bin/pip install -r ../../../benches/peers/python/requirements.txt
+ETCDCTL_ENDPOINTS=http://127.0.0.1:2379 venv/bin/python contender.py counter 40
 """
 
 import asyncio

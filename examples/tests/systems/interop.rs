@@ -1,6 +1,7 @@
 //! One lock, many languages: `examples/interop/README.md` says what is shared and what is not, and here it is checked.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -166,10 +167,10 @@ async fn places(events: &mut WatchStream, many: usize) -> Vec<Place> {
 fn contender(stage: &Stage, etcd: &Etcd, kind: &str, counter: &Path) -> Program {
     let (counter, turns) = (counter.to_string_lossy(), TURNS.to_string());
     let mut command = match kind {
-        "go" => Command::new(brought("INTEROP_GO")),
+        "go" => alone(brought("INTEROP_GO")),
         "aetcd" => python(),
         "etcdctl" => shell(),
-        _ => Command::new(env!("CARGO_BIN_EXE_interop")),
+        _ => alone(env!("CARGO_BIN_EXE_interop")),
     };
     match kind {
         "go" => {}
@@ -182,19 +183,24 @@ fn contender(stage: &Stage, etcd: &Etcd, kind: &str, counter: &Path) -> Program 
     stage.run(command)
 }
 
+/// With nothing of the user's in its environment: endpoints, a prefix, a proxy; and etcdctl complains of what is not its own.
+fn alone(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env_clear()
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command
+}
+
 fn python() -> Command {
-    let mut python = Command::new(brought("INTEROP_PYTHON"));
+    let mut python = alone(brought("INTEROP_PYTHON"));
     python.env("PYTHONPATH", brought("INTEROP_PYTHON_PACKAGES"));
     python
 }
 
 fn shell() -> Command {
-    let mut shell = Command::new("sh");
-    shell
-        .env_clear() // it complains of what is not its own
-        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-        .env("ETCDCTL", etcdctl())
-        .env("ETCDCTL_API", "3");
+    let mut shell = alone("sh");
+    shell.env("ETCDCTL", etcdctl()).env("ETCDCTL_API", "3");
     shell
 }
 
@@ -291,8 +297,10 @@ fn etcdctl_does_not_end_its_command_when_the_lock_is_lost() {
         let locks = engine(&etcd).await;
         let scratch = tempfile::tempdir().expect("a directory");
         let go_on = scratch.path().join("go on");
+        // It gives up after a minute at the latest, whatever becomes of the test.
         let line = format!(
-            "echo it is in; until [ -e '{}' ]; do sleep 0.05; done; echo it is still in",
+            "echo it is in; n=0; until [ -e '{}' ]; do n=$((n + 1)); [ $n -lt 1200 ] || exit 1; sleep 0.05; done; \
+             echo it is still in",
             go_on.display()
         );
         let mut theirs = etcdctl_lock(&stage, &etcd, &line);
@@ -319,10 +327,8 @@ fn etcdctl_does_not_end_its_command_when_the_lock_is_lost() {
 
 /// Runs a command line under the lock.
 fn etcdctl_lock(stage: &Stage, etcd: &Etcd, line: &str) -> Program {
-    let mut lock = Command::new(etcdctl());
-    lock.env_clear() // it complains of what is not its own
-        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-        .args(["lock", "--", LOCK.trim_end_matches('/'), "sh", "-c", line])
+    let mut lock = alone(etcdctl());
+    lock.args(["lock", "--", LOCK.trim_end_matches('/'), "sh", "-c", line])
         .env("ETCDCTL_API", "3")
         .env("ETCDCTL_ENDPOINTS", etcd.endpoints());
     stage.run(lock)

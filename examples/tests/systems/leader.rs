@@ -89,3 +89,13 @@ fn a_leader_that_is_cut_off_has_stopped_before_there_is_another() {
         drop(a);
     });
 }
+
+#[test]
+fn who_can_never_lead_ends_and_says_why() {
+    run(async {
+        let stage = Stage::new("");
+        let mut c = stage.start(EXAMPLE, &["c"]);
+        stage.ends_with(1, &mut c).await;
+        stage.said_in_order(&["c stands by", "c does not lead: ", "c has ended", "Error: "]);
+    });
+}

@@ -1,5 +1,5 @@
-//! S3, the server's lock service: five threads wait for longer than the TTL without losing their places; and they, `etcdctl lock`
-//! and the lock service itself stand in one queue.
+//! S3, the server's lock service: five threads, and processes, wait for longer than the TTL without losing their places; and they,
+//! `etcdctl lock` and the lock service itself stand in one queue.
 
 use std::process::Command;
 use std::time::Duration;
@@ -36,6 +36,39 @@ fn five_threads_wait_for_longer_than_the_ttl() {
             "the last waits for two TTLs",
         );
         assert!(etcd.is_empty().await, "nothing is left in etcd");
+    });
+}
+
+#[test]
+fn processes_that_wait_for_longer_than_the_ttl_keep_their_places() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let mut foreign = Contender::service(&etcd).await;
+        within("the lock", foreign.has()).await;
+        let ttl = [("ETCD_LOCKED_TTL", "3s")];
+        let mut processes = Vec::new();
+        for before in 1..=2 {
+            let stage = Stage::new(etcd.endpoints());
+            let program = stage.start_with(EXAMPLE, &["1", "1"], &ttl);
+            processes.push((stage, program));
+            etcd.until_below("locks/mylock/", before + 1).await;
+        }
+        let places = etcd.below("locks/mylock/").await;
+        sleep(Duration::from_secs(8)).await;
+        let now = etcd.below("locks/mylock/").await;
+        assert_eq!(now, places, "who waits keeps its key and its revision");
+
+        foreign.release().await;
+        let mut turns = Vec::new();
+        for (stage, program) in &mut processes {
+            stage.ends_well(program).await;
+            let has = stage.says("thread 1 has the lock").await.at;
+            turns.push((has, stage.says("thread 1 lets go").await.at));
+        }
+        // The line of the first may be read a moment later than that of the second.
+        let in_order = turns[1].0 + Duration::from_millis(250) >= turns[0].1;
+        assert!(in_order, "who came first has it first");
+        assert_eq!(etcd.below("locks/").await, [], "nothing is left in etcd");
     });
 }
 

@@ -6,6 +6,7 @@ mod etcd;
 #[allow(dead_code)]
 #[path = "../../../tests/it/limit.rs"]
 mod limit;
+mod postgres;
 // Delays are for the tests of the library.
 #[allow(dead_code)]
 #[path = "../../../tests/it/proxy.rs"]

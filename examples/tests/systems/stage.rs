@@ -1,12 +1,13 @@
 //! Programs that talk, and what they say, all of it in the order in which it was said.
 
 use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -85,12 +86,14 @@ impl Stage {
         let program = Path::new(command.get_program()).file_name();
         let name = program.unwrap_or_default().to_string_lossy().into_owned();
         let child = command
+            .process_group(0) // with what it starts
             .stdin(Stdio::piped())
             .stdout(pipe())
             .stderr(pipe())
             .spawn()
             .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
-        Program { name, child }
+        let guard = Some(Guard::of(&child));
+        Program { name, child, guard }
     }
 
     /// Awaits the first line that has this in it.
@@ -105,6 +108,14 @@ impl Stage {
             Ok(Ok(said)) => find(&said).expect("it was there"),
             _ => panic!("`{text}` was not said"),
         }
+    }
+
+    /// The last line that has this in it, of those so far.
+    pub(crate) fn last(&self, text: &str) -> Line {
+        let said = self.said.borrow();
+        let mut lines = said.lines.iter().rev();
+        let last = lines.find(|line| line.text.contains(text)).cloned();
+        last.unwrap_or_else(|| panic!("`{text}` was not said"))
     }
 
     /// All that was said.
@@ -169,11 +180,39 @@ impl Drop for Stage {
     }
 }
 
-/// A process of ours; killed when dropped.
+/// A process of ours; killed when dropped, with those it has started.
 #[derive(Debug)]
 pub(crate) struct Program {
     name: String,
     child: Child,
+    /// Until the process is waited for: after that its id may be a stranger's.
+    guard: Option<Guard>,
+}
+
+/// A shell that kills a program when our end of its standard input closes without a word: when the test process has ended before
+/// the program, or was killed.
+#[derive(Debug)]
+struct Guard(Child);
+
+impl Guard {
+    fn of(program: &Child) -> Guard {
+        let shell = Command::new("sh")
+            .args(["-c", r#"read -r ended || kill -9 "-$0""#])
+            .arg(program.id().to_string())
+            .process_group(0) // a Ctrl-C is for the tests
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Guard(shell.expect("a shell"))
+    }
+
+    fn dismiss(mut self) {
+        if let Some(mut stdin) = self.0.stdin.take() {
+            let _ = writeln!(stdin, "ended");
+        }
+        let _ = self.0.wait();
+    }
 }
 
 impl Program {
@@ -189,8 +228,12 @@ impl Program {
 
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("the program can be killed");
-        self.child.wait().expect("it is ours to wait for");
+        let Some(guard) = self.guard.take() else {
+            return;
+        };
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+        guard.dismiss();
     }
 
     /// SIGTERM.
@@ -208,16 +251,18 @@ impl Program {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        match timeout(PATIENCE, end).await {
-            Ok(code) => code,
-            Err(_) => panic!("{} has not ended", self.name),
+        let Ok(code) = timeout(PATIENCE, end).await else {
+            panic!("{} has not ended", self.name);
+        };
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
         }
+        code
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }

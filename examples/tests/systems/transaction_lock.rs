@@ -15,7 +15,7 @@ fn who_comes_second_is_told_who_was_first() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
-        let mut first = stage.start(EXAMPLE, &["11"]);
+        let mut first = stage.start(EXAMPLE, &["14"]);
         let begun = stage.says("lock successfully").await.at;
         let kept = etcd.below("").await;
 
