@@ -149,7 +149,7 @@ pub enum LockError {
         holder: Option<Holder>,
     },
 
-    /// [`shutdown`](crate::shutdown) has begun.
+    /// [`shutdown`](crate::shutdown) has begun, and the body has not. A body that outlasts the grace ends by [`Lost`](Self::Lost).
     #[error("etcd-locked is shutting down: no new locks")]
     ShuttingDown,
 

@@ -83,8 +83,8 @@ impl Held {
     /// release.
     ///
     /// # Errors
-    /// [`LockError::Lost`], or [`LockError::ShuttingDown`] if the grace of a shutdown was over; [`LockError::HoldLimit`] where
-    /// [`at_most`](crate::Acquire::at_most) was given and has passed.
+    /// [`LockError::Lost`], or [`LockError::ShuttingDown`] if the grace of a shutdown was over before the future had begun;
+    /// [`LockError::HoldLimit`] where [`at_most`](crate::Acquire::at_most) was given and has passed.
     ///
     /// Cancel safe as far as `future` is.
     pub async fn hold<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
@@ -144,7 +144,8 @@ impl Held {
     /// # Errors
     /// [`LockError::Lost`] if the lock had been lost before; [`LockError::Backend`] if etcd did not confirm in time. The
     /// lock is given up in any case. Where the lock was held by the task already
-    /// ([`reentrant`](crate::Acquire::reentrant)) there is nothing to release.
+    /// ([`reentrant`](crate::Acquire::reentrant)) there is nothing to release. The work is done by then: no error to answer a
+    /// request with, which a client may repeat.
     ///
     /// Cancel safe: the release goes on.
     pub async fn release(self) -> Result<(), LockError> {
@@ -152,7 +153,7 @@ impl Held {
         let (name, again) = (self.tenure.first.name.clone(), self.is_again());
         let confirmation = self.begin_release();
         match (lost, confirmation) {
-            (Some(cause), _) => Err(lost_by(name, cause)),
+            (Some(cause), _) => Err(LockError::Lost { name, cause }),
             (None, None) if again => Ok(()),
             (None, Some(confirmation)) => {
                 confirmation.await.unwrap_or(Err(LockError::ShuttingDown))
@@ -176,23 +177,18 @@ impl Held {
         if std::mem::replace(&mut self.released, true) {
             return None;
         }
-        tracing::debug!(lock = %self.tenure.first.name, "the lock is given back");
-        self.meter.held(|| self.engine.now());
         self.tenure.lose(LossCause::Released); // for whoever still looks at it
-        self.engine.release(self.call, how, self.tenure.is_fenced())
+        let confirmation = self.engine.release(self.call, how, self.tenure.is_fenced());
+        // Last: whoever records these is code of others, and may panic.
+        self.meter.held(|| self.engine.now());
+        tracing::debug!(lock = %self.tenure.first.name, "the lock is given back");
+        confirmation
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.give_back(Release::Unheard);
-    }
-}
-
-fn lost_by(name: Name, cause: LossCause) -> LockError {
-    match cause {
-        LossCause::Shutdown => LockError::ShuttingDown,
-        cause => LockError::Lost { name, cause },
     }
 }
 
@@ -286,7 +282,16 @@ impl Guard {
             self.wakeup = self.tenure.wakeup(); // the end is still to come
             let _ = self.wakeup.poll(cx);
         }
-        let lost_by = |cause| Err(lost_by(self.tenure.first.name.clone(), cause));
+        let lost_by = |cause| {
+            Err(match cause {
+                // Nothing is done: it may be done elsewhere.
+                LossCause::Shutdown if !begun => LockError::ShuttingDown,
+                cause => LockError::Lost {
+                    name: self.tenure.first.name.clone(),
+                    cause,
+                },
+            })
+        };
         // The lock of a body around excludes only who is polled inside that body.
         if !self.current.is_inside_outer() {
             return lost_by(LossCause::Released);

@@ -184,7 +184,8 @@
 //!
 //! `deadline = expr` bounds the wait by a point in time, such as the end of a request; `at_most = "5s"` bounds the body, which is
 //! dropped before its lock is released ([`LockError::HoldLimit`]). Web frameworks drop a handler whose client has gone, in the
-//! middle of whatever it does (actix-web with `h1_allow_half_closed(false)` only): `detach` runs the body in a task of its own, so that it comes to its end under its lock.
+//! middle of whatever it does (actix-web with `h1_allow_half_closed(false)` only): `detach` runs the body in a task of its own, so that it comes to its end under its lock. Where these tasks end with
+//! the server (actix-web's workers), [`shutdown`] goes before the server's own stop.
 //! `when = expr` takes the lock only if that is so. A function that is called with and without the lock, by itself or from
 //! another that has it, is `reentrant`:
 //!
@@ -214,7 +215,7 @@
 //! |---|---|---|
 //! | `etcd_locked_wait_seconds` | histogram: how long a call waited | `lock`; `outcome`: `granted`, `held`, `timeout`, `dropped` with its caller, `failed` |
 //! | `etcd_locked_waiters` | gauge: how many calls of this process wait | `lock` |
-//! | `etcd_locked_hold_seconds` | histogram: how long a lock was held, until it was given back | `lock` |
+//! | `etcd_locked_hold_seconds` | histogram: how long a lock was held, until it was given back, lost or not | `lock` |
 //! | `etcd_locked_lost_total` | counter: locks that were lost | `lock`; `cause`: `expired`, `revoked`, `deleted`, … as in [`LossCause`] |
 //!
 //! `lock` is the template, never a value; of a call with several names it is the first. A lock that is used again (`reentrant`) is not

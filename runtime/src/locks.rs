@@ -85,9 +85,10 @@ impl Locks {
     /// An etcd client of the caller's own to the same cluster, on connections of its own: bulk traffic on a shared one
     /// would delay the renewal of leases. To be called on a tokio runtime, which carries the connections.
     ///
-    /// It talks to one endpoint at a time, and to another one when that is gone: calls that are under way fail then, and are the
-    /// caller's to repeat, those after them do not. (Of several `https` endpoints etcd-client chooses one for each call, also one that is
-    /// down.)
+    /// It talks to one endpoint at a time, and to another one when the connection to that is gone: calls that are under way fail
+    /// then, and are the caller's to repeat, those after them do not. It stays with a member that can be reached and has no
+    /// leader; another client may begin elsewhere. (Of several `https` endpoints etcd-client chooses one for each call,
+    /// also one that is down.)
     ///
     /// # Errors
     /// [`LockError::Backend`] if the credentials are refused.

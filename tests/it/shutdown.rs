@@ -94,7 +94,11 @@ fn a_body_that_takes_too_long_is_cancelled() {
         assert!(took >= Duration::from_millis(500), "the grace was {took:?}");
         assert!(took < Duration::from_secs(5), "the shutdown took {took:?}");
         let ended = within("the call's end", call).await.unwrap();
-        assert!(matches!(ended, Err(LockError::ShuttingDown)), "{ended:?}");
+        let cut_off = LossCause::Shutdown;
+        assert!(
+            matches!(ended, Err(LockError::Lost { cause, .. }) if cause == cut_off),
+            "{ended:?}"
+        );
         nothing_is_left(&corner, &leases).await;
     });
 }

@@ -8,7 +8,8 @@ use crate::answer::{Answer, row};
 use crate::error::LockError;
 
 /// Feature `actix`. Status, `Retry-After` and text are those of the table on [`LockError`]'s page. actix-web keeps the error
-/// with the response, for middleware that logs: `response.error()`.
+/// with the response, for middleware that logs: `response.error()`. Its own `Logger` prints that at debug level as `Debug` does,
+/// with the names' values in it.
 impl ResponseError for LockError {
     fn status_code(&self) -> StatusCode {
         // The table has no number that is no status.

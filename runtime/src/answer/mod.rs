@@ -53,7 +53,8 @@ const LOST: Row = Row {
     grpc: Code::Aborted,
     retry_after: Some(1),
     says: "was lost while the request was served, part of which may be done",
-    because: "etcd failed, or an operator stepped in. Not `UNAVAILABLE`, which clients repeat unasked: the body had begun",
+    because: "etcd failed, an operator stepped in, or the grace of a shutdown was over. Not `UNAVAILABLE`, which clients repeat \
+              unasked: the body had begun",
 };
 
 const HOLD_LIMIT: Row = Row {
@@ -99,7 +100,8 @@ const BACKEND: Row = Row {
     grpc: Code::Unavailable,
     retry_after: Some(5),
     says: "the lock service cannot be reached",
-    because: "etcd is out of reach; the body has not begun, and as a new attempt to connect takes its time, later is better",
+    because: "etcd is out of reach; the body has not begun (do not answer with the error of `Held::release`), and as a new attempt to \
+              connect takes its time, later is better",
 };
 
 const INVALID_NAME: Row = Row {

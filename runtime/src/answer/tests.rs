@@ -178,9 +178,12 @@ fn tonic_gets_every_row() {
         let pushback = status.metadata().get("grpc-retry-pushback-ms").cloned();
         let expected = row.retry_after.map(|s| (u32::from(s) * 1000).into());
         assert_eq!(pushback, expected);
-        let kept = status
-            .source()
-            .and_then(|kept| kept.downcast_ref::<LockError>());
+        assert!(
+            !format!("{status} {status:?}").contains("secret"),
+            "{status}"
+        );
+        let kept = status.source().and_then(|origin| origin.source());
+        let kept = kept.and_then(|kept| kept.downcast_ref::<LockError>());
         assert_eq!(kept.map(variant), Some(variant(&error)));
     }
 }

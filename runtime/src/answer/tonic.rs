@@ -1,5 +1,7 @@
 //! For tonic.
 
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 use ::tonic::Status;
@@ -11,16 +13,41 @@ use crate::error::LockError;
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// Feature `tonic`. Code and message are those of the table on [`LockError`]'s page, and its `Retry-After` is the metadata
-/// `grpc-retry-pushback-ms`. The error itself stays in the server, as the status's `source()`, for a layer that logs.
+/// `grpc-retry-pushback-ms`. The error itself stays in the server, for a layer that logs: it is the source of the status's
+/// `source()`, which is printed with the status, and so says no more than the message.
 impl From<LockError> for Status {
     fn from(error: LockError) -> Self {
         let Answer { row, text } = Answer::to(&error);
-        let mut status = Self::new(row.grpc, text);
+        let mut status = Self::new(row.grpc, text.clone());
         if let Some(seconds) = row.retry_after {
             let pushback = u32::from(seconds) * 1000;
             status.metadata_mut().insert(PUSHBACK, pushback.into());
         }
-        status.set_source(Arc::new(error));
+        status.set_source(Arc::new(Origin { text, error }));
         status
+    }
+}
+
+/// Where a status came from. tonic prints this with it, in `Display` too, so that it may go wherever the message goes.
+struct Origin {
+    text: String,
+    error: LockError,
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for Origin {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
     }
 }

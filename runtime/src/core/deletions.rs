@@ -17,7 +17,7 @@ use crate::error::LossCause;
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
 
-/// How long at least the keys of a call linger here for the next. Other processes wait that much longer.
+/// How long at least the keys of a call linger here for the next. Other processes wait that much longer, and up to [`TOGETHER`].
 const LINGER: Duration = Duration::from_millis(1);
 /// What has lingered goes together, once in so long: every deletion that goes alone is a commit more, in the way of whoever
 /// locks next.

@@ -178,12 +178,6 @@ impl Core {
                 leases.extend(queue.slot.lease());
             }
         }
-        for lease in leases {
-            match &result {
-                Ok(_) => self.lets_in(lease),
-                Err(failure) => self.keeps_out(now, lease, sent, failure.cause()),
-            }
-        }
         let answer = match result {
             Ok(answer) if answer.revision >= floor => answer,
             // A lagging member, or a wiped etcd (rules P20, P35): ask again, and find out which. A seal tells, as a write is
@@ -202,9 +196,18 @@ impl Core {
                 for look in looks {
                     self.look_again(now, &look.name, pause);
                 }
+                for lease in leases {
+                    match &stale {
+                        Ok(_) => self.lets_in(lease),
+                        Err(failure) => self.keeps_out(now, lease, sent, failure.cause()),
+                    }
+                }
                 return;
             }
         };
+        for lease in leases {
+            self.lets_in(lease);
+        }
         self.looks_failed = 0;
         let revision = answer.revision;
         for (look, sight) in bundle::sights(looks, answer) {

@@ -141,15 +141,14 @@ impl Core {
                 let shut = matches!(self.gate(now, queue), Gate::Contended | Gate::Closed);
                 mode == Mode::Shared && shut
             }
-            Slot::Held { .. } => mode.mismatch(queue.seat).is_none(),
+            Slot::Retained if mode == queue.seat.mode() => mode == Mode::Shared,
+            Slot::Held { .. } | Slot::Retained => mode.mismatch(queue.seat).is_none(),
             Slot::Wanting { .. } | Slot::Putting { .. } | Slot::Doubt { .. } => {
                 mode != queue.seat.mode()
             }
             Slot::Queued(Queued { ready, .. }) => mode != queue.seat.mode() || ready.is_none(),
-            // Other permits are none the worse for one that goes, or stays.
-            Slot::Deleting { .. } | Slot::Retained => {
-                mode == Mode::Shared || mode != queue.seat.mode()
-            }
+            // Other permits are none the worse for one that goes.
+            Slot::Deleting { .. } => mode == Mode::Shared || mode != queue.seat.mode(),
         };
         let taken = |queue: &Queue| !matches!(queue.slot, Slot::Free) && queue.seat != Seat::Shared;
         let full = match mode {

@@ -73,7 +73,6 @@ impl Core {
             Err(failure) => {
                 let failures = l.failures;
                 l.failures += 1;
-                self.keeps_out(now, lease, sent, failure.cause());
                 let again = match failures {
                     0 => now,
                     _ => now + self.pause(failures),
@@ -82,6 +81,7 @@ impl Core {
                     l.renew_at = again;
                 }
                 self.at(again, Timer::Renew(lease));
+                self.keeps_out(now, lease, sent, failure.cause());
             }
         }
     }

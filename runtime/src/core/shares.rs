@@ -248,6 +248,10 @@ impl Core {
             };
             let contended_for = run.contended_for(now);
             let due = queue.reread_at.filter(|at| *at > now);
+            // What failed is tried again after its pause, whoever comes in between.
+            let looks_later = self.looks_failed > 0 && due.is_some();
+            let renews_later = |l: &Lease| l.failures > 0 && l.renew_at > now;
+            let renews_later = self.leases.get(&lease).is_some_and(renews_later);
             if let Some(l) = self.leases.get_mut(&lease) {
                 match gate {
                     Gate::Unseen => drop(l.joining.insert(name.clone())),
@@ -260,8 +264,8 @@ impl Core {
             }
             asks |= matches!(gate, Gate::Unseen | Gate::Unfresh);
             match gate {
-                Gate::Unseen => self.looks.insert(name.clone()),
-                Gate::Unfresh => self.renew(now, lease),
+                Gate::Unseen if !looks_later => drop(self.looks.insert(name.clone())),
+                Gate::Unfresh if !renews_later => self.renew(now, lease),
                 Gate::Contended => {
                     // The longer somebody has been there, the longer he may be there yet.
                     let rest = contended_for.map_or(OPEN, |time| (time / 2).clamp(OPEN, SHUT));
@@ -269,7 +273,7 @@ impl Core {
                         self.look_again(now, name, rest);
                     }
                 }
-                Gate::Open | Gate::Closed => {}
+                _ => {}
             }
         }
         if !asks {

@@ -113,7 +113,10 @@ impl Core {
             let due: Vec<CallId> = line.iter().copied().filter(since).collect();
             waiting |= due.len() < line.len();
             self.reject(now, due, &Refused::Backend(cause.clone()));
-            self.advance(now, &name);
+            // Who would join the readers of a key that is held asks again when it is time to.
+            if !held {
+                self.advance(now, &name);
+            }
         }
         // However often it fails meanwhile, one timer will do.
         if waiting && armed.is_none_or(|at| at <= now) {

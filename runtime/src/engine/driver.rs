@@ -200,18 +200,20 @@ impl Driver {
             }
             Output::Lost { call, cause } => {
                 if let Some(tenure) = self.held.get(&call) {
-                    // Of no span: whoever runs this may be about something else.
-                    tracing::warn!(parent: None, lock = %tenure.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
-                    meter::lost(&tenure.first.name, cause);
                     tell(|| tenure.lose(cause));
+                    tell(|| {
+                        // Of no span: whoever runs this may be about something else.
+                        tracing::warn!(parent: None, lock = %tenure.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
+                        meter::lost(&tenure.first.name, cause);
+                    });
                 }
             }
             Output::Released { call, result } => {
                 if let Some((name, reply)) = self.releasing.remove(&call) {
-                    match &result {
+                    tell(|| match &result {
                         Ok(()) => tracing::debug!(parent: None, lock = %name, "released"),
                         Err(_) => tracing::debug!(parent: None, lock = %name, "not released yet"),
-                    }
+                    });
                     tell(|| reply.send(result.map_err(|why| refusal(why, Some(name)))));
                 }
             }
@@ -372,8 +374,8 @@ impl Drop for Driver {
     }
 }
 
-/// Tells a caller, who may have gone. It may wake a task of any executor, and what goes wrong there must not end the engine
-/// of all others.
+/// Tells a caller, who may have gone, or a log. That runs code of others, as it may wake a task of any executor, and what goes
+/// wrong there must not end the engine of all others.
 fn tell<T>(caller: impl FnOnce() -> T) {
     let _ = catch_unwind(AssertUnwindSafe(caller));
 }

@@ -92,7 +92,8 @@ impl Target {
         }
     }
 
-    /// A client for a user, carried by whatever runtime that is on; it tries this endpoint first, of those that URLs name.
+    /// A client for a user, carried by whatever runtime that is on; it tries this endpoint first, of those that URLs name (but of
+    /// several `https` ones).
     pub(super) async fn connect(&self, terms: &Terms, first: usize) -> Result<Client, Error> {
         let options = terms.options.clone();
         let urls = match self {

@@ -8,6 +8,7 @@ use crate::core::mode::Mode;
 use crate::core::request::Request;
 use crate::core::{CallId, Output, Refused};
 use crate::site::Wait;
+use crate::world::etcd::unavailable;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -416,6 +417,30 @@ fn in_an_outage_a_try_that_looks_is_told_in_time() {
     town.live(SECOND);
     try_to_read(&mut town, 0, 3);
     assert!(town.is_granted(0, 3));
+}
+
+/// etcd refuses at once: whoever would join is asked for again after a pause, not as fast as etcd refuses.
+#[test]
+fn in_an_outage_looks_and_renewals_keep_their_pauses() {
+    for age in [LATER, 4 * SECOND] {
+        let mut rig = Rig::warm();
+        rig.share(1, "locks/s", Mode::Shared, Wait::Forever);
+        rig.serve();
+        rig.granted(1);
+        rig.live(LATER);
+        rig.pass(age); // longer ago than is relied on: a look, or a renewal
+        rig.share(2, "locks/s", Mode::Shared, Wait::Forever);
+        let mut asked = 0;
+        for _ in 0..200 {
+            while let Some((id, _)) = rig.sent.pop_front() {
+                asked += 1;
+                assert!(asked < 60, "and on and on");
+                rig.answer(id, Err(unavailable()));
+            }
+            rig.pass(Duration::from_millis(5));
+        }
+        assert!(asked > 1, "nothing was asked");
+    }
 }
 
 #[test]
