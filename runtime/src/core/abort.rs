@@ -5,8 +5,6 @@
 //! of their lease as a put does, so that a seal settles it if it has no answer (rule P10): then the call queues on, with its
 //! key or with a new one, and is not refused.
 
-use std::collections::BTreeSet;
-
 use crate::clock::Moment;
 use crate::core::bundle::{self, Deletion};
 use crate::core::cycle::Circle;
@@ -15,7 +13,7 @@ use crate::core::place;
 use crate::core::predecessors::Predecessors;
 use crate::core::publications::reads;
 use crate::core::queue::{Queued, Slot};
-use crate::core::record::Incarnation;
+use crate::core::record::Waits;
 use crate::core::request::{Compare, Failure, Key, Op, Request, Revision, Txn, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Refused};
 
@@ -30,7 +28,7 @@ pub(crate) struct Abort {
     /// Its waiting keys.
     pub(super) own: Vec<Deletion>,
     /// What is left on the keys its task holds; none, if it holds nothing.
-    pub(super) rest: Vec<(CallId, BTreeSet<Incarnation>)>,
+    pub(super) rest: Vec<(CallId, Waits)>,
 }
 
 impl Core {
@@ -50,6 +48,9 @@ impl Core {
                 key: link.before.key.clone(),
                 revision: link.before.modified,
             });
+            for (key, revision) in link.before.provided() {
+                when.push(Compare::CreateRevision { key, revision });
+            }
         }
         for deletion in &abort.own {
             let key = deletion.key.clone();

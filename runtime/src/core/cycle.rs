@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::clock::Moment;
 use crate::core::mode::Seat;
 use crate::core::record::{self, Incarnation};
 use crate::core::request::{Key, Kv, Op, Order, Revision, Txn, TxnAnswer};
@@ -25,8 +24,6 @@ const CONTENDERS: i64 = 64;
 pub(crate) struct Search {
     /// What all keys begin with: what is elsewhere is not followed, and may not be ours to read.
     prefix: Key,
-    /// When it began.
-    pub(crate) begun: Moment,
     /// Where a circle closes: keys its seeker holds, or the other keys of its group.
     ends: BTreeSet<Incarnation>,
     /// Waiting keys, as they were come upon.
@@ -66,6 +63,11 @@ impl Before {
     pub(crate) fn waits(&self) -> Vec<Incarnation> {
         record::told(&self.value).waits
     }
+
+    /// And what has to be there for that.
+    pub(crate) fn provided(&self) -> Vec<Incarnation> {
+        record::told(&self.value).provided
+    }
 }
 
 /// A circle, as it was read: it may have dissolved since.
@@ -87,7 +89,6 @@ impl Search {
         prefix: Key,
         starts: impl IntoIterator<Item = Incarnation>,
         ends: BTreeSet<Incarnation>,
-        now: Moment,
     ) -> Self {
         let start = |waiting| Node {
             waiting,
@@ -98,7 +99,6 @@ impl Search {
             prefix,
             ends,
             nodes: starts.into_iter().take(NODES).map(start).collect(),
-            begun: now,
             read: 0,
             reading: 0,
         }

@@ -48,7 +48,7 @@ pub(crate) struct Deadlocks {
 impl Core {
     /// A call begins to wait: whether it was refused because it closed a circle inside the process.
     pub(super) fn closes_circle(&mut self, now: Moment, call: CallId) -> bool {
-        while let Some(path) = self.circle_here(now, call) {
+        while let Some(path) = self.circle_here(call) {
             if let Some(&group) = path.iter().find(|of| self.may_requeue(**of)) {
                 self.requeue(now, group);
                 continue;
@@ -172,15 +172,12 @@ impl Core {
             let ends = self
                 .held_by(outer)
                 .map(|(_, held)| (held.key, held.created));
-            (self.waiting_keys(&[call], None), ends.collect())
+            (self.waits_of_calls(&[call]).keys, ends.collect())
         };
         if starts.is_empty() || ends.is_empty() {
             return;
         }
-        for place in self.shut_before(call) {
-            self.looks.insert(place); // by the time there is an answer it is known whether it still is
-        }
-        let search = Search::new(self.settings.prefix.clone(), starts, ends, now);
+        let search = Search::new(self.settings.prefix.clone(), starts, ends);
         self.deadlocks.searches.insert(call, search);
         self.go_on(now, call);
     }
@@ -249,13 +246,12 @@ impl Core {
         let Some(circle) = search.found(answer) else {
             return self.go_on(now, call);
         };
-        let begun = search.begun;
         self.deadlocks.searches.remove(&call);
-        self.cut(now, call, circle, begun);
+        self.cut(now, call, circle);
     }
 
     /// A circle was seen: cuts it, if that is this call's to do.
-    fn cut(&mut self, now: Moment, call: CallId, circle: Circle, begun: Moment) {
+    fn cut(&mut self, now: Moment, call: CallId, circle: Circle) {
         let Some(c) = self.calls.get(&call).filter(|c| c.stage == Stage::Waiting) else {
             return;
         };
@@ -289,7 +285,7 @@ impl Core {
         }
         // The call may have come to wait for something else since the search began. From here on that cannot happen without
         // the holder's keys being written anew, if they say what it waits for: then nothing is cut.
-        let depends = || self.waiting_keys(&[call], Some(begun)).contains(start);
+        let depends = || self.waits_of_calls(&[call]).keys.contains(start);
         if let Some((holder, _)) = holder
             && !(self.tells_of(*holder, start) && depends())
         {
@@ -336,9 +332,11 @@ impl Core {
         };
         if publication.sure && shared {
             let told: BTreeSet<_> = read.waits().into_iter().collect();
+            let provided: BTreeSet<_> = read.provided().into_iter().collect();
             let mut keys = publication.keys.iter_mut();
             if let Some((_, at)) = keys.find(|(name, _)| Some(name) == place.as_ref())
                 && publication.may.is_subset(&told)
+                && publication.provided.is_subset(&provided)
             {
                 *at = read.modified;
             }

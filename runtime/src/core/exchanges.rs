@@ -1,6 +1,5 @@
 //! What is under way at etcd, and whom its answers are for.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::clock::Moment;
@@ -8,7 +7,7 @@ use crate::core::abort::Abort;
 use crate::core::bundle::{Deletion, Look};
 use crate::core::call::Bid;
 use crate::core::lease::LeaseRef;
-use crate::core::record::Incarnation;
+use crate::core::record::Waits;
 use crate::core::request::{Failure, Key, Request, Response, Revision, TxnAnswer};
 use crate::core::{CallId, Core, Output, RequestId};
 
@@ -42,7 +41,7 @@ pub(crate) enum Exchange {
     /// What the task of a holder depends on, written on the holder's keys.
     Publish {
         holder: CallId,
-        waits: BTreeSet<Incarnation>,
+        waits: Waits,
     },
     Search(CallId),
     Abort(Box<Abort>),

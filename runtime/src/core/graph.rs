@@ -12,9 +12,8 @@ use crate::core::call::{Call, Stage};
 use crate::core::mode::Seat;
 use crate::core::place;
 use crate::core::queue::{Queue, Queued, Slot};
-use crate::core::record::Incarnation;
+use crate::core::record::{Incarnation, Waits};
 use crate::core::request::Key;
-use crate::core::shares::OPEN;
 use crate::core::{Blocker, CallId, Core};
 
 /// What a walk along the edges came by.
@@ -24,6 +23,8 @@ pub(super) struct Walk {
     from: BTreeMap<CallId, CallId>,
     /// The names that were waited for, and how many calls of each queue are in the walk.
     queues: BTreeMap<Key, usize>,
+    /// The keys of other processes behind those of readers here, because of which these are waited for.
+    provided: BTreeSet<Incarnation>,
 }
 
 impl Core {
@@ -66,8 +67,8 @@ impl Core {
 
     /// Walks along the edges from these calls on, until one of `ends` is reached: answers that one.
     ///
-    /// That readers are kept out of a key of this process is known only from a look: it counts if it was seen then, or later;
-    /// with `None` whenever it was seen last.
+    /// That readers are kept out of a key of this process is known only from a look: it counts if that was sent then, or later;
+    /// with `None` whenever it was.
     fn walk(
         &self,
         starts: &[CallId],
@@ -106,6 +107,10 @@ impl Core {
                         .filter(|(_, of)| self.waits_for_holders(c, of, seen))
                     {
                         ahead.extend(place.slot.holders().map(|holder| (holder, None)));
+                        if !c.mode.is_excluded_by(place.seat) {
+                            let behind = place.slot.run().and_then(|(_, run)| run.behind());
+                            walk.provided.extend(behind.cloned());
+                        }
                     }
                     if via.as_ref() == Some(name) {
                         continue;
@@ -133,51 +138,71 @@ impl Core {
     }
 
     /// The circle that a call of this process closes inside it: whom it waits for, in order, the last of its own task.
-    pub(super) fn circle_here(&self, now: Moment, call: CallId) -> Option<Vec<CallId>> {
-        let outer = self.outer(self.calls.get(&call)?);
+    ///
+    /// It has to have been one at some moment: where it is one only because readers cannot join, a look that was sent after the last of
+    /// its calls came has shown that. If none has yet, one is sent, and the circle is come to again with its answer.
+    pub(super) fn circle_here(&mut self, call: CallId) -> Option<Vec<CallId>> {
+        let c = self.calls.get(&call)?;
+        let outer = self.outer(c);
         if outer.is_empty() {
             return None;
         }
-        let (walk, end) = self.walk(&[call], &outer, Some(now - OPEN));
-        let mut at = end?;
-        let mut path = Vec::new();
-        while at != call {
-            path.push(at);
-            at = *walk.from.get(&at)?;
+        let mut seen = c.since;
+        loop {
+            let (walk, end) = self.walk(&[call], &outer, Some(seen));
+            let Some(mut at) = end else {
+                self.look_for_circle(call, &outer);
+                return None;
+            };
+            let mut path = Vec::new();
+            while at != call {
+                path.push(at);
+                at = *walk.from.get(&at)?;
+            }
+            path.reverse();
+            let came = path.iter().filter_map(|of| self.calls.get(of));
+            let last = came.map(|c| c.since).max().unwrap_or(seen);
+            if last <= seen {
+                return Some(path);
+            }
+            seen = last;
         }
-        path.reverse();
-        Some(path)
     }
 
-    /// The waiting keys of this process that these calls depend on, as far as that was seen since.
-    pub(super) fn waiting_keys(
-        &self,
-        calls: &[CallId],
-        seen: Option<Moment>,
-    ) -> BTreeSet<Incarnation> {
-        let (walk, _) = self.walk(calls, &[], seen);
-        walk.queues
-            .keys()
-            .filter_map(|name| self.waiting_key(name))
-            .collect()
-    }
-
-    /// The keys of readers that a call depends on because somebody was seen behind them.
-    pub(super) fn shut_before(&self, call: CallId) -> Vec<Key> {
-        let (walk, _) = self.walk(&[call], &[], None);
+    /// Looks whether readers still cannot join, if a call is in a circle because of that.
+    fn look_for_circle(&mut self, call: CallId, outer: &[CallId]) {
+        let (walk, end) = self.walk(&[call], outer, None);
+        if end.is_none() {
+            return;
+        }
         let shut = |queue: &Queue| {
             let run = queue.slot.run();
             queue.seat == Seat::Shared && run.is_some_and(|(_, run)| run.is_contended())
         };
         let places = walk.queues.keys().flat_map(|name| self.places(name));
-        let places = places.filter(|(_, queue)| shut(queue));
-        places.map(|(place, _)| place.clone()).collect()
+        let shut: Vec<Key> = places
+            .filter(|(_, queue)| shut(queue))
+            .map(|(place, _)| place.clone())
+            .collect();
+        for place in shut {
+            self.looks.insert(place);
+        }
+    }
+
+    /// What these calls depend on: waiting keys of this process.
+    pub(super) fn waits_of_calls(&self, calls: &[CallId]) -> Waits {
+        let (walk, _) = self.walk(calls, &[], None);
+        let keys = walk.queues.keys();
+        Waits {
+            keys: keys.filter_map(|name| self.waiting_key(name)).collect(),
+            provided: walk.provided,
+        }
     }
 
     /// What a holder's task depends on.
-    pub(super) fn waits_of(&self, holder: CallId) -> BTreeSet<Incarnation> {
+    pub(super) fn waits_of(&self, holder: CallId) -> Waits {
         let inner = self.calls.get(&holder).map(|c| c.inner());
-        self.waiting_keys(inner.unwrap_or_default(), None)
+        self.waits_of_calls(inner.unwrap_or_default())
     }
 
     /// The key of a name, if it waits. Not one of a permit: for whom that waits cannot be said.

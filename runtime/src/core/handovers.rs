@@ -16,6 +16,7 @@ use crate::core::lease::{LeaseRef, State};
 use crate::core::mode::Mode;
 use crate::core::place;
 use crate::core::queue::Slot;
+use crate::core::record::Incarnation;
 use crate::core::request::{Key, Revision};
 use crate::core::{CallId, Core, Grant, Output, Owned, Timer};
 
@@ -30,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// While other processes wait, a run ends after [`TURNS`] hand-overs, or [`RUN`]: then the key is deleted, and the calls here
 /// queue again, behind those others.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Run {
     /// The token: its revision, and the number of hand-overs since.
     pub(crate) revision: Revision,
@@ -40,10 +41,11 @@ pub(crate) struct Run {
     since: Moment,
     /// When it was asked whether somebody does; not answered yet.
     asked: Option<Moment>,
-    /// Since when it is known that another process waits, as far as was seen last.
-    contended: Option<Moment>,
-    /// When it was last seen whether one does.
+    /// A key of another process that waits, as far as was seen last, and since when one is known to.
+    behind: Option<(Moment, Incarnation)>,
+    /// When it was last seen whether one does; and when the look was sent that showed it last.
     seen: Option<Moment>,
+    read: Option<Moment>,
 }
 
 impl Run {
@@ -54,19 +56,25 @@ impl Run {
             turns: 0,
             since: now,
             asked: None,
-            contended: None,
+            behind: None,
             seen: alone.then_some(now),
+            read: None,
         }
     }
 
     /// Another process waits, as far as was seen last.
     pub(crate) fn is_contended(&self) -> bool {
-        self.contended.is_some()
+        self.behind.is_some()
+    }
+
+    /// Its key.
+    pub(super) fn behind(&self) -> Option<&Incarnation> {
+        self.behind.as_ref().map(|(_, key)| key)
     }
 
     /// For how long it has been known that one does.
     pub(super) fn contended_for(&self, now: Moment) -> Option<Duration> {
-        self.contended.map(|since| now - since)
+        self.behind.as_ref().map(|(since, _)| now - *since)
     }
 
     /// Whether it was seen then, or later, whether another process waits.
@@ -74,19 +82,26 @@ impl Run {
         self.seen.is_some_and(|seen| seen >= then)
     }
 
+    /// Whether it is so that another process waits, as etcd has said to a look that was sent then, or later.
+    pub(super) fn was_contended(&self, then: Moment) -> bool {
+        self.is_contended() && self.read.is_some_and(|read| read >= then)
+    }
+
     /// Somebody was seen to come who waits.
-    pub(super) fn met(&mut self, now: Moment) {
-        self.contended = self.contended.or(Some(now));
+    pub(super) fn met(&mut self, now: Moment, key: Incarnation) {
+        self.behind.get_or_insert((now, key));
         self.seen = Some(now);
     }
 
-    /// A look showed that another process waits, or that nobody does.
-    pub(crate) fn looked(&mut self, now: Moment, contended: bool) {
-        if contended {
-            return self.met(now);
-        }
-        self.contended = None;
+    /// A look that was sent then showed that this key of another process waits, or that none does.
+    pub(crate) fn looked(&mut self, now: Moment, sent: Moment, behind: Option<Incarnation>) {
+        let since = self.behind.take().map_or(now, |(since, _)| since);
+        self.behind = behind.map(|key| (since, key));
         self.seen = Some(now);
+        self.read = Some(sent);
+        if self.is_contended() {
+            return;
+        }
         self.asked = None;
         self.turns = 0;
         self.since = now;

@@ -8,6 +8,7 @@ use crate::clock::Moment;
 use crate::core::bundle::{self, Look, Sight};
 use crate::core::mode::{Mode, Seat};
 use crate::core::queue::{self, Queue, Queued, Slot, Watched};
+use crate::core::record::{self, Incarnation};
 use crate::core::request::{Failure, Key, Kv, Request, Revision, TxnAnswer};
 use crate::core::{Core, Exchange, Timer, WINDOW};
 use crate::error::LossCause;
@@ -65,15 +66,20 @@ impl Line {
     }
 }
 
-/// Whether one of these keys waits behind one of ours, or behind those that share the name with it (rules P23, P37).
-fn waits_behind(mode: Mode, created: Revision, mut others: impl Iterator<Item = Kv>) -> bool {
+/// One of these keys that waits behind one of ours, or behind those that share the name with it (rules P23, P37).
+fn waits_behind(
+    mode: Mode,
+    created: Revision,
+    mut others: impl Iterator<Item = Kv>,
+) -> Option<Incarnation> {
     let mut all = 0;
-    others.any(|kv| {
+    let behind = others.find(|kv| {
         let excluded = mode.is_excluded_by(Seat::of_key(&kv.key));
         all += usize::from(!excluded);
         let full = mode.beside().is_some_and(|room| all > room + 1);
         (excluded && kv.create_revision > created) || full
-    })
+    })?;
+    Some(record::incarnation(behind))
 }
 
 impl Core {
@@ -211,7 +217,7 @@ impl Core {
         self.looks_failed = 0;
         let revision = answer.revision;
         for (look, sight) in bundle::sights(looks, answer) {
-            self.saw(now, &look, sight, revision);
+            self.saw(now, sent, &look, sight, revision);
         }
     }
 
@@ -228,7 +234,7 @@ impl Core {
     }
 
     /// Where a name stands, at this revision.
-    fn saw(&mut self, now: Moment, look: &Look, sight: Sight, revision: Revision) {
+    fn saw(&mut self, now: Moment, sent: Moment, look: &Look, sight: Sight, revision: Revision) {
         let name = &look.name;
         // What waits here of our own, or goes, is none of those that must not wait for long.
         let ours = self.own_not_held(name);
@@ -269,7 +275,7 @@ impl Core {
                 let others =
                     contenders.filter(|kv| !ours.iter().any(|own| own.as_bytes() == kv.key));
                 let behind = waits_behind(queue.seat.mode(), look.created, others);
-                run.looked(now, behind);
+                run.looked(now, sent, behind);
             }
             Slot::Queued(queued) if !look.held => {
                 let mode = queue.seat.mode();

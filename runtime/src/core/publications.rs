@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::core::queue::Slot;
-use crate::core::record::{self, Incarnation};
+use crate::core::record::{self, Incarnation, Waits};
 use crate::core::request::{Compare, Failure, Key, LeaseId, Op, Request, Revision, Txn, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Timer, bundle};
 
@@ -24,6 +24,8 @@ const CLEARING: Duration = Duration::from_secs(2);
 pub(crate) struct Publication {
     /// All that may stand there, or may still come to.
     pub(super) may: BTreeSet<Incarnation>,
+    /// And on what condition, if that does.
+    pub(super) provided: BTreeSet<Incarnation>,
     /// It stands there exactly.
     pub(super) sure: bool,
     /// The names, and the mod revisions their keys are known, or guessed, to have.
@@ -39,6 +41,7 @@ impl Publication {
     fn nothing(keys: Vec<(Key, Revision)>) -> Self {
         Self {
             may: BTreeSet::new(),
+            provided: BTreeSet::new(),
             sure: true,
             keys,
             writing: false,
@@ -50,11 +53,16 @@ impl Publication {
 
 impl Publication {
     /// A write of this is under way from now on.
-    pub(super) fn writes(&mut self, waits: &BTreeSet<Incarnation>) {
+    pub(super) fn writes(&mut self, waits: &Waits) {
         self.writing = true;
         self.sure = false;
         self.inherited.clear();
-        self.may.extend(waits.iter().cloned());
+        self.may.extend(waits.keys.iter().cloned());
+    }
+
+    /// Whether what stands there is what there is to say.
+    fn says(&self, waits: &Waits) -> bool {
+        self.sure && self.may == waits.keys && self.provided == waits.provided
     }
 }
 
@@ -93,14 +101,14 @@ impl Core {
         let Some(names) = self.calls.get(&holder).map(|c| c.names.clone()) else {
             return;
         };
-        if waits.is_empty() && !self.deadlocks.publications.contains_key(&holder) {
+        if waits.keys.is_empty() && !self.deadlocks.publications.contains_key(&holder) {
             return;
         }
         let guessed = self.guessed(holder, &names);
         let publications = &mut self.deadlocks.publications;
         let publication = publications.entry(holder);
         let publication = publication.or_insert_with(|| Publication::nothing(guessed));
-        if publication.writing || (publication.sure && publication.may == waits) {
+        if publication.writing || publication.says(&waits) {
             return;
         }
         let keys = publication.keys.clone();
@@ -147,6 +155,7 @@ impl Core {
             let theirs = self.deadlocks.publications.entry(other);
             let theirs = theirs.or_insert_with(|| Publication::nothing(guessed));
             theirs.may.extend(publication.may.iter().cloned());
+            theirs.provided.extend(publication.provided.iter().cloned());
             theirs.inherited.extend(publication.may.iter().cloned());
             theirs.sure = false;
             self.publish(now, other);
@@ -154,10 +163,14 @@ impl Core {
     }
 
     /// What the others say on a key that one holds with them.
-    fn waits_beside(&self, holder: CallId, slot: &Slot) -> BTreeSet<Incarnation> {
-        let others = slot.holders().filter(|of| *of != holder);
-        let tell = others.filter(|of| self.deadlocks.publications.contains_key(of));
-        tell.flat_map(|of| self.waits_of(of)).collect()
+    fn waits_beside(&self, holder: CallId, slot: &Slot) -> Waits {
+        let mut waits = Waits::default();
+        for other in slot.holders().filter(|of| *of != holder) {
+            if self.deadlocks.publications.contains_key(&other) {
+                waits.extend(self.waits_of(other));
+            }
+        }
+        waits
     }
 
     /// A key of a holder was put by a stranger, or in repair of that, and says nothing any more: it is written again, or others
@@ -175,7 +188,7 @@ impl Core {
         let Some(publication) = self.deadlocks.publications.get(&holder) else {
             return;
         };
-        let waits = BTreeSet::new();
+        let waits = Waits::default();
         let (when, then) = self.rewrite(holder, &publication.keys, &waits);
         if then.is_empty() {
             return;
@@ -193,14 +206,14 @@ impl Core {
         &self,
         holder: CallId,
         keys: &[(Key, Revision)],
-        own: &BTreeSet<Incarnation>,
+        own: &Waits,
     ) -> (Vec<Compare>, Vec<Op>) {
         let held = keys.iter().filter_map(|(name, revision)| {
             let HeldKey { key, lease, .. } = self.held_key(name, holder)?;
             let queue = self.queues.get(name)?;
             let record = queue.record.clone()?;
             let mut waits = self.waits_beside(holder, &queue.slot);
-            waits.extend(own.iter().cloned());
+            waits.extend(own.clone());
             let compare = Compare::ModRevision {
                 key: key.clone(),
                 revision: *revision,
@@ -216,7 +229,7 @@ impl Core {
         &mut self,
         now: Moment,
         holder: CallId,
-        waits: BTreeSet<Incarnation>,
+        waits: Waits,
         result: Result<TxnAnswer, Failure>,
     ) {
         let Some(publication) = self.deadlocks.publications.get_mut(&holder) else {
@@ -246,11 +259,12 @@ impl Core {
     }
 
     /// This stands on the keys of a holder now.
-    pub(super) fn wrote(&mut self, holder: CallId, waits: BTreeSet<Incarnation>, at: Revision) {
+    pub(super) fn wrote(&mut self, holder: CallId, waits: Waits, at: Revision) {
         if let Some(publication) = self.deadlocks.publications.get_mut(&holder) {
             let inherited = std::mem::take(&mut publication.inherited);
             publication.sure = inherited.is_empty();
-            publication.may = waits;
+            publication.may = waits.keys;
+            publication.provided = waits.provided;
             publication.may.extend(inherited);
             publication.writing = false;
             publication.failures = 0;
@@ -292,8 +306,13 @@ impl Core {
 
     /// Whether something may stand on the keys of a holder that is not so, or soon will not be.
     fn is_stale(&self, holder: CallId) -> bool {
-        let publication = self.deadlocks.publications.get(&holder);
-        publication.is_some_and(|publication| !publication.may.is_subset(&self.waits_of(holder)))
+        let Some(publication) = self.deadlocks.publications.get(&holder) else {
+            return false;
+        };
+        let waits = self.waits_of(holder);
+        let said = !publication.may.is_empty();
+        let provided = waits.provided.is_subset(&publication.provided);
+        !publication.may.is_subset(&waits.keys) || (said && !provided)
     }
 
     /// Writes anew what is no longer so. Cheap where nothing is written, which is nearly always.

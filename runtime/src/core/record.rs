@@ -1,15 +1,16 @@
 //! What the value of a key says of other keys, so that any process can follow who waits for whom (rule P38).
 //!
 //! `group`: the other keys of its call, created at the same revision. `waits`: the waiting keys its holder's task depends on.
-//! Both stand in the holder record, beside what is there for people. Only who writes a record that is a JSON object takes
-//! part; any other value says nothing.
+//! `while`: the keys that have to be there for that: as they wait, readers cannot join others of their process (rule P37), whose
+//! tasks they depend on then. All of it stands in the holder record, beside what is there for people. Only who writes a record
+//! that is a JSON object takes part; any other value says nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::core::request::{Key, Revision};
+use crate::core::request::{Key, Kv, Revision};
 
 /// A key in one incarnation: keys are used again (rule P14).
 pub(crate) type Incarnation = (Key, Revision);
@@ -22,6 +23,29 @@ const ROOM: usize = 4096;
 pub(crate) struct Told {
     pub(crate) group: Vec<Key>,
     pub(crate) waits: Vec<Incarnation>,
+    pub(crate) provided: Vec<Incarnation>,
+}
+
+/// What a holder's task depends on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// Waiting keys.
+    pub(crate) keys: BTreeSet<Incarnation>,
+    /// As long as these are there.
+    pub(crate) provided: BTreeSet<Incarnation>,
+}
+
+impl Waits {
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.keys.extend(other.keys);
+        self.provided.extend(other.provided);
+    }
+}
+
+/// Of a key as it was read, which it is.
+pub(crate) fn incarnation(kv: Kv) -> Incarnation {
+    let key = String::from_utf8_lossy(&kv.key).into();
+    (key, kv.create_revision)
 }
 
 /// The record of the key of this family in a group that has all these.
@@ -32,19 +56,24 @@ pub(crate) fn of_group(record: &Arc<[u8]>, family: &str, keys: &[Key]) -> Arc<[u
     with(record, "group", !others.is_empty(), json!(others))
 }
 
-/// The record of a key whose holder's task depends on these waiting keys.
-pub(crate) fn waiting_for(record: &Arc<[u8]>, waits: &BTreeSet<Incarnation>) -> Arc<[u8]> {
-    let mut room = ROOM;
-    let waits: Vec<Value> = waits
-        .iter()
-        .take_while(|(key, _)| {
-            let fits = key.len() <= room;
-            room = room.saturating_sub(key.len());
-            fits
-        })
-        .map(|(key, created)| json!([&**key, created]))
-        .collect();
-    with(record, "waits", !waits.is_empty(), json!(waits))
+/// The record of a key whose holder's task depends on this.
+pub(crate) fn waiting_for(record: &Arc<[u8]>, waits: &Waits) -> Arc<[u8]> {
+    let size = |key: &Incarnation| key.0.len();
+    let conditions: usize = waits.provided.iter().map(size).sum();
+    let Some(mut room) = ROOM.checked_sub(conditions) else {
+        return record.clone();
+    };
+    let fits = |key: &&Incarnation| {
+        let fits = size(key) <= room;
+        room = room.saturating_sub(size(key));
+        fits
+    };
+    let text = |(key, created): &Incarnation| json!([&**key, created]);
+    let keys: Vec<Value> = waits.keys.iter().take_while(fits).map(text).collect();
+    let provided: Vec<Value> = waits.provided.iter().map(text).collect();
+    let (waits, conditional) = (!keys.is_empty(), !keys.is_empty() && !provided.is_empty());
+    let record = with(record, "waits", waits, json!(keys));
+    with(&record, "while", conditional, json!(provided))
 }
 
 fn with(record: &Arc<[u8]>, field: &str, any: bool, value: Value) -> Arc<[u8]> {
@@ -68,10 +97,10 @@ pub(crate) fn told(value: &[u8]) -> Told {
         list.into_iter().flatten()
     };
     let key = |value: &Value| value.as_str().map(Key::from);
+    let incarnation = |pair: &Value| Some((key(pair.get(0)?)?, pair.get(1)?.as_i64()?));
     Told {
         group: list("group").filter_map(key).collect(),
-        waits: list("waits")
-            .filter_map(|pair| Some((key(pair.get(0)?)?, pair.get(1)?.as_i64()?)))
-            .collect(),
+        waits: list("waits").filter_map(incarnation).collect(),
+        provided: list("while").filter_map(incarnation).collect(),
     }
 }

@@ -123,7 +123,7 @@ impl Core {
     }
 
     /// Whether a call waits for those who hold this place to go (rule P38). Of permits that cannot be said: any will do. Readers
-    /// do as somebody is behind the key: if that was seen then, or later; `None`: whenever it was seen last.
+    /// do as somebody is behind the key: if a look that was sent then, or later, has shown that; `None`: whenever it was seen last.
     pub(super) fn waits_for_holders(
         &self,
         call: &Call,
@@ -136,7 +136,10 @@ impl Core {
         if call.mode.is_excluded_by(queue.seat) {
             return true;
         }
-        let shut = |run: &Run| run.is_contended() && seen.is_none_or(|at| run.was_seen(at));
+        let shut = |run: &Run| match seen {
+            Some(then) => run.was_contended(then),
+            None => run.is_contended(),
+        };
         let open = |queue: &Queue| self.joined(queue).is_some_and(|(_, run)| !shut(run));
         let all_open = || {
             let mut places = call.names.iter().map(|name| self.queues.get(name));

@@ -4,6 +4,7 @@ use crate::clock::Moment;
 use crate::core::looks::FLOOR;
 use crate::core::mode::Seat;
 use crate::core::queue::{Queue, Slot, Watched};
+use crate::core::record;
 use crate::core::request::{Event, Key, Revision, WatchNews};
 use crate::core::{Core, Output, WatchId};
 use crate::error::LossCause;
@@ -173,7 +174,7 @@ impl Core {
             // does, and keep nobody waiting.
             Event::Put(kv) if !alone && queue.contends(&kv.key) && kv.create_revision > created => {
                 if let Slot::Held { run, .. } = &mut queue.slot {
-                    run.met(now);
+                    run.met(now, record::incarnation(kv));
                 }
             }
             Event::Put(_) => {}

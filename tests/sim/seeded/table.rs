@@ -310,7 +310,7 @@ pub(crate) const BUGS: &[Bug] = &[
         texts: &[
             Text {
                 file: "deadlock.rs",
-                production: "while let Some(path) = self.circle_here(now, call) {",
+                production: "while let Some(path) = self.circle_here(call) {",
                 faulty: Before("if CHOSEN { return false; }"),
             },
             Text {
@@ -356,6 +356,9 @@ pub(crate) const BUGS: &[Bug] = &[
                     key: link.before.key.clone(),
                     revision: link.before.modified,
                 });
+                for (key, revision) in link.before.provided() {
+                    when.push(Compare::CreateRevision { key, revision });
+                }
             }",
             faulty: Statements(""),
         }],

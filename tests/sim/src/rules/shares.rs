@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::rig::Rig;
-use super::town::{Town, is_publication};
+use super::town::{Town, is_abort, is_publication};
 use crate::core::mode::Mode;
 use crate::core::request::Request;
 use crate::core::{CallId, Output, Refused};
@@ -346,6 +346,26 @@ fn readers_of_several_names_keep_nobody_waiting_for_ever() {
         }
         town.until(|town| town.is_granted(1, 27));
     }
+}
+
+/// The writer behind the readers goes while the circle is being cut that is one because of him: then nobody is told of it.
+#[test]
+fn nor_across_processes_while_it_is_being_cut() {
+    let mut town = read_in_one_of(3);
+    town.take(0, 5, &["x"]);
+    town.take(2, 6, &["y"]);
+    write(&mut town, 1, 2);
+    town.live(LATER);
+    read(&mut town, 0, 15, &[5]);
+    town.ask(0, 11, &["y"], &[1]);
+    town.ask(2, 16, &["x"], &[6]);
+    town.withhold = is_abort;
+    town.until(|town| !town.withheld.is_empty());
+    town.cancel(1, 2);
+    town.withhold = |_| false;
+    town.let_through();
+    town.until(|town| town.is_granted(0, 15));
+    assert!(town.refusals().is_empty(), "{:?}", town.refusals());
 }
 
 /// A writer of this process has given up, and its key is going: that keeps no reader out.
