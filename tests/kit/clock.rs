@@ -91,9 +91,13 @@ async fn a_deadline_is_what_was_left_when_the_call_began() {
 async fn no_body_begins_under_a_lock_that_is_lost_already() {
     let etcd = start().await;
     etcd.freeze_keepalives();
+    etcd.delay(Duration::from_millis(100));
     let mut call = Box::pin(go_on(7));
     // The call is made, and its caller is held up until long after it was granted.
     assert!(polled_once(call.as_mut()).await.is_pending());
+    etcd.advance(secs(2)).await;
+    assert_eq!(etcd.held().await.len(), 1);
+    etcd.delay(Duration::ZERO);
     etcd.advance(secs(14)).await;
     let ended = call.await;
     assert!(

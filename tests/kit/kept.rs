@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use etcd_locked::{LockError, etcd_locked, lock};
+use etcd_locked::{LockError, LossCause, etcd_locked, lock};
 
 use crate::service::{secs, start};
 
@@ -92,10 +92,13 @@ async fn a_shutdown_keeps_the_promise() {
     report_soon(7).await.unwrap();
     let held = etcd.locks().lock("reports/8").at_least(secs(60)).await;
     let cut_off = held.unwrap();
-    let (_, ended) = tokio::join!(etcd.locks().shutdown(Duration::ZERO), async move {
-        cut_off.hold(std::future::pending::<()>()).await
-    });
-    assert!(matches!(ended, Err(LockError::ShuttingDown)), "{ended:?}");
+    let body = async move { cut_off.hold(std::future::pending::<()>()).await };
+    let (ended, ()) = tokio::join!(body, etcd.locks().shutdown(Duration::ZERO));
+    let cut_off = |cause| cause == LossCause::Shutdown;
+    assert!(
+        matches!(ended, Err(LockError::Lost { cause, .. }) if cut_off(cause)),
+        "{ended:?}"
+    );
     for _ in 0..5 {
         etcd.advance(secs(11)).await;
         is_held(other.lock("reports/7").try_once().await);
@@ -109,11 +112,14 @@ async fn a_shutdown_keeps_the_promise() {
 #[tokio::test]
 async fn a_call_that_nobody_waited_for_any_more_keeps_nothing() {
     let etcd = start().await;
+    etcd.delay(Duration::from_millis(100));
     let mut call = Box::pin(lock("reports/7").at_least(secs(60)).into_future());
     assert!(poll_once(call.as_mut()).is_pending());
     // Granted, and not taken.
-    etcd.advance(Duration::ZERO).await;
+    etcd.advance(secs(2)).await;
+    assert_eq!(etcd.held().await.len(), 1);
     drop(call);
+    etcd.delay(Duration::ZERO);
     let next = etcd.locks().lock("reports/7").wait(secs(10)).await;
     next.unwrap().release().await.unwrap();
 }

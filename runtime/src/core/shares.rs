@@ -267,7 +267,7 @@ impl Core {
             }
             asks |= matches!(gate, Gate::Unseen | Gate::Unfresh);
             match gate {
-                Gate::Unseen if !looks_later => drop(self.looks.insert(name.clone())),
+                Gate::Unseen if !looks_later => self.looks.insert(name.clone()),
                 Gate::Unfresh if !renews_later => self.renew(now, lease),
                 Gate::Contended => {
                     // The longer somebody has been there, the longer he may be there yet.
