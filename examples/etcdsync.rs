@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
-//! cargo run --bin etcdsync & RUST_LOG=etcd_locked=trace cargo run --bin etcdsync -- 10   # seconds of work
+//! cargo run -p etcd-locked-examples --bin etcdsync & RUST_LOG=etcd_locked=trace cargo run -p etcd-locked-examples --bin etcdsync -- 10   # seconds of work
 //! ```
 
 use std::env;

@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:12379,http://127.0.0.1:22379,http://127.0.0.1:32379
-//! cargo run --bin four-conditions
+//! cargo run -p etcd-locked-examples --bin four-conditions
 //! ```
 
 use std::env;

@@ -1,7 +1,7 @@
 //! An etcd client beside the locks: keys, leases, watches, members, status; and a write that etcd refuses once the lock is lost.
 //!
 //! ```sh
-//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run --bin jetcd-clients
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin jetcd-clients
 //! ```
 
 use std::error::Error;

@@ -7,7 +7,7 @@
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
-//! cargo run --bin leader a & cargo run --bin leader b & wait
+//! cargo run -p etcd-locked-examples --bin leader a & cargo run -p etcd-locked-examples --bin leader b & wait
 //! ```
 
 use std::convert::Infallible;

@@ -5,7 +5,7 @@
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
-//! cargo run --bin lock-service            # `cargo run --bin lock-service -- 1 20`: one thread, 20 seconds of work
+//! cargo run -p etcd-locked-examples --bin lock-service            # `cargo run -p etcd-locked-examples --bin lock-service -- 1 20`: one thread, 20 seconds of work
 //! ETCDCTL_API=3 etcdctl lock locks/mylock # in another window
 //! ```
 

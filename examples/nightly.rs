@@ -6,7 +6,7 @@
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
-//! for replica in a b c; do cargo run --bin nightly $replica & done; wait
+//! for replica in a b c; do cargo run -p etcd-locked-examples --bin nightly $replica & done; wait
 //! ```
 
 use std::time::Duration;

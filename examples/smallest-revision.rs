@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
-//! cargo run --bin smallest-revision -- A & cargo run --bin smallest-revision -- B & cargo run --bin smallest-revision -- C
+//! cargo run -p etcd-locked-examples --bin smallest-revision -- A & cargo run -p etcd-locked-examples --bin smallest-revision -- B & cargo run -p etcd-locked-examples --bin smallest-revision -- C
 //! ```
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
-//! cargo run --bin transaction-lock -- 10 & cargo run --bin transaction-lock
+//! cargo run -p etcd-locked-examples --bin transaction-lock -- 10 & cargo run -p etcd-locked-examples --bin transaction-lock
 //! ```
 
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 //! by itself here: leases are renewed at a third of their TTL, and where one is lost all the same, the body is stopped.
 //!
 //! ```sh
-//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run --bin watchdog
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin watchdog
 //! ```
 
 use std::time::Duration;

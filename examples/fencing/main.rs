@@ -6,8 +6,8 @@
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
-//! cargo run --bin fencing
-//! DATABASE_URL=postgres://postgres@127.0.0.1/postgres cargo run --bin fencing
+//! cargo run -p etcd-locked-examples --bin fencing
+//! DATABASE_URL=postgres://postgres@127.0.0.1/postgres cargo run -p etcd-locked-examples --bin fencing
 //! ```
 
 mod error;

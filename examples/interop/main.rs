@@ -8,7 +8,7 @@
 //! ```sh
 //! export ETCDCTL_ENDPOINTS=http://127.0.0.1:2379
 //! echo 0 > counter
-//! cargo run --bin interop ours counter 40 & sh etcdctl.sh counter 40 & python3 python/contender.py counter 40
+//! cargo run -p etcd-locked-examples --bin interop ours counter 40 & sh etcdctl.sh counter 40 & python3 python/contender.py counter 40
 //! ```
 
 use std::error::Error;

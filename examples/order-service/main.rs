@@ -2,7 +2,7 @@
 //! writes the stock back, and a lock per article keeps two of these apart, wherever they run.
 //!
 //! ```sh
-//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ORDER_SERVICE_LISTEN=127.0.0.1:8080 cargo run --bin order-service
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ORDER_SERVICE_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin order-service
 //! curl -X PUT http://127.0.0.1:8080/stock/lamp/40          # 40 pieces on the shelf, none sold
 //! curl -X POST http://127.0.0.1:8080/orders/lamp/purchase
 //! curl http://127.0.0.1:8080/stock/lamp                    # {"left":39,"sold":1}

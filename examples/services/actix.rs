@@ -1,7 +1,7 @@
 //! The shop behind actix-web; see `axum.rs` beside it for how to talk to it.
 //!
 //! ```sh
-//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run --bin shop-actix
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin shop-actix
 //! ```
 
 mod locks;

@@ -1,7 +1,7 @@
 //! The shop behind axum. Run as many processes of it as you like, on one database:
 //!
 //! ```sh
-//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run --bin shop-axum
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin shop-axum
 //! curl -X PUT http://127.0.0.1:8080/shelves/lamp/40
 //! curl -X PUT http://127.0.0.1:8080/orders/1 -H content-type:application/json -d '{"sku": "lamp", "pieces": 2}'
 //! curl -X POST http://127.0.0.1:8080/orders/1/invoice

@@ -1,7 +1,7 @@
 //! The shop behind tonic: gRPC, as `shop.proto` says.
 //!
 //! ```sh
-//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run --bin shop-tonic
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin shop-tonic
 //! ```
 
 mod locks;

@@ -5,7 +5,7 @@
 //! a process needs one, and never sees it. The version column, which the recipe names beside it, is in the example `fencing`.
 //!
 //! ```sh
-//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run --bin zookeeper
+//! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin zookeeper
 //! ```
 
 mod alternatives;

@@ -171,6 +171,9 @@ impl Answer {
         if row.reason == CONFIG.reason {
             tracing::error!(%error, "a request failed: its lock could not be used");
         }
+        if row.reason == BACKEND.reason {
+            tracing::warn!(%error, "a request was refused: etcd is out of reach");
+        }
         let (reason, says) = (row.reason, row.says);
         let text = match name {
             Some(name) => format!("{reason}: lock `{name}` {says}"),
