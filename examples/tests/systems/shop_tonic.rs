@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
-use crate::shop::{Answer, Order, Refused, Shelf, contention, disconnect, held, outage, shutdown};
+use crate::shop::{Answer, Order, Refused, Shelf, plays_every_scene};
 
 #[allow(unreachable_pub)]
 mod proto {
@@ -69,27 +69,4 @@ impl crate::shop::Customer for Customer {
     }
 }
 
-#[test]
-fn two_processes_never_sell_what_they_do_not_have() {
-    contention::<Customer>();
-}
-
-#[test]
-fn an_order_in_other_hands_is_refused() {
-    held::<Customer>();
-}
-
-#[test]
-fn a_client_that_goes_cuts_nothing_in_half_that_is_detached() {
-    disconnect::<Customer>();
-}
-
-#[test]
-fn sigterm_drains_and_leaves_nothing_behind() {
-    shutdown::<Customer>();
-}
-
-#[test]
-fn without_etcd_customers_are_told_to_come_back() {
-    outage::<Customer>();
-}
+plays_every_scene!(Customer);

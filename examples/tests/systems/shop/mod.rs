@@ -14,6 +14,37 @@ pub(crate) use self::scenes::{contention, disconnect, held, outage, shutdown};
 use crate::limit::within;
 use crate::stage::{Program, Stage};
 
+/// A test for each scene, with this customer.
+macro_rules! plays_every_scene {
+    ($customer:ty) => {
+        #[test]
+        fn two_processes_never_sell_what_they_do_not_have() {
+            $crate::shop::contention::<$customer>();
+        }
+
+        #[test]
+        fn an_order_in_other_hands_is_refused() {
+            $crate::shop::held::<$customer>();
+        }
+
+        #[test]
+        fn a_client_that_goes_cuts_nothing_in_half_that_is_detached() {
+            $crate::shop::disconnect::<$customer>();
+        }
+
+        #[test]
+        fn sigterm_drains_and_leaves_nothing_behind() {
+            $crate::shop::shutdown::<$customer>();
+        }
+
+        #[test]
+        fn without_etcd_customers_are_told_to_come_back() {
+            $crate::shop::outage::<$customer>();
+        }
+    };
+}
+pub(crate) use plays_every_scene;
+
 /// A connection to a service. Dropped, it breaks off, whatever is under way.
 pub(crate) trait Customer: Sized + Send + 'static {
     /// The service's program.
