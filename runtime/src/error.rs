@@ -17,8 +17,8 @@ use crate::name::Name;
 /// # As an answer
 ///
 /// With the features `axum`, `tonic` and `actix` it is an answer of those frameworks, with a text for clients: what happened, the
-/// template, and nothing else. Every error is kept with its answer, for a layer that logs; `LOCK_FAULT` is reported as a `tracing`
-/// error event besides.
+/// template, and nothing else. Every error is kept with its answer, for a layer that logs; besides, `LOCK_FAULT` is reported as a
+/// `tracing` error event, and [`Backend`](Self::Backend) as a warning.
 ///
 #[doc = include_str!("../docs/answers.md")]
 #[non_exhaustive]

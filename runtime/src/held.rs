@@ -128,9 +128,11 @@ impl Held {
     }
 
     /// A condition for etcd transactions of your own: true only as long as this very ownership lasts, or, with
-    /// [`at_least`](crate::Acquire::at_least), until that time is over: nobody else owns the lock before. Of a [`shared`](crate::Acquire::shared) lock it is true as long as
-    /// anybody of this process shares it: it says that no writer has come, not that this reader is still there. Of several
-    /// names it is about the first: they are lost together, unless somebody deletes one by hand.
+    /// [`at_least`](crate::Acquire::at_least), until that time is over: nobody else owns the lock before.
+    ///
+    /// Of a [`shared`](crate::Acquire::shared) lock it is true as long as anybody of this process shares it: it says that no
+    /// writer has come, not that this reader is still there. Of several names it is about the first: they are lost together,
+    /// unless somebody deletes one by hand.
     #[must_use]
     pub fn fence(&self) -> Compare {
         self.tenure.fence();

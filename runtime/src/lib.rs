@@ -184,8 +184,9 @@
 //!
 //! `deadline = expr` bounds the wait by a point in time, such as the end of a request; `at_most = "5s"` bounds the body, which is
 //! dropped before its lock is released ([`LockError::HoldLimit`]). Web frameworks drop a handler whose client has gone, in the
-//! middle of whatever it does (actix-web with `h1_allow_half_closed(false)` only): `detach` runs the body in a task of its own, so that it comes to its end under its lock. Where these tasks end with
-//! the server (actix-web's workers), [`shutdown`] goes before the server's own stop.
+//! middle of whatever it does (actix-web with `h1_allow_half_closed(false)` only): `detach` runs the body in a task of its own,
+//! so that it comes to its end under its lock. Where these tasks end with the server (actix-web's workers), [`shutdown`] goes
+//! before the server's own stop.
 //! `when = expr` takes the lock only if that is so. A function that is called with and without the lock, by itself or from
 //! another that has it, is `reentrant`:
 //!
