@@ -9,6 +9,7 @@ mod handovers;
 mod keys;
 mod leases;
 mod permits;
+mod readers;
 mod records;
 mod retained;
 mod rig;

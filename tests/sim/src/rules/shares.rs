@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::rig::Rig;
-use super::town::{Town, is_abort, is_publication};
+use super::town::{Town, is_publication};
 use crate::core::mode::Mode;
 use crate::core::request::Request;
 use crate::core::{CallId, Output, Refused};
@@ -13,29 +13,29 @@ use crate::world::etcd::unavailable;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Longer than a look is relied on.
-const LATER: Duration = Duration::from_millis(100);
+pub(super) const LATER: Duration = Duration::from_millis(100);
 
-fn read(town: &mut Town, n: usize, call: CallId, holds: &[CallId]) {
+pub(super) fn read(town: &mut Town, n: usize, call: CallId, holds: &[CallId]) {
     town.ask_as(n, call, Mode::Shared, &["s"], holds, Wait::Forever);
 }
 
-fn try_to_read(town: &mut Town, n: usize, call: CallId) {
+pub(super) fn try_to_read(town: &mut Town, n: usize, call: CallId) {
     town.ask_as(n, call, Mode::Shared, &["s"], &[], Wait::Once);
 }
 
-fn write(town: &mut Town, n: usize, call: CallId) {
+pub(super) fn write(town: &mut Town, n: usize, call: CallId) {
     town.ask(n, call, &["s"], &[]);
 }
 
 /// So many processes, in the first of which call 1 reads.
-fn read_in_one_of(processes: u64) -> Town {
+pub(super) fn read_in_one_of(processes: u64) -> Town {
     let mut town = Town::of(processes);
     read(&mut town, 0, 1, &[]);
     assert!(town.is_granted(0, 1));
     town
 }
 
-fn granted(town: &Town, calls: &[CallId]) -> Vec<bool> {
+pub(super) fn granted(town: &Town, calls: &[CallId]) -> Vec<bool> {
     let anywhere = |call: &CallId| {
         let mut processes = 0..town.processes.len();
         processes.any(|n| town.is_granted(n, *call))
@@ -234,138 +234,6 @@ fn while_it_stands_there_it_is_looked_for_a_few_times_a_second() {
     town.cancel(1, 2);
     let took = town.until(|town| town.is_granted(0, 3));
     assert!(took <= SECOND / 2, "{took:?}");
-}
-
-/// It was seen behind the readers' key, and has gone: nobody of its process waits for the readers any more.
-#[test]
-fn nor_is_a_circle_told_by_way_of_it() {
-    for has_gone in [true, false] {
-        let mut town = read_in_one_of(2);
-        town.take(0, 5, &["x"]);
-        write(&mut town, 1, 2);
-        town.live(LATER);
-        try_to_read(&mut town, 0, 3);
-        assert!(matches!(town.refusals()[..], [(3, Refused::Held { .. })]));
-        if has_gone {
-            town.cancel(1, 2);
-        }
-        town.live(LATER);
-        town.ask(0, 11, &["x"], &[1]);
-        read(&mut town, 0, 15, &[5]);
-        town.live(5 * SECOND);
-        let deadlocks = town.refusals();
-        let deadlocks = deadlocks
-            .iter()
-            .filter(|(_, why)| matches!(why, Refused::Deadlock { .. }));
-        assert_eq!(deadlocks.count(), usize::from(!has_gone));
-        assert_eq!(town.is_granted(0, 15), has_gone);
-    }
-}
-
-/// The circle closes long after the writer was seen last: it is told all the same, by whoever looks next.
-#[test]
-fn a_circle_that_closes_late_is_seen() {
-    let mut town = read_in_one_of(2);
-    town.take(0, 5, &["x"]);
-    write(&mut town, 1, 2);
-    town.live(LATER);
-    read(&mut town, 0, 15, &[5]);
-    town.live(3 * SECOND);
-    town.ask(0, 11, &["x"], &[1]);
-    let took = town.until(|town| !town.refusals().is_empty());
-    assert!(took < SECOND, "{took:?}");
-    town.live(5 * SECOND);
-    assert_eq!(town.refusals().len(), 1);
-}
-
-/// The same across processes: what the readers' task waits for is with another process, and that one waits for the name.
-#[test]
-fn nor_across_processes_and_a_circle_is() {
-    let mut town = read_in_one_of(3);
-    town.take(0, 5, &["x"]);
-    town.take(2, 6, &["y"]);
-    write(&mut town, 1, 2);
-    town.live(LATER);
-    read(&mut town, 0, 15, &[5]);
-    town.ask(0, 11, &["y"], &[1]);
-    town.ask(2, 16, &["x"], &[6]);
-    let took = town.until(|town| !town.refusals().is_empty());
-    assert!(took < 6 * SECOND, "{took:?}");
-    let refusals = town.refusals();
-    assert!(
-        matches!(refusals[..], [(_, Refused::Deadlock { .. })]),
-        "{refusals:?}"
-    );
-}
-
-/// Who would read several names waits for the readers of one while the other is not read, and whoever stands behind him waits
-/// for him. He lets those pass whose task is among those readers, before the others have gone as well as after, so that there
-/// is no circle but the one by way of the writer, who has one name and waits for the other.
-#[test]
-fn readers_of_several_names_keep_nobody_waiting_for_ever() {
-    for (others_go_first, again) in [(true, false), (false, false), (true, true), (false, true)] {
-        let mut town = Town::of(2);
-        let read = |town: &mut Town, call, names: &[&str], holds: &[CallId]| {
-            town.ask_as(0, call, Mode::Shared, names, holds, Wait::Forever);
-        };
-        read(&mut town, 20, &["a"], &[]);
-        read(&mut town, 3, &["b"], &[]);
-        assert_eq!(granted(&town, &[20, 3]), [true, true]);
-        town.ask(1, 27, &["a", "b"], &[]);
-        town.live(LATER);
-        read(&mut town, 15, &["a", "b"], &[]);
-        if again {
-            read(&mut town, 16, &["b", "a"], &[]);
-        }
-        town.live(LATER);
-        if others_go_first {
-            town.release(0, 20);
-            read(&mut town, 4, &["a"], &[3]);
-        } else {
-            read(&mut town, 4, &["a"], &[3]);
-            town.live(3 * SECOND);
-            town.release(0, 20);
-        }
-        // Of the circle by way of the writer it may be told, or the writer gives way.
-        let told = |town: &Town| matches!(town.refusals()[..], [(4, Refused::Deadlock { .. })]);
-        town.until(|town| told(town) || town.is_granted(0, 4));
-        if town.is_granted(0, 4) {
-            town.release(0, 4);
-        }
-        town.release(0, 3);
-        town.until(|town| town.is_granted(1, 27) || town.is_granted(0, 15));
-        let writes_first = town.is_granted(1, 27);
-        if writes_first {
-            town.release(1, 27);
-        }
-        town.until(|town| town.is_granted(0, 15));
-        town.release(0, 15);
-        if again {
-            town.until(|town| town.is_granted(0, 16));
-            town.release(0, 16);
-        }
-        town.until(|town| town.is_granted(1, 27));
-    }
-}
-
-/// The writer behind the readers goes while the circle is being cut that is one because of him: then nobody is told of it.
-#[test]
-fn nor_across_processes_while_it_is_being_cut() {
-    let mut town = read_in_one_of(3);
-    town.take(0, 5, &["x"]);
-    town.take(2, 6, &["y"]);
-    write(&mut town, 1, 2);
-    town.live(LATER);
-    read(&mut town, 0, 15, &[5]);
-    town.ask(0, 11, &["y"], &[1]);
-    town.ask(2, 16, &["x"], &[6]);
-    town.withhold = is_abort;
-    town.until(|town| !town.withheld.is_empty());
-    town.cancel(1, 2);
-    town.withhold = |_| false;
-    town.let_through();
-    town.until(|town| town.is_granted(0, 15));
-    assert!(town.refusals().is_empty(), "{:?}", town.refusals());
 }
 
 /// A writer of this process has given up, and its key is going: that keeps no reader out.

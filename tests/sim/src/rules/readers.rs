@@ -1,0 +1,142 @@
+//! A circle by way of readers is one as long as a writer stands behind them, whom the next reader lets pass (rules P37, P38).
+
+use std::time::Duration;
+
+use super::shares::{LATER, granted, read, read_in_one_of, try_to_read, write};
+use super::town::{Town, is_abort};
+use crate::core::mode::Mode;
+use crate::core::{CallId, Refused};
+use crate::site::Wait;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// He was seen behind the readers' key; once he has gone, nobody of its process waits for the readers any more.
+#[test]
+fn inside_a_process_one_is_told_while_the_writer_stands_there() {
+    for has_gone in [true, false] {
+        let mut town = read_in_one_of(2);
+        town.take(0, 5, &["x"]);
+        write(&mut town, 1, 2);
+        town.live(LATER);
+        try_to_read(&mut town, 0, 3);
+        assert!(matches!(town.refusals()[..], [(3, Refused::Held { .. })]));
+        if has_gone {
+            town.cancel(1, 2);
+        }
+        town.live(LATER);
+        town.ask(0, 11, &["x"], &[1]);
+        read(&mut town, 0, 15, &[5]);
+        town.live(5 * SECOND);
+        let deadlocks = town.refusals();
+        let deadlocks = deadlocks
+            .iter()
+            .filter(|(_, why)| matches!(why, Refused::Deadlock { .. }));
+        assert_eq!(deadlocks.count(), usize::from(!has_gone));
+        assert_eq!(town.is_granted(0, 15), has_gone);
+    }
+}
+
+/// The circle closes long after the writer was seen last: it is told all the same, by whoever looks next.
+#[test]
+fn one_that_closes_late_is_seen() {
+    let mut town = read_in_one_of(2);
+    town.take(0, 5, &["x"]);
+    write(&mut town, 1, 2);
+    town.live(LATER);
+    read(&mut town, 0, 15, &[5]);
+    town.live(3 * SECOND);
+    town.ask(0, 11, &["x"], &[1]);
+    let took = town.until(|town| !town.refusals().is_empty());
+    assert!(took < SECOND, "{took:?}");
+    town.live(5 * SECOND);
+    assert_eq!(town.refusals().len(), 1);
+}
+
+/// The same across processes: what the readers' task waits for is with another process, and that one waits for the name.
+#[test]
+fn across_processes_one_is_told() {
+    let mut town = read_in_one_of(3);
+    town.take(0, 5, &["x"]);
+    town.take(2, 6, &["y"]);
+    write(&mut town, 1, 2);
+    town.live(LATER);
+    read(&mut town, 0, 15, &[5]);
+    town.ask(0, 11, &["y"], &[1]);
+    town.ask(2, 16, &["x"], &[6]);
+    let took = town.until(|town| !town.refusals().is_empty());
+    assert!(took < 6 * SECOND, "{took:?}");
+    let refusals = town.refusals();
+    assert!(
+        matches!(refusals[..], [(_, Refused::Deadlock { .. })]),
+        "{refusals:?}"
+    );
+}
+
+/// Who would read several names waits for the readers of one while the other is not read, and whoever stands behind him waits
+/// for him. He lets those pass whose task is among those readers, before the others have gone as well as after, so that there
+/// is no circle but the one by way of the writer, who has one name and waits for the other.
+#[test]
+fn readers_of_several_names_keep_nobody_waiting_for_ever() {
+    for (others_go_first, again) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut town = Town::of(2);
+        let read = |town: &mut Town, call, names: &[&str], holds: &[CallId]| {
+            town.ask_as(0, call, Mode::Shared, names, holds, Wait::Forever);
+        };
+        read(&mut town, 20, &["a"], &[]);
+        read(&mut town, 3, &["b"], &[]);
+        assert_eq!(granted(&town, &[20, 3]), [true, true]);
+        town.ask(1, 27, &["a", "b"], &[]);
+        town.live(LATER);
+        read(&mut town, 15, &["a", "b"], &[]);
+        if again {
+            read(&mut town, 16, &["b", "a"], &[]);
+        }
+        town.live(LATER);
+        if others_go_first {
+            town.release(0, 20);
+            read(&mut town, 4, &["a"], &[3]);
+        } else {
+            read(&mut town, 4, &["a"], &[3]);
+            town.live(3 * SECOND);
+            town.release(0, 20);
+        }
+        // Of the circle by way of the writer it may be told, or the writer gives way.
+        let told = |town: &Town| matches!(town.refusals()[..], [(4, Refused::Deadlock { .. })]);
+        town.until(|town| told(town) || town.is_granted(0, 4));
+        if town.is_granted(0, 4) {
+            town.release(0, 4);
+        }
+        town.release(0, 3);
+        town.until(|town| town.is_granted(1, 27) || town.is_granted(0, 15));
+        let writes_first = town.is_granted(1, 27);
+        if writes_first {
+            town.release(1, 27);
+        }
+        town.until(|town| town.is_granted(0, 15));
+        town.release(0, 15);
+        if again {
+            town.until(|town| town.is_granted(0, 16));
+            town.release(0, 16);
+        }
+        town.until(|town| town.is_granted(1, 27));
+    }
+}
+
+#[test]
+fn none_is_told_if_the_writer_goes_while_it_is_being_cut() {
+    let mut town = read_in_one_of(3);
+    town.take(0, 5, &["x"]);
+    town.take(2, 6, &["y"]);
+    write(&mut town, 1, 2);
+    town.live(LATER);
+    read(&mut town, 0, 15, &[5]);
+    town.ask(0, 11, &["y"], &[1]);
+    town.ask(2, 16, &["x"], &[6]);
+    town.withhold = is_abort;
+    town.until(|town| !town.withheld.is_empty());
+    town.cancel(1, 2);
+    town.withhold = |_| false;
+    town.let_through();
+    town.until(|town| town.is_granted(0, 15));
+    assert!(town.refusals().is_empty(), "{:?}", town.refusals());
+}
