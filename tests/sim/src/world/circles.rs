@@ -8,6 +8,7 @@ use super::clients::{Call, Stage};
 use super::nemesis::lease_of;
 use super::violation::must;
 use crate::clock::Moment;
+use crate::core::handovers::Run;
 use crate::core::mode::{Mode, Seat};
 use crate::core::place::name_of;
 use crate::core::queue::{Queue, Slot, contends};
@@ -18,6 +19,9 @@ use crate::core::{CallId, Exchange, RequestId};
 const FAIR: Duration = Duration::from_millis(50);
 const BRISK: Duration = Duration::from_secs(2);
 const STORMY: Duration = Duration::from_secs(15);
+
+/// Whether somebody stands behind the key of readers, so that no other can join them.
+type Shut<'a> = &'a dyn Fn(&Run) -> bool;
 
 impl Bench {
     /// A call of this process goes without waiting until nobody follows its edges any more.
@@ -44,7 +48,8 @@ impl Bench {
         {
             return None;
         }
-        let stands = || self.reaches(self.ahead_of(call), &[call]);
+        let is_there = |run: &Run| self.is_there(run);
+        let stands = || self.reaches(self.ahead_of(call, &is_there), &[call], &is_there);
         self.waits(call).then(|| (call, excused || stands()))
     }
 
@@ -71,10 +76,11 @@ impl Bench {
         let call = &self.calls[&id];
         let held = self.chain(call.outer());
         let names = call.names.iter();
-        let ahead = names.flat_map(|name| self.here(id, call, name));
+        // Who stood behind readers when it was looked may have gone since.
+        let ahead = names.flat_map(|name| self.here(id, call, name, &Run::is_contended));
         must!(
             Truth,
-            self.reaches(ahead.collect(), &held),
+            self.reaches(ahead.collect(), &held, &Run::is_contended),
             "call {id} is refused because of a circle that is none"
         );
     }
@@ -103,6 +109,15 @@ impl Bench {
         })
     }
 
+    /// Whether the key that was seen behind that of readers is at etcd now.
+    fn is_there(&self, run: &Run) -> bool {
+        let of = |(key, created): &(Key, Revision)| {
+            let kv = self.store.kv(key.as_bytes());
+            kv.is_some_and(|kv| kv.create_revision == *created)
+        };
+        run.behind().is_some_and(of)
+    }
+
     /// Whether it waits, as far as its process can know.
     fn waits(&self, call: CallId) -> bool {
         let call = &self.calls[&call];
@@ -116,7 +131,7 @@ impl Bench {
     }
 
     /// Whether who waits for these calls waits for one of `ends`.
-    fn reaches(&self, from: Vec<CallId>, ends: &[CallId]) -> bool {
+    fn reaches(&self, from: Vec<CallId>, ends: &[CallId], shut: Shut<'_>) -> bool {
         let mut seen: BTreeSet<CallId> = from.iter().copied().collect();
         let mut next = from;
         while let Some(call) = next.pop() {
@@ -124,7 +139,7 @@ impl Bench {
                 return true;
             }
             next.extend(
-                self.ahead_of(call)
+                self.ahead_of(call, shut)
                     .into_iter()
                     .filter(|of| seen.insert(*of)),
             );
@@ -134,12 +149,12 @@ impl Bench {
 
     /// Whom a call waits for: those ahead of it and the holder in its process, and whoever has an older key at etcd; if it
     /// has its locks, the call its body has made.
-    fn ahead_of(&self, id: CallId) -> Vec<CallId> {
+    fn ahead_of(&self, id: CallId, shut: Shut<'_>) -> Vec<CallId> {
         let call = &self.calls[&id];
         if self.waits(id) {
             let names = call.names.iter();
             return names
-                .flat_map(|name| self.ahead_at(id, call, name))
+                .flat_map(|name| self.ahead_at(id, call, name, shut))
                 .collect();
         }
         match call.stage {
@@ -161,26 +176,26 @@ impl Bench {
     }
 
     /// Those in its process that are ahead of it, or have what it cannot have with them.
-    fn here(&self, id: CallId, call: &Call, name: &str) -> Vec<CallId> {
+    fn here(&self, id: CallId, call: &Call, name: &str, shut: Shut<'_>) -> Vec<CallId> {
         let mut here = Vec::new();
         let core = &self.processes[call.process].core;
         for queue in self.places(call.process, name) {
             here.extend(queue.calls.iter().take_while(|of| **of != id));
             // Where readers cannot join they wait for those who have the key: as somebody is behind it, or it takes no more.
-            let shut = |queue: &Queue| match core.joined(queue) {
-                Some((_, run)) => run.is_contended() || call.names.len() > 1,
+            let closed = |queue: &Queue| match core.joined(queue) {
+                Some((_, run)) => shut(run) || call.names.len() > 1,
                 None => true,
             };
             let readers = call.mode == Mode::Shared && queue.seat == Seat::Shared;
-            if call.mode.is_excluded_by(queue.seat) || (readers && shut(queue)) {
+            if call.mode.is_excluded_by(queue.seat) || (readers && closed(queue)) {
                 here.extend(queue.slot.holders());
             }
         }
         here
     }
 
-    fn ahead_at(&self, id: CallId, call: &Call, name: &Key) -> Vec<CallId> {
-        let mut ahead = self.here(id, call, name);
+    fn ahead_at(&self, id: CallId, call: &Call, name: &Key, shut: Shut<'_>) -> Vec<CallId> {
+        let mut ahead = self.here(id, call, name, shut);
         let created = self
             .places(call.process, name)
             .find_map(|queue| match &queue.slot {
