@@ -234,16 +234,51 @@ pub(crate) struct Look {
     pub(crate) family: Key,
     pub(crate) key: Key,
     pub(crate) created: Revision,
-    /// It is held: the question is whether anybody stands behind it (rule P23), not who is before it.
-    pub(crate) held: bool,
+    pub(crate) asks: Asks,
     /// One key alone may be a deeper one, or of no weight: read all of them.
     pub(crate) deep: bool,
+}
+
+/// The question of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// Who is before it, and who owns the name.
+    Before,
+    /// The same, but for the owner: whoever was watched has gone, so most likely nobody is. Each range goes through all keys
+    /// of the family, and this is a single one.
+    Turn,
+    /// It is held: whether anybody stands behind it (rule P23).
+    Behind,
 }
 
 impl Look {
     /// Whether the oldest key is read for itself, with its value.
     fn asks_for_owner(&self) -> bool {
-        !self.held && !self.deep
+        self.asks == Asks::Before && !self.deep
+    }
+
+    /// What the next of these answers say of it.
+    fn sight(&self, answers: &mut impl Iterator<Item = OpAnswer>) -> Option<Sight> {
+        if self.asks == Asks::Turn {
+            let mut others = found(answers.next()?);
+            let own = others.pop_if(|youngest| youngest.key == self.key.as_bytes());
+            return Some(Sight {
+                own,
+                others,
+                oldest: None,
+            });
+        }
+        let own = first(answers.next()?);
+        let others = found(answers.next()?);
+        let oldest = match self.asks_for_owner() {
+            true => first(answers.next()?),
+            false => others.first().cloned(),
+        };
+        Some(Sight {
+            own,
+            others,
+            oldest,
+        })
     }
 }
 
@@ -258,13 +293,17 @@ pub(crate) fn look(looks: &[Look]) -> Txn {
             order,
             older_than,
         };
-        then.push(Op::Get {
-            key: look.key.clone(),
-        });
-        then.push(match (look.held, look.deep) {
-            (false, values) => range(0, values, Order::OldestFirst, Some(look.created)),
-            (true, false) => range(1, false, Order::NewestFirst, None),
-            (true, true) => range(0, false, Order::NewestFirst, None),
+        if look.asks != Asks::Turn {
+            then.push(Op::Get {
+                key: look.key.clone(),
+            });
+        }
+        then.push(match (look.asks, look.deep) {
+            (Asks::Before, values) => range(0, values, Order::OldestFirst, Some(look.created)),
+            // With its own.
+            (Asks::Turn, _) => range(0, false, Order::OldestFirst, Some(look.created + 1)),
+            (Asks::Behind, false) => range(1, false, Order::NewestFirst, None),
+            (Asks::Behind, true) => range(0, false, Order::NewestFirst, None),
         });
         if look.asks_for_owner() {
             then.push(range(1, true, Order::OldestFirst, None));
@@ -282,31 +321,18 @@ pub(crate) struct Sight {
     pub(crate) own: Option<Kv>,
     /// The older ones, oldest first; of a held key the newest first.
     pub(crate) others: Vec<Kv>,
-    /// The oldest key, with its value.
+    /// The oldest key, with its value, if it was asked for.
     pub(crate) oldest: Option<Kv>,
 }
 
 /// The answers to [`look`], one for each name.
 pub(crate) fn sights(looks: Vec<Look>, answer: TxnAnswer) -> Vec<(Look, Sight)> {
     let mut answers = answer.answers.into_iter();
-    let mut sights = Vec::with_capacity(looks.len());
-    for look in looks {
-        let (Some(own), Some(others)) = (answers.next(), answers.next()) else {
-            break;
-        };
-        let others = found(others);
-        let oldest = match look.asks_for_owner() {
-            true => answers.next().and_then(first),
-            false => others.first().cloned(),
-        };
-        let sight = Sight {
-            own: first(own),
-            others,
-            oldest,
-        };
-        sights.push((look, sight));
-    }
-    sights
+    let sights = looks.into_iter().map_while(|look| {
+        let sight = look.sight(&mut answers)?;
+        Some((look, sight))
+    });
+    sights.collect()
 }
 
 /// What one operation found.

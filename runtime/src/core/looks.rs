@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::core::bundle::{self, Look, Sight};
+use crate::core::bundle::{self, Asks, Look, Sight};
 use crate::core::mode::{Mode, Seat};
 use crate::core::queue::{self, Queue, Queued, Slot, Watched};
 use crate::core::record::{self, Incarnation};
@@ -149,7 +149,11 @@ impl Core {
                     family: queue.family.clone(),
                     key,
                     created,
-                    held: matches!(queue.slot, Slot::Held { .. }),
+                    asks: match queue.slot {
+                        Slot::Held { .. } => Asks::Behind,
+                        _ if queue.watches_nobody() => Asks::Turn,
+                        _ => Asks::Before,
+                    },
                     deep: queue.deep || queue.seat != Seat::Exclusive,
                 });
             }
@@ -262,22 +266,22 @@ impl Core {
         }
         let family = queue.family.clone();
         let contends = |kv: &Kv| queue::contends(&family, &kv.key);
-        let first = match look.held {
-            true => sight.others.first(),
-            false => sight.oldest.as_ref(),
+        let first = match look.asks {
+            Asks::Behind => sight.others.first(),
+            Asks::Before | Asks::Turn => sight.oldest.as_ref(),
         };
         // One key is not enough to see a contender among the deeper keys (rule P2).
         let hidden = !look.deep && first.is_some_and(|kv| !contends(kv));
         let contenders = sight.others.into_iter().filter(contends);
         match &mut queue.slot {
-            Slot::Held { seen, run, .. } if look.held && !hidden => {
+            Slot::Held { seen, run, .. } if look.asks == Asks::Behind && !hidden => {
                 *seen = revision;
                 let others =
                     contenders.filter(|kv| !ours.iter().any(|own| own.as_bytes() == kv.key));
                 let behind = waits_behind(queue.seat.mode(), look.created, others);
                 run.looked(now, sent, behind);
             }
-            Slot::Queued(queued) if !look.held => {
+            Slot::Queued(queued) if look.asks != Asks::Behind => {
                 let mode = queue.seat.mode();
                 let excludes = |kv: &Kv| mode.is_excluded_by(Seat::of_key(&kv.key));
                 let weighs = |kv: &Kv| excludes(kv) || mode.beside().is_some();
@@ -295,6 +299,8 @@ impl Core {
                 queued.ready = queued.ready.or(queue.predecessors.let_in(mode));
                 if let Some((theirs, holder)) = disagrees {
                     self.refuse_mismatch(now, name, theirs, &holder);
+                } else if queued.ready.is_none() && look.asks == Asks::Turn {
+                    self.looks.insert(name.clone()); // who it was had given up; and who owns it now is not known
                 } else if queued.ready.is_none() && !hidden {
                     let owner: Option<Arc<[u8]>> = owner.map(|kv| kv.value.into());
                     queue.owner = owner.clone();

@@ -77,6 +77,12 @@ impl Predecessors {
         self.standing.is_some()
     }
 
+    /// Whether the one with this key is among those that are left.
+    pub(crate) fn include(&self, key: &[u8]) -> bool {
+        let standing = self.standing.as_ref();
+        standing.is_some_and(|standing| standing.contains_key(key))
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.standing.as_ref().map_or(0, BTreeMap::len)
     }

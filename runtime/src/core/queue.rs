@@ -180,6 +180,15 @@ impl Queue {
         )
     }
 
+    /// Whether, of those before it, the last one alone was watched, and has gone.
+    pub(crate) fn watches_nobody(&self) -> bool {
+        let gone = |watched: &Watched| {
+            watched.prefix != self.family && !self.predecessors.include(watched.prefix.as_bytes())
+        };
+        let known = self.seat == Seat::Exclusive && self.predecessors.are_known();
+        known && self.watch.as_ref().is_some_and(gone)
+    }
+
     /// Takes a call out of the queue.
     pub(crate) fn remove(&mut self, call: CallId) {
         if let Some(at) = self.calls.iter().position(|of| *of == call) {

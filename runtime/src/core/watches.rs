@@ -9,11 +9,6 @@ use crate::core::request::{Event, Key, Revision, WatchNews};
 use crate::core::{Core, Output, WatchId};
 use crate::error::LossCause;
 
-/// With more predecessors than this only the last of them is watched, as each who watches all is told of all: that is quick
-/// near the head, and dear deep in the queue (rule P15). With [`NEAR`] or fewer all are watched again.
-const DEEP: usize = 16;
-const NEAR: usize = 8;
-
 impl Core {
     /// Sees to it that what matters of a name is watched from this revision on, at which it was read.
     pub(super) fn watch_others(&mut self, now: Moment, name: &Key, revision: Revision) {
@@ -23,8 +18,8 @@ impl Core {
         let watched = queue.watch.as_ref();
         let all = watched.is_some_and(|watched| watched.prefix == queue.family);
         let many = match (all, watched) {
-            (false, Some(_)) => NEAR,
-            _ => DEEP,
+            (false, Some(_)) => self.settings.deep / 2,
+            _ => self.settings.deep,
         };
         // A permit may come free long before the last of those before us has gone.
         let by_turns = queue.seat.mode().beside().is_none_or(|beside| beside == 0);

@@ -2,7 +2,7 @@
 
 use super::rig::Rig;
 use crate::core::queue::Slot;
-use crate::core::request::{Event, WatchNews};
+use crate::core::request::{Event, Op, Request, WatchNews};
 use crate::core::{Output, Refused};
 use crate::site::Wait;
 use crate::world::etcd::Etcd;
@@ -147,6 +147,31 @@ fn deep_in_the_queue_only_the_predecessor_is_watched() {
         rig.store.delete(key.as_bytes());
         rig.news(last_event(&rig.store));
     }
+    rig.granted(1);
+}
+
+/// It may have been a waiter that gave up, so that it goes proves nothing (rule P14); most likely nobody is left.
+#[test]
+fn once_it_has_gone_one_range_tells_whose_turn_it_is() {
+    let mut rig = Rig::warm();
+    let keys: Vec<String> = (10..30).map(|n| format!("locks/a/z{n}")).collect();
+    for key in &keys {
+        rig.contend(key);
+    }
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    for key in &keys {
+        rig.store.delete(key.as_bytes());
+    }
+    rig.news(last_event(&rig.store));
+    assert!(rig.told(1).is_none());
+    let (look, request) = rig.take();
+    let Request::Txn(txn) = &request else {
+        panic!("{request:?}");
+    };
+    assert!(matches!(&txn.then[..], [Op::Range { values: false, .. }]));
+    let answer = rig.store.apply(rig.now, &request);
+    rig.answer(look, answer);
     rig.granted(1);
 }
 

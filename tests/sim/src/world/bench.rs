@@ -251,6 +251,12 @@ impl Bench {
             } else {
                 1_000
             },
+            // There are never as many here as it takes to be deep in a queue.
+            deep: match self.seed % 5 {
+                0 => 0,
+                1 => 1,
+                _ => 16,
+            },
             max_waiters: None,
             seed: self.seed * 31 + n as u64,
         });
