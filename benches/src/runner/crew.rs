@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     Raw,
     /// The same with a lease and a record.
     Stored,
+    /// The same with a range and compares: our transactions, without us.
+    Guarded,
     /// Tasks that wait for a mutex of tokio's.
     Mutex,
 }
@@ -51,6 +53,7 @@ impl Kind {
             Self::Python => "aetcd",
             Self::Raw => "raw",
             Self::Stored => "stored",
+            Self::Guarded => "guarded",
             Self::Mutex => "mutex",
         }
     }
@@ -66,6 +69,7 @@ impl Kind {
             Self::Python => "Python `aetcd`",
             Self::Raw => "raw put/delete bundles",
             Self::Stored => "raw bundles with lease and record",
+            Self::Guarded => "our transactions by hand",
             Self::Mutex => "tokio's mutex",
         }
     }

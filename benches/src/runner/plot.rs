@@ -159,6 +159,7 @@ fn color(kind: Kind) -> &'static str {
         Kind::Python => "#b59a00",
         Kind::Raw | Kind::Mutex => "#555555",
         Kind::Stored => "#a0a0a0",
+        Kind::Guarded => "#56b4e9",
     }
 }
 

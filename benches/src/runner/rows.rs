@@ -109,6 +109,7 @@ pub(crate) const ROWS: &[Row] = &[
             &[
                 (Kind::Go, Some(0.95)),
                 (Kind::Plain, None),
+                (Kind::Guarded, None),
                 (Kind::Service, None),
                 (Kind::Python, None),
             ],
@@ -156,6 +157,7 @@ pub(crate) const ROWS: &[Row] = &[
                 (Kind::Go, Some(5.0)),
                 (Kind::Raw, Some(0.7)),
                 (Kind::Stored, None),
+                (Kind::Guarded, None),
             ],
         )],
     },
@@ -168,6 +170,7 @@ pub(crate) const ROWS: &[Row] = &[
             2,
             &[
                 (Kind::Go, Some(20.0)),
+                (Kind::Plain, None),
                 (Kind::Service, None),
                 (Kind::Python, None),
             ],
@@ -182,6 +185,7 @@ pub(crate) const ROWS: &[Row] = &[
             16,
             &[
                 (Kind::Go, Some(8.0)),
+                (Kind::Plain, None),
                 (Kind::Service, None),
                 (Kind::Python, None),
             ],
@@ -191,7 +195,12 @@ pub(crate) const ROWS: &[Row] = &[
         id: "P5",
         title: "64 and 256 processes, one name",
         parts: &[
-            together("P5", "64 processes", 64, &[(Kind::Go, Some(1.5))]),
+            together(
+                "P5",
+                "64 processes",
+                64,
+                &[(Kind::Go, Some(1.5)), (Kind::Plain, None)],
+            ),
             together("P5", "256 processes", 256, &[(Kind::Go, Some(1.5))]),
         ],
     },

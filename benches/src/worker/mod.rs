@@ -6,6 +6,7 @@
 
 mod calls;
 mod held;
+mod line;
 mod memory;
 mod peer;
 mod spec;

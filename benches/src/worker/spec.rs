@@ -20,6 +20,8 @@ pub(super) enum Who {
     Raw,
     /// The same, with all that etcd has to keep of a lock of ours.
     Stored,
+    /// The same, with all that makes our transactions safe.
+    Guarded,
     /// A mutex of tokio: what tasks cost that wait for nothing of ours.
     Mutex,
 }
@@ -82,6 +84,7 @@ impl Spec {
                         "service" => Who::Service,
                         "raw" => Who::Raw,
                         "stored" => Who::Stored,
+                        "guarded" => Who::Guarded,
                         "mutex" => Who::Mutex,
                         _ => return Err(format!("there is no peer `{value}` here").into()),
                     }

@@ -1,0 +1,69 @@
+//! What is left of a lock that several processes want if nobody minds what may go wrong: a put that answers who was there
+//! before, a watch that is open already, a deletion. So it says what etcd and a client can do here at all.
+
+use std::collections::BTreeMap;
+
+use etcd_client::{
+    GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse, WatchFilterType, WatchOptions, WatchStream,
+};
+
+use super::Fault;
+use super::peer::{Owner, VALUE};
+use super::witness::Witness;
+
+/// A process's place in the queue for the one name there is.
+pub(super) struct Line {
+    owner: Owner,
+    key: String,
+    deletions: WatchStream,
+}
+
+/// What all keys in the queue begin with.
+const FAMILY: &str = "line/";
+
+impl Line {
+    pub(super) async fn new(owner: Owner) -> Result<Self, Fault> {
+        let options = WatchOptions::new().with_prefix();
+        let options = options.with_filters([WatchFilterType::NoPut]);
+        let mut watches = owner.client.watch_client();
+        Ok(Self {
+            key: format!("{FAMILY}{:x}", owner.lease),
+            deletions: watches.watch(FAMILY, Some(options)).await?,
+            owner,
+        })
+    }
+
+    pub(super) async fn call(&mut self, name: u64, witness: &Witness) -> Result<(), Fault> {
+        let mut kv = self.owner.client.kv_client();
+        let key = self.key.as_str();
+        let lease = PutOptions::new().with_lease(self.owner.lease);
+        let all = GetOptions::new().with_prefix().with_keys_only();
+        let put = Txn::new().and_then([
+            TxnOp::put(key, VALUE, Some(lease)),
+            TxnOp::get(FAMILY, Some(all)),
+        ]);
+        let mut before = BTreeMap::new();
+        for answer in kv.txn(put).await?.op_responses() {
+            if let TxnOpResponse::Get(all) = answer {
+                let others = all.kvs().iter().filter(|kv| kv.key() != key.as_bytes());
+                before.extend(others.map(|kv| (kv.key().to_vec(), kv.create_revision())));
+            }
+        }
+        while !before.is_empty() {
+            let news = self.deletions.message().await?;
+            let news = news.ok_or("etcd has ended the watch")?;
+            for kv in news.events().iter().filter_map(|event| event.kv()) {
+                // It may be of an earlier turn of that process.
+                if before
+                    .get(kv.key())
+                    .is_some_and(|born| *born < kv.mod_revision())
+                {
+                    before.remove(kv.key());
+                }
+            }
+        }
+        witness.enter(name)?;
+        kv.delete(key, None).await?;
+        Ok(())
+    }
+}
