@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Background,
     Go,
     Plain,
+    /// By hand, where processes wait for each other.
+    Line,
     Service,
     Python,
     /// The limit: bare keys, put and deleted.
@@ -49,6 +51,7 @@ impl Kind {
             Self::Background => "background",
             Self::Go => "go",
             Self::Plain => "plain",
+            Self::Line => "line",
             Self::Service => "service",
             Self::Python => "aetcd",
             Self::Raw => "raw",
@@ -65,6 +68,7 @@ impl Kind {
             Self::Background => "etcd-locked, released in the background",
             Self::Go => "Go `concurrency`",
             Self::Plain => "etcd-client by hand",
+            Self::Line => "etcd-client by hand, with an open watch",
             Self::Service => "etcd's lock service",
             Self::Python => "Python `aetcd`",
             Self::Raw => "raw put/delete bundles",

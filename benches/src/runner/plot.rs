@@ -154,7 +154,7 @@ fn color(kind: Kind) -> &'static str {
     match kind {
         Kind::Ours | Kind::Background => "#d55e00",
         Kind::Go => "#0072b2",
-        Kind::Plain => "#009e73",
+        Kind::Plain | Kind::Line => "#009e73",
         Kind::Service => "#cc79a7",
         Kind::Python => "#b59a00",
         Kind::Raw | Kind::Mutex => "#555555",

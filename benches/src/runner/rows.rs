@@ -170,7 +170,7 @@ pub(crate) const ROWS: &[Row] = &[
             2,
             &[
                 (Kind::Go, Some(20.0)),
-                (Kind::Plain, None),
+                (Kind::Line, None),
                 (Kind::Service, None),
                 (Kind::Python, None),
             ],
@@ -185,7 +185,7 @@ pub(crate) const ROWS: &[Row] = &[
             16,
             &[
                 (Kind::Go, Some(8.0)),
-                (Kind::Plain, None),
+                (Kind::Line, None),
                 (Kind::Service, None),
                 (Kind::Python, None),
             ],
@@ -199,7 +199,7 @@ pub(crate) const ROWS: &[Row] = &[
                 "P5",
                 "64 processes",
                 64,
-                &[(Kind::Go, Some(1.5)), (Kind::Plain, None)],
+                &[(Kind::Go, Some(1.5)), (Kind::Line, None)],
             ),
             together("P5", "256 processes", 256, &[(Kind::Go, Some(1.5))]),
         ],

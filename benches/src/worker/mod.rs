@@ -4,6 +4,7 @@
 //! it was told, and prints one line of JSON: all workers of a row count in the same window, and starting them is outside of it.
 //! It ends with its standard input.
 
+mod bundle;
 mod calls;
 mod held;
 mod line;

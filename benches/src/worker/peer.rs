@@ -1,24 +1,19 @@
 //! How each peer locks and unlocks.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use etcd_client::{
-    Client, Compare, CompareOp, GetOptions, LockOptions, PutOptions, SortOrder, SortTarget, Txn,
-    TxnOp,
-};
+use etcd_client::{Client, Compare, CompareOp, LockOptions, PutOptions, Txn, TxnOp};
 use etcd_locked::etcd_locked;
 use tokio::sync::Mutex;
 
 use super::Fault;
+use super::bundle::{self, Bundle};
 use super::line::Line;
 use super::spec::{Spec, Who};
 use super::witness::Witness;
 
 /// No peer in Rust renews its lease while it is measured: it outlives the bench.
 const TTL: i64 = 3_600;
-/// Locks a transaction, as in our own bundles.
-const BUNDLE: u64 = 64;
 /// About as long as a holder record of ours.
 pub(super) const VALUE: [u8; 160] = [b'x'; 160];
 
@@ -28,8 +23,7 @@ pub(super) enum Peer {
     Ours,
     Background,
     Plain(Owner),
-    /// By hand as well, where other processes want the name.
-    InLine(Arc<Mutex<Line>>),
+    Line(Arc<Mutex<Line>>),
     Service(Owner),
     Raw(Arc<Bundle>),
 }
@@ -39,15 +33,6 @@ pub(super) enum Peer {
 pub(super) struct Owner {
     pub(super) client: Client,
     pub(super) lease: i64,
-}
-
-/// Keys that are put together, and deleted together.
-pub(super) struct Bundle {
-    owner: Owner,
-    keys: Vec<String>,
-    kind: Who,
-    /// What our transactions compare: with its mod revision, which never changes.
-    session: (String, i64),
 }
 
 #[etcd_locked("ours/<name>", wait = "forever")]
@@ -82,13 +67,16 @@ impl Peer {
             }
             let owner = owner.clone();
             peers.push(match spec.who {
-                Who::Plain if spec.witness.is_some() => {
-                    Self::InLine(Arc::new(Mutex::new(Line::new(owner).await?)))
-                }
                 Who::Plain => Self::Plain(owner),
+                Who::Line if (spec.tasks, spec.names) == (1, 1) => {
+                    Self::Line(Arc::new(Mutex::new(Line::new(owner).await?)))
+                }
+                Who::Line => {
+                    return Err("there is one name, and a process is one in its line".into());
+                }
                 Who::Service => Self::Service(owner),
-                Who::Raw | Who::Stored | Who::Guarded if task % BUNDLE == 0 => {
-                    let names = task..spec.tasks.min(task + BUNDLE);
+                Who::Raw | Who::Stored | Who::Guarded if task % bundle::LOCKS == 0 => {
+                    let names = task..spec.tasks.min(task + bundle::LOCKS);
                     Self::Raw(Arc::new(Bundle::new(owner, names, spec.who).await?))
                 }
                 Who::Raw | Who::Stored | Who::Guarded => continue,
@@ -106,7 +94,7 @@ impl Peer {
             Self::Ours => call(name, witness).await?,
             Self::Background => background(name, witness).await?,
             Self::Plain(owner) => owner.by_hand(name, witness).await?,
-            Self::InLine(line) => line.lock().await.call(name, witness).await?,
+            Self::Line(line) => line.lock().await.call(name, witness).await?,
             Self::Service(owner) => owner.by_service(name, witness).await?,
             Self::Raw(bundle) => return bundle.carry_out().await,
         }
@@ -146,73 +134,5 @@ impl Owner {
         witness.enter(name)?;
         locks.unlock(locked.key()).await?;
         Ok(())
-    }
-}
-
-impl Bundle {
-    async fn new(owner: Owner, names: Range<u64>, kind: Who) -> Result<Self, Fault> {
-        let session = format!("session/{}/{:x}", names.start, owner.lease);
-        let lease = PutOptions::new().with_lease(owner.lease);
-        let mut kv = owner.client.kv_client();
-        let put = kv.put(session.as_str(), "", Some(lease)).await?;
-        let revision = put.header().ok_or("no header")?.revision();
-        Ok(Self {
-            keys: names
-                .map(|name| format!("{kind:?}/{name}/{:x}", owner.lease))
-                .collect(),
-            owner,
-            kind,
-            session: (session, revision),
-        })
-    }
-
-    async fn carry_out(&self) -> Result<u64, Fault> {
-        let mut kv = self.owner.client.kv_client();
-        let answer = kv.txn(self.puts()).await?;
-        let revision = answer.header().ok_or("no header")?.revision();
-        if !(answer.succeeded() && kv.txn(self.deletions(revision)).await?.succeeded()) {
-            return Err("somebody else was at the bundle's keys".into());
-        }
-        Ok(self.keys.len() as u64)
-    }
-
-    fn puts(&self) -> Txn {
-        let lease = PutOptions::new().with_lease(self.owner.lease);
-        let put = |key: &String| match self.kind {
-            Who::Raw => TxnOp::put(key.as_str(), "", None),
-            Who::Stored => TxnOp::put(key.as_str(), VALUE, Some(lease.clone())),
-            _ => TxnOp::put(key.as_str(), VALUE, Some(lease.clone().with_prev_key())),
-        };
-        if self.kind != Who::Guarded {
-            return Txn::new().and_then(self.keys.iter().map(put).collect::<Vec<_>>());
-        }
-        let oldest = GetOptions::new()
-            .with_prefix()
-            .with_limit(1)
-            .with_keys_only()
-            .with_sort(SortTarget::Create, SortOrder::Ascend);
-        let family = |key: &String| {
-            let (family, _) = key.rsplit_once('/').unwrap_or_default();
-            TxnOp::get(format!("{family}/"), Some(oldest.clone()))
-        };
-        let (session, revision) = &self.session;
-        let unsealed = Compare::mod_revision(session.as_str(), CompareOp::Equal, *revision);
-        let put_and_read = self.keys.iter().flat_map(|key| [put(key), family(key)]);
-        Txn::new()
-            .when([unsealed])
-            .and_then(put_and_read.collect::<Vec<_>>())
-    }
-
-    fn deletions(&self, revision: i64) -> Txn {
-        let keys = || self.keys.iter().map(String::as_str);
-        let ours = |key| Compare::create_revision(key, CompareOp::Equal, revision);
-        let compares: Vec<_> = match self.kind {
-            Who::Guarded => keys().map(ours).collect(),
-            _ => Vec::new(),
-        };
-        let deletions = keys().map(|key| TxnOp::delete(key, None));
-        Txn::new()
-            .when(compares)
-            .and_then(deletions.collect::<Vec<_>>())
     }
 }

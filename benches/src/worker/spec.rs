@@ -14,6 +14,8 @@ pub(super) enum Who {
     Background,
     /// etcd-client, a transaction and a deletion by hand.
     Plain,
+    /// etcd-client, a transaction, a watch and a deletion by hand.
+    Line,
     /// The lock service of etcd's server.
     Service,
     /// Puts and deletions in bundles, which lock nothing: bare keys.
@@ -81,6 +83,7 @@ impl Spec {
                         "ours" => Who::Ours,
                         "background" => Who::Background,
                         "plain" => Who::Plain,
+                        "line" => Who::Line,
                         "service" => Who::Service,
                         "raw" => Who::Raw,
                         "stored" => Who::Stored,

@@ -1,0 +1,98 @@
+//! Keys that are put together, and deleted together: as much of our transactions as one likes, and nothing else.
+
+use std::ops::Range;
+
+use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
+
+use super::Fault;
+use super::peer::{Owner, VALUE};
+use super::spec::Who;
+
+/// Locks a transaction, as in our own bundles.
+pub(super) const LOCKS: u64 = 64;
+
+pub(super) struct Bundle {
+    owner: Owner,
+    keys: Vec<String>,
+    kind: Who,
+    /// What our transactions compare: with its mod revision, which never changes.
+    session: (String, i64),
+}
+
+impl Bundle {
+    pub(super) async fn new(owner: Owner, names: Range<u64>, kind: Who) -> Result<Self, Fault> {
+        let session = format!("session/{}/{:x}", names.start, owner.lease);
+        let lease = PutOptions::new().with_lease(owner.lease);
+        let mut kv = owner.client.kv_client();
+        let put = kv.put(session.as_str(), "", Some(lease)).await?;
+        let revision = put.header().ok_or("no header")?.revision();
+        Ok(Self {
+            keys: match kind {
+                // As ours: in a family of its own.
+                Who::Guarded => names
+                    .map(|name| format!("guarded/{name}/{:x}", owner.lease))
+                    .collect(),
+                _ => names.map(|name| format!("raw/{name}")).collect(),
+            },
+            owner,
+            kind,
+            session: (session, revision),
+        })
+    }
+
+    pub(super) async fn carry_out(&self) -> Result<u64, Fault> {
+        let mut kv = self.owner.client.kv_client();
+        let answer = kv.txn(self.puts()).await?;
+        let revision = answer.header().ok_or("no header")?.revision();
+        if !(answer.succeeded() && kv.txn(self.deletions(revision)).await?.succeeded()) {
+            return Err("somebody else was at the bundle's keys".into());
+        }
+        Ok(self.keys.len() as u64)
+    }
+
+    fn puts(&self) -> Txn {
+        let lease = PutOptions::new().with_lease(self.owner.lease);
+        let put = |key: &String| match self.kind {
+            Who::Raw => TxnOp::put(key.as_str(), "", None),
+            Who::Stored => TxnOp::put(key.as_str(), VALUE, Some(lease.clone())),
+            _ => TxnOp::put(key.as_str(), VALUE, Some(lease.clone().with_prev_key())),
+        };
+        if self.kind != Who::Guarded {
+            return Txn::new().and_then(self.keys.iter().map(put).collect::<Vec<_>>());
+        }
+        let oldest = GetOptions::new()
+            .with_prefix()
+            .with_limit(1)
+            .with_keys_only()
+            .with_sort(SortTarget::Create, SortOrder::Ascend);
+        let family = |key: &String| {
+            let (family, _) = key.rsplit_once('/').unwrap_or_default();
+            TxnOp::get(format!("{family}/"), Some(oldest.clone()))
+        };
+        let (session, revision) = &self.session;
+        let unsealed = Compare::mod_revision(session.as_str(), CompareOp::Equal, *revision);
+        let put_and_read = self.keys.iter().flat_map(|key| [put(key), family(key)]);
+        Txn::new()
+            .when([unsealed])
+            .and_then(put_and_read.collect::<Vec<_>>())
+            .or_else([read(session)])
+    }
+
+    fn deletions(&self, revision: i64) -> Txn {
+        let keys = || self.keys.iter().map(String::as_str);
+        let deletions: Vec<_> = keys().map(|key| TxnOp::delete(key, None)).collect();
+        if self.kind != Who::Guarded {
+            return Txn::new().and_then(deletions);
+        }
+        let ours = |key| Compare::create_revision(key, CompareOp::Equal, revision);
+        Txn::new()
+            .when(keys().map(ours).collect::<Vec<_>>())
+            .and_then(deletions)
+            .or_else(keys().map(read).collect::<Vec<_>>())
+    }
+}
+
+/// What ours would be told, did a comparison fail.
+fn read(key: &str) -> TxnOp {
+    TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
+}
