@@ -12,7 +12,7 @@ use crate::core::lease::{LeaseRef, State};
 use crate::core::place;
 use crate::core::predecessors::Predecessors;
 use crate::core::publications::reads;
-use crate::core::queue::{Queued, Slot};
+use crate::core::queue::{Queued, Slot, contends};
 use crate::core::record::Waits;
 use crate::core::request::{Compare, Failure, Key, Op, Request, Revision, Txn, TxnAnswer};
 use crate::core::{CallId, Core, Exchange, Refused};
@@ -163,7 +163,9 @@ impl Core {
         let first = circle.links.first().map(|link| link.waiting.0.clone());
         let is_of = |name: &Key| {
             let family = place::family_of(name);
-            first.as_ref().is_some_and(|key| key.starts_with(&*family))
+            first
+                .as_ref()
+                .is_some_and(|key| contends(&family, key.as_bytes()))
         };
         let name = names.iter().position(is_of).unwrap_or(0);
         let cycle = circle.blockers();

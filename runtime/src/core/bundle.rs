@@ -16,7 +16,7 @@ pub(crate) const LOCKS: usize = 64;
 /// Keys that are read beside a put where others contend. Where there are more, a look is to find out.
 const WHOLE: i64 = 512;
 
-/// Names a read: three operations each.
+/// Names a read: at most three operations each.
 pub(crate) const READS: usize = 40;
 
 /// Keys in doubt a seal: one operation each beside the session key's.
@@ -244,8 +244,8 @@ pub(crate) struct Look {
 pub(crate) enum Asks {
     /// Who is before it, and who owns the name.
     Before,
-    /// The same, but for the owner: whoever was watched has gone, so most likely nobody is. Each range goes through all keys
-    /// of the family, and this is a single one.
+    /// Who is before it: the last of them has gone, so most likely nobody any more. Each range goes through all keys of the
+    /// family at etcd, and this is a single one.
     Turn,
     /// It is held: whether anybody stands behind it (rule P23).
     Behind,
@@ -261,7 +261,9 @@ impl Look {
     fn sight(&self, answers: &mut impl Iterator<Item = OpAnswer>) -> Option<Sight> {
         if self.asks == Asks::Turn {
             let mut others = found(answers.next()?);
-            let own = others.pop_if(|youngest| youngest.key == self.key.as_bytes());
+            // The keys of one transaction are equally old, in no order: a deeper name may have been put with this one.
+            let at = others.iter().position(|kv| kv.key == self.key.as_bytes());
+            let own = at.map(|at| others.remove(at));
             return Some(Sight {
                 own,
                 others,

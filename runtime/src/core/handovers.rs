@@ -68,7 +68,7 @@ impl Run {
     }
 
     /// Its key.
-    pub(crate) fn behind(&self) -> Option<&Incarnation> {
+    pub(super) fn behind(&self) -> Option<&Incarnation> {
         self.behind.as_ref().map(|(_, key)| key)
     }
 

@@ -19,8 +19,8 @@ pub(crate) struct Settings {
     /// Bodies under one lease, before the next gets some (rule P27).
     pub(crate) bodies_per_lease: usize,
     /// With more predecessors than this only the last of them is watched, as each who watches all is told of all: that is quick
-    /// near the head, and dear deep in the queue (rule P15). With half as many all are watched again.
-    pub(crate) deep: usize,
+    /// near the head, and dear far back in the queue (rule P15). With half as many all are watched again.
+    pub(crate) near: usize,
     /// Calls that may wait at a time; `None`: any number.
     pub(crate) max_waiters: Option<usize>,
     /// Seeds the jitter, so that processes do not read in step.

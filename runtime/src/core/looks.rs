@@ -151,7 +151,7 @@ impl Core {
                     created,
                     asks: match queue.slot {
                         Slot::Held { .. } => Asks::Behind,
-                        _ if queue.watches_nobody() => Asks::Turn,
+                        _ if queue.watched_has_gone() => Asks::Turn,
                         _ => Asks::Before,
                     },
                     deep: queue.deep || queue.seat != Seat::Exclusive,
@@ -336,7 +336,7 @@ impl Core {
             };
             let waits = matches!(queue.slot, Slot::Queued(Queued { ready: None, .. }));
             let early = early(now, queue).filter(|_| waits);
-            queue.reads += 1;
+            queue.reads += u32::from(look.asks != Asks::Turn); // another follows at once
             let held = matches!(queue.slot, Slot::Held { .. });
             let armed = queue.reread_at.is_some_and(|at| at > now);
             let after = match early {

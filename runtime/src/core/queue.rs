@@ -181,7 +181,7 @@ impl Queue {
     }
 
     /// Whether, of those before it, the last one alone was watched, and has gone.
-    pub(crate) fn watches_nobody(&self) -> bool {
+    pub(crate) fn watched_has_gone(&self) -> bool {
         let gone = |watched: &Watched| {
             watched.prefix != self.family && !self.predecessors.include(watched.prefix.as_bytes())
         };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::core::queue::contends;
 use crate::core::request::{Key, Kv, Revision};
 
 /// A key in one incarnation: keys are used again (rule P14).
@@ -51,7 +52,7 @@ pub(crate) fn incarnation(kv: Kv) -> Incarnation {
 /// The record of the key of this family in a group that has all these.
 pub(crate) fn of_group(record: &Arc<[u8]>, family: &str, keys: &[Key]) -> Arc<[u8]> {
     let fits = keys.iter().map(|key| key.len()).sum::<usize>() <= ROOM;
-    let is_other = |key: &&Key| fits && !key.starts_with(family);
+    let is_other = |key: &&Key| fits && !contends(family, key.as_bytes());
     let others: Vec<&str> = keys.iter().filter(is_other).map(|key| &**key).collect();
     with(record, "group", !others.is_empty(), json!(others))
 }

@@ -288,17 +288,18 @@ impl Core {
         }
     }
 
-    /// Calls of these lines have come to wait for others than they did.
+    /// Calls of these lines have come to wait for whoever has the keys, for whom they did not wait before. If that is a circle, it
+    /// goes on with a call that one of these has made, wherever that waits.
     fn close_circles(&mut self, now: Moment, names: &[Key]) {
-        let lines = names
-            .iter()
-            .filter_map(|name| self.queues.get(place::name_of(name)));
+        let queue = |name: &Key| self.queues.get(name);
+        let line = |name: &Key| self.queues.get(place::name_of(name));
+        let lines = names.iter().filter_map(line).flat_map(|queue| &queue.calls);
         let nested = |call: &CallId| self.calls.get(call).is_some_and(|c| !c.outer().is_empty());
-        let calls: Vec<CallId> = lines
-            .flat_map(|queue| &queue.calls)
-            .copied()
-            .filter(nested)
-            .collect();
+        let holders = names.iter().filter_map(queue);
+        let holders = holders.flat_map(|queue| queue.slot.holders());
+        let made = holders.filter_map(|holder| self.calls.get(&holder));
+        let made = made.flat_map(|c| c.inner());
+        let calls: Vec<CallId> = lines.copied().filter(nested).chain(made.copied()).collect();
         for call in calls {
             if self.is_waiting(call) {
                 self.closes_circle(now, call);

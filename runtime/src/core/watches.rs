@@ -18,8 +18,8 @@ impl Core {
         let watched = queue.watch.as_ref();
         let all = watched.is_some_and(|watched| watched.prefix == queue.family);
         let many = match (all, watched) {
-            (false, Some(_)) => self.settings.deep / 2,
-            _ => self.settings.deep,
+            (false, Some(_)) => self.settings.near / 2,
+            _ => self.settings.near,
         };
         // A permit may come free long before the last of those before us has gone.
         let by_turns = queue.seat.mode().beside().is_none_or(|beside| beside == 0);

@@ -36,8 +36,8 @@ use crate::token::Token;
 
 /// How many locks one lease may take with it when it is lost, if others are to be had (rule P27).
 const BODIES_PER_LEASE: usize = 1_024;
-/// How many processes wait for one name until each watches its predecessor alone. At 16 both ways serve as many a second.
-const DEEP: usize = 16;
+/// How many predecessors are watched, before it is the last of them alone. With 16 either way serves as many calls a second.
+const NEAR: usize = 16;
 
 /// What it is told: by handles on the engine, and by its tasks.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl Driver {
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
             bodies_per_lease: BODIES_PER_LEASE,
-            deep: DEEP,
+            near: NEAR,
             max_waiters: config.max_waiters,
             seed: RandomState::new().hash_one(std::process::id()),
         };

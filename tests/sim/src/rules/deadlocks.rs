@@ -198,6 +198,19 @@ fn a_group_steps_back_unheard_for_another_process() {
     }
 }
 
+/// The key of one begins as the other name does.
+#[test]
+fn a_circle_by_way_of_a_group_of_names_below_one_another_is_seen() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["b"]);
+    town.take(1, 1, &["a/c"]);
+    town.ask(0, 10, &["a", "a/c"], &[0]);
+    town.ask(1, 11, &["a"], &[1]);
+    let took = town.until(|town| !town.refusals().is_empty());
+    assert!(took < SOON, "{took:?}");
+    assert_eq!(deadlocked(&town).len(), 1);
+}
+
 /// The first has what the second asks for behind a third, of its own process, who waits for the first one's process.
 #[test]
 fn a_circle_by_way_of_a_local_queue_is_seen() {

@@ -47,7 +47,7 @@ impl Rig {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
             bodies_per_lease,
-            deep: 16,
+            near: 16,
             max_waiters,
             seed: 1,
         };

@@ -49,7 +49,7 @@ impl Town {
                 prefix: "locks/".into(),
                 connect_timeout: Duration::from_secs(5),
                 bodies_per_lease: 1_000,
-                deep: 16,
+                near: 16,
                 max_waiters: None,
                 seed: seed + 1,
             }),

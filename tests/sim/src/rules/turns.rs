@@ -3,7 +3,7 @@
 use super::rig::Rig;
 use crate::core::queue::Slot;
 use crate::core::request::{Event, Op, Request, WatchNews};
-use crate::core::{Output, Refused};
+use crate::core::{Output, Refused, RequestId};
 use crate::site::Wait;
 use crate::world::etcd::Etcd;
 
@@ -150,29 +150,80 @@ fn deep_in_the_queue_only_the_predecessor_is_watched() {
     rig.granted(1);
 }
 
-/// It may have been a waiter that gave up, so that it goes proves nothing (rule P14); most likely nobody is left.
-#[test]
-fn once_it_has_gone_one_range_tells_whose_turn_it_is() {
-    let mut rig = Rig::warm();
-    let keys: Vec<String> = (10..30).map(|n| format!("locks/a/z{n}")).collect();
-    for key in &keys {
-        rig.contend(key);
-    }
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    for key in &keys {
+/// Far back in the queue: these go, and we hear of the last of them. What is sent then.
+fn after_the_last(rig: &mut Rig, gone: &[String]) -> (RequestId, Request) {
+    for key in gone {
         rig.store.delete(key.as_bytes());
     }
     rig.news(last_event(&rig.store));
+    rig.take()
+}
+
+fn twenty() -> Vec<String> {
+    (10..30).map(|n| format!("locks/a/z{n}")).collect()
+}
+
+fn far_back(names: &[&str]) -> Rig {
+    let mut rig = Rig::warm();
+    for key in twenty() {
+        rig.contend(&key);
+    }
+    rig.acquire_all(1, names, Wait::Forever);
+    rig.serve();
     assert!(rig.told(1).is_none());
-    let (look, request) = rig.take();
-    let Request::Txn(txn) = &request else {
-        panic!("{request:?}");
-    };
-    assert!(matches!(&txn.then[..], [Op::Range { values: false, .. }]));
+    rig
+}
+
+fn operations(request: &Request) -> &[Op] {
+    match request {
+        Request::Txn(txn) => &txn.then,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Most likely nobody is left.
+#[test]
+fn once_it_has_gone_one_range_tells_whose_turn_it_is() {
+    let mut rig = far_back(&["locks/a"]);
+    let (look, request) = after_the_last(&mut rig, &twenty());
+    assert!(matches!(
+        operations(&request),
+        [Op::Range { values: false, .. }]
+    ));
     let answer = rig.store.apply(rig.now, &request);
     rig.answer(look, answer);
     rig.granted(1);
+}
+
+/// It was a waiter that gave up: that it has gone proves nothing (rule P14), nor who owns the name.
+#[test]
+fn if_it_had_given_up_the_owner_is_read_anew() {
+    let mut rig = far_back(&["locks/a"]);
+    let (look, request) = after_the_last(&mut rig, &twenty()[19..]);
+    let answer = rig.store.apply(rig.now, &request);
+    rig.answer(look, answer);
+    let (look, request) = rig.take();
+    assert_eq!(operations(&request).len(), 3);
+    let answer = rig.store.apply(rig.now, &request);
+    rig.answer(look, answer);
+    assert!(rig.sent.is_empty() && rig.told(1).is_none());
+    assert!(rig.core.queues["locks/a"].owner.is_some());
+    assert_eq!(
+        &*rig.core.queues["locks/a"].watch.as_ref().unwrap().prefix,
+        "locks/a/z28"
+    );
+}
+
+/// The keys of one transaction are equally old, and stand in no order.
+#[test]
+fn a_deeper_name_of_the_same_call_hides_nothing() {
+    let mut rig = far_back(&["locks/a/b", "locks/a"]);
+    let (look, request) = after_the_last(&mut rig, &twenty());
+    assert_eq!(operations(&request).len(), 1);
+    let answer = rig.store.apply(rig.now, &request);
+    rig.answer(look, answer);
+    rig.granted(1);
+    assert!(rig.sent.is_empty(), "nothing is put anew: {:?}", rig.sent);
 }
 
 #[test]

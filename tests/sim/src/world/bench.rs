@@ -251,8 +251,8 @@ impl Bench {
             } else {
                 1_000
             },
-            // There are never as many here as it takes to be deep in a queue.
-            deep: match self.seed % 5 {
+            // There are never as many here as it takes to be far back in a queue.
+            near: match self.seed % 5 {
                 0 => 0,
                 1 => 1,
                 _ => 16,

@@ -12,7 +12,7 @@ use crate::core::handovers::Run;
 use crate::core::mode::{Mode, Seat};
 use crate::core::place::name_of;
 use crate::core::queue::{Queue, Slot, contends};
-use crate::core::request::{Key, Response, Revision};
+use crate::core::request::{Key, Kv, Response, Revision};
 use crate::core::{CallId, Exchange, RequestId};
 
 /// How long the edges of a call that has gone without notice may stand: an exchange in fair weather, and many in bad.
@@ -21,7 +21,7 @@ const BRISK: Duration = Duration::from_secs(2);
 const STORMY: Duration = Duration::from_secs(15);
 
 /// Whether somebody stands behind the key of readers, so that no other can join them.
-type Shut<'a> = &'a dyn Fn(&Run) -> bool;
+type Shut<'a> = &'a dyn Fn(&Queue, &Run) -> bool;
 
 impl Bench {
     /// A call of this process goes without waiting until nobody follows its edges any more.
@@ -48,8 +48,8 @@ impl Bench {
         {
             return None;
         }
-        let is_there = |run: &Run| self.is_there(run);
-        let stands = || self.reaches(self.ahead_of(call, &is_there), &[call], &is_there);
+        let shut = |queue: &Queue, _: &Run| self.is_somebody_behind(queue);
+        let stands = || self.reaches(self.ahead_of(call, &shut), &[call], &shut);
         self.waits(call).then(|| (call, excused || stands()))
     }
 
@@ -77,10 +77,11 @@ impl Bench {
         let held = self.chain(call.outer());
         let names = call.names.iter();
         // Who stood behind readers when it was looked may have gone since.
-        let ahead = names.flat_map(|name| self.here(id, call, name, &Run::is_contended));
+        let shut = |_: &Queue, run: &Run| run.is_contended();
+        let ahead = names.flat_map(|name| self.here(id, call, name, &shut));
         must!(
             Truth,
-            self.reaches(ahead.collect(), &held, &Run::is_contended),
+            self.reaches(ahead.collect(), &held, &shut),
             "call {id} is refused because of a circle that is none"
         );
     }
@@ -109,13 +110,14 @@ impl Bench {
         })
     }
 
-    /// Whether the key that was seen behind that of readers is at etcd now.
-    fn is_there(&self, run: &Run) -> bool {
-        let of = |(key, created): &(Key, Revision)| {
-            let kv = self.store.kv(key.as_bytes());
-            kv.is_some_and(|kv| kv.create_revision == *created)
+    /// Whether a key that keeps readers out is at etcd now, and younger than this one of readers.
+    fn is_somebody_behind(&self, queue: &Queue) -> bool {
+        let excludes = |kv: &Kv| {
+            contends(&queue.family, &kv.key) && Mode::Shared.is_excluded_by(Seat::of_key(&kv.key))
         };
-        run.behind().is_some_and(of)
+        let created = queue.slot.created().unwrap_or(Revision::MAX);
+        let mut kvs = self.store.kvs();
+        kvs.any(|kv| kv.create_revision > created && excludes(kv))
     }
 
     /// Whether it waits, as far as its process can know.
@@ -183,7 +185,7 @@ impl Bench {
             here.extend(queue.calls.iter().take_while(|of| **of != id));
             // Where readers cannot join they wait for those who have the key: as somebody is behind it, or it takes no more.
             let closed = |queue: &Queue| match core.joined(queue) {
-                Some((_, run)) => shut(run) || call.names.len() > 1,
+                Some((_, run)) => shut(queue, run) || call.names.len() > 1,
                 None => true,
             };
             let readers = call.mode == Mode::Shared && queue.seat == Seat::Shared;

@@ -16,7 +16,7 @@ use crate::error::LossCause;
 use crate::site::Wait;
 
 /// The last one may not be written.
-pub(crate) const NAMES: [&str; 4] = ["locks/a", "locks/b", "locks/c", FORBIDDEN];
+pub(crate) const NAMES: [&str; 4] = ["locks/a", "locks/b", "locks/a/c", FORBIDDEN];
 pub(crate) const FORBIDDEN: &str = "locks/forbidden";
 
 /// What the calls of a schedule are like.

@@ -157,9 +157,13 @@ impl Bench {
 mod tests {
     use super::play;
 
+    /// In these a circle was overlooked: one by way of a call for several names that some readers kept waiting, and three by
+    /// way of a call for a name and another below it.
+    const ONCE_BROKEN: [u64; 4] = [89_183, 33_961, 41_974, 91_463];
+
     #[test]
     fn random_schedules_keep_the_invariants() {
-        for seed in 0..400 {
+        for seed in (0..400).chain(ONCE_BROKEN) {
             let played = play(seed, 0);
             if let Some(violation) = played.violation {
                 let trace = play(seed, 80).trace.join("\n");
