@@ -39,10 +39,10 @@ impl Pace {
     pub(crate) fn quick() -> Self {
         Self {
             pairs: 3,
-            window: Duration::from_secs(1),
+            window: Duration::from_millis(600),
             held: Duration::from_secs(15),
             distinct: 200_000,
-            endurance: Duration::from_secs(30),
+            endurance: Duration::from_secs(20),
             ..Self::full()
         }
     }
