@@ -36,7 +36,7 @@ use crate::token::Token;
 
 /// How many locks one lease may take with it when it is lost, if others are to be had (rule P27).
 const BODIES_PER_LEASE: usize = 1_024;
-/// How many predecessors are watched, before it is the last of them alone. With 16 either way serves as many calls a second.
+/// How many predecessors are watched, before it is the last of them alone: of 16 processes that served 6 to 8 % fewer a second.
 const NEAR: usize = 16;
 
 /// What it is told: by handles on the engine, and by its tasks.
