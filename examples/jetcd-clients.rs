@@ -10,7 +10,7 @@ use std::time::Duration;
 use etcd_locked::etcd_client::{
     self, Client, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, WatchOptions,
 };
-use etcd_locked::{Config, Held, Locks};
+use etcd_locked::{Config, LockGuard, Locks};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -65,7 +65,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// What to do where a late write would do harm: etcd itself compares, in the transaction that writes.
-async fn write(client: &mut Client, held: &Held, value: &str) -> Result<bool, etcd_client::Error> {
+async fn write(
+    client: &mut Client,
+    held: &LockGuard,
+    value: &str,
+) -> Result<bool, etcd_client::Error> {
     let put = TxnOp::put("jetcd/balance", value, None);
     let txn = Txn::new().when([held.fence()]).and_then([put]);
     Ok(client.txn(txn).await?.succeeded())

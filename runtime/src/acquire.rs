@@ -17,7 +17,7 @@ use crate::core::request::Key;
 use crate::current::{self, HeldLock};
 use crate::engine::Engine;
 use crate::error::LockError;
-use crate::held::Held;
+use crate::held::LockGuard;
 use crate::locks::Locks;
 use crate::meter::Meter;
 use crate::name::{LockName, Name};
@@ -26,7 +26,7 @@ use crate::tenure::{OwnedLock, Tenure};
 
 /// A call for a lock, or for several at once: nothing happens before it is awaited.
 ///
-/// Awaited, it answers a [`Held`] or a [`LockError`]. Cancel safe: dropped at any point it leaves no key and no place in a
+/// Awaited, it answers a [`LockGuard`] or a [`LockError`]. Cancel safe: dropped at any point it leaves no key and no place in a
 /// queue behind; its place in the queue is lost.
 #[derive(Debug, Clone)]
 #[must_use = "does nothing until awaited"]
@@ -112,7 +112,7 @@ impl Acquire {
         self
     }
 
-    /// The hold limit: what runs under the lock by way of [`Held::hold`] is dropped this long after the call was given the
+    /// The hold limit: what runs under the lock by way of [`LockGuard::hold`] is dropped this long after the call was given the
     /// lock, with [`LockError::HoldLimit`]. The lock itself stays until it is released, and its lease is renewed until then.
     ///
     /// It is looked at before each poll, and wakes what waits; a poll that does not return is not interrupted.
@@ -245,7 +245,7 @@ impl Acquire {
             if let Some(time) = self.at_least {
                 current::keep(&engine, &names, time);
             }
-            let mut held = Held::again(tenure, engine);
+            let mut held = LockGuard::again(tenure, engine);
             self.at_most.into_iter().for_each(|limit| held.limit(limit));
             return Ok(Begun::Again(held));
         }
@@ -362,7 +362,7 @@ fn templates(names: &[Name]) -> Option<Cow<'static, str>> {
 }
 
 impl IntoFuture for Acquire {
-    type Output = Result<Held, LockError>;
+    type Output = Result<LockGuard, LockError>;
     type IntoFuture = Acquiring;
 
     fn into_future(self) -> Acquiring {
@@ -395,7 +395,7 @@ enum State {
 enum Begun {
     Sent(Sent),
     /// Its task holds all it wants.
-    Again(Held),
+    Again(LockGuard),
 }
 
 /// A call the engine knows of; dropped unanswered, it is taken back.
@@ -403,7 +403,7 @@ enum Begun {
 struct Sent {
     engine: Engine,
     call: CallId,
-    reply: oneshot::Receiver<Result<Held, LockError>>,
+    reply: oneshot::Receiver<Result<LockGuard, LockError>>,
     at_most: Option<Duration>,
     at_least: Option<Duration>,
     answered: bool,
@@ -422,7 +422,7 @@ impl Drop for Sent {
 }
 
 impl Future for Acquiring {
-    type Output = Result<Held, LockError>;
+    type Output = Result<LockGuard, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let State::New(_) = &self.0

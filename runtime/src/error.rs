@@ -98,7 +98,7 @@ pub enum LockError {
     ///
     /// A circle inside the process is refused at once; one across processes after two to five seconds, and only if all of
     /// it was still there in the moment of the refusal. Only what is held by way of bodies counts
-    /// ([`Held::hold`](crate::Held::hold), annotated functions), of one engine and in the same task.
+    /// ([`LockGuard::hold`](crate::LockGuard::hold), annotated functions), of one engine and in the same task.
     #[error("lock `{name}` is part of a deadlock: {cycle}")]
     Deadlock {
         /// The lock that was asked for.

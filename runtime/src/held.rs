@@ -33,7 +33,7 @@ use crate::token::Token;
 /// ```
 #[derive(Debug)]
 #[must_use = "dropped, it is released"]
-pub struct Held {
+pub struct LockGuard {
     tenure: Arc<Tenure>,
     engine: Engine,
     call: CallId,
@@ -43,7 +43,7 @@ pub struct Held {
     meter: Meter,
 }
 
-impl Held {
+impl LockGuard {
     pub(crate) fn new(tenure: Arc<Tenure>, engine: Engine, call: CallId) -> Self {
         let meter = Meter::start(&tenure.first.name, || engine.now());
         Self {
@@ -188,7 +188,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         self.give_back(Release::Unheard);
     }
@@ -238,7 +238,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(held: &Held, on_lost: OnLost) -> Self {
+    pub(crate) fn new(held: &LockGuard, on_lost: OnLost) -> Self {
         let stopwatch = |limit| Stopwatch::new(limit, held.engine.clone());
         Self {
             tenure: held.tenure.clone(),

@@ -224,7 +224,7 @@
 //!
 //! # By hand
 //!
-//! [`lock`](lock()) takes a lock without the attribute, and [`Held`] is what one gets; its names are checked when it is
+//! [`lock`](lock()) takes a lock without the attribute, and [`LockGuard`] is what one gets; its names are checked when it is
 //! awaited:
 //!
 //! ```no_run
@@ -347,7 +347,7 @@ pub use crate::current::{Current, current};
 pub use crate::cycle::Cycle;
 pub use crate::error::{LockError, LossCause};
 pub use crate::global::{init, lock, shutdown};
-pub use crate::held::Held;
+pub use crate::held::LockGuard;
 pub use crate::holder::Holder;
 pub use crate::locks::{DefaultGuard, Locks};
 pub use crate::name::{LockKey, LockName, Name, Segment};

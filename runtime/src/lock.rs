@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::acquire::{Acquire, Acquiring};
 use crate::clock::Deadline;
 use crate::error::LockError;
-use crate::held::{Body, Guard, Held, OnLost};
+use crate::held::{Body, Guard, LockGuard, OnLost};
 use crate::locks::Locks;
 use crate::name::Name;
 use crate::site::Site;
@@ -33,10 +33,10 @@ enum Phase {
     Unlocked,
     Acquiring(Acquiring),
     /// It is had, and the body has not begun.
-    Granted(Held),
+    Granted(LockGuard),
     Holding {
         guard: Guard,
-        held: Held,
+        held: LockGuard,
     },
     Releasing(oneshot::Receiver<Result<(), LockError>>),
     Done,

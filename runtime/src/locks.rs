@@ -28,7 +28,7 @@ thread_local! {
 /// An engine of one's own, beside the one all annotated functions of the process share: its own connection, leases and
 /// queues on a thread of its own.
 ///
-/// Clones share the engine. When the last clone, `Held` and pending call are gone it releases what it has and ends.
+/// Clones share the engine. When the last clone, `LockGuard` and pending call are gone it releases what it has and ends.
 #[derive(Debug, Clone)]
 pub struct Locks {
     engine: Engine,

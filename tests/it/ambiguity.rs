@@ -4,7 +4,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use etcd_locked::{Held, LockError, Locks};
+use etcd_locked::{LockError, LockGuard, Locks};
 use tokio::task::JoinHandle;
 
 use crate::corner::{Corner, connect, pass, take};
@@ -48,11 +48,11 @@ impl Scene {
     }
 }
 
-fn queue_up(locks: &Locks) -> JoinHandle<Result<Held, LockError>> {
+fn queue_up(locks: &Locks) -> JoinHandle<Result<LockGuard, LockError>> {
     tokio::spawn(locks.lock("orders/7").wait_forever().into_future())
 }
 
-async fn turn(waiter: JoinHandle<Result<Held, LockError>>) -> Held {
+async fn turn(waiter: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
     within("the call's turn", waiter)
         .await
         .expect("no panic")

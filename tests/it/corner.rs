@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget, WatchOptions};
-use etcd_locked::{Config, Held, LockError, Locks};
+use etcd_locked::{Config, LockError, LockGuard, Locks};
 use tokio::time::{sleep, timeout};
 
 use crate::etcd::Etcd;
@@ -251,15 +251,15 @@ pub(crate) async fn connect(config: Config) -> Locks {
 /// Takes a lock that is to be had.
 pub(crate) async fn take(
     what: &str,
-    call: impl IntoFuture<Output = Result<Held, LockError>>,
-) -> Held {
+    call: impl IntoFuture<Output = Result<LockGuard, LockError>>,
+) -> LockGuard {
     within(what, call)
         .await
         .unwrap_or_else(|error| panic!("{what}: {error:?}"))
 }
 
 /// Takes a lock that is to be had, and lets it go again.
-pub(crate) async fn pass(what: &str, call: impl IntoFuture<Output = Result<Held, LockError>>) {
+pub(crate) async fn pass(what: &str, call: impl IntoFuture<Output = Result<LockGuard, LockError>>) {
     let released = take(what, call).await.release();
     within(what, released)
         .await

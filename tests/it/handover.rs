@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
-use etcd_locked::{Acquire, Held, LockError};
+use etcd_locked::{Acquire, LockError, LockGuard};
 use tokio::task::JoinSet;
 
 use crate::corner::{Corner, pass};
 use crate::limit::{run, within};
 
-type Waiting = Pin<Box<dyn Future<Output = Result<Held, LockError>> + Send>>;
+type Waiting = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
 /// A call that has its place in the queue: it has been polled.
 fn queue_up(call: Acquire) -> Waiting {

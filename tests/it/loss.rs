@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_client::PutOptions;
-use etcd_locked::{Held, LockError, Locks, LossCause, current, etcd_locked};
+use etcd_locked::{LockError, LockGuard, Locks, LossCause, current, etcd_locked};
 use etcd_locked_tests::monotonic_ns;
 use tokio::sync::Notify;
 use tokio::time::{interval, sleep};
@@ -272,7 +272,7 @@ async fn busy(polls: &Polls) {
 /// The neighbour is another lock under the same lease, which is over at the same moment: to ask the lock itself would be to
 /// tell its guard.
 async fn observed<T>(
-    neighbour: &Held,
+    neighbour: &LockGuard,
     polls: &Polls,
     holding: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockError> {

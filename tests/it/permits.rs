@@ -113,7 +113,7 @@ fn permits_readers_and_a_writer_exclude_each_other() {
         let corner = Corner::new().await;
         let (locks, other) = (corner.locks().await, corner.locks().await);
         let short = Duration::from_millis(100);
-        let times_out = |result: Result<etcd_locked::Held, LockError>| {
+        let times_out = |result: Result<etcd_locked::LockGuard, LockError>| {
             assert!(
                 matches!(result, Err(LockError::Timeout { .. })),
                 "{result:?}"

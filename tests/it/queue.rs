@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcd_client::{CompactionOptions, PutOptions};
-use etcd_locked::{Held, LockError, Locks};
+use etcd_locked::{LockError, LockGuard, Locks};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -14,11 +14,11 @@ use crate::corner::Corner;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 
-fn queue_up(locks: &Locks) -> JoinHandle<Result<Held, LockError>> {
+fn queue_up(locks: &Locks) -> JoinHandle<Result<LockGuard, LockError>> {
     tokio::spawn(locks.lock("orders/7").wait_forever().into_future())
 }
 
-async fn turn(waiter: JoinHandle<Result<Held, LockError>>) -> Held {
+async fn turn(waiter: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
     within("the waiter's turn", waiter)
         .await
         .expect("no panic")

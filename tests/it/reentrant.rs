@@ -4,7 +4,7 @@ use std::future::{Future, pending, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use etcd_locked::{Held, LockError, Locks, LossCause, Token, current, etcd_locked};
+use etcd_locked::{LockError, LockGuard, Locks, LossCause, Token, current, etcd_locked};
 use tokio::sync::{Barrier, Notify};
 
 use crate::corner::{Corner, pass};
@@ -135,7 +135,7 @@ fn what_the_outer_loses_is_lost_to_the_inner() {
 }
 
 #[etcd_locked("orders/<id>", locks = locks)]
-async fn let_out(locks: &Locks, id: u64) -> Result<(Held, etcd_locked::Current), LockError> {
+async fn let_out(locks: &Locks, id: u64) -> Result<(LockGuard, etcd_locked::Current), LockError> {
     let held = locks.lock(format!("orders/{id}")).reentrant().await?;
     let seen = held.hold(async { current().expect("inside") }).await?;
     assert!(seen.is_held(), "as long as the outer body lasts");
@@ -198,7 +198,7 @@ fn joined_branches_share_it_and_a_spawned_task_does_not() {
 }
 
 /// The names with their tokens.
-fn tokens(held: &Held) -> Vec<(String, Token)> {
+fn tokens(held: &LockGuard) -> Vec<(String, Token)> {
     let text = |name: &etcd_locked::Name| name.text().expect("held, hence valid").to_owned();
     held.tokens()
         .map(|(name, token)| (text(name), token))

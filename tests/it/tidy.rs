@@ -251,7 +251,7 @@ fn called(code: &str) -> Vec<String> {
 #[test]
 fn calls_are_found_in_every_form_of_a_path() {
     let code = code(
-        "use crate::held::Held;\n// use crate::not::This;\nuse crate::{\n    core::{CallId, request::{Key, Kv}},\n    \
+        "use crate::held::LockGuard;\n// use crate::not::This;\nuse crate::{\n    core::{CallId, request::{Key, Kv}},\n    \
          engine, self,\n};\nlet it = crate::global::locks($crate::Template);\nuse crate::*;\n",
     );
     assert_eq!(

@@ -100,7 +100,7 @@ const BACKEND: Row = Row {
     grpc: Code::Unavailable,
     retry_after: Some(5),
     says: "the lock service cannot be reached",
-    because: "etcd is out of reach; the body has not begun (do not answer with the error of `Held::release`), and as a new attempt to \
+    because: "etcd is out of reach; the body has not begun (do not answer with the error of `LockGuard::release`), and as a new attempt to \
               connect takes its time, later is better",
 };
 

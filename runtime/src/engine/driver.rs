@@ -27,7 +27,7 @@ use crate::core::{
 };
 use crate::cycle::Cycle;
 use crate::error::{LockError, LossCause};
-use crate::held::Held;
+use crate::held::LockGuard;
 use crate::holder::Holder;
 use crate::meter;
 use crate::name::Name;
@@ -45,7 +45,7 @@ pub(super) enum Told {
     Acquire {
         acquire: Acquire,
         names: Vec<Name>,
-        reply: oneshot::Sender<Result<Held, LockError>>,
+        reply: oneshot::Sender<Result<LockGuard, LockError>>,
     },
     Cancel {
         call: CallId,
@@ -98,7 +98,7 @@ impl<F: Future<Output = Result<Response, Failure>>> Future for Caught<F> {
 }
 
 /// Whoever waits for a lock.
-type Taker = oneshot::Sender<Result<Held, LockError>>;
+type Taker = oneshot::Sender<Result<LockGuard, LockError>>;
 
 /// The core, and what its inputs and outputs are about.
 pub(super) struct Driver {
@@ -257,7 +257,7 @@ impl Driver {
         });
     }
 
-    /// The `Held` travels through the reply: if nobody takes it, its drop releases the lock (rule P26).
+    /// The `LockGuard` travels through the reply: if nobody takes it, its drop releases the lock (rule P26).
     fn hand_over(&mut self, grant: Grant) {
         let Grant {
             call,
@@ -280,7 +280,7 @@ impl Driver {
         let others = locks.collect();
         let tenure = Arc::new(Tenure::new(first, others, deadline, self.clock.clone()));
         self.held.insert(call, tenure.clone());
-        tell(|| reply.send(Ok(Held::new(tenure, Engine(shared), call))));
+        tell(|| reply.send(Ok(LockGuard::new(tenure, Engine(shared), call))));
     }
 
     /// Nobody is there to take the lock: gives it back.

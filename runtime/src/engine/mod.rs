@@ -21,7 +21,7 @@ use crate::core::mode::Mode;
 use crate::core::request::{Cause, Failure, Key};
 use crate::core::{Acquire, CallId, NAMES, Release};
 use crate::error::LockError;
-use crate::held::Held;
+use crate::held::LockGuard;
 use crate::holder::Author;
 use crate::name::Name;
 use crate::order::Orders;
@@ -192,7 +192,7 @@ impl Engine {
         wait: Wait,
         record: Arc<[u8]>,
         holds: Vec<CallId>,
-    ) -> Result<(CallId, oneshot::Receiver<Result<Held, LockError>>), LockError> {
+    ) -> Result<(CallId, oneshot::Receiver<Result<LockGuard, LockError>>), LockError> {
         if names.len() > NAMES {
             let message = format!(
                 "{} names in one call: {NAMES} at most, because they are taken in one transaction",
