@@ -1,0 +1,359 @@
+//! Calls: what each call wants, how far it has come, and which calls its task has made around it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::ids::{CallId, ContenderId, Name};
+use crate::moment::Moment;
+use crate::seat::Mode;
+use crate::wait_queue::Ticket;
+
+/// How far a call has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It stands in the queues of its names.
+    Waiting(Waiting),
+    /// It holds its names, and its body runs.
+    Holding {
+        contender: ContenderId,
+        /// It has lost them, and its caller knows.
+        lost: bool,
+    },
+    /// Its body is gone, and what it held waits a moment for another call.
+    Lingering { contender: ContenderId },
+    /// Its body is gone, and its caller waits to learn that its keys are gone too.
+    Releasing,
+}
+
+/// How a call waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    pub ticket: Ticket,
+    /// When it gives up, if ever.
+    pub until: Option<Moment>,
+    pub tries: Tries,
+}
+
+/// How a single try goes about it (rule P11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tries {
+    /// It is none: the call waits.
+    Not,
+    /// Its keys are put only if no other key is there.
+    IfNone,
+    /// Its keys are put, and withdrawn unless they are admitted at once.
+    Plain,
+}
+
+/// One call.
+#[derive(Debug)]
+pub struct Call {
+    names: Arc<[Name]>,
+    mode: Mode,
+    ttl_secs: i64,
+    record: Arc<[u8]>,
+    since: Moment,
+    /// Its names are to stay locked until then (rule P39).
+    keep: Option<Moment>,
+    /// How often it went to the end of its queues (rule P38).
+    requeued: u32,
+    stage: Stage,
+    /// `None` for most calls: their task makes no other meanwhile.
+    nest: Option<Box<Nest>>,
+}
+
+/// Where a call stands among those of its task.
+#[derive(Debug, Default)]
+struct Nest {
+    /// The calls whose locks its task holds.
+    outer: Vec<CallId>,
+    /// The calls that its task has made under its locks, and that wait.
+    inner: BTreeSet<CallId>,
+}
+
+impl Call {
+    pub fn names(&self) -> &Arc<[Name]> {
+        &self.names
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub fn ttl_secs(&self) -> i64 {
+        self.ttl_secs
+    }
+
+    pub fn record(&self) -> &Arc<[u8]> {
+        &self.record
+    }
+
+    /// When it came.
+    pub fn since(&self) -> Moment {
+        self.since
+    }
+
+    pub fn keep(&self) -> Option<Moment> {
+        self.keep
+    }
+
+    pub fn requeued(&self) -> u32 {
+        self.requeued
+    }
+
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Whether its keys are for itself alone: several, which stand or fall together.
+    pub fn is_group(&self) -> bool {
+        self.names.len() > 1
+    }
+
+    pub fn waiting(&self) -> Option<Waiting> {
+        match self.stage {
+            Stage::Waiting(waiting) => Some(waiting),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a single try.
+    pub fn is_try(&self) -> bool {
+        self.waiting()
+            .is_some_and(|waiting| waiting.tries != Tries::Not)
+    }
+
+    /// The contender it holds.
+    pub fn holding(&self) -> Option<ContenderId> {
+        match self.stage {
+            Stage::Holding { contender, .. } => Some(contender),
+            _ => None,
+        }
+    }
+
+    fn outer(&self) -> &[CallId] {
+        self.nest.as_ref().map_or(&[], |nest| &nest.outer)
+    }
+}
+
+/// A call that has come.
+#[derive(Debug)]
+pub struct Arrival {
+    pub call: CallId,
+    pub names: Arc<[Name]>,
+    pub mode: Mode,
+    pub ttl_secs: i64,
+    pub record: Arc<[u8]>,
+    pub holds: Vec<CallId>,
+    pub waiting: Waiting,
+}
+
+/// All calls.
+#[derive(Debug, Default)]
+pub struct Calls {
+    // Boxed: ids only grow, so the nodes of the tree stay half empty.
+    all: BTreeMap<CallId, Box<Call>>,
+    /// Those that wait, by when they came.
+    waiting: BTreeSet<(Moment, CallId)>,
+    /// How many of them are no single tries.
+    waiters: usize,
+    holding: usize,
+}
+
+impl Calls {
+    /// A call begins to wait.
+    pub fn add(&mut self, now: Moment, arrival: Arrival) {
+        let Arrival {
+            call: id,
+            names,
+            mode,
+            ttl_secs,
+            record,
+            holds,
+            waiting,
+        } = arrival;
+        for outer in &holds {
+            if let Some(outer) = self.all.get_mut(outer) {
+                outer.nest.get_or_insert_default().inner.insert(id);
+            }
+        }
+        let nest = (!holds.is_empty()).then(|| {
+            Box::new(Nest {
+                outer: holds,
+                inner: BTreeSet::new(),
+            })
+        });
+        let stage = Stage::Waiting(waiting);
+        let call = Call {
+            names,
+            mode,
+            ttl_secs,
+            record,
+            since: now,
+            keep: None,
+            requeued: 0,
+            stage,
+            nest,
+        };
+        self.all.insert(id, Box::new(call));
+        self.waiting.insert((now, id));
+        self.waiters += usize::from(waiting.tries == Tries::Not);
+    }
+
+    pub fn get(&self, id: CallId) -> Option<&Call> {
+        self.all.get(&id).map(Box::as_ref)
+    }
+
+    /// How it waits, if it does.
+    pub fn waiting(&self, id: CallId) -> Option<Waiting> {
+        self.get(id)?.waiting()
+    }
+
+    /// How many calls wait that are no single tries.
+    pub fn waiters(&self) -> usize {
+        self.waiters
+    }
+
+    /// How many hold locks.
+    pub fn holding(&self) -> usize {
+        self.holding
+    }
+
+    /// When the call came that has waited for longest.
+    pub fn first_waiting(&self) -> Option<Moment> {
+        self.waiting.first().map(|(since, _)| *since)
+    }
+
+    /// The waiting calls that came by then.
+    pub fn waiting_since(&self, then: Moment) -> Vec<CallId> {
+        let since = self.waiting.iter().take_while(|(since, _)| *since <= then);
+        since.map(|(_, call)| *call).collect()
+    }
+
+    /// The calls whose locks the call's task holds, of those that still hold them.
+    pub fn outer(&self, id: CallId) -> impl Iterator<Item = (CallId, ContenderId)> + '_ {
+        let outer = self.get(id).map_or(&[][..], Call::outer);
+        outer
+            .iter()
+            .filter_map(|of| Some((*of, self.get(*of)?.holding()?)))
+    }
+
+    /// Whether its task holds a lock.
+    pub fn is_nested(&self, id: CallId) -> bool {
+        self.outer(id).next().is_some()
+    }
+
+    /// The waiting calls that the call's task has made under its locks.
+    pub fn inner(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
+        let nest = self.get(id).and_then(|call| call.nest.as_ref());
+        nest.into_iter().flat_map(|nest| nest.inner.iter().copied())
+    }
+
+    fn stops_waiting(&mut self, id: CallId) {
+        let Some(call) = self.all.get(&id) else {
+            return;
+        };
+        let Some(waiting) = call.waiting() else {
+            return;
+        };
+        self.waiting.remove(&(call.since, id));
+        self.waiters -= usize::from(waiting.tries == Tries::Not);
+        for outer in call.outer().to_vec() {
+            let outer = self
+                .all
+                .get_mut(&outer)
+                .and_then(|outer| outer.nest.as_mut());
+            outer.map(|nest| nest.inner.remove(&id));
+        }
+    }
+
+    /// A waiting call goes to the end of its queues.
+    pub fn requeue(&mut self, id: CallId, ticket: Ticket) {
+        if let Some(call) = self.all.get_mut(&id)
+            && let Stage::Waiting(waiting) = &mut call.stage
+        {
+            waiting.ticket = ticket;
+            call.requeued += 1;
+        }
+    }
+
+    /// A single try met keys that need not exclude it.
+    pub fn try_plainly(&mut self, id: CallId) {
+        if let Some(call) = self.all.get_mut(&id)
+            && let Stage::Waiting(waiting) = &mut call.stage
+        {
+            waiting.tries = Tries::Plain;
+        }
+    }
+
+    /// A waiting call holds its names now.
+    pub fn hold(&mut self, id: CallId, contender: ContenderId) {
+        self.stops_waiting(id);
+        if let Some(call) = self.all.get_mut(&id) {
+            call.stage = Stage::Holding {
+                contender,
+                lost: false,
+            };
+            self.holding += 1;
+        }
+    }
+
+    /// Its names are to stay locked until then; of several times the last counts.
+    pub fn keep_until(&mut self, id: CallId, until: Moment) {
+        if let Some(call) = self.all.get_mut(&id) {
+            call.keep = call.keep.max(Some(until));
+        }
+    }
+
+    /// A holding call has lost its names; true if its caller has to learn of it.
+    pub fn lose(&mut self, id: CallId) -> bool {
+        match self.all.get_mut(&id).map(|call| &mut call.stage) {
+            Some(Stage::Holding { lost, .. }) => !std::mem::replace(lost, true),
+            _ => false,
+        }
+    }
+
+    fn stops_holding(&mut self, id: CallId) {
+        if self.get(id).is_some_and(|call| call.holding().is_some()) {
+            self.holding -= 1;
+        }
+    }
+
+    /// Its body is gone; what it held waits a moment for another call.
+    pub fn linger(&mut self, id: CallId, contender: ContenderId) {
+        self.stops_holding(id);
+        if let Some(call) = self.all.get_mut(&id) {
+            call.stage = Stage::Lingering { contender };
+        }
+    }
+
+    /// Its body is gone, and its caller waits to learn that its keys are gone too.
+    pub fn release(&mut self, id: CallId) {
+        self.stops_holding(id);
+        if let Some(call) = self.all.get_mut(&id) {
+            call.stage = Stage::Releasing;
+        }
+    }
+
+    /// It is over.
+    pub fn remove(&mut self, id: CallId) -> Option<Box<Call>> {
+        self.stops_waiting(id);
+        self.stops_holding(id);
+        self.all.remove(&id)
+    }
+
+    /// All that wait, in the order of their ids.
+    pub fn all_waiting(&self) -> Vec<CallId> {
+        self.waiting.iter().map(|(_, call)| *call).collect()
+    }
+
+    /// All that hold their names.
+    pub fn all_holding(&self) -> Vec<CallId> {
+        let holds = |(id, call): (&CallId, &Box<Call>)| call.holding().map(|_| *id);
+        self.all.iter().filter_map(holds).collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}

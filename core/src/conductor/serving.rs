@@ -1,0 +1,1185 @@
+//! Serving: the way of a call, from its arrival through its queues to its grant, and back through its release.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Core, Retention};
+use crate::batch::Deletion;
+use crate::calls::{Arrival, Call, Stage, Tries, Waiting};
+use crate::contender::{Contender, Purpose, State};
+use crate::deadlock::graph::{Waits, Walked, walk};
+use crate::deadlock::{Incarnation, STEP, edges::Edge};
+use crate::ids::{CallId, ContenderId, Name, SessionId};
+use crate::input::{Acquire, Release, Wait};
+use crate::mistakes::{Mistake, mistake};
+use crate::moment::Moment;
+use crate::observe::{GUARD_AFTER, WARM};
+use crate::output::{Blocker, Grant, LossCause, Output, OwnedKey, Refused};
+use crate::ownership::Gate;
+use crate::request::Request;
+use crate::seat::{Mode, Seat};
+use crate::timers::Timer;
+use crate::wait_queue::Waiter;
+
+/// How long a release waits for its confirmation (rule P25).
+const CONFIRM: Duration = Duration::from_secs(2);
+
+/// How long at least the keys of a call linger here for the next; other processes wait that much longer, and up to [`TOGETHER`].
+const LINGER: Duration = Duration::from_millis(1);
+
+/// What has lingered goes together, once in so long: a delete that goes alone is one commit more at etcd.
+const TOGETHER: Duration = Duration::from_millis(2);
+
+/// How long a call that gives up waits for its edges to be deleted.
+const CLEARING: Duration = Duration::from_secs(2);
+
+/// Edges that one call publishes at most.
+const MOST_EDGES: usize = 64;
+
+/// The shortest lease etcd grants, in whole seconds.
+const SHORTEST: i64 = 2;
+
+impl Core {
+    /// A call has come.
+    pub(super) fn acquire(&mut self, acquire: Acquire) {
+        let Acquire {
+            call,
+            names,
+            ttl_secs,
+            mode,
+            wait,
+            record,
+            holds,
+        } = acquire;
+        let nested = holds
+            .iter()
+            .any(|of| self.calls.get(*of).is_some_and(|of| of.holding().is_some()));
+        let refuse = |core: &mut Self, why| core.outputs.push_back(Output::Refused { call, why });
+        if self.shutdown.refuses(nested) {
+            return refuse(self, Refused::ShuttingDown);
+        }
+        let tries = wait == Wait::Once;
+        // A nested call is let in, though it counts: other calls wait for its task, whose work would be in vain.
+        let full = self
+            .settings
+            .max_waiters
+            .is_some_and(|max| self.calls.waiters() >= max);
+        if full && !tries && !nested {
+            return refuse(self, Refused::Overloaded);
+        }
+        let names: Arc<[Name]> = names
+            .into_iter()
+            .map(|name| self.queues.intern(name))
+            .collect();
+        let group = names.len() > 1;
+        if tries
+            && let Some(name) = names
+                .iter()
+                .position(|name| self.is_queued_for(name, mode, group))
+        {
+            let holder = names.get(name).and_then(|name| self.holder(name));
+            return refuse(self, Refused::Held { name, holder });
+        }
+        let until = match wait {
+            Wait::For(wait) => Some(self.now + wait),
+            Wait::Once | Wait::Forever => None,
+        };
+        let ticket = self.queues.enqueue(&names, Waiter { call, mode, group });
+        let tries = match (tries, mode) {
+            (false, _) => Tries::Not,
+            (true, Mode::Exclusive) => Tries::IfNone,
+            // Other contenders of its kind may be there: a put shows which.
+            (true, Mode::Shared | Mode::Permits(_)) => Tries::Plain,
+        };
+        let waiting = Waiting {
+            ticket,
+            until,
+            tries,
+        };
+        self.calls.add(
+            self.now,
+            Arrival {
+                call,
+                names: names.clone(),
+                mode,
+                ttl_secs,
+                record,
+                holds,
+                waiting,
+            },
+        );
+        if let Some(until) = until {
+            self.timers.set(Timer::Wait(call), until);
+        }
+        for name in &*names {
+            self.end_lingering(name);
+            self.work.push(name);
+        }
+        if tries == Tries::Not && (nested || group) {
+            let step = self.jittered(STEP);
+            self.timers.set(Timer::Cycle(call), self.now + step);
+        }
+        if nested {
+            self.find_cycle_here(call);
+        }
+    }
+
+    /// Whether a single try would have to queue behind calls that want something else.
+    fn is_queued_for(&self, name: &Name, mode: Mode, group: bool) -> bool {
+        let may_follow = |queue: &crate::wait_queue::WaitQueue| {
+            queue.is_empty() || (mode != Mode::Exclusive && !group && queue.is_uniform(mode))
+        };
+        self.queues
+            .get(name)
+            .is_some_and(|queue| !may_follow(queue))
+    }
+
+    /// The record of the call or process that has a name, as far as this process knows.
+    pub(super) fn holder(&self, name: &Name) -> Option<Arc<[u8]>> {
+        let queue = self.queues.get(name)?;
+        let record = |id: ContenderId| {
+            let contender = self.contenders.get(id)?;
+            let holder = contender
+                .ownership()
+                .and_then(|ownership| ownership.first_holder());
+            let holder = holder.and_then(|call| self.calls.get(call));
+            Some(holder.map_or(contender.record(), Call::record).clone())
+        };
+        let held = queue.held().find_map(record);
+        held.or_else(|| queue.owner().cloned())
+            .or_else(|| queue.closing().find_map(record))
+    }
+
+    /// The caller of a call has gone away.
+    pub(super) fn cancel(&mut self, call: CallId) {
+        self.withdraw(call);
+    }
+
+    /// Refuses a waiting call.
+    pub(super) fn refuse(&mut self, call: CallId, why: Refused) {
+        if self.withdraw(call) {
+            self.outputs.push_back(Output::Refused { call, why });
+        }
+    }
+
+    /// Takes a waiting call out of its queues; false if it does not wait.
+    fn withdraw(&mut self, call: CallId) -> bool {
+        let Some(waiting) = self.calls.waiting(call) else {
+            return false;
+        };
+        let Some(gone) = self.calls.remove(call) else {
+            return false;
+        };
+        self.queues.leave(gone.names(), waiting.ticket);
+        self.stops_waiting(call);
+        gone.names().iter().for_each(|name| self.work.push(name));
+        true
+    }
+
+    fn stops_waiting(&mut self, call: CallId) {
+        self.timers.cancel(&Timer::Wait(call));
+        self.timers.cancel(&Timer::Cycle(call));
+        self.deadlock.forget_call(call);
+    }
+
+    /// Takes the next step for the head of a name's queue.
+    pub(super) fn serve(&mut self, name: &Name) {
+        let Some(queue) = self.queues.get(name) else {
+            return;
+        };
+        let Some(head) = queue.head() else {
+            let idle = queue.in_line();
+            idle.into_iter().for_each(|id| self.give_up(id));
+            return self.retire_name(name);
+        };
+        let Some(call) = self.calls.get(head.call) else {
+            return;
+        };
+        let names = call.names().clone();
+        if !self.queues.is_head(&names, head.call) {
+            // The head is a group that waits for its other names: the contender of an earlier call must not stand in the way.
+            return queue.in_line().into_iter().for_each(|id| self.give_up(id));
+        }
+        let purpose = Purpose {
+            names: names.clone(),
+            mode: call.mode(),
+            ttl_secs: call.ttl_secs(),
+            group: call.is_group().then_some(head.call),
+        };
+        let tries = call.is_try();
+        let in_line: BTreeSet<ContenderId> = names
+            .iter()
+            .filter_map(|name| self.queues.get(name)?.in_line())
+            .collect();
+        let fits = |id: &ContenderId| {
+            self.contenders
+                .get(*id)
+                .is_some_and(|it| fits(it.purpose(), &purpose))
+        };
+        match in_line.first() {
+            Some(id) if in_line.len() == 1 && fits(id) => self.serve_by(*id, head.call, tries),
+            Some(_) => {
+                in_line.into_iter().for_each(|id| self.give_up(id));
+                let still = names.iter().any(|name| {
+                    self.queues
+                        .get(name)
+                        .is_some_and(|queue| queue.in_line().is_some())
+                });
+                match still {
+                    true => self.refuse_try(head.call),
+                    false => self.work.push(name),
+                }
+            }
+            None => self.claim(head.call, purpose, tries),
+        }
+    }
+
+    /// The head of the queue has a contender in line.
+    fn serve_by(&mut self, id: ContenderId, call: CallId, tries: bool) {
+        let Some(contender) = self.contenders.get(id) else {
+            return;
+        };
+        let admitted = contender.is_admitted();
+        match contender.state() {
+            State::Waiting { .. } if admitted => self.grant_if_fresh(id, call),
+            State::Waiting { .. } if tries && contender.must_wait() => self.refuse_try(call),
+            _ => {}
+        }
+    }
+
+    /// The head of the queue has no contender in line: it joins one that is held, or gets its own.
+    fn claim(&mut self, call: CallId, purpose: Purpose, tries: bool) {
+        if purpose.mode == Mode::Shared
+            && let Some(joined) = self.joinable(&purpose)
+        {
+            match joined {
+                (id, Gate::Open) => return self.grant_if_fresh(id, call),
+                (id, Gate::Unknown) => return self.ask_behind(id),
+                (_, Gate::Closed) => {}
+            }
+        }
+        let seat = |name: &Name| self.queues.get(name)?.free_seat(purpose.mode);
+        let seats: Option<Vec<Seat>> = purpose.names.iter().map(seat).collect();
+        let Some(seats) = seats else {
+            return if tries {
+                self.refuse_try(call)
+            };
+        };
+        let Some(record) = self.calls.get(call).map(|call| call.record().clone()) else {
+            return;
+        };
+        let session = self.choose_session(purpose.ttl_secs);
+        let names = purpose.names.clone();
+        let id = self
+            .contenders
+            .add(Contender::new(session, purpose, seats.clone(), record));
+        for (name, seat) in names.iter().zip(seats) {
+            if let Some(queue) = self.queues.get_mut(name) {
+                queue.claim(id, seat);
+            }
+        }
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.attach(self.now, id);
+        }
+        self.batch.put(session, id);
+        self.dirty.insert(session);
+    }
+
+    /// The session a call of this TTL is to use.
+    fn choose_session(&mut self, ttl_secs: i64) -> SessionId {
+        let (id, opened) =
+            self.sessions
+                .choose(self.now, ttl_secs, self.settings.bodies_per_session);
+        self.dirty.extend(opened);
+        id
+    }
+
+    /// The youngest key of readers that hold just these names, and whether another may join them.
+    fn joinable(&self, purpose: &Purpose) -> Option<(ContenderId, Gate)> {
+        let queue = self.queues.get(purpose.names.first()?)?;
+        queue.held().rev().find_map(|id| {
+            crate::steps::step();
+            let contender = self.contenders.get(id)?;
+            let session = self.sessions.get(contender.session())?;
+            let usable = session.accepts()
+                && fits(
+                    contender.purpose(),
+                    &Purpose {
+                        group: contender.purpose().group,
+                        ..purpose.clone()
+                    },
+                );
+            let gate = contender.ownership()?.gate(self.now);
+            usable.then_some((id, gate))
+        })
+    }
+
+    /// A read is to show whether a contender waits behind a key of readers.
+    fn ask_behind(&mut self, id: ContenderId) {
+        let now = self.now;
+        let ownership = self
+            .contenders
+            .get_mut(id)
+            .and_then(|contender| contender.ownership_mut());
+        if ownership.is_some_and(|ownership| ownership.ask(now)) {
+            self.observe.read(id, true);
+        }
+    }
+
+    /// A single try would have to wait: it is refused, and with it, one after the other, those behind it.
+    pub(super) fn refuse_try(&mut self, call: CallId) {
+        let Some(tried) = self.calls.get(call).filter(|call| call.is_try()) else {
+            return;
+        };
+        let taken = |name: &Name| {
+            self.queues.get(name).is_some_and(|queue| {
+                queue.has_contenders() || queue.head().is_none_or(|head| head.call != call)
+            })
+        };
+        let name = tried.names().iter().position(taken).unwrap_or(0);
+        let holder = tried.names().get(name).and_then(|name| self.holder(name));
+        self.refuse(call, Refused::Held { name, holder });
+    }
+
+    /// No call wants a contender that is in line: its keys go, once it is known which there are.
+    pub(super) fn give_up(&mut self, id: ContenderId) {
+        match self.contenders.get(id).map(Contender::state) {
+            Some(State::Pending) => self.remove(id),
+            Some(State::Waiting { .. }) => self.delete(id),
+            _ => {}
+        }
+    }
+
+    /// Sends the keys of a contender off.
+    pub(super) fn delete(&mut self, id: ContenderId) {
+        let Some(contender) = self.contenders.get_mut(id) else {
+            return;
+        };
+        let session = contender.session();
+        let lease = self
+            .sessions
+            .get(session)
+            .and_then(|session| session.lease());
+        let Some(guard) = contender.delete(lease) else {
+            return;
+        };
+        let keys = contender.keys().cloned().collect();
+        let detached = contender.is_detached();
+        let names = contender.names().clone();
+        if !detached {
+            for name in &*names {
+                self.queues
+                    .get_mut(name)
+                    .into_iter()
+                    .for_each(|queue| queue.close(id));
+            }
+        }
+        let edges = self.deadlock.edges.are_of(id);
+        self.stops_being_observed(id);
+        self.batch.delete(Deletion {
+            contender: id,
+            session,
+            keys,
+            guard,
+            edges,
+        });
+    }
+
+    fn stops_being_observed(&mut self, id: ContenderId) {
+        self.timers.cancel(&Timer::Read(id));
+        self.observe.forget(id);
+        self.deadlock.forget_contender(id);
+    }
+
+    /// A contender is gone for good.
+    pub(super) fn remove(&mut self, id: ContenderId) {
+        let Some(contender) = self.contenders.remove(id) else {
+            return;
+        };
+        self.stops_being_observed(id);
+        self.deadlock.edges.forget(id);
+        self.batch.deleted(id);
+        if let Some(session) = self.sessions.get_mut(contender.session()) {
+            session.detach(self.now, id);
+        }
+        if !contender.is_detached() {
+            self.free_seats(
+                id,
+                contender
+                    .seats()
+                    .map(|(name, seat)| (name.clone(), seat))
+                    .collect(),
+            );
+        }
+        if let Some(call) = self.confirming.remove(&id) {
+            self.confirm(call, Ok(()));
+        }
+    }
+
+    /// Its session is gone: its names go on without a contender, whatever becomes of its keys.
+    pub(super) fn detach(&mut self, id: ContenderId) {
+        let Some(contender) = self
+            .contenders
+            .get_mut(id)
+            .filter(|contender| !contender.is_detached())
+        else {
+            return;
+        };
+        contender.detach();
+        let seats = contender
+            .seats()
+            .map(|(name, seat)| (name.clone(), seat))
+            .collect();
+        self.free_seats(id, seats);
+        self.stops_being_observed(id);
+    }
+
+    /// The names of a contender go on without it.
+    fn free_seats(&mut self, id: ContenderId, seats: Vec<(Name, Seat)>) {
+        for (name, seat) in seats {
+            if let Some(queue) = self.queues.get_mut(&name) {
+                queue.free(id, seat);
+            }
+            self.work.push(&name);
+        }
+    }
+
+    /// Every contender of the call is admitted: grants it, or renews the session first (rule P12).
+    fn grant_if_fresh(&mut self, id: ContenderId, call: CallId) {
+        let Some(contender) = self.contenders.get(id) else {
+            return;
+        };
+        let (session_id, name) = (contender.session(), contender.names().first().cloned());
+        let Some(session) = self.sessions.get_mut(session_id) else {
+            return;
+        };
+        if session.is_fresh(self.now) {
+            return self.grant(id, call);
+        }
+        name.into_iter().for_each(|name| session.wants_fresh(name));
+        if session.renewal_failures() == 0 {
+            self.renew(session_id);
+        }
+    }
+
+    /// The call has its locks: by a contender of its own, together with readers, or from a call before it.
+    fn grant(&mut self, id: ContenderId, call: CallId) {
+        let now = self.now;
+        let Some((names, waiting)) = self
+            .calls
+            .get(call)
+            .and_then(|it| Some((it.names().clone(), it.waiting()?)))
+        else {
+            return;
+        };
+        let Some(contender) = self.contenders.get_mut(id) else {
+            return;
+        };
+        let alone = contender
+            .parts()
+            .iter()
+            .all(|part| part.admitted() == contender.created());
+        let session_id = contender.session();
+        let first = contender.is_in_line();
+        match contender.ownership_mut() {
+            Some(ownership) => {
+                ownership.add(call);
+                if ownership.is_spent(now) && !ownership.is_contended() && ownership.ask(now) {
+                    self.observe.read(id, true);
+                }
+            }
+            None => contender.own(now, call, alone),
+        }
+        let Some(deadline) = self
+            .sessions
+            .get(session_id)
+            .and_then(|session| session.deadline())
+            .cloned()
+        else {
+            return;
+        };
+        let owned = self.owned(id, &names);
+        self.queues.leave(&names, waiting.ticket);
+        self.calls.hold(call, id);
+        self.stops_waiting(call);
+        if first {
+            let seats: Vec<(Name, Seat)> = self
+                .contenders
+                .get(id)
+                .into_iter()
+                .flat_map(|it| it.seats().map(|(name, seat)| (name.clone(), seat)))
+                .collect();
+            for (name, seat) in seats {
+                self.queues
+                    .get_mut(&name)
+                    .into_iter()
+                    .for_each(|queue| queue.hold(id, seat));
+            }
+            if let Some(session) = self.sessions.get_mut(session_id) {
+                session.add_body();
+            }
+            self.deadlock.forget_contender(id);
+            self.timers.set(Timer::Read(id), now + GUARD_AFTER);
+        }
+        names.iter().for_each(|name| self.work.push(name));
+        self.outputs.push_back(Output::Granted(Grant {
+            call,
+            owned,
+            deadline,
+        }));
+    }
+
+    /// What a call owns, in the order of its names.
+    fn owned(&self, id: ContenderId, names: &[Name]) -> Vec<OwnedKey> {
+        let Some(contender) = self.contenders.get(id) else {
+            return Vec::new();
+        };
+        let Some(ownership) = contender.ownership() else {
+            return Vec::new();
+        };
+        let parts = names
+            .iter()
+            .filter_map(|name| contender.parts().iter().find(|part| part.name == *name));
+        let owned = parts.map(|part| OwnedKey {
+            key: part.key.clone(),
+            created: ownership.created(),
+            revision: part
+                .admitted()
+                .unwrap_or(ownership.created())
+                .max(ownership.created()),
+            handover: ownership.handover(),
+        });
+        owned.collect()
+    }
+
+    /// The body of a call is gone: now its keys may go, to the next call in this process or for good (rules P23, P26).
+    pub(super) fn release(&mut self, call: CallId, how: Release, fenced: bool) {
+        let Some((id, lost)) = self.calls.get(call).and_then(|call| match call.stage() {
+            Stage::Holding { contender, lost } => Some((contender, lost)),
+            _ => None,
+        }) else {
+            return;
+        };
+        if self.retain(id, call, how) {
+            return;
+        }
+        if how == Release::Lingering && !fenced && !lost && self.may_linger(id) {
+            self.calls.linger(call, id);
+            return self
+                .timers
+                .set(Timer::Linger(call), together(self.now + LINGER));
+        }
+        self.pass_on(id, call, how, fenced);
+    }
+
+    /// What a call holds goes to the next call, stays with its co-holders, or is deleted.
+    fn pass_on(&mut self, id: ContenderId, call: CallId, how: Release, fenced: bool) {
+        let now = self.now;
+        let heir = if fenced { None } else { self.heir(id) };
+        let Some(contender) = self.contenders.get_mut(id) else {
+            return;
+        };
+        let (session_id, names) = (contender.session(), contender.names().clone());
+        let last = contender
+            .ownership_mut()
+            .is_none_or(|ownership| ownership.leave(call));
+        let lost = self
+            .sessions
+            .get(session_id)
+            .is_none_or(|session| session.is_lost());
+        match how {
+            Release::Confirmed => self.calls.release(call),
+            Release::Unconfirmed | Release::Lingering => drop(self.calls.remove(call)),
+        }
+        match heir {
+            _ if !last => self.confirm(call, Ok(())),
+            Some(heir) => {
+                self.grant(id, heir);
+                self.confirm(call, Ok(()));
+            }
+            None => {
+                if let Some(session) = self.sessions.get_mut(session_id) {
+                    session.drop_body();
+                }
+                self.delete(id);
+                // Of a lost session best effort will do: the next contender has another session, and so another key.
+                if lost {
+                    self.detach(id);
+                    let cause = LossCause::Expired;
+                    self.confirm(call, Err(Refused::Lost { cause }));
+                } else if how == Release::Confirmed {
+                    self.confirming.insert(id, call);
+                    self.timers.set(Timer::Confirm(call), now + CONFIRM);
+                }
+                self.revoke_if_over(session_id);
+            }
+        }
+        names.iter().for_each(|name| self.work.push(name));
+    }
+
+    /// The call that may take over what another call holds: only one that receives all its names in that step (rule P23).
+    fn heir(&self, id: ContenderId) -> Option<CallId> {
+        let contender = self.contenders.get(id)?;
+        let session = self.sessions.get(contender.session())?;
+        let head = self.queues.get(contender.names().first()?)?.head()?;
+        let heir = self.calls.get(head.call)?;
+        let wanted = Purpose {
+            names: heir.names().clone(),
+            mode: heir.mode(),
+            ttl_secs: heir.ttl_secs(),
+            group: contender.purpose().group,
+        };
+        let fits = fits(contender.purpose(), &wanted)
+            || (mistake(Mistake::HandOverToPartOfAGroup) && contender.mode() == heir.mode());
+        let passes =
+            contender.ownership()?.may_pass(self.now) && contender.ownership()?.holder_count() == 1;
+        let sound =
+            session.accepts() && session.is_fresh(self.now) && !self.deadlock.edges.are_of(id);
+        let heads = self.queues.is_head(heir.names(), head.call)
+            || mistake(Mistake::HandOverToPartOfAGroup);
+        (fits && passes && sound && heads && contender.mode() != Mode::Shared).then_some(head.call)
+    }
+
+    /// Whether keys may stay a moment after their body: nobody waits for them, as far as this process knows.
+    fn may_linger(&self, id: ContenderId) -> bool {
+        let Some(contender) = self.contenders.get(id) else {
+            return false;
+        };
+        let Some(ownership) = contender.ownership() else {
+            return false;
+        };
+        let session = self.sessions.get(contender.session());
+        let fresh = session.is_some_and(|session| session.is_open() && session.is_fresh(self.now));
+        let unwanted = |name: &Name| {
+            let queue = self.queues.get(name);
+            queue.is_some_and(|queue| queue.is_empty() && !queue.is_contended(self.now))
+        };
+        let passes = !ownership.is_contended()
+            && ownership.may_pass(self.now)
+            && !self.deadlock.edges.are_of(id);
+        contender.mode() == Mode::Exclusive
+            && fresh
+            && passes
+            && !self.shutdown.has_begun()
+            && contender.names().iter().all(unwanted)
+    }
+
+    /// A call has come for a name that lingers: it takes it over, or it goes.
+    fn end_lingering(&mut self, name: &Name) {
+        let held = self.queues.get(name).and_then(|queue| queue.held().next());
+        let ownership = held.and_then(|id| self.contenders.get(id)?.ownership());
+        if let Some(call) = ownership.and_then(|ownership| ownership.first_holder()) {
+            self.linger_over(call);
+        }
+    }
+
+    /// What lingers has done so for long enough.
+    pub(super) fn linger_over(&mut self, call: CallId) {
+        if let Some(Stage::Lingering { contender }) = self.calls.get(call).map(Call::stage) {
+            self.timers.cancel(&Timer::Linger(call));
+            self.pass_on(contender, call, Release::Unconfirmed, false);
+        }
+    }
+
+    /// Reports to the caller of a released call how that ended, once.
+    pub(super) fn confirm(&mut self, call: CallId, result: Result<(), Refused>) {
+        if self
+            .calls
+            .get(call)
+            .is_some_and(|call| call.stage() == Stage::Releasing)
+        {
+            self.timers.cancel(&Timer::Confirm(call));
+            self.calls.remove(call);
+            self.outputs.push_back(Output::Released { call, result });
+        }
+    }
+
+    /// A holding call has lost its locks: all of them, and its caller learns of it once (rule P13).
+    pub(super) fn lose_call(&mut self, call: CallId, cause: LossCause) {
+        if self.calls.lose(call) {
+            self.outputs.push_back(Output::Lost { call, cause });
+        }
+    }
+
+    /// The wait of a call is over.
+    pub(super) fn wait_over(&mut self, call: CallId) {
+        if self.calls.waiting(call).is_none() {
+            return;
+        }
+        // Its edges must be gone before its caller goes on: another process might follow them to a cycle that is none.
+        if !self.deadlock.edges.is_leaving(call) && self.deadlock.edges.leave(call) {
+            self.timers.cancel(&Timer::Cycle(call));
+            return self.timers.set(Timer::Wait(call), self.now + CLEARING);
+        }
+        let why = self.why_not(call);
+        self.refuse(call, why);
+    }
+
+    /// Calls whose edges are gone are refused.
+    pub(super) fn refuse_cleared(&mut self) {
+        for call in self.deadlock.edges.take_cleared() {
+            let why = self.why_not(call);
+            self.refuse(call, why);
+        }
+    }
+
+    /// What a call learns whose wait is over: which of its names is taken, or that etcd has said nothing of them. Silence is never
+    /// taken for held.
+    fn why_not(&self, id: CallId) -> Refused {
+        let Some(call) = self.calls.get(id) else {
+            return Refused::ShuttingDown;
+        };
+        let queues = || {
+            call.names()
+                .iter()
+                .enumerate()
+                .filter_map(|(at, name)| Some((at, name, self.queues.get(name)?)))
+        };
+        let in_line = |queue: &crate::wait_queue::WaitQueue| {
+            queue.in_line().and_then(|id| self.contenders.get(id))
+        };
+        let unheard = |queue: &crate::wait_queue::WaitQueue| {
+            let sent = in_line(queue).is_some_and(|it| it.is_in_line() && it.created().is_none());
+            sent && !queue.was_heard_since(call.since())
+        };
+        let taken = |queue: &crate::wait_queue::WaitQueue| {
+            let behind = queue.head().is_none_or(|head| head.call != id);
+            let waits =
+                in_line(queue).is_some_and(|it| it.created().is_some() && !it.is_admitted());
+            behind
+                || waits
+                || queue.owner().is_some()
+                || queue.held().next().is_some()
+                || queue.closing().next().is_some()
+        };
+        let mut known = queues().filter(|(_, _, queue)| !unheard(queue) && taken(queue));
+        let named = queues().find(|(_, name, queue)| {
+            !unheard(queue) && taken(queue) && self.holder(name).is_some()
+        });
+        let waited = self.now - call.since();
+        match named.or_else(|| known.next()) {
+            Some((at, name, _)) => Refused::Timeout {
+                name: at,
+                holder: self.holder(name),
+                waited,
+            },
+            None if queues().any(|(_, _, queue)| unheard(queue)) => {
+                Refused::Backend(self.unreachable.cause())
+            }
+            None => Refused::Timeout {
+                name: 0,
+                holder: None,
+                waited,
+            },
+        }
+    }
+
+    /// No call wants a name: forgets it, its watch a little later.
+    fn retire_name(&mut self, name: &Name) {
+        let Some(queue) = self.queues.get(name) else {
+            return;
+        };
+        if queue.has_contenders() || !queue.is_empty() {
+            return;
+        }
+        match self.observe.watch(name) {
+            Some(_) => self.timers.set(Timer::Rest(name.clone()), self.now + WARM),
+            None => self.queues.forget(name),
+        }
+    }
+
+    /// A name has not been wanted for a while: stops watching it.
+    pub(super) fn rest(&mut self, name: &Name) {
+        let idle = self
+            .queues
+            .get(name)
+            .is_none_or(|queue| queue.is_empty() && !queue.has_contenders());
+        if idle {
+            if let Some(id) = self.observe.close(name) {
+                self.outputs.push_back(Output::Unwatch { id });
+            }
+            self.queues.forget(name);
+        }
+    }
+
+    /// Opens a session of a TTL before a lock needs it.
+    pub(super) fn warm(&mut self, call: CallId, ttl_secs: i64) {
+        if self.shutdown.has_begun() {
+            return self.outputs.push_back(Output::Refused {
+                call,
+                why: Refused::ShuttingDown,
+            });
+        }
+        let id = self.choose_session(ttl_secs);
+        match self.sessions.get_mut(id) {
+            Some(session) if !session.is_open() => session.warm(call),
+            _ => self.outputs.push_back(Output::Ready { call }),
+        }
+    }
+
+    /// The body of a call has ended before its time: keeps its names locked (rule P39). False if there is nothing to keep.
+    fn retain(&mut self, id: ContenderId, call: CallId, how: Release) -> bool {
+        let Some(released) = self.calls.get(call) else {
+            return false;
+        };
+        let (record, until) = (
+            released.record().clone(),
+            released.keep().filter(|until| *until > self.now),
+        );
+        let Some(contender) = self.contenders.get_mut(id) else {
+            return false;
+        };
+        let lost = contender
+            .ownership()
+            .is_none_or(|ownership| ownership.is_lost());
+        let sound = self
+            .sessions
+            .get(contender.session())
+            .is_some_and(|session| session.is_alive());
+        let Some(until) = until.filter(|_| {
+            sound
+                && !lost
+                && contender.mode() != Mode::Shared
+                && !mistake(Mistake::RetainedKeyDeleted)
+        }) else {
+            return false;
+        };
+        contender.retain();
+        self.stops_being_observed(id);
+        match how {
+            Release::Confirmed => {
+                self.calls.release(call);
+                self.timers.set(Timer::Confirm(call), self.now + CONFIRM);
+            }
+            Release::Unconfirmed | Release::Lingering => drop(self.calls.remove(call)),
+        }
+        let retention = Retention {
+            until,
+            call,
+            record,
+            lease: None,
+            moved: false,
+            under_way: false,
+            failures: 0,
+        };
+        self.retentions.insert(id, retention);
+        self.retain_on(id);
+        true
+    }
+
+    /// Takes the next step of a retention: asks for its lease, puts the keys under it, or ends it.
+    pub(super) fn retain_on(&mut self, id: ContenderId) {
+        let Some(kept) = self.retentions.get_mut(&id) else {
+            return;
+        };
+        if kept.until <= self.now {
+            return self.retention_over(id);
+        }
+        self.timers.set(Timer::Retention(id), kept.until);
+        if kept.moved || kept.under_way {
+            return;
+        }
+        kept.under_way = true;
+        match kept.lease {
+            None => {
+                let rest = kept.until - self.now;
+                let ttl_secs = i64::try_from(rest.as_millis().div_ceil(1000))
+                    .unwrap_or(i64::MAX)
+                    .max(SHORTEST);
+                self.send(Request::Grant { ttl_secs }, super::Exchange::Reserve(id));
+            }
+            Some(lease) => {
+                let record = kept.record.clone();
+                let contender = self.contenders.get(id);
+                let keys = contender.into_iter().flat_map(|it| {
+                    it.keys()
+                        .filter_map(|key| Some((key.clone(), it.created()?)))
+                });
+                let txn = crate::transactions::retain(&keys.collect::<Vec<_>>(), lease, &record);
+                self.send(Request::Txn(txn), super::Exchange::Retain(id, lease));
+            }
+        }
+    }
+
+    /// The time of a retention is over, or all its keys are gone: what is left goes.
+    pub(super) fn retention_over(&mut self, id: ContenderId) {
+        let Some(kept) = self.retentions.remove(&id) else {
+            return;
+        };
+        self.timers.cancel(&Timer::Retention(id));
+        if !kept.moved {
+            self.retained_moved(id);
+            // Nothing hangs on its lease that is not to go.
+            self.revocations.extend(kept.lease);
+        }
+        self.confirming.insert(id, kept.call);
+        self.delete(id);
+        if self
+            .contenders
+            .get(id)
+            .is_some_and(|it| it.parts().is_empty())
+        {
+            self.remove(id);
+        }
+    }
+
+    /// The session its keys were under has done its duty.
+    pub(super) fn retained_moved(&mut self, id: ContenderId) {
+        let Some(session_id) = self.contenders.get(id).map(Contender::session) else {
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(session_id) {
+            session.drop_body();
+            session.detach(self.now, id);
+        }
+        self.revoke_if_over(session_id);
+    }
+
+    /// A nested call, or a group, has waited for a while: is it part of a cycle?
+    pub(super) fn look_for_cycle(&mut self, call: CallId) {
+        let Some(waiting) = self.calls.get(call) else {
+            return;
+        };
+        let (nested, first) = (self.calls.is_nested(call), waiting.names().first().cloned());
+        if waiting.waiting().is_none() || (nested && self.find_cycle_here(call)) {
+            return;
+        }
+        let step = self.deadlock.step(call);
+        let next = self.jittered(STEP);
+        self.timers.set(Timer::Cycle(call), self.now + next);
+        let stalled = match nested {
+            true => self.claim_edges(call),
+            // A group whose task holds nothing looks from its own key.
+            false if step % 2 == 1 => first
+                .and_then(|name| self.stalled_part(&name))
+                .into_iter()
+                .collect(),
+            false => BTreeMap::new(),
+        };
+        for (contender, start) in stalled {
+            self.deadlock.begin_search(
+                self.now,
+                contender,
+                &self.root,
+                &self.settings.prefix,
+                start,
+            );
+        }
+    }
+
+    /// A part of a group's contender that is not admitted.
+    fn stalled_part(&self, name: &Name) -> Option<(ContenderId, Incarnation)> {
+        let id = self.queues.get(name)?.in_line()?;
+        let contender = self.contenders.get(id)?;
+        let created = contender.created()?;
+        let part = contender
+            .parts()
+            .iter()
+            .find(|part| part.admitted().is_none())?;
+        Some((id, (part.key.clone(), created)))
+    }
+
+    /// Publishes what a nested call depends on, from the keys that its task holds.
+    fn claim_edges(&mut self, call: CallId) -> BTreeMap<ContenderId, Incarnation> {
+        let held: Vec<CallId> = self.calls.outer(call).map(|(of, _)| of).collect();
+        let Walked::Depends(targets) = walk(&Process(self), call, &held) else {
+            return BTreeMap::new();
+        };
+        let mut wanted = BTreeMap::new();
+        for (_, id) in self.calls.outer(call) {
+            let Some(contender) = self
+                .contenders
+                .get(id)
+                .filter(|it| it.ownership().is_some_and(|own| !own.is_lost()))
+            else {
+                continue;
+            };
+            for (key, created) in contender
+                .keys()
+                .filter_map(|key| Some((key.clone(), contender.created()?)))
+            {
+                for waits in targets.values() {
+                    let edge = Edge {
+                        held: (key.clone(), created),
+                        waits: waits.clone(),
+                    };
+                    if wanted.len() < MOST_EDGES {
+                        wanted.insert(edge, (id, contender.session()));
+                    }
+                }
+            }
+        }
+        self.deadlock.edges.claim(call, wanted);
+        targets
+    }
+
+    /// Looks for a cycle inside the process that a nested call closes. A group in it whose task holds nothing steps back, else
+    /// the call is refused; true if it is.
+    fn find_cycle_here(&mut self, call: CallId) -> bool {
+        let held: Vec<CallId> = self.calls.outer(call).map(|(of, _)| of).collect();
+        while let Walked::Cycle(path) = walk(&Process(self), call, &held) {
+            let group = path.iter().copied().find(|of| self.may_step_back(*of));
+            if let Some(group) = group {
+                self.step_back(group);
+                continue;
+            }
+            let Some(waiting) = self.calls.get(call) else {
+                return false;
+            };
+            let first = path.first().and_then(|of| self.calls.get(*of));
+            let blocked = |name: &Name| first.is_some_and(|first| first.names().contains(name));
+            let name = waiting.names().iter().position(blocked).unwrap_or(0);
+            let blockers = path.iter().filter_map(|of| {
+                let of = self.calls.get(*of)?;
+                Some(Blocker {
+                    key: of.names().first()?.as_str().into(),
+                    record: of.record().clone(),
+                })
+            });
+            let cycle = blockers.collect();
+            self.refuse(call, Refused::Deadlock { name, cycle });
+            return true;
+        }
+        false
+    }
+
+    /// Whether a call is a group whose task holds nothing: it may go to the end of its queues without being refused.
+    pub(super) fn may_step_back(&self, call: CallId) -> bool {
+        let waits = self
+            .calls
+            .get(call)
+            .is_some_and(|it| it.is_group() && it.waiting().is_some() && !it.is_try());
+        waits && !self.calls.is_nested(call) && !mistake(Mistake::GroupsNeverStepBack)
+    }
+
+    /// Sends a group to the end of its queues, and takes its keys back.
+    pub(super) fn step_back(&mut self, call: CallId) {
+        let Some((names, waiting, mode)) = self
+            .calls
+            .get(call)
+            .and_then(|it| Some((it.names().clone(), it.waiting()?, it.mode())))
+        else {
+            return;
+        };
+        self.queues.leave(&names, waiting.ticket);
+        let ticket = self.queues.enqueue(
+            &names,
+            Waiter {
+                call,
+                mode,
+                group: true,
+            },
+        );
+        self.calls.requeue(call, ticket);
+        let own = names
+            .first()
+            .and_then(|name| self.queues.get(name)?.in_line());
+        let own = own.filter(|id| {
+            self.contenders
+                .get(*id)
+                .is_some_and(|it| it.purpose().group == Some(call))
+        });
+        own.into_iter().for_each(|id| self.give_up(id));
+        names.iter().for_each(|name| self.work.push(name));
+    }
+}
+
+/// Whether a contender that was put for one purpose serves another.
+fn fits(of: &Purpose, wanted: &Purpose) -> bool {
+    let same = of.names.len() == wanted.names.len()
+        && of.names.iter().all(|name| wanted.names.contains(name));
+    same && of.mode == wanted.mode && of.ttl_secs == wanted.ttl_secs && of.group == wanted.group
+}
+
+/// The first moment not before this one at which what lingers goes.
+fn together(at: Moment) -> Moment {
+    let late = at.since_boot().as_nanos() % TOGETHER.as_nanos();
+    match u64::try_from(late) {
+        Ok(late @ 1..) => at + TOGETHER - Duration::from_nanos(late),
+        _ => at,
+    }
+}
+
+/// What a walk over the calls of this process asks.
+struct Process<'a>(&'a Core);
+
+impl Waits for Process<'_> {
+    fn names(&self, call: CallId) -> Vec<Name> {
+        let Some(waiting) = self
+            .0
+            .calls
+            .get(call)
+            .filter(|it| it.waiting().is_some() && !self.0.deadlock.edges.is_leaving(call))
+        else {
+            return Vec::new();
+        };
+        match waiting.mode() {
+            Mode::Permits(_) => Vec::new(),
+            Mode::Exclusive | Mode::Shared => waiting.names().to_vec(),
+        }
+    }
+
+    fn holders(&self, name: &Name, waiter: CallId) -> Vec<CallId> {
+        let Some(queue) = self.0.queues.get(name) else {
+            return Vec::new();
+        };
+        let mut modes: BTreeSet<Mode> = self
+            .0
+            .calls
+            .get(waiter)
+            .map(Call::mode)
+            .into_iter()
+            .collect();
+        if let Some(mode) = modes
+            .first()
+            .copied()
+            .filter(|mode| !queue.is_uniform(*mode))
+        {
+            modes.extend(
+                queue
+                    .waiters()
+                    .take_while(|ahead| ahead.call != waiter)
+                    .map(|ahead| ahead.mode),
+            );
+            modes.insert(mode);
+        }
+        let held = queue
+            .held()
+            .filter_map(|id| self.0.contenders.get(id))
+            .filter(|it| {
+                let lost = it.ownership().is_none_or(|ownership| ownership.is_lost());
+                let seat = it.seats().find(|(of, _)| *of == name).map(|(_, seat)| seat);
+                !lost && seat.is_some_and(|seat| modes.iter().any(|mode| mode.is_excluded_by(seat)))
+            });
+        held.filter_map(Contender::ownership)
+            .flat_map(|ownership| ownership.holders().collect::<Vec<_>>())
+            .collect()
+    }
+
+    fn inner(&self, holder: CallId) -> Vec<CallId> {
+        self.0.calls.inner(holder).collect()
+    }
+
+    fn groups_ahead(&self, name: &Name, waiter: CallId) -> Vec<CallId> {
+        let ticket = self.0.calls.waiting(waiter).map(|waiting| waiting.ticket);
+        let queue = ticket.and_then(|ticket| Some((self.0.queues.get(name)?, ticket)));
+        queue.map_or(Vec::new(), |(queue, ticket)| {
+            queue.groups_ahead(ticket).collect()
+        })
+    }
+
+    fn stalled(&self, name: &Name) -> Option<(ContenderId, Incarnation)> {
+        let id = self.0.queues.get(name)?.in_line()?;
+        let contender = self
+            .0
+            .contenders
+            .get(id)
+            .filter(|it| it.has_stalled(self.0.now))?;
+        let part = contender
+            .parts()
+            .iter()
+            .find(|part| part.name == *name && !matches!(part.seat, Seat::Permit(_)))?;
+        Some((id, (part.key.clone(), contender.created()?)))
+    }
+}

@@ -1,0 +1,424 @@
+//! Contender: the keys of one call below its names, put in one transaction, from the wish for them until they are gone.
+//!
+//! ```text
+//! Pending ─sent─► Creating ─answered─► Waiting ─admitted, session fresh─► Owned ─last body dropped─► Deleting ─answered─► gone
+//!    ▲               │  ▲ nothing applied       │                            │ ▲ │                       ▲
+//!    └───────────────┘  └── Pending             │                     handed over  └at_least─► Retained ─┤
+//!                    └no answer─► Ambiguous ─barrier: there─► Waiting ─nobody wants it───────────────────┤
+//!                                      └─────barrier: absent─► gone          Creating ─refused, may be there (P34)─┘
+//! ```
+//!
+//! A call with several names is a *group*: its keys share one create revision, and stand or fall together (rule P13). A
+//! contender of one name may be inherited by the next call that fits it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::deadlock::STEP;
+use crate::ids::{
+    CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId, contender_key, contends,
+};
+use crate::moment::Moment;
+use crate::ownership::Ownership;
+use crate::predecessors::Predecessors;
+use crate::request::Kv;
+use crate::seat::{Mode, Seat};
+use crate::transactions::Guard;
+
+/// What a contender is put for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Purpose {
+    pub names: Arc<[Name]>,
+    pub mode: Mode,
+    pub ttl_secs: i64,
+    /// The call, if it has several names: no other call inherits its keys.
+    pub group: Option<CallId>,
+}
+
+/// Where a contender is in its life.
+#[derive(Debug)]
+pub enum State {
+    /// It waits for its session's next bundle: nothing was sent.
+    Pending,
+    /// Its put is under way.
+    Creating,
+    /// Its put may have been applied or not: a barrier will tell (rule P10).
+    Ambiguous,
+    /// Its keys exist and wait.
+    Waiting { created: Revision, since: Moment },
+    /// Calls hold it.
+    Owned(Ownership),
+    /// Its call is over, and its names stay locked (rule P39).
+    Retained { created: Revision },
+    /// A guarded delete of its keys is queued or under way; their names take no other key of this seat until it is answered.
+    Deleting,
+}
+
+/// One key of a contender.
+#[derive(Debug)]
+pub struct Part {
+    pub name: Name,
+    pub family: Key,
+    pub seat: Seat,
+    pub key: Key,
+    predecessors: Predecessors,
+    /// The revision of a state in which nothing older excluded it: admitted, for good (rule P14).
+    admitted: Option<Revision>,
+}
+
+/// The keys of one call.
+#[derive(Debug)]
+pub struct Contender {
+    session: SessionId,
+    purpose: Purpose,
+    seats: Vec<Seat>,
+    record: Arc<[u8]>,
+    /// None while it is pending: its keys are named after its session's lease.
+    parts: Vec<Part>,
+    state: State,
+    /// Its names go on without it, because its session is gone: it only remains until it is known to be deleted.
+    detached: bool,
+    /// Its keys have edges, or may have.
+    edges: bool,
+}
+
+impl Contender {
+    /// A wish for keys, to be put under a session.
+    pub fn new(session: SessionId, purpose: Purpose, seats: Vec<Seat>, record: Arc<[u8]>) -> Self {
+        Self {
+            session,
+            purpose,
+            seats,
+            record,
+            parts: Vec::new(),
+            state: State::Pending,
+            detached: false,
+            edges: false,
+        }
+    }
+
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    pub fn purpose(&self) -> &Purpose {
+        &self.purpose
+    }
+
+    pub fn names(&self) -> &Arc<[Name]> {
+        &self.purpose.names
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.purpose.mode
+    }
+
+    /// The seat of each name.
+    pub fn seats(&self) -> impl Iterator<Item = (&Name, Seat)> {
+        self.purpose.names.iter().zip(self.seats.iter().copied())
+    }
+
+    pub fn record(&self) -> &Arc<[u8]> {
+        &self.record
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.parts.iter().map(|part| &part.key)
+    }
+
+    /// The part of a key.
+    pub fn part_of(&self, key: &[u8]) -> Option<&Part> {
+        self.parts.iter().find(|part| part.key.as_bytes() == key)
+    }
+
+    pub fn is_detached(&self) -> bool {
+        self.detached
+    }
+
+    /// Its names go on without it.
+    pub fn detach(&mut self) {
+        self.detached = true;
+    }
+
+    pub fn has_edges(&self) -> bool {
+        self.edges
+    }
+
+    /// Edges of its keys are to be put, or are known to be gone.
+    pub fn set_edges(&mut self, edges: bool) {
+        self.edges = edges;
+    }
+
+    /// Whether it may be put, or waits: at most one contender of a name does (invariant I6).
+    pub fn is_in_line(&self) -> bool {
+        matches!(
+            self.state,
+            State::Pending | State::Creating | State::Ambiguous | State::Waiting { .. }
+        )
+    }
+
+    /// The create revision of its keys, where they are known to exist.
+    pub fn created(&self) -> Option<Revision> {
+        match &self.state {
+            State::Waiting { created, .. } | State::Retained { created } => Some(*created),
+            State::Owned(ownership) => Some(ownership.created()),
+            State::Pending | State::Creating | State::Ambiguous | State::Deleting => None,
+        }
+    }
+
+    /// What its calls have of it, if they hold it.
+    pub fn ownership(&self) -> Option<&Ownership> {
+        match &self.state {
+            State::Owned(ownership) => Some(ownership),
+            _ => None,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn ownership_mut(&mut self) -> Option<&mut Ownership> {
+        match &mut self.state {
+            State::Owned(ownership) => Some(ownership),
+            _ => None,
+        }
+    }
+
+    /// Its put is sent, under this lease.
+    pub fn sent(&mut self, lease: LeaseId) {
+        let part = |(name, seat): (&Name, &Seat)| {
+            let family = name.family();
+            Part {
+                key: contender_key(&family, lease, *seat),
+                name: name.clone(),
+                family,
+                seat: *seat,
+                predecessors: Predecessors::default(),
+                admitted: None,
+            }
+        };
+        self.parts = self
+            .purpose
+            .names
+            .iter()
+            .zip(&self.seats)
+            .map(part)
+            .collect();
+        self.state = State::Creating;
+    }
+
+    /// Nothing of its put was applied: it is to be sent again.
+    pub fn unsent(&mut self) {
+        self.state = State::Pending;
+    }
+
+    /// Its put may have been applied or not.
+    pub fn ambiguous(&mut self) {
+        self.state = State::Ambiguous;
+    }
+
+    /// Its keys were created at this revision.
+    pub fn created_at(&mut self, now: Moment, created: Revision) {
+        self.state = State::Waiting {
+            created,
+            since: now,
+        };
+    }
+
+    /// Whether its keys have waited for so long that a deadlock is possible.
+    pub fn has_stalled(&self, now: Moment) -> bool {
+        matches!(self.state, State::Waiting { since, .. } if now - since >= STEP)
+            && !self.is_admitted()
+    }
+
+    /// What an answer to its put shows at this revision of part `at`: the oldest key of the family, or all of them.
+    pub fn placed(&mut self, at: usize, created: Revision, revision: Revision, found: Vec<Kv>) {
+        let mode = self.purpose.mode;
+        let Some(part) = self.parts.get_mut(at) else {
+            return;
+        };
+        let is_own = |kv: &Kv| kv.key == part.key.as_bytes();
+        // A watch may have seen it deleted before its put was answered: then a read finds out.
+        let deleted = part.predecessors.own_deletion(&part.key);
+        if deleted.is_some_and(|deleted| deleted > created) {
+            return;
+        }
+        if found.first().is_some_and(is_own) {
+            part.predecessors.read(revision, []);
+        } else if found.iter().any(is_own) {
+            // Its own is among them, so they are all there are.
+            part.read_older(mode, created, revision, found);
+        }
+        part.admitted = part.predecessors.admit(mode);
+    }
+
+    /// A single try found no key below any of its names, and put its own.
+    pub fn placed_alone(&mut self, now: Moment, created: Revision) {
+        for part in &mut self.parts {
+            part.admitted = Some(created);
+        }
+        self.created_at(now, created);
+    }
+
+    /// A read at this revision shows the contenders of part `at`, all of those that are older.
+    pub fn read(&mut self, at: usize, revision: Revision, contenders: Vec<Kv>) {
+        let (mode, created) = (self.purpose.mode, self.created());
+        if let (Some(part), Some(created)) = (self.parts.get_mut(at), created) {
+            part.read_older(mode, created, revision, contenders);
+            part.admitted = part.admitted.or(part.predecessors.admit(mode));
+        }
+    }
+
+    /// A watch reports that another key of a part's family was deleted; whether that is of interest.
+    pub fn predecessor_deleted(&mut self, name: &Name, key: &[u8], revision: Revision) -> bool {
+        let mode = self.purpose.mode;
+        let mut parts = self.parts.iter_mut();
+        let Some(part) = parts.find(|part| part.name == *name) else {
+            return false;
+        };
+        let older = part.predecessors.deleted(key, revision);
+        if older {
+            part.admitted = part.admitted.or(part.predecessors.admit(mode));
+        }
+        older
+    }
+
+    /// Whether all its keys are admitted: its call may be served.
+    pub fn is_admitted(&self) -> bool {
+        !self.parts.is_empty() && self.parts.iter().all(|part| part.admitted.is_some())
+    }
+
+    /// Whether it is known not to be admitted: all contenders that are older have been read.
+    pub fn must_wait(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| part.admitted.is_none() && part.predecessors.are_known())
+    }
+
+    /// Its first holder has it. `sent`: when the answer was asked for that admitted it.
+    pub fn own(&mut self, now: Moment, call: CallId, alone: bool) {
+        if let State::Waiting { created, .. } = self.state {
+            self.state = State::Owned(Ownership::begin(now, created, call, alone));
+        }
+    }
+
+    /// Its call is over, and its names stay locked.
+    pub fn retain(&mut self) {
+        if let Some(created) = self.created() {
+            self.state = State::Retained { created };
+        }
+    }
+
+    /// It is to be deleted; what guards that, for keys that exist or may.
+    pub fn delete(&mut self, lease: Option<LeaseId>) -> Option<Guard> {
+        let guard = self
+            .created()
+            .map(Guard::Created)
+            .or(lease.map(Guard::Lease))?;
+        self.state = State::Deleting;
+        Some(guard)
+    }
+
+    /// Some of its keys are gone; how many are left.
+    pub fn drop_parts(&mut self, gone: &[Key]) -> usize {
+        self.parts.retain(|part| !gone.contains(&part.key));
+        self.parts.len()
+    }
+}
+
+impl Part {
+    /// Takes in a read of its family: what is older, and may exclude it.
+    fn read_older(&mut self, mode: Mode, created: Revision, revision: Revision, found: Vec<Kv>) {
+        let counts = |kv: &Kv| {
+            let seat = Seat::of_key(&kv.key);
+            kv.create_revision < created
+                && contends(&self.family, &kv.key)
+                && (mode.is_excluded_by(seat) || mode.room().is_some())
+        };
+        let older: Vec<Kv> = found.into_iter().filter(counts).collect();
+        self.predecessors.read(revision, older);
+    }
+
+    pub fn predecessors(&self) -> &Predecessors {
+        &self.predecessors
+    }
+
+    /// The revision of the state that admitted it.
+    pub fn admitted(&self) -> Option<Revision> {
+        self.admitted
+    }
+}
+
+/// All contenders of a process.
+#[derive(Debug, Default)]
+pub struct Contenders {
+    all: BTreeMap<ContenderId, Contender>,
+    by_key: BTreeMap<Key, ContenderId>,
+    last: u64,
+}
+
+impl Contenders {
+    /// Takes one in.
+    pub fn add(&mut self, contender: Contender) -> ContenderId {
+        self.last += 1;
+        let id = ContenderId::from(self.last);
+        self.all.insert(id, contender);
+        id
+    }
+
+    pub fn get(&self, id: ContenderId) -> Option<&Contender> {
+        self.all.get(&id)
+    }
+
+    pub fn get_mut(&mut self, id: ContenderId) -> Option<&mut Contender> {
+        self.all.get_mut(&id)
+    }
+
+    /// Its put is sent: from now on it is found by its keys.
+    pub fn sent(&mut self, id: ContenderId, lease: LeaseId) {
+        if let Some(contender) = self.all.get_mut(&id) {
+            contender.sent(lease);
+            self.by_key
+                .extend(contender.keys().map(|key| (key.clone(), id)));
+        }
+    }
+
+    /// The contender that has this key.
+    pub fn by_key(&self, key: &[u8]) -> Option<ContenderId> {
+        self.by_key.get(std::str::from_utf8(key).ok()?).copied()
+    }
+
+    /// It is gone for good.
+    pub fn remove(&mut self, id: ContenderId) -> Option<Contender> {
+        let contender = self.all.remove(&id)?;
+        for key in contender.keys() {
+            self.by_key.remove(key);
+        }
+        Some(contender)
+    }
+
+    /// Some of its keys are gone; how many are left.
+    pub fn drop_parts(&mut self, id: ContenderId, gone: &[Key]) -> usize {
+        for key in gone {
+            self.by_key.remove(key);
+        }
+        self.all
+            .get_mut(&id)
+            .map_or(0, |contender| contender.drop_parts(gone))
+    }
+
+    /// All of them, for views.
+    pub fn iter(&self) -> impl Iterator<Item = (ContenderId, &Contender)> {
+        self.all.iter().map(|(id, contender)| (*id, contender))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}

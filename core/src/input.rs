@@ -1,0 +1,126 @@
+//! Input: commands of callers and events of etcd, and the settings a core is made with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ids::{CallId, Name, RequestId, WatchId};
+use crate::moment::Moment;
+use crate::request::{Failure, Response, WatchEvent};
+use crate::seat::Mode;
+
+/// What a core is made with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What all keys begin with; ends in `/`.
+    pub prefix: Arc<str>,
+    /// How long a call waits for etcd to be reached at all.
+    pub connect_timeout: Duration,
+    /// Bodies under one session, before the next session of its TTL gets some (rule P27).
+    pub bodies_per_session: usize,
+    /// With more predecessors than this a contender watches only the last of them (rule P15): a watch on all of them brings an
+    /// event for each. With half as many it watches all again.
+    pub near: usize,
+    /// Calls that may wait at a time; `None`: any number.
+    pub max_waiters: Option<usize>,
+    /// Seeds the jitter, so that processes do not act in step.
+    pub seed: u64,
+}
+
+/// What happens to a core.
+#[derive(Debug)]
+pub enum Input {
+    /// A call wants its names.
+    Acquire(Acquire),
+    /// The caller of a waiting call has gone away.
+    Cancel {
+        /// The call.
+        call: CallId,
+    },
+    /// The body of a call has been dropped.
+    Release {
+        /// The call.
+        call: CallId,
+        /// When its keys go.
+        how: Release,
+        /// The holder relies on its keys going with the body: they are not handed over (rule P22).
+        fenced: bool,
+    },
+    /// The names of a call that holds them are to stay locked until then, whenever its body ends (rule P39).
+    Keep {
+        /// The call.
+        call: CallId,
+        /// Until when.
+        until: Moment,
+    },
+    /// Open a session of this TTL and report it: etcd can be reached, and this process may write there.
+    Warm {
+        /// The id to report it to.
+        call: CallId,
+        /// The TTL, in seconds.
+        ttl_secs: i64,
+    },
+    /// etcd answered a request, or did not.
+    Answer {
+        /// The request.
+        request: RequestId,
+        /// Its answer.
+        result: Result<Response, Failure>,
+    },
+    /// A watch reported something.
+    Watch {
+        /// The watch.
+        watch: WatchId,
+        /// What it reported.
+        event: WatchEvent,
+    },
+    /// No new locks; bodies may run until `until`.
+    Shutdown {
+        /// Until when bodies may run.
+        until: Moment,
+    },
+    /// Check all held names now: the test kit asks for what happens by itself after a second of holding (rule P18).
+    Inspect,
+    /// Time has passed.
+    Tick,
+}
+
+/// When the keys of a call go whose body has gone, unless another call takes them over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// At once; and the caller waits for the confirmation.
+    Confirmed,
+    /// At once; the caller has gone.
+    Unconfirmed,
+    /// In a moment: the next call of this process finds them still held.
+    Lingering,
+}
+
+/// How long a call queues for its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// One try.
+    Once,
+    /// At most this long.
+    For(Duration),
+    /// Until it is served.
+    Forever,
+}
+
+/// A call that wants names: all of them, or none (rule P13).
+#[derive(Debug)]
+pub struct Acquire {
+    /// The call.
+    pub call: CallId,
+    /// At least one, at most [`NAMES`](crate::NAMES), each once, without a trailing `/`.
+    pub names: Vec<Name>,
+    /// The TTL of its session, in seconds.
+    pub ttl_secs: i64,
+    /// How it shares all its names.
+    pub mode: Mode,
+    /// How long it queues.
+    pub wait: Wait,
+    /// The holder record.
+    pub record: Arc<[u8]>,
+    /// The calls whose locks the calling task holds; where there are any, the call is nested.
+    pub holds: Vec<CallId>,
+}

@@ -1,0 +1,56 @@
+//! The core of etcd-locked: every decision about every lock of a process, as values in and values out.
+//!
+//! It awaits nothing, reads no clock and opens no socket. The contract is one loop: [`Core::handle`] one [`Input`], drain
+//! [`Core::poll`] until it returns `None`, and call again at [`Core::next_timeout`] at the latest. The engine of `etcd-locked`
+//! runs it against etcd; the simulator runs it against anything.
+//!
+//! Rule numbers (P1 …) are those of `PROTOCOL.md`.
+
+// What other crates may use is the table of exports below; inside, a machine's state is private to its file.
+#![allow(unreachable_pub)]
+
+mod batch;
+mod calls;
+mod conductor;
+mod contender;
+mod deadline;
+mod deadlock;
+mod ids;
+mod input;
+mod mistakes;
+mod moment;
+mod observe;
+mod output;
+mod ownership;
+mod predecessors;
+mod record;
+mod request;
+mod seat;
+mod session;
+mod shutdown;
+mod steps;
+mod timers;
+mod transactions;
+mod unreachable;
+mod view;
+mod wait_queue;
+
+pub use conductor::Core;
+pub use deadline::Deadline;
+pub use ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
+pub use input::{Acquire, Input, Release, Settings, Wait};
+#[cfg(feature = "simulation")]
+pub use mistakes::{Mistake, make};
+pub use moment::Moment;
+pub use output::{Blocker, Grant, LossCause, Output, OwnedKey, Refused};
+pub use request::{
+    Cause, Compare, Event, Failure, Kv, Op, OpAnswer, Order, Refusal, Request, Response, Txn,
+    TxnAnswer, WatchEvent,
+};
+pub use seat::{Mode, Seat, admits};
+#[cfg(feature = "simulation")]
+pub use steps::taken;
+pub use view::{ContenderState, ContenderView, SessionState, SessionView};
+
+/// Names one call may have: they are put in one transaction, which leaves room for others (rules P6, P13).
+pub const NAMES: usize = 32;

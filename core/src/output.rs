@@ -1,0 +1,201 @@
+//! Output: what a core wants done, and what it reports to its calls.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::deadline::Deadline;
+use crate::ids::{CallId, Key, RequestId, Revision, WatchId};
+use crate::request::{Cause, Failure, Refusal, Request};
+
+/// What a core wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// Exchange this with etcd and bring the answer.
+    Send {
+        /// Its id.
+        id: RequestId,
+        /// The request.
+        request: Request,
+    },
+    /// Watch all keys that begin with the prefix: their deletions, and if asked also their puts.
+    Watch {
+        /// Its id.
+        id: WatchId,
+        /// What the keys begin with.
+        prefix: Key,
+        /// The first revision of interest.
+        from: Revision,
+        /// Report puts too.
+        puts: bool,
+    },
+    /// Stop that watch.
+    Unwatch {
+        /// The watch.
+        id: WatchId,
+    },
+    /// The call has its locks.
+    Granted(Grant),
+    /// The call does not get its locks.
+    Refused {
+        /// The call.
+        call: CallId,
+        /// Why not.
+        why: Refused,
+    },
+    /// The call has lost its locks: its body must not be polled again.
+    Lost {
+        /// The call.
+        call: CallId,
+        /// How.
+        cause: LossCause,
+    },
+    /// The keys of a released call are gone, or are not known to be.
+    Released {
+        /// The call.
+        call: CallId,
+        /// Whether they are gone.
+        result: Result<(), Refused>,
+    },
+    /// The session that [`Input::Warm`](crate::Input::Warm) asked for is open.
+    Ready {
+        /// The id given there.
+        call: CallId,
+    },
+    /// The shutdown is complete.
+    Finished,
+}
+
+/// The locks of a call were taken.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    /// The call.
+    pub call: CallId,
+    /// One for each name, in the order of the call.
+    pub owned: Vec<OwnedKey>,
+    /// Until when they may be relied on.
+    pub deadline: Arc<Deadline>,
+}
+
+/// A key that a call owns.
+#[derive(Debug, Clone)]
+pub struct OwnedKey {
+    /// The key.
+    pub key: Key,
+    /// Its create revision.
+    pub created: Revision,
+    /// The token's revision (rule P21).
+    pub revision: Revision,
+    /// How often the key was handed over in this process since (rule P22).
+    pub handover: u16,
+}
+
+/// How a lock was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// The lease could not be renewed in time: etcd out of reach, or the process stopped for too long.
+    Expired,
+    /// The lease is gone at etcd: revoked by an operator, or run out there.
+    Revoked,
+    /// The lock's key is gone: deleted by an operator, or together with its lease.
+    Deleted,
+    /// Another client put the lock's key.
+    Overwritten,
+    /// etcd has lost its history: it was wiped, or restored from a snapshot.
+    Wiped,
+    /// The grace of a shutdown is over.
+    Shutdown,
+    /// The call gave the lock back: what a view of it says that outlives the call.
+    Released,
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its lease could not be renewed in time",
+            Self::Revoked => "its lease is gone at etcd",
+            Self::Deleted => "its key was deleted",
+            Self::Overwritten => "its key was overwritten",
+            Self::Wiped => "etcd has lost its data",
+            Self::Shutdown => "the grace of the shutdown is over",
+            Self::Released => "it was given back",
+        })
+    }
+}
+
+/// Why a call is not served. A `name` is counted from 0, in the order of the call.
+#[derive(Debug, Clone)]
+pub enum Refused {
+    /// One try, and the name was taken.
+    Held {
+        /// The name.
+        name: usize,
+        /// The holder's record, if known.
+        holder: Option<Arc<[u8]>>,
+    },
+    /// The wait was over.
+    Timeout {
+        /// The name.
+        name: usize,
+        /// The holder's record, if known.
+        holder: Option<Arc<[u8]>>,
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// The call's task is part of a deadlock (rule P38).
+    Deadlock {
+        /// The name.
+        name: usize,
+        /// Each blocker of the cycle in order; the last belongs to the call's own task.
+        cycle: Arc<[Blocker]>,
+    },
+    /// As many calls wait as may.
+    Overloaded,
+    /// The lock was lost before its release was confirmed.
+    Lost {
+        /// How.
+        cause: LossCause,
+    },
+    /// No new locks.
+    ShuttingDown,
+    /// etcd's user may not use the name's key.
+    PermissionDenied(Cause),
+    /// etcd's user may not use the session keys (rule P10b).
+    SessionDenied(Cause),
+    /// etcd could not be reached, or refused.
+    Backend(Cause),
+}
+
+/// One blocker of a deadlock's cycle: the key that stands in the way, and its record.
+#[derive(Debug, Clone)]
+pub struct Blocker {
+    /// The key, or the name for a blocker in this process.
+    pub key: Key,
+    /// Its record; empty where nobody wrote one.
+    pub record: Arc<[u8]>,
+}
+
+impl Refused {
+    /// Which of the call's names it is about, counted from 0; the first stands for all.
+    #[must_use]
+    pub fn name(&self) -> usize {
+        match self {
+            Self::Held { name, .. } | Self::Timeout { name, .. } | Self::Deadlock { name, .. } => {
+                *name
+            }
+            _ => 0,
+        }
+    }
+
+    /// What a call learns of a failure.
+    pub fn by(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused {
+                kind: Refusal::PermissionDenied,
+                cause,
+            } => Self::PermissionDenied(cause),
+            other => Self::Backend(other.cause()),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Ownership: one ownership of a contender's keys by this process, through all hand-overs (rules P22, P23, P37).
+//!
+//! While other processes wait, an ownership ends after [`TURNS`] hand-overs, or [`RUN`]: then the keys are deleted, and the
+//! calls here queue again, behind the others. Readers may join for as long as a read that is at most [`OPEN`] old has shown
+//! that no contender is kept waiting by that.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::ids::{CallId, Revision};
+use crate::mistakes::{Mistake, mistake};
+use crate::moment::Moment;
+
+/// How often, and for how long, a key is handed over before a read has to show that no other process waits.
+const TURNS: u32 = 64;
+const RUN: Duration = Duration::from_millis(20);
+
+/// How long to wait for that read: then another process is assumed to wait.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a read of what waits behind a reader's key is relied on, from when it was sent.
+const OPEN: Duration = Duration::from_millis(50);
+
+/// What waits behind an owned key, as a read showed that was sent at this moment.
+#[derive(Debug, Clone, Copy)]
+struct Behind {
+    read: Moment,
+    contended: bool,
+}
+
+/// Whether a reader may join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// It may.
+    Open,
+    /// A read has to show first that no contender is kept waiting by that.
+    Unknown,
+    /// A contender is kept waiting, or the key is on its way out.
+    Closed,
+}
+
+/// One ownership of a contender's keys.
+#[derive(Debug)]
+pub struct Ownership {
+    created: Revision,
+    holders: BTreeSet<CallId>,
+    handover: u16,
+    /// Hand-overs since a read showed that no other process waits, or since the beginning; and when that was.
+    turns: u32,
+    since: Moment,
+    /// When a read was asked for.
+    asked: Option<Moment>,
+    behind: Option<Behind>,
+    lost: bool,
+}
+
+impl Ownership {
+    /// Begins with the first holder. `alone`: the answer that admitted it has shown that no younger contender was there.
+    pub fn begin(now: Moment, created: Revision, holder: CallId, alone: bool) -> Self {
+        Self {
+            created,
+            holders: BTreeSet::from([holder]),
+            handover: 0,
+            turns: 0,
+            since: now,
+            asked: None,
+            behind: alone.then_some(Behind {
+                read: now,
+                contended: false,
+            }),
+            lost: false,
+        }
+    }
+
+    /// The create revision of its keys.
+    pub fn created(&self) -> Revision {
+        self.created
+    }
+
+    /// The number of hand-overs, for the token.
+    pub fn handover(&self) -> u16 {
+        self.handover
+    }
+
+    /// The calls that hold it.
+    pub fn holders(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.holders.iter().copied()
+    }
+
+    /// The call that has held it for longest, as ids grow.
+    pub fn first_holder(&self) -> Option<CallId> {
+        self.holders.first().copied()
+    }
+
+    /// How many hold it.
+    pub fn holder_count(&self) -> usize {
+        self.holders.len()
+    }
+
+    /// Another call holds it too, or instead of one that leaves.
+    pub fn add(&mut self, call: CallId) {
+        self.holders.insert(call);
+        self.handover += 1;
+        self.turns += 1;
+    }
+
+    /// A call's body is gone; true if it was the last.
+    pub fn leave(&mut self, call: CallId) -> bool {
+        self.holders.remove(&call);
+        self.holders.is_empty() || mistake(Mistake::KeyGoesWithTheFirstReader)
+    }
+
+    /// No call can rely on it any more.
+    pub fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// Whether no call can rely on it any more.
+    pub fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// A read that was sent then showed whether a contender waits behind it.
+    pub fn read(&mut self, now: Moment, sent: Moment, contended: bool) {
+        self.asked = None;
+        self.behind = Some(Behind {
+            read: sent,
+            contended,
+        });
+        if !contended {
+            self.turns = 0;
+            self.since = now;
+        }
+    }
+
+    /// Asks for a read unless one is on its way; true if one has to be sent.
+    pub fn ask(&mut self, now: Moment) -> bool {
+        self.asked.replace(now).is_none()
+    }
+
+    /// Whether another process waits, as far as the last read has shown.
+    pub fn is_contended(&self) -> bool {
+        self.behind.is_some_and(|behind| behind.contended)
+    }
+
+    /// Whether the keys have been here for as long as they may be unless no other process is known to wait.
+    pub fn is_spent(&self, now: Moment) -> bool {
+        self.turns >= TURNS || now - self.since >= RUN
+    }
+
+    /// Whether the keys may be handed over once more.
+    pub fn may_pass(&self, now: Moment) -> bool {
+        let patient = self.asked.is_none_or(|at| now - at < PATIENCE);
+        let unspent = !self.is_spent(now) || (!self.is_contended() && patient);
+        !self.lost && self.handover < u16::MAX && unspent
+    }
+
+    /// Whether a reader may join.
+    pub fn gate(&self, now: Moment) -> Gate {
+        if self.lost || self.handover == u16::MAX {
+            return Gate::Closed;
+        }
+        let recent = self.behind.filter(|behind| now - behind.read <= OPEN);
+        match recent {
+            _ if mistake(Mistake::ReadersJoinForEver) => Gate::Open,
+            Some(behind) if behind.contended => Gate::Closed,
+            Some(_) => Gate::Open,
+            None => Gate::Unknown,
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Requests and responses: what the core asks of etcd and what etcd answers, as plain values.
+//!
+//! The engine's transport turns them into etcd-client calls; the simulator feeds them to a store of its own.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ids::{Key, LeaseId, Revision};
+
+/// Why something failed, as the client said it; shared because one answer may fail many calls.
+pub type Cause = Arc<dyn Error + Send + Sync>;
+
+/// One exchange with etcd. The transport tries it once, on one endpoint after the other while none was reached.
+#[derive(Debug, Clone)]
+pub enum Request {
+    /// Grant a lease of this TTL, in whole seconds.
+    Grant {
+        /// The TTL, in seconds.
+        ttl_secs: i64,
+    },
+    /// Renew a lease.
+    KeepAlive {
+        /// Which one.
+        lease: LeaseId,
+        /// How long one endpoint may take for it (rule P30).
+        timeout: Duration,
+    },
+    /// Revoke a lease and with it all its keys.
+    Revoke {
+        /// Which one.
+        lease: LeaseId,
+    },
+    /// One flat transaction (rule P6).
+    Txn(Txn),
+}
+
+/// A flat transaction: no nesting (rule P6), at most 128 operations a branch.
+#[derive(Debug, Clone, Default)]
+pub struct Txn {
+    /// Its conditions: all of them must hold.
+    pub when: Vec<Compare>,
+    /// What is done if they do.
+    pub then: Vec<Op>,
+    /// What is done if they do not.
+    pub or_else: Vec<Op>,
+}
+
+impl Txn {
+    /// Whether it changes nothing, so that sending it twice does no harm.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        let mut ops = self.then.iter().chain(&self.or_else);
+        ops.all(|op| matches!(op, Op::Get { .. } | Op::Range { .. }))
+    }
+}
+
+/// A condition of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Compare {
+    /// The key has this create revision.
+    Created(Key, Revision),
+    /// The key has this mod revision.
+    Modified(Key, Revision),
+    /// The key hangs on this lease.
+    Lease(Key, LeaseId),
+    /// There is no such key.
+    Absent(Key),
+    /// No key begins with this.
+    NoneUnder(Key),
+}
+
+/// One operation of a transaction.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// Put the key, attached to the lease; answers the previous key-value.
+    Put {
+        /// The key.
+        key: Key,
+        /// Its value.
+        value: Arc<[u8]>,
+        /// The lease it hangs on.
+        lease: LeaseId,
+    },
+    /// Read one key, without its value.
+    Get {
+        /// The key.
+        key: Key,
+    },
+    /// Read the keys that begin with the prefix, by create revision.
+    Range {
+        /// What they begin with.
+        prefix: Key,
+        /// How many at most; `None`: all.
+        limit: Option<u32>,
+        /// Their values too.
+        values: bool,
+        /// Which of them come first.
+        order: Order,
+        /// Only those created before this revision.
+        older_than: Option<Revision>,
+    },
+    /// Delete the key.
+    Delete {
+        /// The key.
+        key: Key,
+    },
+    /// Delete all keys that begin with the prefix.
+    DeleteUnder {
+        /// What they begin with.
+        prefix: Key,
+    },
+}
+
+/// The order of a range, by create revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Lowest create revision first: the owner.
+    OldestFirst,
+    /// Highest create revision first.
+    NewestFirst,
+}
+
+/// etcd's answer to a [`Request`].
+#[derive(Debug, Clone)]
+pub enum Response {
+    /// etcd granted a lease.
+    Granted {
+        /// Its id.
+        lease: LeaseId,
+        /// The TTL etcd granted, which may be longer than asked.
+        ttl: Duration,
+    },
+    /// etcd renewed a lease.
+    KeptAlive {
+        /// The TTL the lease has now; zero: there is no such lease.
+        ttl: Duration,
+        /// The header's revision, which lags where a follower answers (rule P35); `None` if there was none.
+        revision: Option<Revision>,
+    },
+    /// The lease is gone, or was not there.
+    Revoked,
+    /// A transaction was carried out.
+    Txn(TxnAnswer),
+}
+
+/// The answer to a [`Txn`].
+#[derive(Debug, Clone)]
+pub struct TxnAnswer {
+    /// The outer header's revision.
+    pub revision: Revision,
+    /// Whether the conditions held.
+    pub succeeded: bool,
+    /// One answer for each operation of the branch taken.
+    pub answers: Vec<OpAnswer>,
+}
+
+/// The answer to an [`Op`].
+#[derive(Debug, Clone)]
+pub enum OpAnswer {
+    /// A put: what the key held before, if it existed.
+    Put {
+        /// The previous key-value.
+        previous: Option<Kv>,
+    },
+    /// A get or range: what it found.
+    Found {
+        /// The key-values.
+        kvs: Vec<Kv>,
+    },
+    /// A delete.
+    Deleted,
+}
+
+impl OpAnswer {
+    /// The key-values it found, or replaced.
+    pub fn found(self) -> Vec<Kv> {
+        match self {
+            OpAnswer::Found { kvs } => kvs,
+            OpAnswer::Put { previous } => previous.into_iter().collect(),
+            OpAnswer::Deleted => Vec::new(),
+        }
+    }
+
+    /// The first of them.
+    pub fn first(self) -> Option<Kv> {
+        self.found().into_iter().next()
+    }
+}
+
+/// A key-value as etcd stores it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kv {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its value; empty where only keys were asked for.
+    pub value: Vec<u8>,
+    /// The revision at which it was created.
+    pub create_revision: Revision,
+    /// The revision at which it was last put.
+    pub mod_revision: Revision,
+    /// The lease it hangs on; 0: none.
+    pub lease: LeaseId,
+}
+
+/// Why a [`Request`] has no answer (rule P34).
+#[derive(Debug, Clone)]
+pub enum Failure {
+    /// Nothing was applied; later it may work: no endpoint reached, no leader, too many requests.
+    Unavailable(Cause),
+    /// etcd refused it, and nothing of it comes later.
+    Refused {
+        /// What kind of refusal it was.
+        kind: Refusal,
+        /// What etcd said.
+        cause: Cause,
+    },
+    /// It may have been applied, or may be applied later (rule P10).
+    Unknown(Cause),
+}
+
+impl Failure {
+    /// What the client said.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Unavailable(cause) | Self::Refused { cause, .. } | Self::Unknown(cause) => {
+                cause.clone()
+            }
+        }
+    }
+}
+
+/// What kind of refusal it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// `requested lease not found`; nothing was applied.
+    LeaseNotFound,
+    /// The user may not touch the key; nothing was applied.
+    PermissionDenied,
+    /// etcd is at its quota; it may have applied the write all the same (rule P34).
+    NoSpace,
+    /// Anything else; nothing was applied.
+    Other,
+}
+
+/// What a watch reports.
+#[derive(Debug, Clone)]
+pub enum WatchEvent {
+    /// A key below the watched prefix changed.
+    Changed(Event),
+    /// The revision the watch was to start from is compacted: read again, watch again (rule P16).
+    Compacted,
+}
+
+/// One change of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The key was put.
+    Put(Kv),
+    /// The key was deleted.
+    Delete {
+        /// The key.
+        key: Vec<u8>,
+        /// The revision at which it was deleted.
+        revision: Revision,
+    },
+}

@@ -1,0 +1,153 @@
+//! Mode and seat: how calls share a name, and how the last part of a key says so (rule P37).
+//!
+//! | key | seat |
+//! |---|---|
+//! | `<family><lease hex>` | exclusive: Go's own form |
+//! | `<family><lease hex>.r<i>` | readers |
+//! | `<family><lease hex>.p<i>` | one permit |
+//! | any other child | exclusive, as nothing is known of it |
+//!
+//! Only older keys count (rule P14), so what is said here of two keys stays true for as long as both live.
+
+use std::fmt;
+use std::num::NonZeroU16;
+
+/// What a call wants of its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Mode {
+    /// To be alone.
+    #[default]
+    Exclusive,
+    /// To be one of any number of readers.
+    Shared,
+    /// To be one of at most so many. Calls of one name may differ in this number.
+    Permits(NonZeroU16),
+}
+
+/// What a key below a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Seat {
+    /// The name, alone.
+    Exclusive,
+    /// Readers of one process; a process may have several such keys, with different numbers.
+    Shared(u16),
+    /// One permit; the number tells keys of one process apart, and means nothing else.
+    Permit(u16),
+}
+
+impl Mode {
+    /// Whether an older key on that seat excludes a call of this mode by itself. Permits do so only by their number.
+    #[must_use]
+    pub fn is_excluded_by(self, older: Seat) -> bool {
+        !matches!(
+            (self, older),
+            (Mode::Shared, Seat::Shared(_)) | (Mode::Permits(_), Seat::Permit(_))
+        )
+    }
+
+    /// How many older keys of its own kind leave room for a call; `None`: any number.
+    #[must_use]
+    pub fn room(self) -> Option<usize> {
+        match self {
+            Mode::Exclusive => Some(0),
+            Mode::Shared => None,
+            Mode::Permits(of) => Some(usize::from(of.get()) - 1),
+        }
+    }
+}
+
+impl Seat {
+    /// What a key says: everything behind its last `/`.
+    #[must_use]
+    pub fn of_key(key: &[u8]) -> Self {
+        let child = key.rsplit(|byte| *byte == b'/').next();
+        Self::parse(child.unwrap_or_default()).unwrap_or(Self::Exclusive)
+    }
+
+    fn parse(child: &[u8]) -> Option<Self> {
+        let (lease, suffix) = std::str::from_utf8(child).ok()?.split_once('.')?;
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        (!lease.is_empty() && lease.bytes().all(hex)).then_some(())?;
+        let number = suffix.get(1..)?.parse().ok()?;
+        let seat = match suffix.get(..1)? {
+            "r" => Self::Shared(number),
+            "p" => Self::Permit(number),
+            _ => return None,
+        };
+        // One way to write each, or two keys could be one permit.
+        (seat.to_string() == format!(".{suffix}")).then_some(seat)
+    }
+}
+
+/// Writes what a key ends with, behind its lease.
+impl fmt::Display for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exclusive => Ok(()),
+            Self::Shared(number) => write!(f, ".r{number}"),
+            Self::Permit(number) => write!(f, ".p{number}"),
+        }
+    }
+}
+
+/// Whether keys as old as these admit a call of this mode: all that are older than its own.
+#[must_use]
+pub fn admits<'a>(mode: Mode, older: impl Iterator<Item = &'a [u8]>) -> bool {
+    let mut before = 0;
+    let mut older = older.map(Seat::of_key);
+    !older.any(|seat| {
+        before += 1;
+        mode.is_excluded_by(seat) || mode.room().is_some_and(|room| before > room)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_says_its_seat() {
+        for (child, seat) in [
+            ("694d8a", Seat::Exclusive),
+            ("694d8a.r0", Seat::Shared(0)),
+            ("694d8a.p0", Seat::Permit(0)),
+            ("694d8a.p65535", Seat::Permit(65535)),
+            // What this library would not write is taken for exclusive.
+            ("zz", Seat::Exclusive),
+            (".r0", Seat::Exclusive),
+            ("694D8A.r0", Seat::Exclusive),
+            ("694d8a.r", Seat::Exclusive),
+            ("694d8a.r0.r0", Seat::Exclusive),
+            ("694d8a.p05", Seat::Exclusive),
+            ("694d8a.p+5", Seat::Exclusive),
+            ("694d8a.p65536", Seat::Exclusive),
+        ] {
+            assert_eq!(
+                Seat::of_key(format!("l/a/{child}").as_bytes()),
+                seat,
+                "{child}"
+            );
+        }
+        for seat in [Seat::Exclusive, Seat::Shared(3), Seat::Permit(7)] {
+            assert_eq!(Seat::of_key(format!("a0{seat}").as_bytes()), seat);
+        }
+    }
+
+    #[test]
+    fn older_keys_admit_what_they_leave_room_for() {
+        let permits = |n| Mode::Permits(NonZeroU16::new(n).expect("not zero"));
+        let admits =
+            |mode, older: &[&str]| super::admits(mode, older.iter().map(|key| key.as_bytes()));
+        assert!(admits(Mode::Exclusive, &[]));
+        assert!(!admits(Mode::Exclusive, &["l/a/1.r0"]));
+        assert!(!admits(Mode::Exclusive, &["l/a/1.p0"]));
+        assert!(admits(Mode::Shared, &["l/a/1.r0", "l/a/2.r1"]));
+        assert!(!admits(Mode::Shared, &["l/a/1.r0", "l/a/zz"]));
+        assert!(!admits(Mode::Shared, &["l/a/1.p0"]));
+        assert!(admits(permits(3), &["l/a/1.p0", "l/a/1.p2"]));
+        assert!(!admits(permits(3), &["l/a/1.p0", "l/a/1.p2", "l/a/2.p0"]));
+        assert!(admits(permits(4), &["l/a/1.p0", "l/a/1.p2", "l/a/2.p0"]));
+        assert!(!admits(permits(3), &["l/a/1.r0"]));
+        assert!(!admits(permits(3), &["l/a/1"]));
+    }
+}

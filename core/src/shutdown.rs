@@ -1,0 +1,86 @@
+//! Shutdown: no new locks, then the grace for bodies, then the farewell to etcd (rule P26).
+
+use std::time::Duration;
+
+use crate::moment::Moment;
+
+/// How long the last deletes and revocations may take: after that the leases run out by themselves.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How far a shutdown has come.
+#[derive(Debug, Default)]
+pub enum Shutdown {
+    /// None was asked for.
+    #[default]
+    Not,
+    /// Bodies may run until then.
+    Grace(Moment),
+    /// Bodies were told to stop; a session is revoked once its last body is gone.
+    Stopping,
+    /// No body is left: etcd may take until then.
+    Farewell(Moment),
+    /// It is complete.
+    Finished,
+}
+
+impl Shutdown {
+    /// A shutdown is asked for; of several graces the shortest counts.
+    pub fn begin(&mut self, until: Moment) {
+        match self {
+            Self::Not => *self = Self::Grace(until),
+            Self::Grace(earlier) => *earlier = until.min(*earlier),
+            Self::Stopping | Self::Farewell(_) | Self::Finished => {}
+        }
+    }
+
+    /// The grace is over.
+    pub fn stop(&mut self) {
+        if let Self::Grace(_) = self {
+            *self = Self::Stopping;
+        }
+    }
+
+    /// No body is left; until when etcd may take.
+    pub fn bid_farewell(&mut self, now: Moment) -> Moment {
+        match self {
+            Self::Farewell(until) => *until,
+            _ => {
+                *self = Self::Farewell(now + FAREWELL);
+                now + FAREWELL
+            }
+        }
+    }
+
+    /// It is complete.
+    pub fn finish(&mut self) {
+        *self = Self::Finished;
+    }
+
+    /// Whether one was asked for.
+    pub fn has_begun(&self) -> bool {
+        !matches!(self, Self::Not)
+    }
+
+    /// Whether a new call is turned away. A call of a task that holds a lock is let in until bodies must stop.
+    pub fn refuses(&self, nested: bool) -> bool {
+        self.has_begun() && !(nested && matches!(self, Self::Grace(_)))
+    }
+
+    /// Whether bodies were told to stop, so that sessions are left to run out.
+    pub fn has_stopped(&self) -> bool {
+        !matches!(self, Self::Not | Self::Grace(_))
+    }
+
+    /// Whether it is complete.
+    pub fn is_finished(&self) -> bool {
+        matches!(self, Self::Finished)
+    }
+
+    /// The moment at which its present stage ends.
+    pub fn due(&self) -> Option<Moment> {
+        match self {
+            Self::Grace(until) | Self::Farewell(until) => Some(*until),
+            _ => None,
+        }
+    }
+}
