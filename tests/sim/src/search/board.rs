@@ -13,6 +13,7 @@ use crate::world::bench::{Bench, HEADER, Message};
 use crate::world::clients::Stage;
 use crate::world::etcd::{revision_of, unknown};
 use crate::world::network::may_arrive_twice;
+use crate::world::view;
 
 /// The only name there is.
 const NAME: &str = "locks/a";
@@ -360,7 +361,7 @@ impl Board {
         // A hasher takes whatever it is given.
         let _ = write!(digest, "{:?}{:?}", bench.now, self.budget);
         for process in &bench.processes {
-            let _ = write!(digest, "{:?}", process.core);
+            let _ = write!(digest, "{:?}", view::state(&process.core));
             for (id, watch) in &process.watches {
                 let news = watch.events(&bench.store);
                 let _ = write!(digest, "{id}{news:?}");

@@ -4,12 +4,12 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::bench::{Bench, Happening};
-use super::etcd::Incarnation;
+use super::etcd::{Incarnation, contends};
 use super::nemesis::lease_of;
+use super::view;
 use super::violation::must;
 use crate::clock::Moment;
 use crate::core::mode::{Mode, Seat, lets_in};
-use crate::core::queue::contends;
 use crate::core::request::{Key, Kv};
 use crate::core::{Acquire, CallId, Grant, Input, Output, Owned, Refused, Release};
 use crate::error::LossCause;
@@ -672,8 +672,7 @@ impl Bench {
 
     /// Whether a group has let others by that waited for it in a circle (rule P38).
     fn has_stepped_back(&self, id: &CallId, process: usize) -> bool {
-        let call = self.processes[process].core.calls.get(id);
-        call.is_none_or(|call| call.requeued > 0) // or been refused since, in this very step
+        view::requeued(&self.processes[process].core, *id)
     }
 
     fn lost(&mut self, n: usize, id: CallId, cause: LossCause) {

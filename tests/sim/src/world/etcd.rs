@@ -11,6 +11,7 @@ use etcd_locked_embedded::store::Store;
 
 use super::convert;
 use crate::clock::Moment;
+use crate::core::mode::Seat;
 use crate::core::request::{
     Event, Failure, Kv, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
 };
@@ -233,6 +234,17 @@ impl Etcd {
             }
         }
     }
+}
+
+/// Whether `key` is a direct child of a name, whose family ends in `/`: no further `/` (rule P2).
+pub(crate) fn contends(family: &str, key: &[u8]) -> bool {
+    key.strip_prefix(family.as_bytes())
+        .is_some_and(|child| !child.contains(&b'/'))
+}
+
+/// The key of a lease on a seat of a name (rules P1, P37).
+pub(crate) fn key_of(name: &str, lease: LeaseId, seat: Seat) -> String {
+    format!("{name}/{lease:x}{seat}")
 }
 
 pub(crate) fn revision_of(event: &Event) -> Revision {
