@@ -23,7 +23,7 @@ const STORMY: Duration = Duration::from_secs(15);
 type Shut<'a> = &'a dyn Fn(&Contender) -> bool;
 
 impl Bench {
-    /// A call of this process goes without waiting until nobody follows its edges any more.
+    /// A call of this process goes while other processes may still follow its edges.
     pub(crate) fn goes_unnoticed(&mut self, process: usize) {
         self.unnoticed.insert(process, self.now);
     }
@@ -58,12 +58,12 @@ impl Bench {
             must!(
                 Truth,
                 stood,
-                "call {call} is taken out of a circle that is none"
+                "call {call} is taken out of a cycle that is none"
             );
         }
     }
 
-    /// A core has refused a call because of a circle: one that etcd has confirmed, or one inside the process.
+    /// A core has refused a call because of a cycle: one that etcd has confirmed, or one inside the process.
     pub(crate) fn check_deadlock(&mut self, id: CallId) {
         self.deadlocks += 1;
         if self.cut.remove(&id) {
@@ -78,7 +78,7 @@ impl Bench {
         must!(
             Truth,
             self.reaches(ahead.collect(), &held, &shut),
-            "call {id} is refused because of a circle that is none"
+            "call {id} is refused because of a cycle that is none"
         );
     }
 
@@ -143,7 +143,7 @@ impl Bench {
         false
     }
 
-    /// Whom a call waits for: those ahead of it and the holder in its process, and whoever has an older key at etcd; if it
+    /// The calls that a call waits for: those ahead of it and the holders in its process, and those with an older key at etcd; if it
     /// has its locks, the call its body has made.
     fn ahead_of(&self, id: CallId, shut: Shut<'_>) -> Vec<CallId> {
         let call = &self.calls[&id];

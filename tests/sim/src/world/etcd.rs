@@ -27,7 +27,7 @@ pub(crate) struct Etcd {
     store: Store,
     /// How many leases were granted: an etcd that was wiped goes on from there.
     granted: LeaseId,
-    /// What there is, for the checker to look at, as of the revision that was seen last.
+    /// All keys, for the checker, as of the revision that was seen last.
     keys: BTreeMap<Vec<u8>, Kv>,
     seen: Revision,
     /// When each lease was last renewed.
@@ -81,11 +81,11 @@ impl Etcd {
                 .map(|answer| Response::Txn(convert::answer(answer)))
                 .map_err(convert::failure),
         };
-        self.look();
+        self.track();
         answer
     }
 
-    /// etcd's access control looks at both branches.
+    /// etcd's access control checks both branches.
     fn forbids(&self, txn: &Txn) -> bool {
         let Some(word) = self.forbidden else {
             return false;
@@ -137,7 +137,7 @@ impl Etcd {
 
     pub(crate) fn expire(&mut self, now: Moment) {
         self.store.expire(now.since_boot());
-        self.look();
+        self.track();
     }
 
     /// A new leader: all leases have their whole time again (rule P31).
@@ -148,7 +148,7 @@ impl Etcd {
     pub(crate) fn revoke(&mut self, lease: LeaseId) {
         // It may be gone, and that is as good.
         let _ = self.store.lease_revoke(&PbLeaseRevokeRequest { id: lease });
-        self.look();
+        self.track();
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) {
@@ -157,7 +157,7 @@ impl Etcd {
             ..PbDeleteRequest::default()
         };
         self.store.delete_range(&request).expect("a delete");
-        self.look();
+        self.track();
     }
 
     pub(crate) fn put(&mut self, key: &[u8], lease: LeaseId) {
@@ -167,7 +167,7 @@ impl Etcd {
             ..PbPutRequest::default()
         };
         self.store.put(&request).expect("a put");
-        self.look();
+        self.track();
     }
 
     /// Forgets everything and starts again at revision 1, as a fresh cluster under the old address would.
@@ -214,8 +214,8 @@ impl Etcd {
         }
     }
 
-    /// Takes note of what has changed.
-    fn look(&mut self) {
+    /// Notes what has changed.
+    fn track(&mut self) {
         if self.store.revision() == self.seen {
             return;
         }

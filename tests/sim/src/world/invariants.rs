@@ -76,7 +76,7 @@ impl Bench {
                 running.push((name, *id, call.mode));
             }
         }
-        self.check_kept();
+        self.check_retained();
         self.check_keys();
         self.check_progress();
     }
@@ -86,13 +86,13 @@ impl Bench {
         if self.processes[call.process].dead || body.early {
             return false;
         }
-        let told = matches!(
+        let polled = matches!(
             body.lost,
             None | Some(LossCause::Expired | LossCause::Shutdown)
         );
         let ttl = Duration::from_secs(call.ttl_secs.unsigned_abs());
         let margin = (ttl / 10).max(Duration::from_millis(300));
-        told && self.now < body.stop + margin
+        polled && self.now < body.stop + margin
     }
 
     /// A process has one live key below a name.
@@ -128,7 +128,7 @@ impl Bench {
         }
     }
 
-    /// Once there are no faults, something moves as long as somebody waits and nobody works.
+    /// Once there are no faults, something moves as long as a call waits and no body works.
     fn check_progress(&self) {
         let Some(calm) = self.calm else { return };
         let since = self.progress.max(calm);
@@ -239,7 +239,7 @@ impl Bench {
         calls.filter(move |(_, call)| open(call))
     }
 
-    /// What a core holds on to once nobody wants anything: nothing; and it leaves nothing at etcd.
+    /// A core without calls holds on to nothing, and leaves nothing at etcd.
     pub(crate) fn check_idle(&self) {
         for (n, process) in self.processes.iter().enumerate() {
             if !process.is_there() {
@@ -252,8 +252,8 @@ impl Bench {
         self.check_no_keys();
     }
 
-    /// No key of ours is left below a name, nor, where no process is there any more, beside one; but session keys that an
-    /// operator took over, which are in nobody's way.
+    /// No key of ours is left below a name, nor a session key of a process that is gone; but session keys that an
+    /// operator took over may stay.
     pub(crate) fn check_no_keys(&self) {
         let session = |kv: &Kv| kv.key.starts_with(b"locks%s/");
         let there = |kv: &Kv| {
