@@ -29,7 +29,7 @@ mod search;
 mod series;
 #[allow(dead_code)] // what builds the copy needs more of it
 mod table;
-#[allow(dead_code)] // nobody here tells of single schedules
+#[allow(dead_code)] // this binary shows no single schedules
 #[path = "../src/world/mod.rs"]
 mod world;
 
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Looks for all bugs, and tells what was found as Markdown.
+/// Searches for all bugs, and reports what was found as Markdown.
 fn report(file: Option<&str>) -> ExitCode {
     let mut text = format!(
         "| bug | rule | first seed | seconds | breaks | and, in {MORE} more | the search needs |\n|---|---|---:|---:|---|---|---|\n",

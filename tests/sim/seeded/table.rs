@@ -323,7 +323,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "retained key deleted at release",
         rule: "P39",
-        breaks: &["Kept"],
+        breaks: &["Retention"],
         texts: &[Text {
             file: "deletions.rs",
             production: "self.retain(now, call, how)",
@@ -333,7 +333,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "shutdown before a retained key has a lease of its own",
         rule: "P39",
-        breaks: &["Kept"],
+        breaks: &["Retention"],
         texts: &[Text {
             file: "shutdown.rs",
             production: "self
@@ -344,7 +344,7 @@ pub(crate) const BUGS: &[Bug] = &[
         }],
     },
     Bug {
-        name: "circle cut as it was read, unconfirmed",
+        name: "cycle cut as it was read, unconfirmed",
         rule: "P38",
         breaks: &["Truth"],
         texts: &[Text {

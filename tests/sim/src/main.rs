@@ -50,10 +50,10 @@ usage: etcd-locked-sim [--seeds N] [--from N] [--report FILE]
   --search       plays every schedule of a few clients, as far as so many choices lead
 ";
 
-/// The steps told of a schedule that failed.
+/// Steps printed of a schedule that failed.
 const TAIL: usize = 40;
-/// The failures told.
-const TOLD: usize = 5;
+/// Failures printed.
+const SHOWN: usize = 5;
 
 fn main() -> ExitCode {
     let (mut seeds, mut from, mut one, mut report, mut search) = (10_000, 0, None, None, false);
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays one schedule, and tells all of it.
+/// Plays one schedule, and prints all of it.
 fn replay(seed: u64) -> ExitCode {
     let played = play(seed, usize::MAX);
     for step in &played.trace {
@@ -104,10 +104,10 @@ fn replay(seed: u64) -> ExitCode {
 
 fn run(from: u64, seeds: u64, file: Option<&str>) -> ExitCode {
     let series = play_all(from, seeds, false, false, || {});
-    if !told(&report::schedules(&series), file) {
+    if !write_report(&report::schedules(&series), file) {
         return ExitCode::FAILURE;
     }
-    for (n, (seed, violation)) in series.violations.iter().take(TOLD).enumerate() {
+    for (n, (seed, violation)) in series.violations.iter().take(SHOWN).enumerate() {
         eprintln!("\nseed {seed}: {violation}");
         if n == 0 {
             for step in play(*seed, TAIL).trace {
@@ -129,12 +129,12 @@ fn exhaust(file: Option<&str>) -> ExitCode {
         (opening, depth, searched)
     });
     let holds = searches.iter().all(|(.., s)| s.violation.is_none());
-    let written = told(&report::searches(&searches), file);
+    let written = write_report(&report::searches(&searches), file);
     ExitCode::from(u8::from(!(holds && written)))
 }
 
 /// Prints a report, and writes it to a file if there is to be one.
-fn told(report: &str, file: Option<&str>) -> bool {
+fn write_report(report: &str, file: Option<&str>) -> bool {
     print!("{report}");
     match file.map(|file| std::fs::write(file, report)) {
         Some(Err(error)) => {

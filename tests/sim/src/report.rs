@@ -14,7 +14,7 @@ pub(crate) fn schedules(series: &Series) -> String {
         ("steps", series.steps),
         ("calls served", series.grants),
         ("of these, handed on in the process", series.handovers),
-        ("of all, beside others", series.together),
+        ("of all, with co-holders", series.together),
         (
             "calls that met another number of permits",
             series.mismatches,
@@ -23,25 +23,25 @@ pub(crate) fn schedules(series: &Series) -> String {
         ("faults injected", series.faults.sum()),
         ("violations", series.violations.len() as u64),
     ];
-    line(&mut text, "", None);
+    row(&mut text, "", None);
     for (what, many) in rows {
-        line(&mut text, what, Some(many));
+        row(&mut text, what, Some(many));
     }
     let _ = writeln!(
         text,
         "\n{seconds:.1} s, {:.0} steps a second\n",
         series.steps as f64 / seconds.max(f64::MIN_POSITIVE)
     );
-    line(&mut text, "fault", None);
+    row(&mut text, "fault", None);
     for (what, many) in series.faults.rows() {
-        line(&mut text, what, Some(many));
+        row(&mut text, what, Some(many));
     }
     text
 }
 
 pub(crate) fn searches(searches: &[(Opening, usize, Searched)]) -> String {
     let mut text = String::from(
-        "| clients | modes | holding or in line at first | time | choices deep | states | ways to them | violations | seconds |\n\
+        "| clients | modes | holding or waiting at first | time | choices deep | states | ways to them | violations | seconds |\n\
          |---:|---|---:|---|---:|---:|---:|---:|---:|\n",
     );
     for (opening, depth, searched) in searches {
@@ -71,7 +71,7 @@ pub(crate) fn searches(searches: &[(Opening, usize, Searched)]) -> String {
 }
 
 /// A row of a table of two columns; without a number its head.
-fn line(text: &mut String, what: &str, many: Option<u64>) {
+fn row(text: &mut String, what: &str, many: Option<u64>) {
     // Writing to a string does not fail.
     let _ = match many {
         Some(many) => writeln!(text, "| {what:<40} | {many:>10} |"),

@@ -10,7 +10,7 @@ use crate::world::schedules::play;
 use crate::world::tally::Tally;
 use crate::world::violation::Violation;
 
-/// How often a terminal is told, and after which share of the work anything else is.
+/// How often a terminal shows progress, and after which share of the work a log does.
 const TICK: Duration = Duration::from_millis(100);
 const SHARES: u64 = 10;
 
@@ -79,7 +79,7 @@ pub(crate) fn play_all(
         if !quiet {
             let mut bar = Progress::new(count, began);
             while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
-                bar.tell(done.load(Ordering::Relaxed));
+                bar.show(done.load(Ordering::Relaxed));
                 thread::sleep(TICK);
             }
             bar.end();
@@ -105,13 +105,13 @@ impl Series {
     }
 }
 
-/// How far it is: a bar on a terminal, else a line now and then.
+/// How far it is: a bar on a terminal, else a row now and then.
 #[derive(Debug)]
 struct Progress {
     count: u64,
     began: Instant,
     terminal: bool,
-    told: u64,
+    shown: u64,
 }
 
 impl Progress {
@@ -120,11 +120,11 @@ impl Progress {
             count,
             began,
             terminal: std::io::stderr().is_terminal(),
-            told: 0,
+            shown: 0,
         }
     }
 
-    fn tell(&mut self, done: u64) {
+    fn show(&mut self, done: u64) {
         let seconds = self.began.elapsed().as_secs_f64();
         let share = done as f64 / self.count.max(1) as f64;
         if self.terminal {
@@ -139,8 +139,8 @@ impl Progress {
                 ".".repeat(40 - full.min(40)),
                 self.count
             );
-        } else if done * SHARES / self.count.max(1) > self.told {
-            self.told = done * SHARES / self.count.max(1);
+        } else if done * SHARES / self.count.max(1) > self.shown {
+            self.shown = done * SHARES / self.count.max(1);
             eprintln!("{done}/{} schedules, {seconds:.0} s", self.count);
         }
     }

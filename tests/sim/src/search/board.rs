@@ -1,4 +1,4 @@
-//! A bench where every message waits for somebody to choose it.
+//! Bench whose every message waits until the search chooses it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::{self, Write as _};
@@ -13,13 +13,14 @@ use crate::world::bench::{Bench, HEADER, Message};
 use crate::world::clients::Stage;
 use crate::world::etcd::{revision_of, unknown};
 use crate::world::network::may_arrive_twice;
+use crate::world::view;
 
 /// The only name there is.
 const NAME: &str = "locks/a";
 /// The shortest TTL etcd grants, in seconds.
 const TTL: i64 = 2;
 
-/// How a search begins: so many clients, of which so many have the lock or stand in line for it.
+/// How a search begins: so many clients, of which so many have the lock or wait for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opening {
     pub(crate) clients: usize,
@@ -65,8 +66,8 @@ pub(crate) enum Choice {
     Lose(usize),
     /// An answer is lost.
     LoseAnswer(usize),
-    /// The next news of a watch.
-    News(usize, WatchId),
+    /// The next event of a watch.
+    Event(usize, WatchId),
     Begin(CallId),
     Cancel(CallId),
     End(CallId),
@@ -122,12 +123,12 @@ impl Board {
         }
     }
 
-    /// Plays the opening: all leases are open, and some calls stand in line.
+    /// Plays the opening: all leases are open, and some calls wait.
     pub(crate) fn open_with(&mut self, opening: Opening) {
         for n in 0..opening.clients {
             let call = 1000 + n as u64;
             let ttl_secs = TTL;
-            self.bench.tell(n, Input::Warm { call, ttl_secs });
+            self.bench.submit(n, Input::Warm { call, ttl_secs });
             self.settle();
         }
         for call in 0..opening.queued as u64 {
@@ -182,7 +183,7 @@ impl Board {
                         .events(&self.bench.store)
                         .is_some_and(|events| !events.is_empty())
                 {
-                    choices.push(Choice::News(n, *id));
+                    choices.push(Choice::Event(n, *id));
                 }
             }
         }
@@ -220,7 +221,7 @@ impl Board {
             Choice::Deliver(at) => {
                 if let Message::Answer { to, id, result } = self.remove(at) {
                     HEADER.set(self.bench.store.revision());
-                    self.bench.tell(
+                    self.bench.submit(
                         to,
                         Input::Answer {
                             request: id,
@@ -251,7 +252,7 @@ impl Board {
                     self.remove(at);
                 self.fail(to, id);
             }
-            Choice::News(n, id) => self.news(n, id),
+            Choice::Event(n, id) => self.deliver_event(n, id),
             Choice::Begin(call) => self.bench.begin(call),
             Choice::Cancel(call) => {
                 self.budget.cancels -= 1;
@@ -288,7 +289,7 @@ impl Board {
         for n in 0..self.bench.processes.len() {
             let due = self.bench.processes[n].core.next_timeout();
             if due.is_some_and(|at| at <= self.bench.now) {
-                self.bench.tell(n, Input::Tick);
+                self.bench.submit(n, Input::Tick);
             }
         }
     }
@@ -318,7 +319,7 @@ impl Board {
 
     fn fail(&mut self, to: usize, id: u64) {
         let result = Err(unknown());
-        self.bench.tell(
+        self.bench.submit(
             to,
             Input::Answer {
                 request: id,
@@ -327,8 +328,8 @@ impl Board {
         );
     }
 
-    /// All events of the next revision that a watch has not told.
-    fn news(&mut self, n: usize, id: WatchId) {
+    /// Delivers the first event of the next revision that a watch has not delivered.
+    fn deliver_event(&mut self, n: usize, id: WatchId) {
         let Some(watch) = self.bench.processes[n].watches.get_mut(&id) else {
             return;
         };
@@ -340,7 +341,7 @@ impl Board {
         };
         watch.next = first + 1;
         let news = WatchNews::Event(event);
-        self.bench.tell(n, Input::Watch { watch: id, news });
+        self.bench.submit(n, Input::Watch { watch: id, news });
     }
 
     fn remove(&mut self, at: usize) -> Message {
@@ -360,10 +361,10 @@ impl Board {
         // A hasher takes whatever it is given.
         let _ = write!(digest, "{:?}{:?}", bench.now, self.budget);
         for process in &bench.processes {
-            let _ = write!(digest, "{:?}", process.core);
+            let _ = write!(digest, "{:?}", view::state(&process.core));
             for (id, watch) in &process.watches {
-                let news = watch.events(&bench.store);
-                let _ = write!(digest, "{id}{news:?}");
+                let events = watch.events(&bench.store);
+                let _ = write!(digest, "{id}{events:?}");
             }
         }
         for call in bench.calls.values() {

@@ -73,7 +73,7 @@ pub(crate) struct State {
     violation: Option<Violation>,
 }
 
-/// The only property: everything the bench looks at.
+/// The only property: everything the bench checks.
 const HOLDS: &str = "nothing is violated";
 
 impl PartialEq for State {
@@ -112,7 +112,7 @@ impl Search {
         }
     }
 
-    /// Looks at everything, or until something is violated.
+    /// Visits every state, or stops at a violation.
     pub(crate) fn run(self) -> Searched {
         let began = Instant::now();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);

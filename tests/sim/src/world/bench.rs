@@ -8,8 +8,8 @@ use super::clients::Call;
 use super::drift::Drift;
 use super::etcd::{Etcd, Incarnation};
 use super::faults::Faults;
-use super::kept::Kept;
 use super::random::Random;
+use super::retention::Retained;
 use super::tally::{Fault, Tally};
 use super::trace::{Trace, brief};
 use super::violation::must;
@@ -18,13 +18,13 @@ use crate::core::mode::Seat;
 use crate::core::request::{Event, Failure, Key, LeaseId, Request, Response, Revision, WatchNews};
 use crate::core::{CallId, Core, Input, Output, RequestId, Settings, WatchId};
 
-/// More outputs than this for one input, or more steps than this for one seed, and something runs in circles.
+/// More outputs than this for one input, or more steps than this for one seed, and something runs in cycles.
 const OUTPUTS: usize = 200;
 const STEPS: u64 = 60_000;
 
 thread_local! {
     /// The header's revision of the answer that is being handed over. The core does not get to see that of a keepalive, which
-    /// may lag (rule P35); one of the seeded bugs looks.
+    /// may lag (rule P35); one of the seeded bugs reads it.
     pub(crate) static HEADER: Cell<Revision> = const { Cell::new(0) };
 }
 
@@ -41,34 +41,34 @@ pub(crate) struct Bench {
     /// Until then etcd has no leader.
     pub(crate) leaderless: Moment,
     pub(crate) calls: BTreeMap<CallId, Call>,
-    /// How many calls the cores have heard of.
-    pub(crate) heard: u64,
+    /// How many calls were submitted to cores.
+    pub(crate) submitted: u64,
     /// The calls that have a body.
     pub(crate) holding: BTreeSet<CallId>,
     /// Which process a lease was granted to.
     pub(crate) owners: BTreeMap<LeaseId, usize>,
-    /// Incarnations an operator laid hands on: their holders may overlap with the next ones until they hear of it.
+    /// Incarnations an operator laid hands on: their holders may overlap with the next ones until their cores notice.
     pub(crate) tainted: BTreeSet<Incarnation>,
     /// The last token of each name.
     pub(crate) tokens: BTreeMap<Key, (Revision, u16)>,
-    /// The last token of each name that was somebody's alone.
+    /// The last token of each name of an exclusive holder.
     pub(crate) lone_tokens: BTreeMap<Key, (Revision, u16)>,
     /// When etcd came to each revision.
     pub(crate) times: BTreeMap<Revision, Moment>,
     /// The key of each family, lease and seat.
     pub(crate) keys: BTreeMap<(Vec<u8>, LeaseId, Seat), Key>,
     /// What calls have left locked, until its time is over.
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) retained: Vec<Retained>,
     pub(crate) trace: Trace,
-    /// What is under way, if somebody decides by hand what arrives and when.
+    /// The messages under way, where a search decides what arrives and when.
     pub(crate) by_hand: Option<Vec<Message>>,
     pub(crate) grants: u64,
     /// Of these, how many without a word to etcd.
     pub(crate) handovers: u64,
-    /// Of these, how many beside others; and calls that met another number of permits.
+    /// Of these, how many with co-holders; and calls that met another number of permits.
     pub(crate) together: u64,
     pub(crate) mismatches: u64,
-    /// Calls that were refused because of a circle; and those whose refusal etcd has confirmed, and that were not told yet.
+    /// Calls that were refused because of a cycle; and those whose refusal etcd has confirmed, and whose cores have no answer yet.
     pub(crate) deadlocks: u64,
     pub(crate) cut: BTreeSet<CallId>,
     /// When a call of a process last went although others may still follow its edges.
@@ -96,7 +96,7 @@ pub(crate) struct Process {
     /// Until then nothing reaches the core; its bodies run on.
     pub(crate) asleep: Moment,
     /// Until then nothing of it reaches etcd; or nothing comes back.
-    pub(crate) unheard: Moment,
+    pub(crate) cut_off: Moment,
     pub(crate) deaf: Moment,
     pub(crate) dead: bool,
     pub(crate) finished: bool,
@@ -117,12 +117,12 @@ pub(crate) struct Watch {
     pub(crate) puts: bool,
     pub(crate) next: Revision,
     pub(crate) silent: Moment,
-    /// News keeps its order.
+    /// When its last event arrives: events keep their order.
     pub(crate) delivered: Moment,
 }
 
 impl Watch {
-    /// What it has not told yet; `None`: etcd has forgotten it.
+    /// The events it has not delivered; `None`: etcd has compacted them.
     pub(crate) fn events(&self, store: &Etcd) -> Option<Vec<Event>> {
         let mut events = store.events(&self.prefix, self.next)?;
         events.retain(|event| self.puts || matches!(event, Event::Delete { .. }));
@@ -146,12 +146,12 @@ pub(crate) enum Happening {
         /// The revision in the answer's header.
         header: Revision,
     },
-    News {
+    Event {
         to: usize,
         watch: WatchId,
         news: WatchNews,
     },
-    Tell {
+    Submit {
         to: usize,
         input: Input,
     },
@@ -206,7 +206,7 @@ impl Bench {
             store: Etcd::new(),
             leaderless: start,
             calls: BTreeMap::new(),
-            heard: 0,
+            submitted: 0,
             holding: BTreeSet::new(),
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),
@@ -214,7 +214,7 @@ impl Bench {
             lone_tokens: BTreeMap::new(),
             times: BTreeMap::new(),
             keys: BTreeMap::new(),
-            kept: Vec::new(),
+            retained: Vec::new(),
             trace: Trace::new(loud),
             by_hand: None,
             grants: 0,
@@ -265,7 +265,7 @@ impl Bench {
             core,
             clock,
             asleep: self.now,
-            unheard: self.now,
+            cut_off: self.now,
             deaf: self.now,
             dead: false,
             finished: false,
@@ -325,13 +325,14 @@ impl Bench {
                 let expired = std::mem::take(&mut self.store.removed);
                 if !expired.is_empty() {
                     self.tally.count(Fault::LeaseExpired);
-                    self.trace
-                        .note(next, None, || format!("leases expire: {}", told(&expired)));
+                    self.trace.note(next, None, || {
+                        format!("leases expire: {}", in_words(&expired))
+                    });
                 }
             } else if let Some((_, n)) = tick {
-                self.tell(n, Input::Tick);
+                self.submit(n, Input::Tick);
             }
-            self.spread_news();
+            self.deliver_events();
             self.check();
         }
         true
@@ -352,15 +353,15 @@ impl Bench {
                 header,
             } if self.awake(to) => {
                 HEADER.set(header);
-                self.tell(to, Input::Answer { request, result });
+                self.submit(to, Input::Answer { request, result });
             }
-            Happening::News { to, watch, news } if self.awake(to) => {
-                self.tell(to, Input::Watch { watch, news });
+            Happening::Event { to, watch, news } if self.awake(to) => {
+                self.submit(to, Input::Watch { watch, news });
             }
-            Happening::Tell { to, input } if self.awake(to) => self.tell(to, input),
+            Happening::Submit { to, input } if self.awake(to) => self.submit(to, input),
             Happening::Answer { to, .. }
-            | Happening::News { to, .. }
-            | Happening::Tell { to, .. } => {
+            | Happening::Event { to, .. }
+            | Happening::Submit { to, .. } => {
                 // What comes for a process that sleeps keeps its order.
                 self.agenda
                     .insert((self.processes[to].asleep, order), happening);
@@ -389,12 +390,12 @@ impl Bench {
     }
 
     /// An input to a process that is awake, or, if it sleeps, for when it wakes.
-    pub(crate) fn tell_soon(&mut self, to: usize, input: Input) {
+    pub(crate) fn submit_soon(&mut self, to: usize, input: Input) {
         self.sequence += 1;
-        self.happen(self.sequence, Happening::Tell { to, input });
+        self.happen(self.sequence, Happening::Submit { to, input });
     }
 
-    pub(crate) fn tell(&mut self, n: usize, mut input: Input) {
+    pub(crate) fn submit(&mut self, n: usize, mut input: Input) {
         let clock = self.processes[n].clock;
         if let Input::Shutdown { until } = &mut input {
             *until = clock.shown(*until);
@@ -406,7 +407,7 @@ impl Bench {
             self.trace
                 .note(self.now, Some(n), || format!("<- {input:?}"));
         }
-        self.hears(&input);
+        self.note_input(&input);
         let shown = clock.shown(self.now);
         self.processes[n].core.handle(shown, input);
         let mut outputs = 0;
@@ -428,14 +429,14 @@ impl Bench {
                 Output::Unwatch { id } => {
                     self.processes[n].watches.remove(&id);
                 }
-                told => self.told(n, told),
+                output => self.take(n, output),
             }
         }
     }
 }
 
 /// Incarnations in words.
-fn told(incarnations: &[Incarnation]) -> String {
+fn in_words(incarnations: &[Incarnation]) -> String {
     let each = incarnations
         .iter()
         .map(|(key, created)| format!("{} of {created}", String::from_utf8_lossy(key)));

@@ -1,15 +1,15 @@
-//! Who wants locks in the bench: calls, their bodies, and what they are told.
+//! Calls of the bench, their bodies, and the answers they get.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::bench::{Bench, Happening};
-use super::etcd::Incarnation;
+use super::etcd::{Incarnation, contends};
 use super::nemesis::lease_of;
+use super::view;
 use super::violation::must;
 use crate::clock::Moment;
 use crate::core::mode::{Mode, Seat, lets_in};
-use crate::core::queue::contends;
 use crate::core::request::{Key, Kv};
 use crate::core::{Acquire, CallId, Grant, Input, Output, Owned, Refused, Release};
 use crate::error::LossCause;
@@ -32,7 +32,7 @@ pub(crate) struct Crowd {
     pub(crate) nested: f64,
     /// They do so in any order, and so come to wait for each other.
     pub(crate) inverted: bool,
-    /// Nobody gives up before its wait is over.
+    /// No call gives up before its wait is over.
     pub(crate) patient: bool,
     /// How many leave their names locked for longer than their bodies run.
     pub(crate) keepers: f64,
@@ -63,7 +63,7 @@ pub(crate) struct Call {
     inner: Option<CallId>,
     /// Its own work is done; it waits for the inner call.
     due: bool,
-    /// When the core has heard of it, in order; and whether it has not heard yet that it was given up.
+    /// Its rank among the calls submitted; and whether its caller has gone and the core does not know yet.
     known: Option<u64>,
     given_up: bool,
     pub(crate) stage: Stage,
@@ -83,7 +83,7 @@ const PERMITS: [u16; 24] = [
     2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3,
 ];
 
-/// How long readers may go on joining those who are before a key that waits: a look's age, and its way back.
+/// How long readers may join the holders before a key that waits: a read's age, and its way back.
 const JOINS: Duration = Duration::from_millis(50 + 4);
 const JOINS_LATE: Duration = Duration::from_secs(15);
 
@@ -95,12 +95,12 @@ impl Call {
         self.due
     }
 
-    /// Whether it was told in time that its wait is over.
+    /// Whether its core has refused it in time.
     fn waits_about(&self, waited: Duration) -> bool {
         matches!(self.wait, Wait::For(wait) if waited < wait + Duration::from_secs(2))
     }
 
-    /// It has gone, and its core has not heard of that.
+    /// Its caller has gone, and its core does not know yet.
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up
     }
@@ -147,7 +147,7 @@ impl Bench {
             return 1;
         }
         let mut inner = self.draw(crowd, Some(id));
-        // Some give up about when a circle is looked for, or cut.
+        // Some give up about when a cycle is looked for, or cut.
         if crowd.inverted {
             inner.wait = match self.random.chance(0.4) {
                 true => Wait::Forever,
@@ -157,7 +157,7 @@ impl Bench {
         let Some(outer) = self.calls.get_mut(&id) else {
             return 1;
         };
-        // Who takes them in another order deadlocks, and must be told so; most need not.
+        // Tasks that take names in another order deadlock, and one must be refused; most need not.
         let last = &outer.names[outer.names.len() - 1];
         let mut names = inner.names.iter();
         let unfit = match crowd.inverted {
@@ -172,7 +172,7 @@ impl Bench {
         2
     }
 
-    /// Plans a call that waits for ever, and whose body ends when it is told to.
+    /// Plans a call that waits for ever, and whose body ends by hand.
     pub(crate) fn plan_one(
         &mut self,
         id: CallId,
@@ -317,18 +317,18 @@ impl Bench {
             holds,
         };
         let cancel_after = call.cancel_after;
-        self.tell_soon(process, Input::Acquire(acquire));
+        self.submit_soon(process, Input::Acquire(acquire));
         if let Some(after) = cancel_after {
             self.at(now + after, Happening::Cancel(id));
         }
     }
 
     /// A core gets to know what its calls want.
-    pub(crate) fn hears(&mut self, input: &Input) {
+    pub(crate) fn note_input(&mut self, input: &Input) {
         match input {
             Input::Acquire(acquire) => {
-                self.heard += 1;
-                self.calls.get_mut(&acquire.call).expect("a call").known = Some(self.heard);
+                self.submitted += 1;
+                self.calls.get_mut(&acquire.call).expect("a call").known = Some(self.submitted);
             }
             Input::Cancel { call } => {
                 self.calls.get_mut(call).expect("a call").given_up = false;
@@ -349,7 +349,7 @@ impl Bench {
             self.goes_unnoticed(process);
             self.over(id);
             self.calls.get_mut(&id).expect("a call").given_up = true;
-            self.tell_soon(process, Input::Cancel { call: id });
+            self.submit_soon(process, Input::Cancel { call: id });
         }
     }
 
@@ -400,7 +400,7 @@ impl Bench {
         if how != Release::Confirmed || !self.processes[process].is_there() {
             self.over(id);
         }
-        self.tell_soon(process, release);
+        self.submit_soon(process, release);
     }
 
     /// The call is over: the body that made it goes on.
@@ -429,8 +429,8 @@ impl Bench {
             .retain(|id| matches!(calls[id].stage, Stage::Holding(_)));
     }
 
-    /// A core told its calls something.
-    pub(crate) fn told(&mut self, n: usize, output: Output) {
+    /// Takes what a core has for its calls.
+    pub(crate) fn take(&mut self, n: usize, output: Output) {
         match output {
             Output::Granted(grant) => self.granted(grant),
             Output::Refused { call: id, why } => {
@@ -464,12 +464,12 @@ impl Bench {
                         must!(
                             Truth,
                             there && call.mode != theirs && matches!(call.mode, Mode::Permits(_)),
-                            "call {id}, which is {:?}, is told of {theirs:?}",
+                            "call {id}, which is {:?}, is refused because of {theirs:?}",
                             call.mode
                         );
                     }
                     Refused::Timeout { waited, .. } if call.waits_about(waited) => {}
-                    // Nobody has had the time to follow it.
+                    // No other process has had the time to follow it.
                     Refused::Held { .. } | Refused::PermissionDenied(_) => {}
                     _ => self.goes_unnoticed(process),
                 }
@@ -492,8 +492,8 @@ impl Bench {
                 must!(Truth, !process.finished, "finished twice");
                 process.finished = true;
                 process.watches.clear();
-                self.check_kept_after(n);
-                // Its engine is gone: whoever still waits for it is told so there.
+                self.check_retained_after(n);
+                // Its engine is gone, and refuses what still waits.
                 for (id, call) in self.calls.iter().filter(|(_, c)| c.process == n) {
                     must!(
                         Progress,
@@ -514,7 +514,7 @@ impl Bench {
         let (id, now) = (grant.call, self.now);
         let call = &self.calls[&id];
         if call.given_up {
-            // A grant on its way to somebody who has gone: it goes back (rule P26).
+            // A grant on its way to a caller that has gone: it goes back (rule P26).
             let (process, fenced) = (call.process, false);
             let release = Input::Release {
                 call: id,
@@ -523,7 +523,7 @@ impl Bench {
             };
             return self.at(
                 now,
-                Happening::Tell {
+                Happening::Submit {
                     to: process,
                     input: release,
                 },
@@ -591,7 +591,7 @@ impl Bench {
             );
             let highest = self.tokens.get(name).copied().unwrap_or_default();
             self.tokens.insert(name.clone(), highest.max(token));
-            self.check_turn(id, call, name, owned);
+            self.check_admission(id, call, name, owned);
         }
         self.together += u64::from(call.mode != Mode::Exclusive);
         self.grants += 1;
@@ -619,7 +619,7 @@ impl Bench {
         let (process, at_least) = (call.process, call.at_least);
         if let Some(at_least) = at_least {
             let until = clock.shown(now) + at_least;
-            self.tell_soon(process, Input::Keep { call: id, until });
+            self.submit_soon(process, Input::Keep { call: id, until });
         }
         self.at(now + hold, Happening::End(id));
         if let Some(inner) = inner {
@@ -628,8 +628,8 @@ impl Bench {
         }
     }
 
-    /// It is its turn, as etcd has it; and whoever joins others overtakes nobody that they are known to keep waiting.
-    fn check_turn(&self, id: CallId, call: &Call, name: &Key, owned: &Owned) {
+    /// No older key at etcd excludes it; and a reader that joins others overtakes no key that they are known to keep waiting.
+    fn check_admission(&self, id: CallId, call: &Call, name: &Key, owned: &Owned) {
         let family = format!("{name}/");
         let contends = |kv: &&Kv| contends(&family, &kv.key);
         let older = self.store.kvs().filter(contends);
@@ -670,10 +670,9 @@ impl Bench {
         );
     }
 
-    /// Whether a group has let others by that waited for it in a circle (rule P38).
+    /// Whether a group has let others by that waited for it in a cycle (rule P38).
     fn has_stepped_back(&self, id: &CallId, process: usize) -> bool {
-        let call = self.processes[process].core.calls.get(id);
-        call.is_none_or(|call| call.requeued > 0) // or been refused since, in this very step
+        view::requeued(&self.processes[process].core, *id)
     }
 
     fn lost(&mut self, n: usize, id: CallId, cause: LossCause) {
@@ -713,7 +712,7 @@ impl Bench {
         must!(
             Truth,
             sound,
-            "call {id} is told {cause:?}, and that is not so"
+            "call {id} has lost by {cause:?}, and that is not so"
         );
         self.at(at, Happening::Drop(id));
     }

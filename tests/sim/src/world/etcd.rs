@@ -11,6 +11,7 @@ use etcd_locked_embedded::store::Store;
 
 use super::convert;
 use crate::clock::Moment;
+use crate::core::mode::Seat;
 use crate::core::request::{
     Event, Failure, Kv, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
 };
@@ -26,7 +27,7 @@ pub(crate) struct Etcd {
     store: Store,
     /// How many leases were granted: an etcd that was wiped goes on from there.
     granted: LeaseId,
-    /// What there is, for the checker to look at, as of the revision that was seen last.
+    /// All keys, for the checker, as of the revision that was seen last.
     keys: BTreeMap<Vec<u8>, Kv>,
     seen: Revision,
     /// When each lease was last renewed.
@@ -80,11 +81,11 @@ impl Etcd {
                 .map(|answer| Response::Txn(convert::answer(answer)))
                 .map_err(convert::failure),
         };
-        self.look();
+        self.track();
         answer
     }
 
-    /// etcd's access control looks at both branches.
+    /// etcd's access control checks both branches.
     fn forbids(&self, txn: &Txn) -> bool {
         let Some(word) = self.forbidden else {
             return false;
@@ -136,7 +137,7 @@ impl Etcd {
 
     pub(crate) fn expire(&mut self, now: Moment) {
         self.store.expire(now.since_boot());
-        self.look();
+        self.track();
     }
 
     /// A new leader: all leases have their whole time again (rule P31).
@@ -147,7 +148,7 @@ impl Etcd {
     pub(crate) fn revoke(&mut self, lease: LeaseId) {
         // It may be gone, and that is as good.
         let _ = self.store.lease_revoke(&PbLeaseRevokeRequest { id: lease });
-        self.look();
+        self.track();
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) {
@@ -156,7 +157,7 @@ impl Etcd {
             ..PbDeleteRequest::default()
         };
         self.store.delete_range(&request).expect("a delete");
-        self.look();
+        self.track();
     }
 
     pub(crate) fn put(&mut self, key: &[u8], lease: LeaseId) {
@@ -166,7 +167,7 @@ impl Etcd {
             ..PbPutRequest::default()
         };
         self.store.put(&request).expect("a put");
-        self.look();
+        self.track();
     }
 
     /// Forgets everything and starts again at revision 1, as a fresh cluster under the old address would.
@@ -213,8 +214,8 @@ impl Etcd {
         }
     }
 
-    /// Takes note of what has changed.
-    fn look(&mut self) {
+    /// Notes what has changed.
+    fn track(&mut self) {
         if self.store.revision() == self.seen {
             return;
         }
@@ -233,6 +234,17 @@ impl Etcd {
             }
         }
     }
+}
+
+/// Whether `key` is a direct child of a name, whose family ends in `/`: no further `/` (rule P2).
+pub(crate) fn contends(family: &str, key: &[u8]) -> bool {
+    key.strip_prefix(family.as_bytes())
+        .is_some_and(|child| !child.contains(&b'/'))
+}
+
+/// The key of a lease on a seat of a name (rules P1, P37).
+pub(crate) fn key_of(name: &str, lease: LeaseId, seat: Seat) -> String {
+    format!("{name}/{lease:x}{seat}")
 }
 
 pub(crate) fn revision_of(event: &Event) -> Revision {

@@ -9,7 +9,7 @@ use super::random::Random;
 pub(crate) struct Faults {
     pub(crate) lost: f64,
     pub(crate) answer_lost: f64,
-    /// Arrives when nobody waits for the answer any more.
+    /// Arrives after its process has given it up.
     pub(crate) late: f64,
     pub(crate) not_reached: f64,
     pub(crate) slow: f64,
@@ -126,7 +126,7 @@ impl Faults {
         random.chance(self.silent).then(|| random.millis(100, 8000))
     }
 
-    /// How often an event is told.
+    /// How often an event is delivered.
     pub(crate) fn copies(&self, random: &mut Random) -> u64 {
         match random.chance(self.silent) {
             true => random.below(3),

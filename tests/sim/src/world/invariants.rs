@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use super::bench::Bench;
 use super::clients::{Body, Call, Stage, incarnation};
-use super::etcd::Incarnation;
+use super::etcd::{Incarnation, key_of};
+use super::view::{self, Contender, ContenderState};
 use super::violation::must;
 use crate::core::CallId;
-use crate::core::lease::State;
 use crate::core::mode::{Mode, Seat};
-use crate::core::place::name_of;
-use crate::core::queue::{Queue, Queued, Slot};
-use crate::core::request::{Key, Kv, LeaseId, Op, Request};
+use crate::core::request::{Key, Kv, Op, Request};
 use crate::error::LossCause;
 
 /// How long nothing may move once the faults are over: twice the longest TTL and five seconds.
@@ -78,7 +76,7 @@ impl Bench {
                 running.push((name, *id, call.mode));
             }
         }
-        self.check_kept();
+        self.check_retained();
         self.check_keys();
         self.check_progress();
     }
@@ -88,49 +86,49 @@ impl Bench {
         if self.processes[call.process].dead || body.early {
             return false;
         }
-        let told = matches!(
+        let polled = matches!(
             body.lost,
             None | Some(LossCause::Expired | LossCause::Shutdown)
         );
         let ttl = Duration::from_secs(call.ttl_secs.unsigned_abs());
         let margin = (ttl / 10).max(Duration::from_millis(300));
-        told && self.now < body.stop + margin
+        polled && self.now < body.stop + margin
     }
 
     /// A process has one live key below a name.
     fn check_keys(&self) {
         for process in self.processes.iter().filter(|p| p.is_there()) {
-            let usable = |state| matches!(state, State::Open | State::Sealing);
-            let leases = process.core.leases.values().filter(|l| usable(l.state));
-            let leases: Vec<_> = leases.map(|l| (l.id, l.ttl_secs)).collect();
-            let mut in_line: Vec<&str> = Vec::new();
-            for (place, queue) in &process.core.queues {
-                if queue.is_in_line() {
-                    in_line.push(name_of(place));
-                }
-                // Readers of another TTL have another place.
-                let theirs = |(_, ttl): &&(LeaseId, i64)| {
-                    queue.seat != Seat::Shared || place.ends_with(&format!("!r{ttl}"))
-                };
-                let live = leases
+            let sessions = view::sessions(&process.core).filter(|s| s.is_usable());
+            let sessions: Vec<_> = sessions
+                .filter_map(|s| Some((s.lease?, s.ttl_secs)))
+                .collect();
+            let mut queued: Vec<Key> = Vec::new();
+            for contender in view::contenders(&process.core) {
+                let Contender { name, seat, .. } = &contender;
+                let theirs =
+                    |(_, ttl): &&(_, i64)| contender.ttl_secs.is_none_or(|only| only == *ttl);
+                let live = sessions
                     .iter()
                     .filter(theirs)
-                    .map(|(lease, _)| queue.own_key(*lease))
+                    .map(|(lease, _)| key_of(name, *lease, *seat))
                     .filter(|key| self.store.kv(key.as_bytes()).is_some())
                     .count();
-                must!(I6, live < 2, "{live} keys of one process in {place}");
+                must!(I6, live < 2, "{live} keys of one process: {contender:?}");
+                if contender.is_queued() {
+                    queued.push(contender.name);
+                }
             }
-            let waiting = in_line.len();
-            in_line.dedup();
+            let waiting = queued.len();
+            queued.dedup();
             must!(
                 I6,
-                waiting == in_line.len(),
-                "two keys of one process wait below one of {in_line:?}"
+                waiting == queued.len(),
+                "two keys of one process wait below one of {queued:?}"
             );
         }
     }
 
-    /// Once there are no faults, something moves as long as somebody waits and nobody works.
+    /// Once there are no faults, something moves as long as a call waits and no body works.
     fn check_progress(&self) {
         let Some(calm) = self.calm else { return };
         let since = self.progress.max(calm);
@@ -214,25 +212,20 @@ impl Bench {
         }
     }
 
-    /// The queue of a process that waits or holds by this incarnation.
-    pub(crate) fn counted_on(&self, (key, created): &Incarnation) -> Option<&Queue> {
+    /// The contender that waits, or is owned, by this incarnation.
+    pub(crate) fn counted_on(&self, (key, created): &Incarnation) -> Option<Contender> {
         let cores = self.processes.iter().filter(|p| !p.dead).map(|p| &p.core);
-        let mut queues =
-            cores.flat_map(|core| core.queues.values().map(move |queue| (core, queue)));
-        let found = queues.find(|(core, queue)| {
-            let (Slot::Held {
-                lease, created: of, ..
-            }
-            | Slot::Queued(Queued {
-                lease, created: of, ..
-            })) = queue.slot
-            else {
-                return false;
-            };
-            let own = core.leases.get(&lease).map(|l| queue.own_key(l.id));
-            of == *created && own.is_some_and(|own| own.as_bytes() == key)
-        });
-        found.map(|(_, queue)| queue)
+        cores.flat_map(view::contenders).find(|contender| {
+            let counts = matches!(
+                contender.state,
+                ContenderState::Owned | ContenderState::Waiting
+            );
+            let own = contender
+                .key
+                .as_ref()
+                .is_some_and(|own| own.as_bytes() == key);
+            counts && own && contender.created == Some(*created)
+        })
     }
 
     /// The calls that wait, hold or release, of processes that are there.
@@ -246,36 +239,21 @@ impl Bench {
         calls.filter(move |(_, call)| open(call))
     }
 
-    /// What a core holds on to once nobody wants anything: nothing; and it leaves nothing at etcd.
+    /// A core without calls holds on to nothing, and leaves nothing at etcd.
     pub(crate) fn check_idle(&self) {
         for (n, process) in self.processes.iter().enumerate() {
             if !process.is_there() {
                 continue;
             }
-            let core = &process.core;
-            must!(
-                I4,
-                core.queues.is_empty(),
-                "left in p{n}: {:?}",
-                core.queues
-            );
-            let empty =
-                core.calls.is_empty() && core.deletions.is_empty() && core.watches.is_empty();
-            must!(I4, empty, "left in p{n}: {core:?}");
-            let quiet = core.timers.len() < 20 && core.under_way.len() < 4;
-            must!(
-                I4,
-                quiet,
-                "left in p{n}: {:?} {:?}",
-                core.timers,
-                core.under_way
-            );
+            if let Err(left) = view::is_idle(&process.core) {
+                must!(I4, false, "left in p{n}: {left}");
+            }
         }
         self.check_no_keys();
     }
 
-    /// No key of ours is left below a name, nor, where no process is there any more, beside one; but session keys that an
-    /// operator took over, which are in nobody's way.
+    /// No key of ours is left below a name, nor a session key of a process that is gone; but session keys that an
+    /// operator took over may stay.
     pub(crate) fn check_no_keys(&self) {
         let session = |kv: &Kv| kv.key.starts_with(b"locks%s/");
         let there = |kv: &Kv| {

@@ -1,18 +1,19 @@
 //! Some processes, one etcd, a clock and a network between them; what goes wrong, and what must hold all the same.
 
 pub(crate) mod bench;
-pub(crate) mod circles;
 pub(crate) mod clients;
 pub(crate) mod convert;
+pub(crate) mod cycles;
 pub(crate) mod drift;
 pub(crate) mod etcd;
 pub(crate) mod faults;
 pub(crate) mod invariants;
-mod kept;
 pub(crate) mod nemesis;
 pub(crate) mod network;
 pub(crate) mod random;
+mod retention;
 pub(crate) mod schedules;
 pub(crate) mod tally;
 pub(crate) mod trace;
+pub(crate) mod view;
 pub(crate) mod violation;

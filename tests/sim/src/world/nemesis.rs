@@ -48,7 +48,7 @@ impl Bench {
                 Fault::Paused
             }
             3 | 4 => {
-                process.unheard = until;
+                process.cut_off = until;
                 Fault::CutOff
             }
             5 | 6 => {
@@ -69,7 +69,7 @@ impl Bench {
                 }
                 let until = now + self.random.millis(0, 5000);
                 let input = Input::Shutdown { until };
-                self.at(now, Happening::Tell { to: n, input });
+                self.at(now, Happening::Submit { to: n, input });
                 Fault::ShutDown
             }
         };
@@ -117,7 +117,7 @@ impl Bench {
                 self.store.delete(&kv.key);
                 Fault::KeyDeleted
             }
-            // One nobody has heard of yet would be nobody's to delete.
+            // No process would delete a key that none knows of yet.
             (1, Some(kv)) if self.counted_on(&incarnation(kv)).is_some() => {
                 let lease = self.store.grant(now, Duration::from_secs(3600));
                 self.store.put(&kv.key, lease);

@@ -1,4 +1,4 @@
-//! The way between the processes and etcd: what arrives, when, how often, and what is heard of it.
+//! The way between the processes and etcd: what arrives, when, how often, and which answers come back.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ impl Bench {
             });
         }
         let (now, process) = (self.now, &self.processes[n]);
-        let (unheard, deaf) = (process.unheard > now, process.deaf > now);
+        let (cut_off, deaf) = (process.cut_off > now, process.deaf > now);
         let patience = match &request {
             Request::KeepAlive { timeout, .. } => *timeout,
             _ => Duration::from_secs(2),
         };
         let trip = self.faults.trip(&mut self.random);
-        if trip.not_reached || (unheard && self.random.chance(0.5)) {
+        if trip.not_reached || (cut_off && self.random.chance(0.5)) {
             self.tally.count(Fault::NotReached);
             return self.fail(n, id, now + trip.there.min(patience), unavailable());
         }
@@ -38,7 +38,7 @@ impl Bench {
             Some(late) => patience + late,
             None => trip.there,
         };
-        let arrives = (!unheard && !trip.lost).then(|| now + there);
+        let arrives = (!cut_off && !trip.lost).then(|| now + there);
         let back = arrives
             .filter(|_| !deaf && !trip.answer_lost)
             .map(|at| at + trip.back)
@@ -54,13 +54,13 @@ impl Bench {
             self.fail(n, id, now + patience, unknown());
         }
         if matches!(request, Request::KeepAlive { .. })
-            && let Some((asleep, unheard)) = self.faults.stops(&mut self.random)
+            && let Some((asleep, cut_off)) = self.faults.stops(&mut self.random)
         {
             self.tally.count(Fault::Paused);
             self.tally.count(Fault::CutOff);
             let process = &mut self.processes[n];
             process.asleep = process.asleep.max(now + asleep);
-            process.unheard = process.unheard.max(now + unheard);
+            process.cut_off = process.cut_off.max(now + cut_off);
         }
         let Some(at) = arrives else { return };
         if let Some(later) = trip.twice
@@ -199,10 +199,10 @@ impl Bench {
         must!(I10, before.is_none(), "watch {id} exists");
     }
 
-    /// Hands the watches what has happened since.
-    pub(crate) fn spread_news(&mut self) {
+    /// Delivers to the watches what has happened since.
+    pub(crate) fn deliver_events(&mut self) {
         let revision = self.store.revision();
-        let mut news = Vec::new();
+        let mut due = Vec::new();
         for (n, process) in self.processes.iter_mut().enumerate() {
             if !process.is_there() {
                 continue;
@@ -214,30 +214,30 @@ impl Bench {
                 let Some(events) = watch.events(&self.store) else {
                     watch.silent = Moment::after_boot(Duration::MAX); // cancelled by etcd
                     let at = self.now + self.faults.trip(&mut self.random).back;
-                    news.push((n, id, at, WatchNews::Compacted));
+                    due.push((n, id, at, WatchNews::Compacted));
                     continue;
                 };
                 watch.next = revision + 1;
                 for event in events {
                     let copies = self.faults.copies(&mut self.random);
                     if copies != 1 {
-                        self.tally.count(Fault::NewsAgain);
+                        self.tally.count(Fault::EventAgain);
                     }
                     for _ in 0..copies {
                         let at = self.now + self.faults.trip(&mut self.random).back;
                         watch.delivered = watch.delivered.max(at);
-                        news.push((n, id, watch.delivered, WatchNews::Event(event.clone())));
+                        due.push((n, id, watch.delivered, WatchNews::Event(event.clone())));
                     }
                 }
             }
         }
-        for (to, watch, at, news) in news {
-            self.at(at, Happening::News { to, watch, news });
+        for (to, watch, at, news) in due {
+            self.at(at, Happening::Event { to, watch, news });
         }
     }
 }
 
-/// Acquisitions are never repeated by anybody; all else may be (rule P8), also what writes on a key that is held, as it says
+/// No layer repeats an acquisition; all else may be (rule P8), also what writes on a key that is held, as it says
 /// of which revision.
 pub(crate) fn may_arrive_twice(request: &Request) -> bool {
     let txn = match request {

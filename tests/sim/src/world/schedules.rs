@@ -22,7 +22,7 @@ pub(crate) struct Played {
     /// Calls served that shared, and calls that met another number of permits.
     pub(crate) together: u64,
     pub(crate) mismatches: u64,
-    /// Calls refused because they were in a circle.
+    /// Calls refused because they were in a cycle.
     pub(crate) deadlocks: u64,
     pub(crate) faults: Tally,
     pub(crate) violation: Option<Violation>,
@@ -73,7 +73,7 @@ impl Bench {
         };
         let calls = random.below(40) + 10;
         // Bodies that ask for each other's names, often with nothing else to go wrong but late messages: then nothing excuses a
-        // core that sees a circle where there is none.
+        // core that sees a cycle where there is none.
         if crowd.names > 1 && random.chance(0.3) {
             crowd.inverted = true;
             crowd.nested = *random.pick(&[0.5, 0.9]).unwrap_or(&0.9);
@@ -89,7 +89,7 @@ impl Bench {
             (crowd.shared, crowd.permits) = *random
                 .pick(&[(0.5, 0.0), (0.8, 0.0), (0.0, 0.8), (0.4, 0.5)])
                 .unwrap_or(&(0.5, 0.0));
-            // For whom a call waits that waits for a permit cannot be said, and so neither whether that is a circle.
+            // For whom a call waits that waits for a permit cannot be said, and so neither whether that is a cycle.
             if crowd.inverted {
                 crowd.permits = 0.0;
             } else if random.chance(0.4) {
@@ -119,7 +119,7 @@ impl Bench {
         self.run_until(self.now + Duration::from_secs(20), |_| false);
         self.check_idle();
 
-        // Some are told to end while their bodies do, and what those leave locked is to stay without them.
+        // Some shut down while their bodies end, and what those leave locked is to stay without them.
         if self.random.chance(0.3) {
             self.plan_keepers();
             let soon = self.random.micros(0, 60_000);
@@ -127,12 +127,12 @@ impl Bench {
         }
         for n in 0..self.processes.len() {
             let until = self.now + Duration::from_secs(1);
-            self.tell_soon(n, Input::Shutdown { until });
+            self.submit_soon(n, Input::Shutdown { until });
         }
         self.run_until(self.now + Duration::from_secs(9), |_| false);
         let ended = self.processes.iter().all(|p| !p.is_there());
         must!(Progress, ended, "not shut down");
-        self.run_until(self.now + KEPT, |bench| bench.kept.is_empty());
+        self.run_until(self.now + KEPT, |bench| bench.retained.is_empty());
         self.run_until(self.now + Duration::from_secs(2), |_| false);
         self.check_no_keys();
     }
@@ -143,7 +143,7 @@ impl Bench {
             self.faults = Faults::default();
         }
         for process in &mut self.processes {
-            process.unheard = self.now;
+            process.cut_off = self.now;
             process.deaf = self.now;
         }
         self.calm = Some(self.now);
@@ -157,7 +157,7 @@ impl Bench {
 mod tests {
     use super::play;
 
-    /// In these a circle was overlooked: one by way of a call for several names that some readers kept waiting, and three by
+    /// In these a cycle was overlooked: one by way of a call for several names that some readers retained waiting, and three by
     /// way of a call for a name and another below it.
     const ONCE_BROKEN: [u64; 4] = [89_183, 33_961, 41_974, 91_463];
 

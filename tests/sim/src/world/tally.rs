@@ -13,7 +13,7 @@ pub(crate) enum Fault {
     StaleRead,
     LaggingKeepAlive,
     SilentWatch,
-    NewsAgain,
+    EventAgain,
     Paused,
     CutOff,
     Deaf,
@@ -31,7 +31,7 @@ pub(crate) enum Fault {
     Wiped,
 }
 
-/// Each fault, and how it is told.
+/// Each fault, and its row of the report.
 const FAULTS: [(Fault, &str); 26] = [
     (Fault::Delayed, "message delayed"),
     (Fault::RequestLost, "request lost"),
@@ -49,10 +49,10 @@ const FAULTS: [(Fault, &str); 26] = [
         "keepalive answered with a revision that lags",
     ),
     (Fault::SilentWatch, "watch silent for long"),
-    (Fault::NewsAgain, "event told twice, or never"),
+    (Fault::EventAgain, "event delivered twice, or never"),
     (Fault::Paused, "process paused"),
     (Fault::CutOff, "process cut off from etcd"),
-    (Fault::Deaf, "process hears nothing of etcd"),
+    (Fault::Deaf, "process gets no answers from etcd"),
     (Fault::Crashed, "process crashed"),
     (Fault::Restarted, "process started anew"),
     (Fault::ShutDown, "process shut down"),

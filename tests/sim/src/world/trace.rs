@@ -46,7 +46,7 @@ impl Trace {
     }
 }
 
-/// A request in one line.
+/// A request in short.
 pub(crate) fn brief(request: &Request) -> String {
     let Request::Txn(txn) = request else {
         return format!("{request:?}");

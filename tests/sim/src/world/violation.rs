@@ -20,17 +20,17 @@ pub(crate) enum Promise {
     I6,
     /// Few different keys.
     I7,
-    /// It does not panic, and does not run in circles.
+    /// It does not panic, and does not run in cycles.
     I10,
     /// A key goes after its body.
     I11,
     /// What is to stay locked for a while does (rule P39).
-    Kept,
+    Retention,
     /// In a process, first come, first served.
     Order,
     /// Every call is served, or refused with a reason.
     Progress,
-    /// What a call is told is so.
+    /// What a core answers is so.
     Truth,
 }
 

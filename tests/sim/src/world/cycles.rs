@@ -5,50 +5,46 @@ use std::time::Duration;
 
 use super::bench::Bench;
 use super::clients::{Call, Stage};
+use super::etcd::contends;
 use super::nemesis::lease_of;
+use super::view::{self, Contender, ContenderState};
 use super::violation::must;
 use crate::clock::Moment;
-use crate::core::handovers::Run;
 use crate::core::mode::{Mode, Seat};
-use crate::core::place::name_of;
-use crate::core::queue::{Queue, Slot, contends};
 use crate::core::request::{Key, Kv, Response, Revision};
-use crate::core::{CallId, Exchange, RequestId};
+use crate::core::{CallId, RequestId};
 
 /// How long the edges of a call that has gone without notice may stand: an exchange in fair weather, and many in bad.
 const FAIR: Duration = Duration::from_millis(50);
 const BRISK: Duration = Duration::from_secs(2);
 const STORMY: Duration = Duration::from_secs(15);
 
-/// Whether somebody stands behind the key of readers, so that no other can join them.
-type Shut<'a> = &'a dyn Fn(&Queue, &Run) -> bool;
+/// True where another process waits behind the key of readers, so that no other can join them.
+type Shut<'a> = &'a dyn Fn(&Contender) -> bool;
 
 impl Bench {
-    /// A call of this process goes without waiting until nobody follows its edges any more.
+    /// A call of this process goes while other processes may still follow its edges.
     pub(crate) fn goes_unnoticed(&mut self, process: usize) {
         self.unnoticed.insert(process, self.now);
     }
 
-    /// A request that is to take a call out of a circle has reached etcd: the call, and whether it is in one.
+    /// A request that is to take a call out of a cycle has reached etcd: the call, and whether it is in one.
     pub(crate) fn stands(&self, from: usize, id: RequestId) -> Option<(CallId, bool)> {
-        let exchange = self.processes[from].core.under_way.get(&id);
-        let Some(Exchange::Abort(abort)) = exchange.map(|under_way| &under_way.exchange) else {
-            return None;
-        };
-        let links = abort.circle.links.iter();
-        let keys = links.flat_map(|link| [&link.waiting.0, &link.before.key]);
+        let abort = view::abort(&self.processes[from].core, id)?;
+        let keys = abort.keys.iter();
         let excused = keys
             .filter_map(|key| Some((key, self.owner(key)?)))
             .any(|(key, n)| self.is_excused(n) || self.is_going(n, key));
         let call = abort.call;
-        // A group may have lost its lease meanwhile, and waits anew: what is taken is nobody's, and nobody is told.
-        let own = abort.circle.links.last().map(|link| &link.before);
+        // A group may have lost its session meanwhile, and waits anew: the core refuses no call because of this abort.
         if self.calls[&call].outer().is_none()
-            && own.is_some_and(|own| self.queue_of(&own.key, own.created).is_none())
+            && abort
+                .own
+                .is_some_and(|(key, created)| self.contender_of(&key, created).is_none())
         {
             return None;
         }
-        let shut = |queue: &Queue, _: &Run| self.is_somebody_behind(queue);
+        let shut = |contender: &Contender| self.is_contended(contender);
         let stands = || self.reaches(self.ahead_of(call, &shut), &[call], &shut);
         self.waits(call).then(|| (call, excused || stands()))
     }
@@ -62,12 +58,12 @@ impl Bench {
             must!(
                 Truth,
                 stood,
-                "call {call} is taken out of a circle that is none"
+                "call {call} is taken out of a cycle that is none"
             );
         }
     }
 
-    /// A core has refused a call because of a circle: one that etcd has confirmed, or one inside the process.
+    /// A core has refused a call because of a cycle: one that etcd has confirmed, or one inside the process.
     pub(crate) fn check_deadlock(&mut self, id: CallId) {
         self.deadlocks += 1;
         if self.cut.remove(&id) {
@@ -77,12 +73,12 @@ impl Bench {
         let held = self.chain(call.outer());
         let names = call.names.iter();
         // Who stood behind readers when it was looked may have gone since.
-        let shut = |_: &Queue, run: &Run| run.is_contended();
+        let shut = |contender: &Contender| contender.contended;
         let ahead = names.flat_map(|name| self.here(id, call, name, &shut));
         must!(
             Truth,
             self.reaches(ahead.collect(), &held, &shut),
-            "call {id} is refused because of a circle that is none"
+            "call {id} is refused because of a cycle that is none"
         );
     }
 
@@ -101,21 +97,19 @@ impl Bench {
             || self.unnoticed.get(&n).is_some_and(recent)
     }
 
-    /// Whether the process has sent this key off, and etcd has not told it yet: nobody waits by it any more, and no other can know.
+    /// Whether the process has sent a delete of this key that etcd has not answered: no call waits by it any more, and no other
+    /// process can know.
     fn is_going(&self, n: usize, key: &Key) -> bool {
-        let mut under_way = self.processes[n].core.under_way.values();
-        under_way.any(|under_way| match &under_way.exchange {
-            Exchange::Delete(deletions) => deletions.iter().any(|deletion| deletion.key == *key),
-            _ => false,
-        })
+        view::is_deleting(&self.processes[n].core, key)
     }
 
-    /// Whether a key that keeps readers out is at etcd now, and younger than this one of readers.
-    fn is_somebody_behind(&self, queue: &Queue) -> bool {
+    /// Whether a key that excludes readers is at etcd now, and younger than this one of readers.
+    fn is_contended(&self, readers: &Contender) -> bool {
+        let family = format!("{}/", readers.name);
         let excludes = |kv: &Kv| {
-            contends(&queue.family, &kv.key) && Mode::Shared.is_excluded_by(Seat::of_key(&kv.key))
+            contends(&family, &kv.key) && Mode::Shared.is_excluded_by(Seat::of_key(&kv.key))
         };
-        let created = queue.slot.created().unwrap_or(Revision::MAX);
+        let created = readers.created.unwrap_or(Revision::MAX);
         let mut kvs = self.store.kvs();
         kvs.any(|kv| kv.create_revision > created && excludes(kv))
     }
@@ -149,7 +143,7 @@ impl Bench {
         false
     }
 
-    /// Whom a call waits for: those ahead of it and the holder in its process, and whoever has an older key at etcd; if it
+    /// The calls that a call waits for: those ahead of it and the holders in its process, and those with an older key at etcd; if it
     /// has its locks, the call its body has made.
     fn ahead_of(&self, id: CallId, shut: Shut<'_>) -> Vec<CallId> {
         let call = &self.calls[&id];
@@ -169,28 +163,19 @@ impl Bench {
         }
     }
 
-    /// All that its process has of a name.
-    fn places<'a>(&'a self, process: usize, name: &'a str) -> impl Iterator<Item = &'a Queue> {
-        let places = self.processes[process].core.queues.iter();
-        places
-            .filter(move |(place, _)| name_of(place) == name)
-            .map(|(_, queue)| queue)
-    }
-
-    /// Those in its process that are ahead of it, or have what it cannot have with them.
+    /// The calls of its process that are ahead of it, or hold what it cannot hold with them.
     fn here(&self, id: CallId, call: &Call, name: &str, shut: Shut<'_>) -> Vec<CallId> {
-        let mut here = Vec::new();
         let core = &self.processes[call.process].core;
-        for queue in self.places(call.process, name) {
-            here.extend(queue.calls.iter().take_while(|of| **of != id));
-            // Where readers cannot join they wait for those who have the key: as somebody is behind it, or it takes no more.
-            let closed = |queue: &Queue| match core.joined(queue) {
-                Some((_, run)) => shut(queue, run) || call.names.len() > 1,
-                None => true,
+        let waiters = view::waiters(core, name).into_iter();
+        let mut here: Vec<CallId> = waiters.take_while(|of| *of != id).collect();
+        for contender in view::contenders_of(core, name) {
+            // Readers that cannot join wait for the holders: another process waits behind the key, or it takes no more.
+            let closed = |contender: &Contender| {
+                !contender.joinable || shut(contender) || call.names.len() > 1
             };
-            let readers = call.mode == Mode::Shared && queue.seat == Seat::Shared;
-            if call.mode.is_excluded_by(queue.seat) || (readers && closed(queue)) {
-                here.extend(queue.slot.holders());
+            let readers = call.mode == Mode::Shared && contender.seat == Seat::Shared;
+            if call.mode.is_excluded_by(contender.seat) || (readers && closed(&contender)) {
+                here.extend(contender.holders);
             }
         }
         here
@@ -198,13 +183,10 @@ impl Bench {
 
     fn ahead_at(&self, id: CallId, call: &Call, name: &Key, shut: Shut<'_>) -> Vec<CallId> {
         let mut ahead = self.here(id, call, name, shut);
-        let created = self
-            .places(call.process, name)
-            .find_map(|queue| match &queue.slot {
-                Slot::Held { .. } => None,
-                _ if !queue.is_in_line() => None,
-                slot => slot.created().or_else(|| self.arrived(call.process, queue)),
-            });
+        let core = &self.processes[call.process].core;
+        let created = view::contenders_of(core, name)
+            .filter(Contender::is_queued)
+            .find_map(|contender| contender.created.or_else(|| self.arrived(&contender)));
         // One that is still to come is behind all that are there.
         let created = created.unwrap_or(Revision::MAX);
         let own = |lease| self.owners.get(lease) == Some(&call.process);
@@ -215,39 +197,33 @@ impl Bench {
         });
         for kv in children {
             let key = String::from_utf8_lossy(&kv.key);
-            let Some(queue) = self.queue_of(&key, kv.create_revision) else {
+            let Some(contender) = self.contender_of(&key, kv.create_revision) else {
                 continue;
             };
-            let before = ahead.len();
-            ahead.extend(queue.slot.holders());
-            if ahead.len() == before {
-                let process = self.owner(&key);
-                let line = process.and_then(|n| self.places(n, name).next());
-                ahead.extend(line.and_then(|queue| queue.calls.front()));
+            match (&contender.state, self.owner(&key)) {
+                (ContenderState::Owned, _) => ahead.extend(contender.holders),
+                (_, Some(n)) => {
+                    let waiters = view::waiters(&self.processes[n].core, name);
+                    ahead.extend(waiters.first());
+                }
+                (_, None) => {}
             }
         }
         ahead
     }
 
-    /// The place that counts on a key: one that its process has given up is nobody's, and about to go.
-    fn queue_of(&self, key: &str, created: Revision) -> Option<&Queue> {
+    /// The contender that counts on a key: a key that its process has given up is about to go.
+    fn contender_of(&self, key: &str, created: Revision) -> Option<Contender> {
         let process = &self.processes[self.owner(key)?];
         let (name, _) = key.rsplit_once('/')?;
-        let lease = lease_of(key)?;
-        let mut queues = process.core.queues.iter();
-        let found = queues.find(|(place, queue)| {
-            name_of(place) == name
-                && queue.slot.created() == Some(created)
-                && &*queue.own_key(lease) == key
-        });
-        found.map(|(_, queue)| queue)
+        let seat = Seat::of_key(key.as_bytes());
+        view::contenders_of(&process.core, name)
+            .find(|of| of.created == Some(created) && of.seat == seat)
     }
 
-    /// The create revision of a key that is there although its process has not heard so.
-    fn arrived(&self, process: usize, queue: &Queue) -> Option<Revision> {
-        let core = &self.processes[process].core;
-        let lease = core.leases.get(&queue.slot.lease()?)?.id;
-        let key = queue.own_key(lease);
-        Some(self.store.kv(key.as_bytes())?.create_revision)
+    /// The create revision of a key that is there although its process has no answer yet.
+    fn arrived(&self, contender: &Contender) -> Option<Revision> {
+        let kv = self.store.kv(contender.key.as_ref()?.as_bytes())?;
+        Some(kv.create_revision)
     }
 }

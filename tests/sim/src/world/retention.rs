@@ -1,4 +1,4 @@
-//! What calls have left locked for a while (rule P39): nobody else owns it before the time is over.
+//! Retention (rule P39): no other call owns what a call has left locked before the time is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const DRIFT: f64 = 0.01;
 
 /// A key that is to stay.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct Retained {
     call: CallId,
     process: usize,
     key: Incarnation,
@@ -46,7 +46,7 @@ impl Bench {
         if lost || until <= self.now || !self.processes[process].is_there() {
             return;
         }
-        let kept = body.grant.owned.iter().map(|owned| Kept {
+        let retained = body.grant.owned.iter().map(|owned| Retained {
             call,
             process,
             key: incarnation(owned),
@@ -55,19 +55,19 @@ impl Bench {
             deadline: body.grant.deadline.clone(),
             secured: false,
         });
-        self.kept.extend(kept);
+        self.retained.extend(retained);
     }
 
-    pub(super) fn check_kept(&mut self) {
-        if self.kept.is_empty() {
+    pub(super) fn check_retained(&mut self) {
+        if self.retained.is_empty() {
             return;
         }
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.retain_mut(|kept| {
-            if kept.until <= self.now || self.tainted.contains(&kept.key) {
+        let mut retained = std::mem::take(&mut self.retained);
+        retained.retain_mut(|retained| {
+            if retained.until <= self.now || self.tainted.contains(&retained.key) {
                 return false;
             }
-            let (key, created) = &kept.key;
+            let (key, created) = &retained.key;
             let there = self
                 .store
                 .kv(key)
@@ -75,41 +75,45 @@ impl Bench {
             match there {
                 Some(kv) => {
                     let first = lease_of(&String::from_utf8_lossy(key));
-                    kept.secured |= first != Some(kv.lease);
+                    retained.secured |= first != Some(kv.lease);
                     true
                 }
                 None => {
-                    let gone = self.may_go(kept);
+                    let gone = self.may_go(retained);
                     must!(
-                        Kept,
+                        Retention,
                         gone,
-                        "{} of {created}, to be kept by call {} until {:?}, is gone",
+                        "{} of {created}, to be retained by call {} until {:?}, is gone",
                         String::from_utf8_lossy(key),
-                        kept.call,
-                        kept.until
+                        retained.call,
+                        retained.until
                     );
                     false
                 }
             }
         });
-        self.kept = kept;
+        self.retained = retained;
     }
 
-    /// A process has ended in order: what it was to keep is kept without it.
-    pub(super) fn check_kept_after(&self, process: usize) {
-        for kept in self.kept.iter().filter(|kept| kept.process == process) {
-            let late = kept.until <= self.now + Duration::from_millis(1);
+    /// A process has ended in order: what it was to keep is retained without it.
+    pub(super) fn check_retained_after(&self, process: usize) {
+        for retained in self
+            .retained
+            .iter()
+            .filter(|retained| retained.process == process)
+        {
+            let late = retained.until <= self.now + Duration::from_millis(1);
             must!(
-                Kept,
-                late || self.may_go(kept) || kept.secured,
+                Retention,
+                late || self.may_go(retained) || retained.secured,
                 "p{process} has ended without keeping what call {} has left locked",
-                kept.call
+                retained.call
             );
         }
     }
 
-    fn may_go(&self, kept: &Kept) -> bool {
-        let lost = kept.deadline.is_over(kept.clock.shown(self.now));
-        !kept.secured && (lost || self.processes[kept.process].dead)
+    fn may_go(&self, retained: &Retained) -> bool {
+        let lost = retained.deadline.is_over(retained.clock.shown(self.now));
+        !retained.secured && (lost || self.processes[retained.process].dead)
     }
 }
