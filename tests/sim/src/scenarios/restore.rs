@@ -1,0 +1,106 @@
+//! Restore from a snapshot: keys and revision go back, while the leases of the snapshot are still there (rule P35).
+
+use std::time::Duration;
+
+use super::findings::Finding;
+use super::stage::{Ask, Stage};
+use crate::core::CallId;
+use crate::world::violation::{Promise, must};
+
+/// The TTL of the calls, in seconds; a third of it passes between renewals.
+const TTL: i64 = 6;
+const RENEWAL: Duration = Duration::from_secs(2);
+/// What a holder that finds out at its next renewal may need beyond that.
+const SLACK: Duration = Duration::from_secs(1);
+
+fn take(stage: &mut Stage, n: usize, name: &str) -> CallId {
+    let ask = Ask {
+        ttl_secs: TTL,
+        ..Ask::of(name)
+    };
+    let call = stage.ask(n, ask);
+    stage.serve(call);
+    call
+}
+
+#[test]
+fn holder_finds_out_about_a_restore_at_its_next_renewal() {
+    Finding::F6.plays(Promise::I1, || {
+        let mut stage = Stage::of(2);
+        // Both sessions are there before the snapshot, and the lock is not.
+        for n in 0..2 {
+            let warm = take(&mut stage, n, &format!("warm-{n}"));
+            stage.release(warm);
+            stage.run(Duration::from_millis(100));
+        }
+        let snapshot = stage.store.snapshot();
+        take(&mut stage, 0, "shared");
+        // The holder's key has just been read.
+        stage.run(Duration::from_millis(1_100));
+        stage.restore(snapshot);
+        take(&mut stage, 1, "shared");
+        let since = stage.now;
+        let over = stage.until(Duration::from_secs(30), |stage| !stage.overlaps("shared"));
+        let overlap = stage.now - since;
+        must!(
+            I1,
+            over && overlap <= RENEWAL + SLACK,
+            "two calls own a name for {overlap:?} after a restore"
+        );
+    });
+}
+
+/// How long a lock may take to pass to another process whose watch works.
+const QUICK: Duration = Duration::from_millis(300);
+
+/// How long the name takes to pass from its holder, if it has one left, to a call of the other process; the slowest of some.
+fn take_over(stage: &mut Stage, holder: Option<CallId>) -> Duration {
+    let mut has = match holder {
+        Some(has) => has,
+        None => take(stage, 0, "passed on"),
+    };
+    let mut slowest = Duration::ZERO;
+    for n in 0..12 {
+        let next = match n {
+            0 if holder.is_some() => None,
+            _ => Some(stage.ask(n % 2, Ask::of("passed on"))),
+        };
+        // Its first reads are over.
+        stage.run(Duration::from_millis(1_900));
+        stage.release(has);
+        let since = stage.now;
+        let served = stage.until(Duration::from_secs(20), |stage| {
+            !stage.owners("passed on").is_empty()
+        });
+        must!(Progress, served, "{next:?} is never served");
+        slowest = slowest.max(stage.now - since);
+        has = stage.owners("passed on")[0];
+    }
+    slowest
+}
+
+#[test]
+fn watches_work_again_after_a_restore() {
+    Finding::F6.plays(Promise::InTime, || {
+        let mut stage = Stage::of(2);
+        let first = take(&mut stage, 0, "passed on");
+        let waiter = stage.ask(1, Ask::of("passed on"));
+        stage.run(Duration::from_secs(1));
+        let snapshot = stage.store.snapshot();
+        // Many revisions: a watch that waits for the next of them waits for long.
+        for n in 0..500 {
+            let other = take(&mut stage, 0, &format!("other-{n}"));
+            stage.release(other);
+        }
+        stage.restore(snapshot);
+        // Each process has the time to renew, and to write.
+        stage.run(Duration::from_secs(12));
+        let has = [first, waiter].into_iter().find(|call| stage.has(*call));
+        let next = take_over(&mut stage, has);
+        must!(
+            InTime,
+            next < QUICK,
+            "a lock takes {next:?} to pass to another process, long after a restore"
+        );
+    });
+}
