@@ -12,6 +12,9 @@ use table::{BUGS, Faulty};
 const CORE: &str = "../../runtime/src/core";
 
 fn main() {
+    // The core counts its steps.
+    println!("cargo:rustc-check-cfg=cfg(simulation)");
+    println!("cargo:rustc-cfg=simulation");
     println!("cargo:rerun-if-changed={CORE}");
     println!("cargo:rerun-if-changed=seeded/table.rs");
     let out = std::env::var_os("OUT_DIR").expect("cargo names OUT_DIR");

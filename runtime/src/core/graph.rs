@@ -14,7 +14,7 @@ use crate::core::place;
 use crate::core::queue::{Queue, Queued, Slot};
 use crate::core::record::{Incarnation, Waits};
 use crate::core::request::Key;
-use crate::core::{Blocker, CallId, Core};
+use crate::core::{Blocker, CallId, Core, steps};
 
 /// What a walk along the edges came by.
 #[derive(Debug, Default)]
@@ -116,6 +116,7 @@ impl Core {
                         continue;
                     }
                     let at = queue.calls.iter().position(|of| *of == call).unwrap_or(0);
+                    steps::count(at);
                     let known = walk.queues.get(name).copied();
                     let calls = queue.calls.iter().take(at).skip(known.unwrap_or(0));
                     let calls = calls.filter(|of| waits(of));
@@ -123,6 +124,7 @@ impl Core {
                     walk.queues.insert(name.clone(), at.max(known.unwrap_or(0)));
                 }
             }
+            steps::count(1 + ahead.len());
             for (of, via) in ahead {
                 if walk.from.contains_key(&of) {
                     continue;

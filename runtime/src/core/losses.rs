@@ -9,7 +9,7 @@ use crate::core::mode::Seat;
 use crate::core::place;
 use crate::core::queue::{Queued, Slot};
 use crate::core::request::{Failure, Request, Revision, TxnAnswer};
-use crate::core::{Core, Exchange, Output, Refused, Timer};
+use crate::core::{Core, Exchange, Output, Refused, Timer, steps};
 use crate::error::LossCause;
 
 /// How long to find out why a lease is gone, before its bodies are told without.
@@ -83,6 +83,7 @@ impl Core {
         let mut left = Vec::new();
         let mut lost_calls = Vec::new();
         let mut unconfirmed = Vec::new();
+        steps::count(self.queues.len());
         for (name, queue) in &mut self.queues {
             if queue.slot.lease() != Some(lease) {
                 continue;

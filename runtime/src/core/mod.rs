@@ -43,6 +43,8 @@ mod retained;
 mod seals;
 mod shares;
 mod shutdown;
+#[allow(unexpected_cfgs)] // the simulator sets it
+pub(crate) mod steps;
 mod timers;
 mod tries;
 mod trouble;
@@ -154,6 +156,7 @@ impl Core {
 
     /// Takes one input in; `now` never goes back.
     pub(crate) fn handle(&mut self, now: Moment, input: Input) {
+        steps::count(1);
         match input {
             Input::Acquire(acquire) => {
                 // A thread that was held up hears of calls before its timers: waits and leases that are over close no circle.

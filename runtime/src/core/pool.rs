@@ -11,7 +11,7 @@ use crate::core::lease::{Lease, LeaseRef, State};
 use crate::core::place;
 use crate::core::queue::Slot;
 use crate::core::request::{Failure, Request, Response};
-use crate::core::{CallId, Core, Exchange, LEASES, Output, Refused, Timer};
+use crate::core::{CallId, Core, Exchange, LEASES, Output, Refused, Timer, steps};
 
 impl Core {
     /// The lease a call of this TTL is to use: the oldest that has room, so that the others come to rest. Where none has,
@@ -70,10 +70,10 @@ impl Core {
         l.state == State::Open
             && l.bodies + l.pending.len() + l.in_flight + l.warming.len() == 0
             && first.is_some_and(|first| *first != lease)
-            && !self
-                .queues
-                .values()
-                .any(|queue| queue.slot.lease() == Some(lease))
+            && !self.queues.values().any(|queue| {
+                steps::count(1);
+                queue.slot.lease() == Some(lease)
+            })
     }
 
     /// Opens the lease of a TTL before a lock needs it.

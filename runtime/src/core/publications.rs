@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::core::queue::Slot;
 use crate::core::record::{self, Incarnation, Waits};
 use crate::core::request::{Compare, Failure, Key, LeaseId, Op, Request, Revision, Txn, TxnAnswer};
-use crate::core::{CallId, Core, Exchange, Timer, bundle};
+use crate::core::{CallId, Core, Exchange, Timer, bundle, steps};
 
 /// How long a call that gives up waits for its edges to be gone.
 const CLEARING: Duration = Duration::from_secs(2);
@@ -166,6 +166,7 @@ impl Core {
     fn waits_beside(&self, holder: CallId, slot: &Slot) -> Waits {
         let mut waits = Waits::default();
         for other in slot.holders().filter(|of| *of != holder) {
+            steps::count(1);
             if self.deadlocks.publications.contains_key(&other) {
                 waits.extend(self.waits_of(other));
             }
@@ -306,6 +307,7 @@ impl Core {
 
     /// Whether something may stand on the keys of a holder that is not so, or soon will not be.
     fn is_stale(&self, holder: CallId) -> bool {
+        steps::count(1);
         let Some(publication) = self.deadlocks.publications.get(&holder) else {
             return false;
         };
@@ -318,6 +320,7 @@ impl Core {
     /// Writes anew what is no longer so. Cheap where nothing is written, which is nearly always.
     pub(super) fn unwrite_stale(&mut self, now: Moment) {
         let holders: Vec<CallId> = self.deadlocks.publications.keys().copied().collect();
+        steps::count(holders.len());
         for holder in holders {
             if self.is_stale(holder) {
                 self.publish(now, holder);
@@ -352,6 +355,7 @@ impl Core {
     /// Tells the calls that gave up so, once nobody follows their edges any more.
     pub(super) fn let_go(&mut self, now: Moment) {
         let leaving: Vec<CallId> = self.deadlocks.leaving.iter().copied().collect();
+        steps::count(leaving.len());
         for call in leaving {
             if !self.is_waiting(call) {
                 self.deadlocks.leaving.remove(&call);

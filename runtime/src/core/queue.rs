@@ -19,7 +19,7 @@ use crate::core::mode::Seat;
 use crate::core::place;
 use crate::core::predecessors::Predecessors;
 use crate::core::request::{Key, Kv, LeaseId, Revision};
-use crate::core::{CallId, WatchId};
+use crate::core::{CallId, WatchId, steps};
 
 /// The queue of one name; or another of its places.
 #[derive(Debug)]
@@ -192,6 +192,7 @@ impl Queue {
     /// Takes a call out of the queue.
     pub(crate) fn remove(&mut self, call: CallId) {
         if let Some(at) = self.calls.iter().position(|of| *of == call) {
+            steps::count(at);
             self.calls.remove(at);
         }
     }

@@ -10,7 +10,7 @@ use crate::core::place;
 use crate::core::queue::{Queue, Queued, Slot, Watched};
 use crate::core::request::{Cause, Key};
 use crate::core::shares::Gate;
-use crate::core::{Acquire, CallId, Core, Output, Refused, Timer};
+use crate::core::{Acquire, CallId, Core, Output, Refused, Timer, steps};
 use crate::error::LossCause;
 use crate::site::Wait;
 
@@ -118,7 +118,10 @@ impl Core {
                 _ => false,
             };
             // Who stands in line for the same may be served in a moment, and this one after it.
-            let line = queue.calls.iter().map(|call| self.calls.get(call));
+            let line = queue.calls.iter().map(|call| {
+                steps::count(1);
+                self.calls.get(call)
+            });
             let mut line = line.map(|c| c.is_some_and(|c| c.mode == mode && !c.is_group()));
             let short = match mode {
                 Mode::Shared | Mode::Permits(_) if names.len() == 1 => line.all(|same| same),

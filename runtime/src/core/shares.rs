@@ -20,7 +20,7 @@ use crate::core::mode::{Mode, Seat};
 use crate::core::place;
 use crate::core::queue::{Queue, Slot};
 use crate::core::request::Key;
-use crate::core::{CallId, Core, Grant, Output, Owned, Timer};
+use crate::core::{CallId, Core, Grant, Output, Owned, Timer, steps};
 
 /// How long it is relied on what a look showed behind a key: nobody, and readers join it; or somebody, and they do not.
 pub(super) const OPEN: Duration = Duration::from_millis(50);
@@ -64,7 +64,7 @@ impl Core {
             .queues
             .range::<str, _>((std::ops::Bound::Included(name), std::ops::Bound::Unbounded));
         let others = self.queues.get(name).map_or(0, |queue| queue.others);
-        places.take(others + 1)
+        places.take(others + 1).inspect(|_| steps::count(1))
     }
 
     /// Whether a key of the name waits, in any of its places.

@@ -6,7 +6,7 @@ use crate::clock::Moment;
 use crate::core::call::{Call, Stage};
 use crate::core::lease::State;
 use crate::core::request::Request;
-use crate::core::{CallId, Core, Exchange, Output, Refused, Timer};
+use crate::core::{CallId, Core, Exchange, Output, Refused, Timer, steps};
 use crate::error::LossCause;
 
 /// How long the last deletions and revocations may take: after that the leases run out by themselves.
@@ -55,6 +55,7 @@ impl Core {
 
     /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
     fn turn_away(&mut self, now: Moment, nested: bool) {
+        steps::count(self.calls.len());
         let waiting = |c: &Call| c.stage == Stage::Waiting && (nested || c.outer().is_empty());
         let waiting: Vec<CallId> = self
             .calls
@@ -109,7 +110,11 @@ impl Core {
             .leases
             .values()
             .any(|l| l.bodies > 0 && l.state != State::Lost);
-        let waiting = self.queues.values().any(|q| !q.calls.is_empty());
+        let waiting = self.queues.values().any(|q| {
+            steps::count(1);
+            !q.calls.is_empty()
+        });
+        steps::count(self.leases.len());
         if finished || bodies || waiting {
             return;
         }

@@ -10,7 +10,7 @@ use crate::core::mode::Mode;
 use crate::core::place;
 use crate::core::queue::Slot;
 use crate::core::request::{Failure, Key, Kv, TxnAnswer};
-use crate::core::{CallId, Core, Refused};
+use crate::core::{CallId, Core, Refused, steps};
 
 impl Core {
     /// One try was answered, or not (rule P11).
@@ -77,6 +77,7 @@ impl Core {
         };
         let tries = same.take(many).filter(|(_, c)| c.once);
         let tries: Vec<_> = tries.map(|(call, c)| (call, c.position(name))).collect();
+        steps::count(tries.len());
         for (call, name) in tries {
             let holder = holder.clone();
             self.reject(now, vec![call], &Refused::Held { name, holder });

@@ -28,6 +28,8 @@ mod site;
 mod report;
 #[cfg(test)]
 mod rules;
+#[cfg(test)]
+mod scenarios;
 mod search;
 mod series;
 mod world;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::clients::Call;
 use super::drift::Drift;
-use super::etcd::{Etcd, Incarnation};
+use super::etcd::{Etcd, Incarnation, Snapshot, Space};
 use super::faults::Faults;
 use super::random::Random;
 use super::retention::Retained;
@@ -49,6 +49,8 @@ pub(crate) struct Bench {
     pub(crate) owners: BTreeMap<LeaseId, usize>,
     /// Incarnations an operator laid hands on: their holders may overlap with the next ones until their cores notice.
     pub(crate) tainted: BTreeSet<Incarnation>,
+    /// What keys were denied for a while.
+    pub(crate) denied: BTreeSet<&'static str>,
     /// The last token of each name.
     pub(crate) tokens: BTreeMap<Key, (Revision, u16)>,
     /// The last token of each name of an exclusive holder.
@@ -163,6 +165,12 @@ pub(crate) enum Happening {
     /// A new process on a machine.
     Start(usize),
     Promote,
+    /// etcd has room again; its user may write again; it comes back from a snapshot.
+    Room,
+    Allow,
+    Restore(Box<Snapshot>),
+    /// The sessions of a process end.
+    EndSessions(usize),
     Nemesis,
 }
 
@@ -210,6 +218,7 @@ impl Bench {
             holding: BTreeSet::new(),
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),
+            denied: BTreeSet::new(),
             tokens: BTreeMap::new(),
             lone_tokens: BTreeMap::new(),
             times: BTreeMap::new(),
@@ -282,8 +291,9 @@ impl Bench {
     }
 
     pub(crate) fn forget_nemesis(&mut self) {
-        self.agenda
-            .retain(|_, happening| !matches!(happening, Happening::Nemesis));
+        self.agenda.retain(|_, happening| {
+            !matches!(happening, Happening::Nemesis | Happening::Restore(_))
+        });
     }
 
     /// Runs until `done`, at most until `limit`; whether it got done.
@@ -381,6 +391,10 @@ impl Bench {
                 self.store.promote(self.now);
                 self.trace.note(self.now, None, || "a new leader".into());
             }
+            Happening::Room => self.store.space = Space::Enough,
+            Happening::Allow => self.store.denied = None,
+            Happening::Restore(snapshot) => self.restore(*snapshot),
+            Happening::EndSessions(n) => self.end_sessions(n),
             Happening::Nemesis => self.strike(),
         }
     }

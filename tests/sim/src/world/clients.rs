@@ -446,7 +446,10 @@ impl Bench {
                     "call {id} is answered though {stage:?}"
                 );
                 let denied = matches!(why, Refused::PermissionDenied(_));
-                let may = !call.names.iter().any(|name| **name == *FORBIDDEN);
+                let forbidden = |name: &Key| {
+                    **name == *FORBIDDEN || self.denied.iter().any(|word| name.contains(word))
+                };
+                let may = !call.names.iter().any(forbidden);
                 must!(
                     Truth,
                     !(denied && may),
@@ -706,6 +709,9 @@ impl Bench {
                 !left
                     .iter()
                     .any(|lease| lease_of(&owned[0].key) == Some(*lease))
+                    || owned
+                        .iter()
+                        .any(|of| self.tainted.contains(&incarnation(of)))
             }
             _ => true,
         };

@@ -13,7 +13,7 @@ use super::convert;
 use crate::clock::Moment;
 use crate::core::mode::Seat;
 use crate::core::request::{
-    Event, Failure, Kv, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
+    Event, Failure, Key, Kv, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
 };
 
 /// A key in one incarnation.
@@ -21,6 +21,24 @@ pub(crate) type Incarnation = (Vec<u8>, Revision);
 
 /// The id of the first lease is one more.
 const LEASES: LeaseId = 0xa0;
+
+/// Whether etcd takes writes, or has reached its quota (rule P34).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// There is room.
+    Enough,
+    /// So many writes cross the quota: etcd applies them, and refuses them all the same.
+    Crossing(u32),
+    /// Writes are refused; deletes, reads and renewals go on.
+    None,
+}
+
+/// What a backup of etcd holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    store: Store,
+    keys: BTreeMap<Vec<u8>, Kv>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Etcd {
@@ -36,6 +54,9 @@ pub(crate) struct Etcd {
     pub(crate) removed: Vec<Incarnation>,
     /// Keys with this in them may not be written.
     pub(crate) forbidden: Option<&'static str>,
+    /// The same, for a while.
+    pub(crate) denied: Option<&'static str>,
+    pub(crate) space: Space,
 }
 
 impl Etcd {
@@ -53,11 +74,17 @@ impl Etcd {
             renewed: BTreeMap::new(),
             removed: Vec::new(),
             forbidden: None,
+            denied: None,
+            space: Space::Enough,
         }
     }
 
     pub(crate) fn apply(&mut self, now: Moment, request: &Request) -> Result<Response, Failure> {
         self.expire(now);
+        let no_space = self.writes(request);
+        if no_space == Some(false) {
+            return Err(refused(Refusal::Other));
+        }
         let answer = match request {
             Request::Grant { ttl_secs } => {
                 let ttl = Duration::from_secs(ttl_secs.unsigned_abs());
@@ -82,24 +109,45 @@ impl Etcd {
                 .map_err(convert::failure),
         };
         self.track();
-        answer
+        match no_space {
+            Some(true) if answer.is_ok() => Err(refused(Refusal::Other)),
+            _ => answer,
+        }
+    }
+
+    /// A write at the quota: whether etcd applies it, though it refuses it. `None`: etcd carries it out and says so.
+    fn writes(&mut self, request: &Request) -> Option<bool> {
+        let puts = |txn: &Txn| {
+            let mut ops = txn.then.iter().chain(&txn.or_else);
+            ops.any(|op| matches!(op, Op::Put { .. }))
+        };
+        match (request, &mut self.space) {
+            (_, Space::Enough) => None,
+            (Request::Txn(txn), _) if !puts(txn) => None,
+            (Request::KeepAlive { .. } | Request::Revoke { .. }, _) => None,
+            (_, Space::Crossing(left)) if *left > 0 => {
+                *left -= 1;
+                Some(true)
+            }
+            _ => Some(false),
+        }
     }
 
     /// etcd's access control checks both branches.
     fn forbids(&self, txn: &Txn) -> bool {
-        let Some(word) = self.forbidden else {
-            return false;
-        };
+        let words = [self.forbidden, self.denied];
+        let forbidden = |key: &Key| words.iter().flatten().any(|word| key.contains(word));
         txn.then
             .iter()
             .chain(&txn.or_else)
-            .any(|op| matches!(op, Op::Put { key, .. } | Op::Delete { key } if key.contains(word)))
+            .any(|op| matches!(op, Op::Put { key, .. } | Op::Delete { key } if forbidden(key)))
     }
 
     fn lease(&mut self, now: Moment, ttl: Duration) -> (LeaseId, Duration) {
         let request = PbLeaseGrantRequest {
             ttl: ttl.as_secs().try_into().expect("a TTL of some years"),
-            id: 0,
+            // A restored store would choose ids that were given out after the snapshot; etcd would not.
+            id: self.granted + 1,
         };
         let granted = self
             .store
@@ -174,8 +222,26 @@ impl Etcd {
     pub(crate) fn wipe(&mut self) {
         *self = Self {
             forbidden: self.forbidden,
+            denied: self.denied,
+            space: self.space,
             ..Self::after(self.granted)
         };
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            store: self.store.clone(),
+            keys: self.keys.clone(),
+        }
+    }
+
+    /// Goes back to a snapshot, revision and all. Leases have their whole time again.
+    pub(crate) fn restore(&mut self, now: Moment, snapshot: Snapshot) {
+        self.store = snapshot.store;
+        self.keys = snapshot.keys;
+        self.seen = self.store.revision();
+        self.removed.clear();
+        self.promote(now);
     }
 
     pub(crate) fn compact(&mut self) {

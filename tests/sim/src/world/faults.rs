@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::random::Random;
 
+/// Whether schedules also have the faults that the core under test is known to break under.
+pub(crate) const ALL: bool = false;
+
 /// All zero: fair weather. Each seed leaves some out, so that what hides behind one fault is not hidden by another.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Faults {
@@ -29,6 +32,14 @@ pub(crate) struct Faults {
     pub(crate) operator: f64,
     pub(crate) wipe: f64,
     pub(crate) compact: f64,
+    /// etcd reaches its quota: it applies what crosses it, and refuses it all the same.
+    pub(crate) full: f64,
+    /// etcd comes back from a snapshot.
+    pub(crate) restore: f64,
+    /// etcd's user may not write some keys for a while.
+    pub(crate) denied: f64,
+    /// The sessions of a process that shuts down end before it has.
+    pub(crate) ends: f64,
 }
 
 /// One exchange with etcd, as the network will have it.
@@ -65,7 +76,17 @@ impl Faults {
             operator: share(&[0.0, 0.0, 0.3, 1.0]),
             wipe: share(&[0.0, 0.0, 0.0, 0.05]),
             compact: share(&[0.0, 0.3, 1.0]),
+            ..Self::default()
         }
+    }
+
+    /// The faults of [`ALL`]: drawn apart, so that what else a seed decides does not hang on them.
+    pub(crate) fn draw_others(&mut self, random: &mut Random) {
+        let mut share = |of: &[f64]| random.pick(of).copied().unwrap_or_default();
+        self.full = share(&[0.0, 0.0, 0.3]);
+        self.restore = share(&[0.0, 0.0, 0.0, 0.1]);
+        self.denied = share(&[0.0, 0.0, 0.3]);
+        self.ends = share(&[0.0, 0.5, 1.0]);
     }
 
     /// Nothing but messages that are a little late.

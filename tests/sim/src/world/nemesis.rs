@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::{Bench, Happening};
 use super::clients::NAMES;
-use super::etcd::Incarnation;
+use super::etcd::{Incarnation, Snapshot, Space};
 use super::tally::Fault;
 use crate::core::Input;
 use crate::core::request::{Kv, LeaseId};
@@ -26,6 +26,14 @@ impl Bench {
             self.tally.count(Fault::Compacted);
             self.trace.note(now, None, || "compacted".into());
             self.store.compact();
+        } else if faults.full > 0.0 && self.random.chance(faults.full) {
+            self.fill();
+        } else if faults.denied > 0.0 && self.random.chance(faults.denied) {
+            self.deny();
+        } else if faults.restore > 0.0 && self.random.chance(faults.restore) {
+            let snapshot = Box::new(self.store.snapshot());
+            let at = now + self.random.millis(1, 8000);
+            self.at(at, Happening::Restore(snapshot));
         }
         // Often alone, sometimes one upon the other.
         let (from, to) = match self.random.chance(0.4) {
@@ -70,6 +78,11 @@ impl Bench {
                 let until = now + self.random.millis(0, 5000);
                 let input = Input::Shutdown { until };
                 self.at(now, Happening::Submit { to: n, input });
+                let ends = self.faults.ends;
+                if ends > 0.0 && self.random.chance(ends) {
+                    let at = now + self.random.micros(0, (until - now).as_micros() as u64 + 1);
+                    self.at(at, Happening::EndSessions(n));
+                }
                 Fault::ShutDown
             }
         };
@@ -101,6 +114,67 @@ impl Bench {
         self.lone_tokens.clear();
         self.times.clear();
         self.taint(all);
+    }
+
+    /// For a while etcd has no room: the first writes it applies all the same.
+    fn fill(&mut self) {
+        self.tally.count(Fault::Full);
+        self.trace.note(self.now, None, || "no space".into());
+        self.store.space = Space::Crossing(self.random.below(4) as u32);
+        let at = self.now + self.random.millis(50, 4000);
+        self.at(at, Happening::Room);
+    }
+
+    /// For a while etcd's user may not write some keys.
+    fn deny(&mut self) {
+        let words = [NAMES[0], NAMES[1], "locks%s"];
+        let word = *self.random.pick(&words).unwrap_or(&NAMES[0]);
+        self.tally.count(Fault::Denied);
+        self.trace
+            .note(self.now, None, || format!("denied: {word}"));
+        self.store.denied = Some(word);
+        self.denied.insert(word);
+        let at = self.now + self.random.millis(50, 4000);
+        self.at(at, Happening::Allow);
+    }
+
+    /// etcd comes back from a snapshot, and the operator deletes the keys that came back with it.
+    pub(crate) fn restore(&mut self, snapshot: Snapshot) {
+        self.tally.count(Fault::Restored);
+        self.trace.note(self.now, None, || "restored".into());
+        let before: Vec<Incarnation> = self.store.kvs().map(incarnation).collect();
+        self.store.restore(self.now, snapshot);
+        let back: Vec<Incarnation> = self.store.kvs().map(incarnation).collect();
+        let session = |key: &[u8]| key.starts_with(b"locks%s/");
+        for (key, _) in back
+            .iter()
+            .filter(|of| !before.contains(of) && !session(&of.0))
+        {
+            self.store.delete(key);
+        }
+        self.tokens.clear();
+        self.lone_tokens.clear();
+        self.times.clear();
+        self.taint(before);
+        self.taint(back);
+    }
+
+    /// An operator revokes all leases of a process.
+    pub(crate) fn end_sessions(&mut self, n: usize) {
+        if !self.processes[n].is_there() {
+            return;
+        }
+        let leases = self.store.leases().into_iter();
+        let its: Vec<LeaseId> = leases
+            .filter(|lease| self.owners.get(lease) == Some(&n))
+            .collect();
+        for lease in its {
+            self.tally.count(Fault::SessionEnded);
+            self.trace
+                .note(self.now, None, || format!("session {lease:x} ends"));
+            self.store.revoke(lease);
+        }
+        self.taint(Vec::new());
     }
 
     /// An operator's hand; answers the keys it overwrote.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::bench::{Bench, Happening};
 use super::clients::Crowd;
-use super::faults::Faults;
+use super::etcd::Space;
+use super::faults::{ALL, Faults};
+use super::random::Random;
 use super::tally::Tally;
 use super::violation::{Violation, must};
 use crate::core::Input;
@@ -50,7 +52,7 @@ pub(crate) fn play(seed: u64, loud: usize) -> Played {
 impl Bench {
     fn drawn(seed: u64, loud: usize) -> Self {
         // Of its own, so that what it decides does not hang on what the bench draws first.
-        let mut random = super::random::Random::new(seed ^ 0x5eed);
+        let mut random = Random::new(seed ^ 0x5eed);
         let machines = *random.pick(&[2, 3, 3, 3, 4]).unwrap_or(&3);
         let mut bench = Self::new(seed, machines, loud);
         bench.drift();
@@ -99,6 +101,9 @@ impl Bench {
                 bench.storm = random.millis(300, 6000);
             }
         }
+        if ALL && !bench.peaceful {
+            bench.faults.draw_others(&mut Random::new(seed ^ 0xfa17));
+        }
         let mut id = 0;
         while id < calls {
             id += bench.plan(id, &crowd, bench.storm);
@@ -146,6 +151,8 @@ impl Bench {
             process.cut_off = self.now;
             process.deaf = self.now;
         }
+        self.store.space = Space::Enough;
+        self.store.denied = None;
         self.calm = Some(self.now);
         self.forget_nemesis();
         self.clear_up();

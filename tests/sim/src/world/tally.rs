@@ -29,10 +29,14 @@ pub(crate) enum Fault {
     Stranger,
     DeeperKey,
     Wiped,
+    Full,
+    Restored,
+    Denied,
+    SessionEnded,
 }
 
 /// Each fault, and its row of the report.
-const FAULTS: [(Fault, &str); 26] = [
+const FAULTS: [(Fault, &str); 30] = [
     (Fault::Delayed, "message delayed"),
     (Fault::RequestLost, "request lost"),
     (Fault::AnswerLost, "answer lost, request carried out"),
@@ -65,6 +69,10 @@ const FAULTS: [(Fault, &str); 26] = [
     (Fault::Stranger, "contender of another kind"),
     (Fault::DeeperKey, "junk key below a lock"),
     (Fault::Wiped, "etcd wiped"),
+    (Fault::Full, "write applied and refused, at the quota"),
+    (Fault::Restored, "etcd restored from a snapshot"),
+    (Fault::Denied, "writes denied for a while"),
+    (Fault::SessionEnded, "session ended in a shutdown"),
 ];
 
 /// How often each.

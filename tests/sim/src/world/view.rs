@@ -10,6 +10,8 @@ use crate::core::mode::Seat;
 use crate::core::place::name_of;
 use crate::core::queue::{Queue, Slot};
 use crate::core::request::{Key, LeaseId, Revision};
+#[cfg(test)]
+use crate::core::steps;
 use crate::core::{CallId, Core, Exchange, RequestId};
 
 /// Timers and exchanges that a core without calls may have: those of the sessions it keeps for the next call.
@@ -223,6 +225,12 @@ pub(crate) fn is_deleting(core: &Core, key: &str) -> bool {
             Exchange::Delete(deletions) => deletions.iter().any(|deletion| &*deletion.key == key),
             _ => false,
         })
+}
+
+/// Steps that the cores of this thread have taken so far: what work costs, apart from time.
+#[cfg(test)]
+pub(crate) fn steps_taken() -> u64 {
+    steps::taken()
 }
 
 /// The whole state, to tell states apart.

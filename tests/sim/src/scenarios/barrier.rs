@@ -1,0 +1,61 @@
+//! Refusals that are taken back: a barrier, or a delete, that etcd's user may not send for a while (rules P10, P34).
+
+use std::time::Duration;
+
+use super::findings::Finding;
+use super::stage::{Ask, Fate, Stage, puts};
+use crate::core::CallId;
+use crate::world::violation::{Promise, must};
+
+/// For how long etcd's user may not write.
+const DENIED: Duration = Duration::from_secs(5);
+/// How long the name may stay blocked after that.
+const FREE: Duration = Duration::from_secs(30);
+
+/// Another process has the name in time, though the session of the first one lives on.
+fn is_freed(stage: &mut Stage, held: CallId, name: &str) {
+    let other = stage.ask(1, Ask::of(name));
+    let served = stage.until(FREE, |stage| stage.has(other));
+    let keys = stage.keys(name);
+    must!(
+        I4,
+        served,
+        "{name} is blocked by {keys:?}, which no call has"
+    );
+    must!(Truth, stage.has(held), "the lock that was held is lost");
+}
+
+#[test]
+fn refused_barrier_is_sent_again() {
+    Finding::F4.plays(Promise::I4, || {
+        let mut stage = Stage::of(2);
+        let held = stage.take(0, "held");
+        stage.fate(|_, request| match puts(request, "ambiguous") {
+            true => Fate::Unanswered,
+            false => Fate::Served,
+        });
+        let call = stage.ask(0, Ask::of("ambiguous"));
+        stage.run(Duration::from_secs(1));
+        stage.store.forbidden = Some("locks%s");
+        stage.run(DENIED);
+        stage.fair();
+        stage.store.forbidden = None;
+        stage.cancel(call);
+        stage.release(call);
+        is_freed(&mut stage, held, "ambiguous");
+    });
+}
+
+#[test]
+fn refused_delete_is_sent_again() {
+    Finding::F4.plays(Promise::I4, || {
+        let mut stage = Stage::of(2);
+        let held = stage.take(0, "held");
+        let call = stage.take(0, "denied");
+        stage.store.forbidden = Some("denied");
+        stage.release(call);
+        stage.run(DENIED);
+        stage.store.forbidden = None;
+        is_freed(&mut stage, held, "denied");
+    });
+}

@@ -1,0 +1,16 @@
+//! Scenarios: what the random schedules are too small, too short or too fair to show. One promise a test.
+//!
+//! They drive cores by inputs, outputs and requests alone, on the [`stage`]; work is counted in steps, never in time.
+
+mod barrier;
+mod findings;
+mod idle;
+mod nested;
+mod outage;
+mod refused;
+mod restore;
+mod retention;
+mod shutdown;
+mod stage;
+mod tries;
+mod waits;

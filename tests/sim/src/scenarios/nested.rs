@@ -1,0 +1,88 @@
+//! Nested waiters by the hundred: tasks that hold a lock of their own and wait for one name of another process.
+
+use std::time::Duration;
+
+use super::findings::{Finding, is_linear, steps_of};
+use super::stage::{Ask, SOON, Stage};
+use crate::core::CallId;
+use crate::site::Wait;
+use crate::world::violation::{Promise, must};
+
+/// Tasks, at first.
+const TASKS: usize = 40;
+
+/// A process holds the hot name, and so many tasks of another have waited for it for three seconds; and the steps of that.
+fn waiting(tasks: usize, wait: Wait) -> (Stage, CallId, Vec<CallId>, u64) {
+    let mut stage = Stage::of(2);
+    let hot = stage.take(0, "hot");
+    let own: Vec<_> = (0..tasks)
+        .map(|task| stage.ask(1, Ask::of(&format!("own-{task}"))))
+        .collect();
+    let held = stage.until(SOON, |stage| own.iter().all(|call| stage.has(*call)));
+    must!(Progress, held, "not all tasks hold a lock of their own");
+    let mut calls = Vec::new();
+    let steps = steps_of(&mut stage, |stage| {
+        for outer in own {
+            let ask = Ask {
+                holds: vec![outer],
+                hold: Some(Duration::from_millis(1)),
+                wait,
+                ..Ask::of("hot")
+            };
+            calls.push(stage.ask(1, ask));
+        }
+        stage.run(Duration::from_secs(3));
+    });
+    (stage, hot, calls, steps)
+}
+
+#[test]
+fn nested_waiters_cost_the_same_each_while_they_wait() {
+    Finding::F1.plays(Promise::Cost, || {
+        is_linear("three seconds of nested waiters", TASKS, |tasks| {
+            waiting(tasks, Wait::Forever).3
+        });
+    });
+}
+
+#[test]
+fn nested_waiters_cost_the_same_each_while_they_are_served() {
+    Finding::F1.plays(Promise::Cost, || {
+        is_linear("to serve nested waiters", TASKS, |tasks| {
+            let (mut stage, hot, calls, _) = waiting(tasks, Wait::Forever);
+            steps_of(&mut stage, |stage| {
+                stage.release(hot);
+                let served =
+                    |stage: &Stage| calls.iter().all(|call| stage.calls[call].granted.is_some());
+                let served = stage.until(Duration::from_secs(60), served);
+                must!(Progress, served, "nested waiters are not served");
+            })
+        });
+    });
+}
+
+#[test]
+fn nested_waiters_cost_the_same_each_when_they_give_up() {
+    Finding::F1.plays(Promise::Cost, || {
+        is_linear("nested waiters that give up", TASKS, |tasks| {
+            let (mut stage, _, calls, _) = waiting(tasks, Wait::Forever);
+            steps_of(&mut stage, |stage| {
+                for call in calls {
+                    stage.cancel(call);
+                }
+                stage.run(Duration::from_secs(1));
+            })
+        });
+    });
+}
+
+#[test]
+fn nested_waiters_keep_their_locks() {
+    let (stage, ..) = waiting(4 * TASKS, Wait::Forever);
+    let lost: Vec<_> = stage
+        .calls
+        .iter()
+        .filter(|(_, call)| call.lost.is_some())
+        .collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}
