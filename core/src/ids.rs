@@ -12,6 +12,14 @@ macro_rules! id {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u64);
 
+        impl $name {
+            /// Its number.
+            #[must_use]
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+        }
+
         impl From<u64> for $name {
             fn from(number: u64) -> Self {
                 Self(number)

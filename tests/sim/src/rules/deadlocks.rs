@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::town::{Town, is_abort, is_publication, is_search};
-use crate::core::request::{Op, Request};
-use crate::core::{CallId, Refused};
-use crate::site::Wait;
+use etcd_locked_core::{Op, Request};
+use etcd_locked_core::{CallId, Refused};
+use etcd_locked_core::Wait;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -432,9 +432,9 @@ fn who_is_in_no_circle_pays_nothing_for_them() {
     town.take(0, 0, &["a"]);
     town.take(1, 1, &["b"]);
     town.withhold = |request| {
-        let asks = |txn: &crate::core::request::Txn| {
+        let asks = |txn: &etcd_locked_core::Txn| {
             let mut ops = txn.then.iter();
-            ops.any(|op| matches!(op, crate::core::request::Op::Range { limit: 64, .. }))
+            ops.any(|op| matches!(op, etcd_locked_core::Op::Range { limit: 64, .. }))
         };
         is_abort(request)
             || is_publication(request)

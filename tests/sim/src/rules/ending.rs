@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::SOON;
 use super::rig::{Rig, TTL};
-use crate::core::{Input, Output, Refused};
-use crate::error::LossCause;
-use crate::site::Wait;
+use etcd_locked_core::{Input, Output, Refused};
+use etcd_locked_core::LossCause;
+use etcd_locked_core::Wait;
 use crate::world::etcd::unknown;
 
 fn ending(grace: Duration) -> Rig {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::SOON;
 use super::rig::{Rig, TTL, deletes, puts};
-use crate::core::queue::Slot;
-use crate::core::{Input, Output, Refused, Release};
-use crate::site::Wait;
+use etcd_locked_core::queue::Slot;
+use etcd_locked_core::{Input, Output, Refused, Release};
+use etcd_locked_core::Wait;
 use crate::world::etcd::unknown;
 
 const A: &str = "locks/a";
@@ -390,7 +390,7 @@ fn a_release_is_confirmed_when_all_keys_are_gone() {
     for call in 0..64 {
         rig.tell(Input::Release {
             call,
-            how: Release::Unheard,
+            how: Release::Unconfirmed,
             fenced: false,
         });
     }

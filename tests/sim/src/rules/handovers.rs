@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::SOON;
 use super::rig::{Rig, TTL, deletes, puts};
-use crate::core::queue::Slot;
-use crate::core::request::{Request, WatchNews};
-use crate::core::{CallId, Grant, Input, Output, Refused, Release};
-use crate::error::LossCause;
-use crate::site::Wait;
+use etcd_locked_core::queue::Slot;
+use etcd_locked_core::{Request, WatchEvent};
+use etcd_locked_core::{CallId, Grant, Input, Output, Refused, Release};
+use etcd_locked_core::LossCause;
+use etcd_locked_core::Wait;
 use crate::world::etcd::unknown;
 
 const A: &str = "locks/a";
@@ -330,7 +330,7 @@ fn a_watch_tells_of_others_without_a_look() {
     rig.contend("locks/a/zz");
     let events = rig.store.events("locks/a/", rig.store.revision()).unwrap();
     for event in events {
-        rig.news(WatchNews::Event(event));
+        rig.news(WatchEvent::Changed(event));
     }
     pass_on(&mut rig, 1); // a run is its due all the same
     rig.pass(Duration::from_millis(20));

@@ -2,10 +2,10 @@
 
 use super::SOON;
 use super::rig::{Rig, TTL, deletes, puts};
-use crate::core::queue::Slot;
-use crate::core::request::Refusal;
-use crate::core::{Input, Output, Refused};
-use crate::site::Wait;
+use etcd_locked_core::queue::Slot;
+use etcd_locked_core::Refusal;
+use etcd_locked_core::{Input, Output, Refused};
+use etcd_locked_core::Wait;
 use crate::world::etcd::{refused, unavailable, unknown};
 
 #[test]

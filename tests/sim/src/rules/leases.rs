@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::SOON;
 use super::rig::{Rig, TTL};
-use crate::core::LEASES;
-use crate::core::lease::State;
-use crate::core::request::{Refusal, Request, Response};
-use crate::core::{Input, Output, Refused};
-use crate::error::LossCause;
-use crate::site::Wait;
+use etcd_locked_core::LEASES;
+use etcd_locked_core::lease::State;
+use etcd_locked_core::{Refusal, Request, Response};
+use etcd_locked_core::{Input, Output, Refused};
+use etcd_locked_core::LossCause;
+use etcd_locked_core::Wait;
 use crate::world::etcd::{refused, unknown};
 
 const WHOLE: Duration = Duration::from_secs(TTL as u64);
@@ -61,7 +61,7 @@ fn a_lost_lease_is_not_brought_back_by_a_late_bundle() {
     rig.pass(WHOLE);
     assert_eq!(rig.lost(1), LossCause::Expired);
     rig.sent.clear();
-    let answer = crate::core::request::TxnAnswer {
+    let answer = etcd_locked_core::TxnAnswer {
         revision: 99,
         succeeded: false,
         answers: Vec::new(),
@@ -267,7 +267,7 @@ fn a_holder_hears_of_an_operators_hand() {
             rig.contend("locks/a/a1");
         }
         for event in rig.store.events("locks/a/", rig.store.revision()).unwrap() {
-            rig.news(crate::core::request::WatchNews::Event(event));
+            rig.news(etcd_locked_core::WatchEvent::Changed(event));
         }
         let cause = rig.lost(1);
         assert_eq!(

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::rig::deletes;
 use super::town::Town;
-use crate::core::mode::Mode;
-use crate::core::queue::Slot;
-use crate::core::{CallId, Refused};
-use crate::site::Wait;
+use etcd_locked_core::Mode;
+use etcd_locked_core::queue::Slot;
+use etcd_locked_core::{CallId, Refused};
+use etcd_locked_core::Wait;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -193,7 +193,7 @@ fn a_permit_is_not_mistaken_for_another_that_begins_like_it() {
     }
     town.live(2 * SECOND); // from the first second on they are watched
     take(&mut town, 0, 10, 16);
-    let contended = |(_, queue): (_, &crate::core::queue::Queue)| matches!(&queue.slot, Slot::Held { run, .. } if run.is_contended());
+    let contended = |(_, queue): (_, &etcd_locked_core::queue::Queue)| matches!(&queue.slot, Slot::Held { run, .. } if run.is_contended());
     let mut queues = town.processes[0].core.queues.iter();
     assert!(!queues.any(contended));
 }

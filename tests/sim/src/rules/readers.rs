@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::shares::{LATER, granted, read, read_in_one_of, try_to_read, write};
 use super::town::{Town, is_abort};
-use crate::core::mode::Mode;
-use crate::core::{CallId, Refused};
-use crate::site::Wait;
+use etcd_locked_core::Mode;
+use etcd_locked_core::{CallId, Refused};
+use etcd_locked_core::Wait;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::town::{Town, is_publication};
-use crate::core::Refused;
-use crate::site::Wait;
+use etcd_locked_core::Refused;
+use etcd_locked_core::Wait;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::SOON;
 use super::rig::{Rig, TTL, deletes, puts};
-use crate::core::mode::Mode;
-use crate::core::queue::Slot;
-use crate::core::request::{LeaseId, Request, Revision};
-use crate::core::{CallId, Input, Output, Refused, Release};
-use crate::error::LossCause;
-use crate::site::Wait;
+use etcd_locked_core::Mode;
+use etcd_locked_core::queue::Slot;
+use etcd_locked_core::{LeaseId, Request, Revision};
+use etcd_locked_core::{CallId, Input, Output, Refused, Release};
+use etcd_locked_core::LossCause;
+use etcd_locked_core::Wait;
 use crate::world::etcd::unknown;
 
 /// How long the name of call 1 is to stay locked, from when it has it.
@@ -105,7 +105,7 @@ fn a_body_that_never_began_promises_nothing() {
     rig.granted(1);
     rig.tell(Input::Release {
         call: 1,
-        how: Release::Unheard,
+        how: Release::Unconfirmed,
         fenced: false,
     });
     keep(&mut rig, 1, LONG);

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::core::lease::State;
-use crate::core::mode::Mode;
-use crate::core::queue::Slot;
-use crate::core::request::{Failure, LeaseId, Op, Request, Response, WatchNews};
-use crate::core::{
+use etcd_locked_core::Moment;
+use etcd_locked_core::lease::State;
+use etcd_locked_core::Mode;
+use etcd_locked_core::queue::Slot;
+use etcd_locked_core::{Failure, LeaseId, Op, Request, Response, WatchEvent};
+use etcd_locked_core::{
     Acquire, CallId, Core, Grant, Input, Output, Refused, Release, RequestId, Settings, WatchId,
 };
-use crate::error::LossCause;
-use crate::site::Wait;
+use etcd_locked_core::LossCause;
+use etcd_locked_core::Wait;
 use crate::world::etcd::Etcd;
 
 /// The TTL of all calls, unless said otherwise, in seconds.
@@ -38,15 +38,15 @@ impl Rig {
         Self::settled(1_000, Some(max))
     }
 
-    fn of(bodies_per_lease: usize) -> Self {
-        Self::settled(bodies_per_lease, None)
+    fn of(bodies_per_session: usize) -> Self {
+        Self::settled(bodies_per_session, None)
     }
 
-    fn settled(bodies_per_lease: usize, max_waiters: Option<usize>) -> Self {
+    fn settled(bodies_per_session: usize, max_waiters: Option<usize>) -> Self {
         let settings = Settings {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
-            bodies_per_lease,
+            bodies_per_session,
             near: 16,
             max_waiters,
             seed: 1,
@@ -67,8 +67,8 @@ impl Rig {
     }
 
     /// The same, with so many bodies under one lease before the next gets some.
-    pub(super) fn spreading(bodies_per_lease: usize) -> Self {
-        let mut rig = Self::of(bodies_per_lease);
+    pub(super) fn spreading(bodies_per_session: usize) -> Self {
+        let mut rig = Self::of(bodies_per_session);
         rig.tell(Input::Warm {
             call: 1000,
             ttl_secs: TTL,
@@ -195,7 +195,7 @@ impl Rig {
         }
     }
 
-    pub(super) fn news(&mut self, news: WatchNews) {
+    pub(super) fn news(&mut self, news: WatchEvent) {
         let watch = self.watch.expect("a watch");
         self.tell(Input::Watch { watch, news });
     }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::rig::Rig;
 use super::town::{Town, is_publication};
-use crate::core::mode::Mode;
-use crate::core::request::Request;
-use crate::core::{CallId, Output, Refused};
-use crate::site::Wait;
+use etcd_locked_core::Mode;
+use etcd_locked_core::Request;
+use etcd_locked_core::{CallId, Output, Refused};
+use etcd_locked_core::Wait;
 use crate::world::etcd::unavailable;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::rig::Rig;
-use crate::core::Refused;
-use crate::core::request::WatchNews;
-use crate::error::LossCause;
-use crate::site::Wait;
+use etcd_locked_core::Refused;
+use etcd_locked_core::WatchEvent;
+use etcd_locked_core::LossCause;
+use etcd_locked_core::Wait;
 use crate::world::etcd::{unavailable, unknown};
 
-fn last_event(rig: &Rig) -> WatchNews {
+fn last_event(rig: &Rig) -> WatchEvent {
     let mut events = rig.store.events("locks/", rig.store.revision()).unwrap();
-    WatchNews::Event(events.pop().unwrap())
+    WatchEvent::Changed(events.pop().unwrap())
 }
 
 /// One predecessor goes, and the other while who is left is being read.

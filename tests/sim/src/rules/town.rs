@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::core::mode::Mode;
-use crate::core::request::{Compare, Event, Key, Op, Request, Revision, Txn, WatchNews};
-use crate::core::{
+use etcd_locked_core::Moment;
+use etcd_locked_core::Mode;
+use etcd_locked_core::{Compare, Event, Key, Op, Request, Revision, Txn, WatchEvent};
+use etcd_locked_core::{
     Acquire, CallId, Core, Grant, Input, Output, Refused, Release, RequestId, Settings, WatchId,
 };
-use crate::site::Wait;
+use etcd_locked_core::Wait;
 use crate::world::etcd::{Etcd, unknown};
 
 const TTL: i64 = 30;
@@ -48,7 +48,7 @@ impl Town {
             core: Core::new(Settings {
                 prefix: "locks/".into(),
                 connect_timeout: Duration::from_secs(5),
-                bodies_per_lease: 1_000,
+                bodies_per_session: 1_000,
                 near: 16,
                 max_waiters: None,
                 seed: seed + 1,
@@ -137,7 +137,7 @@ impl Town {
     pub(super) fn release(&mut self, n: usize, call: CallId) {
         let input = Input::Release {
             call,
-            how: Release::Unheard,
+            how: Release::Unconfirmed,
             fenced: false,
         };
         self.tell(n, input);
@@ -195,7 +195,7 @@ impl Town {
         }
         let any = !news.is_empty();
         for (watch, event) in news {
-            let news = WatchNews::Event(event);
+            let news = WatchEvent::Changed(event);
             self.tell(n, Input::Watch { watch, news });
         }
         any
@@ -290,7 +290,7 @@ impl Town {
         let mut keys: Vec<_> = self.store.kvs().collect();
         keys.retain(|kv| kv.key.starts_with(family.as_bytes()));
         keys.sort_by_key(|kv| kv.create_revision);
-        let text = |kv: &&crate::core::request::Kv| String::from_utf8_lossy(&kv.key).into_owned();
+        let text = |kv: &&etcd_locked_core::Kv| String::from_utf8_lossy(&kv.key).into_owned();
         keys.iter().map(text).collect()
     }
 }

@@ -1,10 +1,10 @@
 //! Whose turn it is (rules P2, P11, P14).
 
 use super::rig::Rig;
-use crate::core::queue::Slot;
-use crate::core::request::{Event, Op, Request, WatchNews};
-use crate::core::{Output, Refused, RequestId};
-use crate::site::Wait;
+use etcd_locked_core::queue::Slot;
+use etcd_locked_core::{Event, Op, Request, WatchEvent};
+use etcd_locked_core::{Output, Refused, RequestId};
+use etcd_locked_core::Wait;
 use crate::world::etcd::Etcd;
 
 /// A core that waits for `locks/a` behind `zy` and `zz`, and has looked.
@@ -30,8 +30,8 @@ fn watching() -> Rig {
     rig
 }
 
-fn last_event(store: &Etcd) -> WatchNews {
-    WatchNews::Event(
+fn last_event(store: &Etcd) -> WatchEvent {
+    WatchEvent::Changed(
         store
             .events("locks/", store.revision())
             .unwrap()
@@ -231,7 +231,7 @@ fn a_delete_of_an_earlier_incarnation_is_ignored() {
     let mut rig = third_in_line();
     let created = rig.slot("locks/a").created().unwrap();
     for key in ["locks/a/zz", "locks/a/a1"] {
-        rig.news(WatchNews::Event(Event::Delete {
+        rig.news(WatchEvent::Changed(Event::Delete {
             key: key.into(),
             revision: created - 1,
         }));
@@ -344,18 +344,18 @@ fn a_late_answer_to_a_repair_does_not_touch_the_next_incarnation() {
         rig.store.delete(key.as_bytes());
     }
     let gone = rig.store.revision();
-    rig.news(WatchNews::Event(Event::Delete {
+    rig.news(WatchEvent::Changed(Event::Delete {
         key: "locks/a/a1".into(),
         revision: gone,
     }));
     rig.serve();
     rig.granted(1);
-    let refused = crate::core::request::TxnAnswer {
+    let refused = etcd_locked_core::TxnAnswer {
         revision: gone,
         succeeded: false,
         answers: Vec::new(),
     };
-    rig.answer(repair, Ok(crate::core::request::Response::Txn(refused)));
+    rig.answer(repair, Ok(etcd_locked_core::Response::Txn(refused)));
     assert!(rig.told(1).is_none());
 }
 

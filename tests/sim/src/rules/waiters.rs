@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::rig::{Rig, TTL};
-use crate::core::{Input, Refused};
-use crate::site::Wait;
+use etcd_locked_core::{Input, Refused};
+use etcd_locked_core::Wait;
 
 /// A core that lets two calls wait; call 1 has its lock.
 fn crowded() -> Rig {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::findings::Finding;
 use super::stage::{Ask, Fate, Stage, puts};
-use crate::core::CallId;
+use crate::world::CallId;
 use crate::world::violation::{Promise, must};
 
 /// For how long etcd's user may not write.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::findings::{Finding, is_linear, steps_of};
 use super::stage::{Ask, SOON, Stage};
-use crate::core::CallId;
-use crate::site::Wait;
+use crate::world::CallId;
 use crate::world::violation::{Promise, must};
+use etcd_locked_core::Wait;
 
 /// Tasks, at first.
 const TASKS: usize = 40;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::findings::Finding;
 use super::stage::{Ask, SOON, Stage};
-use crate::core::mode::Mode;
-use crate::site::Wait;
 use crate::world::etcd::Space;
 use crate::world::violation::{Promise, must};
+use etcd_locked_core::Mode;
+use etcd_locked_core::Wait;
 
 /// How long a key may stay that its call does not have: deletes work at the quota.
 const GONE: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::findings::Finding;
 use super::stage::{Ask, Stage};
-use crate::core::CallId;
+use crate::world::CallId;
 use crate::world::violation::{Promise, must};
 
 /// The TTL of the calls, in seconds; a third of it passes between renewals.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::findings::{Finding, is_linear, steps_of};
 use super::stage::{Ask, SOON, Stage};
-use crate::core::CallId;
+use crate::world::CallId;
 use crate::world::violation::{Promise, must};
 
 /// Held locks, at first.

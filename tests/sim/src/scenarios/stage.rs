@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::core::mode::Mode;
-use crate::core::request::{Event, Failure, Key, Op, Request, Response, Revision, WatchNews};
-use crate::core::{
-    Acquire, CallId, Core, Grant, Input, Output, Refused, Release, RequestId, Settings, WatchId,
-};
-use crate::error::LossCause;
-use crate::site::Wait;
+use crate::world::CallId;
+use crate::world::Revision;
 use crate::world::etcd::{Etcd, Snapshot, revision_of, unavailable, unknown};
 use crate::world::violation::must;
+use etcd_locked_core::LossCause;
+use etcd_locked_core::Mode;
+use etcd_locked_core::Moment;
+use etcd_locked_core::Wait;
+use etcd_locked_core::{
+    Acquire, Core, Grant, Input, Output, Refused, Release, RequestId, Settings, WatchId,
+};
+use etcd_locked_core::{Event, Failure, Key, Op, Request, Response, WatchEvent};
 
 /// One way of every message.
 const WAY: Duration = Duration::from_micros(500);
@@ -133,7 +135,7 @@ impl Stage {
             core: Core::new(Settings {
                 prefix: "locks/".into(),
                 connect_timeout: Duration::from_secs(5),
-                bodies_per_lease: 1_000,
+                bodies_per_session: 1_000,
                 near: 16,
                 max_waiters: None,
                 seed: n as u64 + 1,
@@ -228,7 +230,7 @@ impl Stage {
             return;
         }
         let n = known.process;
-        let (how, fenced) = (Release::Unheard, false);
+        let (how, fenced) = (Release::Unconfirmed, false);
         self.submit(n, Input::Release { call, how, fenced });
     }
 
@@ -500,8 +502,8 @@ impl Stage {
 
     fn deliver(&mut self, to: usize, watch: WatchId, puts: bool, event: Event) {
         if puts || matches!(event, Event::Delete { .. }) {
-            let news = WatchNews::Event(event);
-            let input = Input::Watch { watch, news };
+            let news = WatchEvent::Changed(event);
+            let input = Input::Watch { watch, event: news };
             self.after(WAY, Happening::Submit { to, input });
         }
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::findings::{Finding, is_linear, steps_of};
 use super::stage::{Ask, SOON, Stage};
-use crate::core::CallId;
-use crate::core::Refused;
-use crate::core::mode::Mode;
-use crate::site::Wait;
+use crate::world::CallId;
 use crate::world::violation::{Promise, must};
+use etcd_locked_core::Mode;
+use etcd_locked_core::Refused;
+use etcd_locked_core::Wait;
 
 /// Tries, at first, where their cost is counted; and where their depth is.
 const TRIES: usize = 500;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::findings::Finding;
 use super::stage::{Ask, Fate, Stage, mentions, writes};
-use crate::core::Refused;
-use crate::site::Wait;
 use crate::world::violation::{Promise, must};
+use etcd_locked_core::Refused;
+use etcd_locked_core::Wait;
 
 /// What a bounded wait may take beyond its time.
 const SLACK: Duration = Duration::from_millis(200);

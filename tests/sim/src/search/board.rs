@@ -5,15 +5,16 @@ use std::fmt::{self, Write as _};
 use std::hash::Hasher;
 use std::num::NonZeroU16;
 
-use crate::clock::Moment;
-use crate::core::mode::Mode;
-use crate::core::request::WatchNews;
-use crate::core::{CallId, Input, WatchId};
+use crate::world::CallId;
 use crate::world::bench::{Bench, HEADER, Message};
 use crate::world::clients::Stage;
 use crate::world::etcd::{revision_of, unknown};
 use crate::world::network::may_arrive_twice;
 use crate::world::view;
+use etcd_locked_core::Mode;
+use etcd_locked_core::Moment;
+use etcd_locked_core::WatchEvent;
+use etcd_locked_core::{Input, RequestId, WatchId};
 
 /// The only name there is.
 const NAME: &str = "locks/a";
@@ -128,7 +129,13 @@ impl Board {
         for n in 0..opening.clients {
             let call = 1000 + n as u64;
             let ttl_secs = TTL;
-            self.bench.submit(n, Input::Warm { call, ttl_secs });
+            self.bench.submit(
+                n,
+                Input::Warm {
+                    call: call.into(),
+                    ttl_secs,
+                },
+            );
             self.settle();
         }
         for call in 0..opening.queued as u64 {
@@ -317,7 +324,7 @@ impl Board {
         }
     }
 
-    fn fail(&mut self, to: usize, id: u64) {
+    fn fail(&mut self, to: usize, id: RequestId) {
         let result = Err(unknown());
         self.bench.submit(
             to,
@@ -340,8 +347,14 @@ impl Board {
             return;
         };
         watch.next = first + 1;
-        let news = WatchNews::Event(event);
-        self.bench.submit(n, Input::Watch { watch: id, news });
+        let news = WatchEvent::Changed(event);
+        self.bench.submit(
+            n,
+            Input::Watch {
+                watch: id,
+                event: news,
+            },
+        );
     }
 
     fn remove(&mut self, at: usize) -> Message {

@@ -13,10 +13,12 @@ use super::retention::Retained;
 use super::tally::{Fault, Tally};
 use super::trace::{Trace, brief};
 use super::violation::must;
-use crate::clock::Moment;
-use crate::core::mode::Seat;
-use crate::core::request::{Event, Failure, Key, LeaseId, Request, Response, Revision, WatchNews};
-use crate::core::{CallId, Core, Input, Output, RequestId, Settings, WatchId};
+use crate::world::CallId;
+use crate::world::Revision;
+use etcd_locked_core::Moment;
+use etcd_locked_core::Seat;
+use etcd_locked_core::{Core, Input, Output, RequestId, Settings, WatchId};
+use etcd_locked_core::{Event, Failure, Key, LeaseId, Request, Response, WatchEvent};
 
 /// More outputs than this for one input, or more steps than this for one seed, and something runs in cycles.
 const OUTPUTS: usize = 200;
@@ -151,7 +153,7 @@ pub(crate) enum Happening {
     Event {
         to: usize,
         watch: WatchId,
-        news: WatchNews,
+        news: WatchEvent,
     },
     Submit {
         to: usize,
@@ -255,7 +257,7 @@ impl Bench {
         let core = Core::new(Settings {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
-            bodies_per_lease: if self.seed.is_multiple_of(3) {
+            bodies_per_session: if self.seed.is_multiple_of(3) {
                 1
             } else {
                 1_000
@@ -279,7 +281,7 @@ impl Bench {
             dead: false,
             finished: false,
             watches: BTreeMap::new(),
-            arrived: 0,
+            arrived: 0.into(),
         });
         n
     }
@@ -366,7 +368,7 @@ impl Bench {
                 self.submit(to, Input::Answer { request, result });
             }
             Happening::Event { to, watch, news } if self.awake(to) => {
-                self.submit(to, Input::Watch { watch, news });
+                self.submit(to, Input::Watch { watch, event: news });
             }
             Happening::Submit { to, input } if self.awake(to) => self.submit(to, input),
             Happening::Answer { to, .. }
@@ -439,7 +441,7 @@ impl Bench {
                     prefix,
                     from,
                     puts,
-                } => self.watch(n, id, prefix, puts, from),
+                } => self.watch(n, id, prefix, puts, from.get()),
                 Output::Unwatch { id } => {
                     self.processes[n].watches.remove(&id);
                 }

@@ -8,12 +8,13 @@ use super::etcd::{Incarnation, contends};
 use super::nemesis::lease_of;
 use super::view;
 use super::violation::must;
-use crate::clock::Moment;
-use crate::core::mode::{Mode, Seat, lets_in};
-use crate::core::request::{Key, Kv};
-use crate::core::{Acquire, CallId, Grant, Input, Output, Owned, Refused, Release};
-use crate::error::LossCause;
-use crate::site::Wait;
+use crate::world::CallId;
+use etcd_locked_core::LossCause;
+use etcd_locked_core::Moment;
+use etcd_locked_core::Wait;
+use etcd_locked_core::{Acquire, Grant, Input, Output, OwnedKey, Refused, Release};
+use etcd_locked_core::{Key, Kv};
+use etcd_locked_core::{Mode, Seat, admits};
 
 /// The last one may not be written.
 pub(crate) const NAMES: [&str; 4] = ["locks/a", "locks/b", "locks/a/c", FORBIDDEN];
@@ -87,7 +88,7 @@ const PERMITS: [u16; 24] = [
 const JOINS: Duration = Duration::from_millis(50 + 4);
 const JOINS_LATE: Duration = Duration::from_secs(15);
 
-const RELEASES: [Release; 3] = [Release::Confirmed, Release::Unheard, Release::Lingering];
+const RELEASES: [Release; 3] = [Release::Confirmed, Release::Unconfirmed, Release::Lingering];
 
 impl Call {
     /// Its body waits for the call it made.
@@ -308,13 +309,13 @@ impl Bench {
         call.process = process;
         call.stage = Stage::Waiting;
         let acquire = Acquire {
-            call: id,
-            names: call.names.clone(),
+            call: id.into(),
+            names: call.names.iter().cloned().map(Into::into).collect(),
             ttl_secs: call.ttl_secs,
             mode: call.mode,
             wait: call.wait,
             record: format!("{{\"call\":{id}}}").into_bytes().into(),
-            holds,
+            holds: holds.into_iter().map(Into::into).collect(),
         };
         let cancel_after = call.cancel_after;
         self.submit_soon(process, Input::Acquire(acquire));
@@ -328,10 +329,13 @@ impl Bench {
         match input {
             Input::Acquire(acquire) => {
                 self.submitted += 1;
-                self.calls.get_mut(&acquire.call).expect("a call").known = Some(self.submitted);
+                self.calls
+                    .get_mut(&acquire.call.get())
+                    .expect("a call")
+                    .known = Some(self.submitted);
             }
             Input::Cancel { call } => {
-                self.calls.get_mut(call).expect("a call").given_up = false;
+                self.calls.get_mut(&call.get()).expect("a call").given_up = false;
             }
             _ => {}
         }
@@ -349,7 +353,7 @@ impl Bench {
             self.goes_unnoticed(process);
             self.over(id);
             self.calls.get_mut(&id).expect("a call").given_up = true;
-            self.submit_soon(process, Input::Cancel { call: id });
+            self.submit_soon(process, Input::Cancel { call: id.into() });
         }
     }
 
@@ -393,7 +397,7 @@ impl Bench {
         self.holding.remove(&id);
         self.progress = self.now;
         let release = Input::Release {
-            call: id,
+            call: id.into(),
             how,
             fenced,
         };
@@ -433,7 +437,8 @@ impl Bench {
     pub(crate) fn take(&mut self, n: usize, output: Output) {
         match output {
             Output::Granted(grant) => self.granted(grant),
-            Output::Refused { call: id, why } => {
+            Output::Refused { call, why } => {
+                let id = call.get();
                 let call = &self.calls[&id];
                 let stage = &call.stage;
                 // A call that was given up while its process slept is answered all the same.
@@ -458,19 +463,6 @@ impl Bench {
                 let process = call.process;
                 match why {
                     Refused::Deadlock { .. } => self.check_deadlock(id),
-                    Refused::Mismatch { name, theirs, .. } => {
-                        self.mismatches += 1;
-                        let name = &call.names[name];
-                        let theirs = Mode::Permits(theirs);
-                        let mut all = self.calls.values();
-                        let there = all.any(|c| c.mode == theirs && c.names.contains(name));
-                        must!(
-                            Truth,
-                            there && call.mode != theirs && matches!(call.mode, Mode::Permits(_)),
-                            "call {id}, which is {:?}, is refused because of {theirs:?}",
-                            call.mode
-                        );
-                    }
                     Refused::Timeout { waited, .. } if call.waits_about(waited) => {}
                     // No other process has had the time to follow it.
                     Refused::Held { .. } | Refused::PermissionDenied(_) => {}
@@ -478,8 +470,9 @@ impl Bench {
                 }
                 self.over(id);
             }
-            Output::Lost { call, cause } => self.lost(n, call, cause),
-            Output::Released { call: id, .. } => {
+            Output::Lost { call, cause } => self.lost(n, call.get(), cause),
+            Output::Released { call, .. } => {
+                let id = call.get();
                 let stage = &self.calls[&id].stage;
                 let orphaned =
                     matches!(stage, Stage::Done) && self.calls[&id].how == Release::Confirmed;
@@ -514,14 +507,14 @@ impl Bench {
     }
 
     fn granted(&mut self, grant: Grant) {
-        let (id, now) = (grant.call, self.now);
+        let (id, now) = (grant.call.get(), self.now);
         let call = &self.calls[&id];
         if call.given_up {
             // A grant on its way to a caller that has gone: it goes back (rule P26).
             let (process, fenced) = (call.process, false);
             let release = Input::Release {
-                call: id,
-                how: Release::Unheard,
+                call: id.into(),
+                how: Release::Unconfirmed,
                 fenced,
             };
             return self.at(
@@ -578,7 +571,7 @@ impl Bench {
             if self.tainted.contains(&incarnation(owned)) {
                 continue;
             }
-            let token = (owned.revision, owned.handover);
+            let token = (owned.revision.get(), owned.handover);
             let last = match call.mode {
                 Mode::Exclusive => {
                     self.lone_tokens.insert(name.clone(), token);
@@ -622,7 +615,13 @@ impl Bench {
         let (process, at_least) = (call.process, call.at_least);
         if let Some(at_least) = at_least {
             let until = clock.shown(now) + at_least;
-            self.submit_soon(process, Input::Keep { call: id, until });
+            self.submit_soon(
+                process,
+                Input::Keep {
+                    call: id.into(),
+                    until,
+                },
+            );
         }
         self.at(now + hold, Happening::End(id));
         if let Some(inner) = inner {
@@ -632,7 +631,7 @@ impl Bench {
     }
 
     /// No older key at etcd excludes it; and a reader that joins others overtakes no key that they are known to keep waiting.
-    fn check_admission(&self, id: CallId, call: &Call, name: &Key, owned: &Owned) {
+    fn check_admission(&self, id: CallId, call: &Call, name: &Key, owned: &OwnedKey) {
         let family = format!("{name}/");
         let contends = |kv: &&Kv| contends(&family, &kv.key);
         let older = self.store.kvs().filter(contends);
@@ -640,7 +639,7 @@ impl Bench {
         let older: Vec<&[u8]> = older.map(|kv| &*kv.key).collect();
         must!(
             Order,
-            lets_in(call.mode, older.iter().copied()),
+            admits(call.mode, older.iter().copied()),
             "call {id} is granted {} of {} behind {:?}",
             owned.key,
             owned.created,
@@ -655,7 +654,7 @@ impl Bench {
         let fair = self.peaceful && self.faults.slow == 0.0;
         let late = if fair { JOINS } else { JOINS_LATE };
         let waits = |kv: &&Kv| {
-            let since = self.times.range(kv.create_revision..).next();
+            let since = self.times.range(kv.create_revision.get()..).next();
             let long = since.is_some_and(|(_, at)| self.now - *at > late);
             let excluded = call.mode.is_excluded_by(Seat::of_key(&kv.key));
             // A key of its own process is going, or one of its calls is overtaken, which is seen above.
@@ -724,6 +723,6 @@ impl Bench {
     }
 }
 
-pub(crate) fn incarnation(owned: &Owned) -> Incarnation {
+pub(crate) fn incarnation(owned: &OwnedKey) -> Incarnation {
     (owned.key.as_bytes().to_vec(), owned.created)
 }

@@ -9,9 +9,8 @@ use etcd_client::proto::{
 use etcd_client::{CompareOp, EventType, SortOrder, SortTarget};
 use etcd_locked_embedded::store;
 
-use crate::core::request::{
-    Compare, Event, Failure, Kv, Op, OpAnswer, Order, Refusal, Txn, TxnAnswer,
-};
+use crate::world::revision;
+use etcd_locked_core::{Compare, Event, Failure, Kv, Op, OpAnswer, Order, Refusal, Txn, TxnAnswer};
 
 pub(crate) fn txn(txn: &Txn) -> PbTxnRequest {
     PbTxnRequest {
@@ -22,32 +21,27 @@ pub(crate) fn txn(txn: &Txn) -> PbTxnRequest {
 }
 
 fn compare(compare: &Compare) -> PbCompare {
-    let (key, range_end, target, union) = match compare {
-        Compare::CreateRevision { key, revision } => (
+    let (key, target, union) = match compare {
+        Compare::Created(key, revision) => (
             key,
-            Vec::new(),
             PbCompareTarget::Create,
-            PbTargetUnion::CreateRevision(*revision),
+            PbTargetUnion::CreateRevision(revision.get()),
         ),
-        // The protocol has no word for versions. Below zero is one: of the seeded bugs, one compares them (rule P10).
-        Compare::ModRevision { key, revision } if *revision < 0 => (
+        Compare::Modified(key, revision) => (
             key,
-            Vec::new(),
-            PbCompareTarget::Version,
-            PbTargetUnion::Version(-revision),
-        ),
-        Compare::ModRevision { key, revision } => (
-            key,
-            Vec::new(),
             PbCompareTarget::Mod,
-            PbTargetUnion::ModRevision(*revision),
+            PbTargetUnion::ModRevision(revision.get()),
         ),
-        Compare::NoneUnder { prefix } => (
-            prefix,
-            end_of(prefix.as_bytes()),
+        Compare::Lease(key, lease) => (key, PbCompareTarget::Lease, PbTargetUnion::Lease(*lease)),
+        Compare::Absent(key) | Compare::NoneUnder(key) => (
+            key,
             PbCompareTarget::Create,
             PbTargetUnion::CreateRevision(0),
         ),
+    };
+    let range_end = match compare {
+        Compare::NoneUnder(prefix) => end_of(prefix.as_bytes()),
+        _ => Vec::new(),
     };
     PbCompare {
         result: CompareOp::Equal as i32,
@@ -69,6 +63,11 @@ fn operation(op: &Op) -> PbTxnRequestOp {
         }),
         Op::Delete { key } => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
             key: key.as_bytes().into(),
+            ..PbDeleteRequest::default()
+        }),
+        Op::DeleteUnder { prefix } => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
+            key: prefix.as_bytes().into(),
+            range_end: end_of(prefix.as_bytes()),
             ..PbDeleteRequest::default()
         }),
         Op::Get { .. } | Op::Range { .. } => PbTxnOpRequest::RequestRange(range(op)),
@@ -95,17 +94,17 @@ pub(crate) fn range(op: &Op) -> PbRangeRequest {
         } => PbRangeRequest {
             key: prefix.as_bytes().into(),
             range_end: end_of(prefix.as_bytes()),
-            limit: *limit,
+            limit: limit.map_or(0, i64::from),
             keys_only: !values,
             sort_target: SortTarget::Create as i32,
             sort_order: match order {
                 Order::OldestFirst => SortOrder::Ascend as i32,
                 Order::NewestFirst => SortOrder::Descend as i32,
             },
-            max_create_revision: older_than.map_or(0, |than| than - 1),
+            max_create_revision: older_than.map_or(0, |than| than.get() - 1),
             ..PbRangeRequest::default()
         },
-        Op::Put { .. } | Op::Delete { .. } => unreachable!("not a read"),
+        Op::Put { .. } | Op::Delete { .. } | Op::DeleteUnder { .. } => unreachable!("not a read"),
     }
 }
 
@@ -129,7 +128,7 @@ pub(crate) fn answer(answer: PbTxnResponse) -> TxnAnswer {
         PbTxnOpResponse::ResponseTxn(_) => unreachable!("transactions are flat"),
     });
     TxnAnswer {
-        revision: answer.header.map_or(0, |header| header.revision),
+        revision: revision(answer.header.map_or(1, |header| header.revision)),
         succeeded: answer.succeeded,
         answers: answers.collect(),
     }
@@ -145,8 +144,8 @@ fn kv(kv: PbKeyValue) -> Kv {
     Kv {
         key: kv.key,
         value: kv.value,
-        create_revision: kv.create_revision,
-        mod_revision: kv.mod_revision,
+        create_revision: revision(kv.create_revision),
+        mod_revision: revision(kv.mod_revision),
         lease: kv.lease,
     }
 }
@@ -156,7 +155,7 @@ pub(crate) fn event(event: PbEvent) -> Event {
     let of = event.kv.unwrap_or_default();
     match deleted {
         true => Event::Delete {
-            revision: of.mod_revision,
+            revision: revision(of.mod_revision),
             key: of.key,
         },
         false => Event::Put(kv(of)),

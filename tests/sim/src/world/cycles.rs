@@ -9,10 +9,12 @@ use super::etcd::contends;
 use super::nemesis::lease_of;
 use super::view::{self, Contender, ContenderState};
 use super::violation::must;
-use crate::clock::Moment;
-use crate::core::mode::{Mode, Seat};
-use crate::core::request::{Key, Kv, Response, Revision};
-use crate::core::{CallId, RequestId};
+use crate::world::CallId;
+use crate::world::{Revision, revision};
+use etcd_locked_core::Moment;
+use etcd_locked_core::RequestId;
+use etcd_locked_core::{Key, Kv, Response};
+use etcd_locked_core::{Mode, Seat};
 
 /// How long the edges of a call that has gone without notice may stand: an exchange in fair weather, and many in bad.
 const FAIR: Duration = Duration::from_millis(50);
@@ -20,8 +22,6 @@ const BRISK: Duration = Duration::from_secs(2);
 const STORMY: Duration = Duration::from_secs(15);
 
 /// True where another process waits behind the key of readers, so that no other can join them.
-type Shut<'a> = &'a dyn Fn(&Contender) -> bool;
-
 impl Bench {
     /// A call of this process goes while other processes may still follow its edges.
     pub(crate) fn goes_unnoticed(&mut self, process: usize) {
@@ -36,16 +36,7 @@ impl Bench {
             .filter_map(|key| Some((key, self.owner(key)?)))
             .any(|(key, n)| self.is_excused(n) || self.is_going(n, key));
         let call = abort.call;
-        // A group may have lost its session meanwhile, and waits anew: the core refuses no call because of this abort.
-        if self.calls[&call].outer().is_none()
-            && abort
-                .own
-                .is_some_and(|(key, created)| self.contender_of(&key, created).is_none())
-        {
-            return None;
-        }
-        let shut = |contender: &Contender| self.is_contended(contender);
-        let stands = || self.reaches(self.ahead_of(call, &shut), &[call], &shut);
+        let stands = || self.reaches(self.ahead_of(call), &[call]);
         self.waits(call).then(|| (call, excused || stands()))
     }
 
@@ -72,12 +63,10 @@ impl Bench {
         let call = &self.calls[&id];
         let held = self.chain(call.outer());
         let names = call.names.iter();
-        // Who stood behind readers when it was looked may have gone since.
-        let shut = |contender: &Contender| contender.contended;
-        let ahead = names.flat_map(|name| self.here(id, call, name, &shut));
+        let ahead = names.flat_map(|name| self.here(id, call, name));
         must!(
             Truth,
-            self.reaches(ahead.collect(), &held, &shut),
+            self.reaches(ahead.collect(), &held),
             "call {id} is refused because of a cycle that is none"
         );
     }
@@ -103,17 +92,6 @@ impl Bench {
         view::is_deleting(&self.processes[n].core, key)
     }
 
-    /// Whether a key that excludes readers is at etcd now, and younger than this one of readers.
-    fn is_contended(&self, readers: &Contender) -> bool {
-        let family = format!("{}/", readers.name);
-        let excludes = |kv: &Kv| {
-            contends(&family, &kv.key) && Mode::Shared.is_excluded_by(Seat::of_key(&kv.key))
-        };
-        let created = readers.created.unwrap_or(Revision::MAX);
-        let mut kvs = self.store.kvs();
-        kvs.any(|kv| kv.create_revision > created && excludes(kv))
-    }
-
     /// Whether it waits, as far as its process can know.
     fn waits(&self, call: CallId) -> bool {
         let call = &self.calls[&call];
@@ -127,7 +105,7 @@ impl Bench {
     }
 
     /// Whether who waits for these calls waits for one of `ends`.
-    fn reaches(&self, from: Vec<CallId>, ends: &[CallId], shut: Shut<'_>) -> bool {
+    fn reaches(&self, from: Vec<CallId>, ends: &[CallId]) -> bool {
         let mut seen: BTreeSet<CallId> = from.iter().copied().collect();
         let mut next = from;
         while let Some(call) = next.pop() {
@@ -135,7 +113,7 @@ impl Bench {
                 return true;
             }
             next.extend(
-                self.ahead_of(call, shut)
+                self.ahead_of(call)
                     .into_iter()
                     .filter(|of| seen.insert(*of)),
             );
@@ -145,12 +123,12 @@ impl Bench {
 
     /// The calls that a call waits for: those ahead of it and the holders in its process, and those with an older key at etcd; if it
     /// has its locks, the call its body has made.
-    fn ahead_of(&self, id: CallId, shut: Shut<'_>) -> Vec<CallId> {
+    fn ahead_of(&self, id: CallId) -> Vec<CallId> {
         let call = &self.calls[&id];
         if self.waits(id) {
             let names = call.names.iter();
             return names
-                .flat_map(|name| self.ahead_at(id, call, name, shut))
+                .flat_map(|name| self.ahead_at(id, call, name))
                 .collect();
         }
         match call.stage {
@@ -164,31 +142,27 @@ impl Bench {
     }
 
     /// The calls of its process that are ahead of it, or hold what it cannot hold with them.
-    fn here(&self, id: CallId, call: &Call, name: &str, shut: Shut<'_>) -> Vec<CallId> {
+    fn here(&self, id: CallId, call: &Call, name: &str) -> Vec<CallId> {
         let core = &self.processes[call.process].core;
         let waiters = view::waiters(core, name).into_iter();
         let mut here: Vec<CallId> = waiters.take_while(|of| *of != id).collect();
         for contender in view::contenders_of(core, name) {
-            // Readers that cannot join wait for the holders: another process waits behind the key, or it takes no more.
-            let closed = |contender: &Contender| {
-                !contender.joinable || shut(contender) || call.names.len() > 1
-            };
-            let readers = call.mode == Mode::Shared && contender.seat == Seat::Shared;
-            if call.mode.is_excluded_by(contender.seat) || (readers && closed(&contender)) {
+            if call.mode.is_excluded_by(contender.seat) {
                 here.extend(contender.holders);
             }
         }
         here
     }
 
-    fn ahead_at(&self, id: CallId, call: &Call, name: &Key, shut: Shut<'_>) -> Vec<CallId> {
-        let mut ahead = self.here(id, call, name, shut);
+    fn ahead_at(&self, id: CallId, call: &Call, name: &Key) -> Vec<CallId> {
+        let mut ahead = self.here(id, call, name);
         let core = &self.processes[call.process].core;
         let created = view::contenders_of(core, name)
+            .into_iter()
             .filter(Contender::is_queued)
             .find_map(|contender| contender.created.or_else(|| self.arrived(&contender)));
         // One that is still to come is behind all that are there.
-        let created = created.unwrap_or(Revision::MAX);
+        let created = created.unwrap_or(revision(Revision::MAX));
         let own = |lease| self.owners.get(lease) == Some(&call.process);
         let family = format!("{name}/");
         let children = self.store.kvs().filter(|kv| {
@@ -213,16 +187,17 @@ impl Bench {
     }
 
     /// The contender that counts on a key: a key that its process has given up is about to go.
-    fn contender_of(&self, key: &str, created: Revision) -> Option<Contender> {
+    fn contender_of(&self, key: &str, created: etcd_locked_core::Revision) -> Option<Contender> {
         let process = &self.processes[self.owner(key)?];
         let (name, _) = key.rsplit_once('/')?;
         let seat = Seat::of_key(key.as_bytes());
         view::contenders_of(&process.core, name)
-            .find(|of| of.created == Some(created) && of.seat == seat)
+            .into_iter()
+            .find(|of| !of.detached && of.created == Some(created) && of.seat == seat)
     }
 
     /// The create revision of a key that is there although its process has no answer yet.
-    fn arrived(&self, contender: &Contender) -> Option<Revision> {
+    fn arrived(&self, contender: &Contender) -> Option<etcd_locked_core::Revision> {
         let kv = self.store.kv(contender.key.as_ref()?.as_bytes())?;
         Some(kv.create_revision)
     }

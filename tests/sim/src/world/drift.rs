@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::Bench;
 use super::random::Random;
-use crate::clock::Moment;
+use etcd_locked_core::Moment;
 
 /// Thousandths of a thousandth by which it may be off: rule P28 allows for 10,000.
 const MOST: u64 = 4000;

@@ -10,14 +10,15 @@ use etcd_client::proto::{
 use etcd_locked_embedded::store::Store;
 
 use super::convert;
-use crate::clock::Moment;
-use crate::core::mode::Seat;
-use crate::core::request::{
-    Event, Failure, Key, Kv, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
+use crate::world::Revision;
+use etcd_locked_core::Moment;
+use etcd_locked_core::Seat;
+use etcd_locked_core::{
+    Event, Failure, Key, Kv, LeaseId, Op, Refusal, Request, Response, Txn, TxnAnswer,
 };
 
 /// A key in one incarnation.
-pub(crate) type Incarnation = (Vec<u8>, Revision);
+pub(crate) type Incarnation = (Vec<u8>, etcd_locked_core::Revision);
 
 /// The id of the first lease is one more.
 const LEASES: LeaseId = 0xa0;
@@ -83,7 +84,7 @@ impl Etcd {
         self.expire(now);
         let no_space = self.writes(request);
         if no_space == Some(false) {
-            return Err(refused(Refusal::Other));
+            return Err(refused(Refusal::NoSpace));
         }
         let answer = match request {
             Request::Grant { ttl_secs } => {
@@ -95,7 +96,8 @@ impl Etcd {
                 let answer = self.store.lease_keep_alive(now.since_boot(), *lease);
                 let ttl = Duration::from_secs(answer.ttl.unsigned_abs());
                 self.renewed.insert(*lease, now);
-                Ok(Response::KeptAlive { ttl })
+                let revision = etcd_locked_core::Revision::new(self.store.revision());
+                Ok(Response::KeptAlive { ttl, revision })
             }
             Request::Revoke { lease } => {
                 self.revoke(*lease);
@@ -110,7 +112,7 @@ impl Etcd {
         };
         self.track();
         match no_space {
-            Some(true) if answer.is_ok() => Err(refused(Refusal::Other)),
+            Some(true) if answer.is_ok() => Err(refused(Refusal::NoSpace)),
             _ => answer,
         }
     }
@@ -274,7 +276,7 @@ impl Etcd {
             convert::found(self.store.range(&range).expect("a range").kvs)
         };
         TxnAnswer {
-            revision,
+            revision: crate::world::revision(revision),
             succeeded: true,
             answers: txn.then.iter().map(read).collect(),
         }
@@ -315,8 +317,8 @@ pub(crate) fn key_of(name: &str, lease: LeaseId, seat: Seat) -> String {
 
 pub(crate) fn revision_of(event: &Event) -> Revision {
     match event {
-        Event::Put(kv) => kv.mod_revision,
-        Event::Delete { revision, .. } => *revision,
+        Event::Put(kv) => kv.mod_revision.get(),
+        Event::Delete { revision, .. } => revision.get(),
     }
 }
 

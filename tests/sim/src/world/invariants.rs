@@ -7,10 +7,10 @@ use super::clients::{Body, Call, Stage, incarnation};
 use super::etcd::{Incarnation, key_of};
 use super::view::{self, Contender, ContenderState};
 use super::violation::must;
-use crate::core::CallId;
-use crate::core::mode::{Mode, Seat};
-use crate::core::request::{Key, Kv, Op, Request};
-use crate::error::LossCause;
+use crate::world::CallId;
+use etcd_locked_core::LossCause;
+use etcd_locked_core::{Key, Kv, Op, Request};
+use etcd_locked_core::{Mode, Seat};
 
 /// How long nothing may move once the faults are over: twice the longest TTL and five seconds.
 const STUCK: Duration = Duration::from_secs(2 * 5 + 5);
@@ -18,7 +18,7 @@ const STUCK: Duration = Duration::from_secs(2 * 5 + 5);
 impl Bench {
     /// What must hold at every step.
     pub(crate) fn check(&mut self) {
-        let mut running: Vec<(&Key, CallId, Mode)> = Vec::new();
+        let mut running: Vec<(&Key, CallId, Mode, etcd_locked_core::Revision)> = Vec::new();
         for id in &self.holding {
             let call = self.calls.get_mut(id).expect("a call");
             let Stage::Holding(body) = &mut call.stage else {
@@ -55,26 +55,31 @@ impl Bench {
                     owned.key
                 );
                 let others = || running.iter().filter(|(of, ..)| *of == name);
-                let other = others().find(|(.., mode)| !call.mode.goes_with(*mode));
+                let together = |mode: Mode| {
+                    mode != Mode::Exclusive
+                        && std::mem::discriminant(&mode) == std::mem::discriminant(&call.mode)
+                };
+                let other = others().find(|(.., mode, _)| !together(*mode));
                 must!(
                     I1,
                     other.is_none(),
                     "two bodies of {name} run: {id}, which is {:?}, and {other:?}",
                     call.mode
                 );
-                let room = call
-                    .mode
-                    .beside()
-                    .is_none_or(|room| others().count() <= room);
-                must!(
-                    I1,
-                    room,
-                    "more than {:?} of {name} run: {id} and {:?}",
-                    call.mode,
-                    others().collect::<Vec<_>>()
-                );
-                running.push((name, *id, call.mode));
+                running.push((name, *id, call.mode, created));
             }
+        }
+        // A permit counts the keys that are older: those of calls with another number may come later.
+        for (name, id, mode, created) in &running {
+            let older = running
+                .iter()
+                .filter(|(of, other, _, at)| of == name && other != id && at < created);
+            must!(
+                I1,
+                mode.room().is_none_or(|room| older.clone().count() <= room),
+                "more than {mode:?} of {name} run: {id} and {:?}",
+                older.collect::<Vec<_>>()
+            );
         }
         self.check_retained();
         self.check_keys();
@@ -98,19 +103,16 @@ impl Bench {
     /// A process has one live key below a name.
     fn check_keys(&self) {
         for process in self.processes.iter().filter(|p| p.is_there()) {
-            let sessions = view::sessions(&process.core).filter(|s| s.is_usable());
-            let sessions: Vec<_> = sessions
-                .filter_map(|s| Some((s.lease?, s.ttl_secs)))
-                .collect();
+            let sessions = view::sessions(&process.core)
+                .into_iter()
+                .filter(view::is_usable);
+            let sessions: Vec<_> = sessions.filter_map(|s| s.lease).collect();
             let mut queued: Vec<Key> = Vec::new();
             for contender in view::contenders(&process.core) {
                 let Contender { name, seat, .. } = &contender;
-                let theirs =
-                    |(_, ttl): &&(_, i64)| contender.ttl_secs.is_none_or(|only| only == *ttl);
                 let live = sessions
                     .iter()
-                    .filter(theirs)
-                    .map(|(lease, _)| key_of(name, *lease, *seat))
+                    .map(|lease| key_of(name, *lease, *seat))
                     .filter(|key| self.store.kv(key.as_bytes()).is_some())
                     .count();
                 must!(I6, live < 2, "{live} keys of one process: {contender:?}");

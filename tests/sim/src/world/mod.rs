@@ -17,3 +17,14 @@ pub(crate) mod tally;
 pub(crate) mod trace;
 pub(crate) mod view;
 pub(crate) mod violation;
+
+/// A call, by its number: the simulator counts them.
+pub(crate) type CallId = u64;
+
+/// A revision, as the store counts it.
+pub(crate) type Revision = i64;
+
+/// A revision of the core's.
+pub(crate) fn revision(number: Revision) -> etcd_locked_core::Revision {
+    etcd_locked_core::Revision::new(number).expect("no revision is 0")
+}

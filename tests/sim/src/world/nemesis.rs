@@ -6,8 +6,8 @@ use super::bench::{Bench, Happening};
 use super::clients::NAMES;
 use super::etcd::{Incarnation, Snapshot, Space};
 use super::tally::Fault;
-use crate::core::Input;
-use crate::core::request::{Kv, LeaseId};
+use etcd_locked_core::Input;
+use etcd_locked_core::{Kv, LeaseId};
 
 impl Bench {
     /// Does something nasty, and comes back later.

@@ -6,9 +6,10 @@ use super::bench::{Bench, Happening, Message, Watch};
 use super::etcd::{unavailable, unknown};
 use super::tally::Fault;
 use super::violation::must;
-use crate::clock::Moment;
-use crate::core::request::{Compare, Failure, Key, Op, Request, Response, Revision, WatchNews};
-use crate::core::{RequestId, WatchId};
+use crate::world::Revision;
+use etcd_locked_core::Moment;
+use etcd_locked_core::{Compare, Failure, Key, Op, Request, Response, WatchEvent};
+use etcd_locked_core::{RequestId, WatchId};
 
 impl Bench {
     /// The network's part: how long a request travels, whether it arrives, and what the process gets to know.
@@ -113,7 +114,7 @@ impl Bench {
         let stale = self
             .faults
             .stale(&mut self.random)
-            .filter(|_| reads_only(&request));
+            .filter(|_| matches!(&request, Request::Txn(txn) if txn.only_reads()));
         let abort = self.stands(from, id);
         let result = match (&request, stale) {
             (Request::Txn(txn), Some(back)) => {
@@ -214,7 +215,7 @@ impl Bench {
                 let Some(events) = watch.events(&self.store) else {
                     watch.silent = Moment::after_boot(Duration::MAX); // cancelled by etcd
                     let at = self.now + self.faults.trip(&mut self.random).back;
-                    due.push((n, id, at, WatchNews::Compacted));
+                    due.push((n, id, at, WatchEvent::Compacted));
                     continue;
                 };
                 watch.next = revision + 1;
@@ -226,7 +227,7 @@ impl Bench {
                     for _ in 0..copies {
                         let at = self.now + self.faults.trip(&mut self.random).back;
                         watch.delivered = watch.delivered.max(at);
-                        due.push((n, id, watch.delivered, WatchNews::Event(event.clone())));
+                        due.push((n, id, watch.delivered, WatchEvent::Changed(event.clone())));
                     }
                 }
             }
@@ -245,23 +246,16 @@ pub(crate) fn may_arrive_twice(request: &Request) -> bool {
         Request::KeepAlive { .. } | Request::Revoke { .. } => return true,
         Request::Txn(txn) => txn,
     };
+    let edge = |key: &Key| key.starts_with("locks%s/w/");
     txn.then.iter().all(|op| match op {
         Op::Put { key, .. } => {
             let guards = |compare: &Compare| {
-                matches!(compare, Compare::ModRevision { key: of, .. } | Compare::CreateRevision { key: of, .. } if of == key)
+                matches!(compare, Compare::Modified(of, _) | Compare::Created(of, _) if of == key)
             };
-            key.starts_with("locks%s/") || txn.when.iter().any(guards)
+            let session = key.starts_with("locks%s/") && !edge(key);
+            session || txn.when.iter().any(guards)
         }
+        Op::Delete { key } => !edge(key),
         _ => true,
     })
-}
-
-fn reads_only(request: &Request) -> bool {
-    let Request::Txn(txn) = request else {
-        return false;
-    };
-    txn.then
-        .iter()
-        .chain(&txn.or_else)
-        .all(|op| matches!(op, Op::Get { .. } | Op::Range { .. }))
 }

@@ -9,9 +9,9 @@ use super::drift::Drift;
 use super::etcd::Incarnation;
 use super::nemesis::lease_of;
 use super::violation::must;
-use crate::clock::Moment;
-use crate::core::CallId;
-use crate::core::deadline::Deadline;
+use crate::world::CallId;
+use etcd_locked_core::Deadline;
+use etcd_locked_core::Moment;
 
 /// How far the clocks of a process and of etcd may drift apart: the promise is as good as they are.
 const DRIFT: f64 = 0.01;
@@ -41,7 +41,7 @@ impl Bench {
         let clock = self.processes[process].clock;
         let lost = body
             .lost
-            .is_some_and(|cause| cause != crate::error::LossCause::Shutdown)
+            .is_some_and(|cause| cause != etcd_locked_core::LossCause::Shutdown)
             || body.grant.deadline.is_over(clock.shown(self.now));
         if lost || until <= self.now || !self.processes[process].is_there() {
             return;

@@ -10,7 +10,7 @@ use super::faults::{ALL, Faults};
 use super::random::Random;
 use super::tally::Tally;
 use super::violation::{Violation, must};
-use crate::core::Input;
+use etcd_locked_core::Input;
 
 /// For how long calls leave names locked at most.
 const KEPT: Duration = Duration::from_secs(7);

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::clock::Moment;
-use crate::core::request::{Compare, Op, Request};
+use etcd_locked_core::Moment;
+use etcd_locked_core::{Compare, Op, Request};
 
 /// What happened last. Silent unless the seed has failed before: words cost more than steps.
 #[derive(Debug)]
@@ -55,9 +55,11 @@ pub(crate) fn brief(request: &Request) -> String {
         .when
         .iter()
         .map(|compare| match compare {
-            Compare::CreateRevision { key, revision } => format!("{key} created at {revision}"),
-            Compare::ModRevision { key, revision } => format!("{key} at {revision}"),
-            Compare::NoneUnder { prefix } => format!("none under {prefix}"),
+            Compare::Created(key, revision) => format!("{key} created at {revision}"),
+            Compare::Modified(key, revision) => format!("{key} at {revision}"),
+            Compare::Lease(key, lease) => format!("{key} of {lease:x}"),
+            Compare::Absent(key) => format!("no {key}"),
+            Compare::NoneUnder(prefix) => format!("none under {prefix}"),
         })
         .collect();
     let ops = |ops: &[Op]| {
@@ -69,8 +71,9 @@ pub(crate) fn brief(request: &Request) -> String {
                 limit,
                 older_than,
                 ..
-            } => format!("range {prefix} {limit} {older_than:?}"),
+            } => format!("range {prefix} {limit:?} {older_than:?}"),
             Op::Delete { key } => format!("delete {key}"),
+            Op::DeleteUnder { prefix } => format!("delete under {prefix}"),
         });
         ops.collect::<Vec<_>>().join(", ")
     };

@@ -1,18 +1,9 @@
-//! Read-only view of a core: the only file of the simulator that knows how a core keeps its state.
-//!
-//! Another core supplies this file, and nothing else. It may leave out no field: a check that needs one fails without it.
+//! Read-only view of a core: the only file of the simulator that knows how a core shows its state.
 
 use std::fmt::Debug;
 
-use crate::clock::Moment;
-use crate::core::lease::State;
-use crate::core::mode::Seat;
-use crate::core::place::name_of;
-use crate::core::queue::{Queue, Slot};
-use crate::core::request::{Key, LeaseId, Revision};
-#[cfg(test)]
-use crate::core::steps;
-use crate::core::{CallId, Core, Exchange, RequestId};
+use etcd_locked_core::{CallId, Core, Key, Name, RequestId, Revision, Seat};
+pub(crate) use etcd_locked_core::{ContenderState, SessionState, SessionView as Session};
 
 /// Timers and exchanges that a core without calls may have: those of the sessions it keeps for the next call.
 const TIMERS: usize = 20;
@@ -24,213 +15,111 @@ pub(crate) struct Contender {
     /// Prefix and rendered name, without a trailing `/`.
     pub(crate) name: Key,
     pub(crate) seat: Seat,
-    /// The TTL of the only sessions it can be under; `None`: any.
-    pub(crate) ttl_secs: Option<i64>,
     pub(crate) state: ContenderState,
-    /// Under the session it has, or is to have, if etcd has granted that.
+    /// `None` until it is sent.
     pub(crate) key: Option<Key>,
     /// Where the key is known to exist.
     pub(crate) created: Option<Revision>,
     /// The calls that have it, the first of them first.
-    pub(crate) holders: Vec<CallId>,
-    /// Its holders have lost it.
-    #[allow(dead_code)] // for a schedule in words
-    pub(crate) lost: bool,
-    /// Readers may join its holders, unless another process waits behind it.
-    pub(crate) joinable: bool,
-    /// The core has seen that another process waits behind it.
-    pub(crate) contended: bool,
-}
-
-/// How far a contender has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ContenderState {
-    Absent,
-    Pending,
-    Creating,
-    Ambiguous,
-    Waiting,
-    Owned,
-    Retained,
-    Deleting,
+    pub(crate) holders: Vec<u64>,
+    /// Its name goes on without it.
+    pub(crate) detached: bool,
 }
 
 impl Contender {
     /// True while its key waits, or is about to.
     pub(crate) fn is_queued(&self) -> bool {
-        matches!(
+        let queued = matches!(
             self.state,
             ContenderState::Pending
                 | ContenderState::Creating
                 | ContenderState::Ambiguous
                 | ContenderState::Waiting
-        )
-    }
-
-    fn of(core: &Core, place: &Key, queue: &Queue) -> Self {
-        let name = name_of(place);
-        let lease = queue.slot.lease().and_then(|lease| core.leases.get(&lease));
-        let ttl = place.rsplit_once("!r").map(|(_, ttl)| ttl.parse());
-        let joined = core.joined(queue);
-        Self {
-            name: match name.len() == place.len() {
-                true => place.clone(),
-                false => name.into(),
-            },
-            seat: queue.seat,
-            ttl_secs: match queue.seat {
-                Seat::Shared => ttl.and_then(Result::ok),
-                _ => None,
-            },
-            state: match queue.slot {
-                Slot::Free => ContenderState::Absent,
-                Slot::Wanting { .. } => ContenderState::Pending,
-                Slot::Putting { .. } => ContenderState::Creating,
-                Slot::Doubt { .. } => ContenderState::Ambiguous,
-                Slot::Queued(_) => ContenderState::Waiting,
-                Slot::Held { .. } => ContenderState::Owned,
-                Slot::Retained => ContenderState::Retained,
-                Slot::Deleting { .. } => ContenderState::Deleting,
-            },
-            key: lease.map(|l| queue.own_key(l.id)),
-            created: queue.slot.created(),
-            holders: queue.slot.holders().collect(),
-            lost: matches!(queue.slot, Slot::Held { lost: true, .. }),
-            joinable: joined.is_some(),
-            contended: joined.is_some_and(|(_, run)| run.is_contended()),
-        }
+        );
+        queued && !self.detached
     }
 }
 
-/// A lease that a core counts on, or has counted on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Session {
-    /// `None` until etcd has granted it.
-    pub(crate) lease: Option<LeaseId>,
-    pub(crate) ttl_secs: i64,
-    pub(crate) state: SessionState,
-    /// When its holders stop; `None` once it is lost.
-    #[allow(dead_code)] // for a schedule in words
-    pub(crate) stop: Option<Moment>,
-}
-
-/// How far a session has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SessionState {
-    Granting,
-    /// A barrier is under way: the core creates no keys meanwhile.
-    Barrier,
-    Open,
-    Retired,
-    Lost,
-}
-
-impl Session {
-    /// True while keys may be created under it.
-    pub(crate) fn is_usable(&self) -> bool {
-        matches!(self.state, SessionState::Open | SessionState::Barrier)
-    }
+/// True while keys may be created under it.
+pub(crate) fn is_usable(session: &Session) -> bool {
+    matches!(session.state, SessionState::Open | SessionState::Barred)
 }
 
 /// A request under way that takes a call out of a cycle.
 #[derive(Debug)]
 pub(crate) struct Abort {
-    pub(crate) call: CallId,
+    pub(crate) call: u64,
     /// The keys of the cycle: those that wait, and those that they wait for.
     pub(crate) keys: Vec<Key>,
-    /// The key of its own task, where the cycle closes.
-    pub(crate) own: Option<(Key, Revision)>,
 }
 
 /// All contenders of a core; those of a name follow each other.
-pub(crate) fn contenders(core: &Core) -> impl Iterator<Item = Contender> {
-    let queues = core.queues.iter();
-    queues.map(|(place, queue)| Contender::of(core, place, queue))
+pub(crate) fn contenders(core: &Core) -> Vec<Contender> {
+    let contender = |view: etcd_locked_core::ContenderView| Contender {
+        name: view.name.as_str().into(),
+        seat: view.seat,
+        state: view.state,
+        key: view.key,
+        created: view.created,
+        holders: view.holders.into_iter().map(CallId::get).collect(),
+        detached: view.detached,
+    };
+    let mut all: Vec<Contender> = core.contenders().into_iter().map(contender).collect();
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all
 }
 
 /// The contenders of one name.
-pub(crate) fn contenders_of<'a>(
-    core: &'a Core,
-    name: &'a str,
-) -> impl Iterator<Item = Contender> + 'a {
-    let queues = core.queues.iter();
-    queues
-        .filter(move |(place, _)| name_of(place) == name)
-        .map(|(place, queue)| Contender::of(core, place, queue))
+pub(crate) fn contenders_of(core: &Core, name: &str) -> Vec<Contender> {
+    let mut all = contenders(core);
+    all.retain(|contender| &*contender.name == name);
+    all
 }
 
 /// The wait queue of a name: its head first.
-pub(crate) fn waiters(core: &Core, name: &str) -> Vec<CallId> {
-    let queue = core.queues.get(name);
-    queue.map_or_else(Vec::new, |queue| queue.calls.iter().copied().collect())
+pub(crate) fn waiters(core: &Core, name: &str) -> Vec<u64> {
+    let waiters = core.waiters(&Name::from(name));
+    waiters.into_iter().map(CallId::get).collect()
 }
 
-pub(crate) fn sessions(core: &Core) -> impl Iterator<Item = Session> {
-    core.leases.values().map(|l| Session {
-        lease: (l.state != State::Granting).then_some(l.id),
-        ttl_secs: l.ttl_secs,
-        state: match l.state {
-            State::Granting => SessionState::Granting,
-            State::Sealing => SessionState::Barrier,
-            State::Open => SessionState::Open,
-            State::Retired => SessionState::Retired,
-            State::Lost => SessionState::Lost,
-        },
-        stop: l.deadline.stop(),
-    })
+pub(crate) fn sessions(core: &Core) -> Vec<Session> {
+    core.sessions()
 }
 
 /// Answers what a core holds on to that has no calls any more, if anything.
 pub(crate) fn is_idle(core: &Core) -> Result<(), String> {
-    if !core.queues.is_empty() {
-        return Err(format!("{:?}", core.queues));
+    let (timers, exchanges) = core.pending();
+    match core.leftovers() {
+        Some(left) => Err(left),
+        None if timers >= TIMERS || exchanges >= EXCHANGES => {
+            Err(format!("{timers} timers, {exchanges} exchanges"))
+        }
+        None => Ok(()),
     }
-    if !(core.calls.is_empty() && core.deletions.is_empty() && core.watches.is_empty()) {
-        return Err(format!("{core:?}"));
-    }
-    if core.timers.len() >= TIMERS || core.under_way.len() >= EXCHANGES {
-        return Err(format!("{:?} {:?}", core.timers, core.under_way));
-    }
-    Ok(())
 }
 
 /// True where a call has gone to the end of its wait queues, or has been refused since.
-pub(crate) fn requeued(core: &Core, call: CallId) -> bool {
-    core.calls.get(&call).is_none_or(|call| call.requeued > 0)
+pub(crate) fn requeued(core: &Core, call: u64) -> bool {
+    core.requeued(call.into()).is_none_or(|times| times > 0)
 }
 
 /// What a request under way aborts, if it does.
 pub(crate) fn abort(core: &Core, request: RequestId) -> Option<Abort> {
-    let under_way = core.under_way.get(&request)?;
-    let Exchange::Abort(abort) = &under_way.exchange else {
-        return None;
-    };
-    let links = &abort.circle.links;
-    let keys = links
-        .iter()
-        .flat_map(|link| [link.waiting.0.clone(), link.before.key.clone()]);
-    let own = links.last().map(|link| &link.before);
+    let (call, keys) = core.abort_under_way(request)?;
     Some(Abort {
-        call: abort.call,
-        keys: keys.collect(),
-        own: own.map(|own| (own.key.clone(), own.created)),
+        call: call.get(),
+        keys: keys.into_iter().map(|(key, _)| key).collect(),
     })
 }
 
 /// True while the core has sent a delete of this key and has no answer.
 pub(crate) fn is_deleting(core: &Core, key: &str) -> bool {
-    core.under_way
-        .values()
-        .any(|under_way| match &under_way.exchange {
-            Exchange::Delete(deletions) => deletions.iter().any(|deletion| &*deletion.key == key),
-            _ => false,
-        })
+    core.deletes_under_way().iter().any(|of| &**of == key)
 }
 
-/// Steps that the cores of this thread have taken so far: what work costs, apart from time.
-#[cfg(test)]
+/// Steps that all cores of this thread have taken.
 pub(crate) fn steps_taken() -> u64 {
-    steps::taken()
+    etcd_locked_core::taken()
 }
 
 /// The whole state, to tell states apart.
