@@ -301,64 +301,51 @@
 extern crate self as etcd_locked;
 
 #[doc(hidden)]
-#[path = "private.rs"]
+#[path = "call/private.rs"]
 pub mod __private;
-mod acquire;
 #[cfg(any(feature = "axum", feature = "tonic", feature = "actix"))]
 mod answer;
+mod api;
+mod call;
 mod clock;
-mod config;
 mod core;
-mod current;
-mod cycle;
-mod detached;
 mod engine;
-mod error;
-mod global;
-mod held;
-mod holder;
-mod limit;
-mod lock;
-mod locks;
 // The page, not its examples: as tests they run in `tests/ui`.
 #[cfg(all(doc, not(doctest)))]
 #[doc = include_str!("../docs/mistakes.md")]
 pub mod mistakes {}
-mod meter;
-mod name;
-mod names;
-mod order;
-mod outcome;
-mod register;
-mod site;
+mod metrics;
 #[cfg(feature = "templates")]
 mod templates;
-mod tenure;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod token;
+mod transport;
+mod values;
 
-pub use crate::acquire::{Acquire, Acquiring};
-pub use crate::clock::Deadline;
-pub use crate::config::Config;
-#[cfg(feature = "tls")]
-pub use crate::config::Tls;
-pub use crate::current::{Current, current};
-pub use crate::cycle::Cycle;
-pub use crate::error::{LockError, LossCause};
-pub use crate::global::{init, lock, shutdown};
-pub use crate::held::LockGuard;
-pub use crate::holder::Holder;
-pub use crate::locks::{DefaultGuard, Locks};
-pub use crate::name::{LockKey, LockName, Name, Segment};
+// Where the core finds them.
+use crate::values::{error, wait as site};
+
+pub use crate::api::current::{Current, current};
+pub use crate::api::guard::LockGuard;
+pub use crate::api::lock::{Acquire, Acquiring, lock};
+pub use crate::api::locks::{DefaultGuard, Locks};
+pub use crate::api::process::{init, shutdown};
 #[cfg(feature = "templates")]
 #[doc(hidden)]
-pub use crate::register::__linkme;
+pub use crate::call::register::__linkme;
+pub use crate::clock::Deadline;
 #[cfg(feature = "templates")]
 #[doc(hidden)]
 pub use crate::templates::__TEMPLATES;
 #[cfg(feature = "templates")]
 pub use crate::templates::{Template, assert_no_overlaps, templates};
-pub use crate::token::Token;
+pub use crate::values::config::Config;
+#[cfg(feature = "tls")]
+pub use crate::values::config::Tls;
+pub use crate::values::cycle::Cycle;
+pub use crate::values::error::{LockError, LossCause};
+pub use crate::values::holder::Holder;
+pub use crate::values::name::{LockKey, LockName, Name, Segment};
+pub use crate::values::token::Token;
 pub use etcd_client;
 pub use etcd_locked_macros::{LockKey, etcd_locked};

@@ -11,8 +11,8 @@ mod tonic;
 
 use ::tonic::Code;
 
-use crate::error::LockError;
-use crate::name::Name;
+use crate::values::error::LockError;
+use crate::values::name::Name;
 
 /// One row of the table in `docs/answers.md`, which a test keeps true.
 #[derive(Debug, PartialEq)]

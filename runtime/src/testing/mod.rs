@@ -57,12 +57,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::api::lock_order::Orders;
+use crate::api::locks::{DefaultGuard, Locks};
 use crate::clock::Clock;
-use crate::config::{Config, Connector};
 use crate::engine::{Names, WeakEngine};
-use crate::error::LockError;
-use crate::locks::{DefaultGuard, Locks};
-use crate::name::LockName;
+use crate::values::config::{Config, Connector};
+use crate::values::error::LockError;
+use crate::values::name::LockName;
 
 mod clock;
 mod keys;
@@ -131,11 +132,12 @@ pub struct Etcd {
     engines: Mutex<Vec<Running>>,
 }
 
-/// An engine that was started here, and perhaps has ended.
+/// An engine that the kit has started, and that may have ended.
 #[derive(Debug, Clone)]
 struct Running {
     pulse: Arc<Pulse>,
     engine: WeakEngine,
+    orders: Arc<Orders>,
 }
 
 /// Nobody holds the lock that was to be lost.
@@ -267,9 +269,7 @@ impl Etcd {
     /// now, this one and those of [`second`](Self::second), each by what it has seen itself.
     pub fn allow_order_inversions(&self) {
         for engine in self.engines() {
-            if let Some(engine) = engine.engine.upgrade() {
-                engine.orders().refuse(false);
-            }
+            engine.orders.refuse(false);
         }
     }
 
@@ -303,7 +303,7 @@ impl Etcd {
     async fn look(&self) {
         for engine in self.engines() {
             if let Some(engine) = engine.engine.upgrade() {
-                engine.look();
+                engine.read_held();
             }
         }
         self.settle().await;
@@ -369,10 +369,11 @@ async fn engine(
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());
     let beat = Arc::clone(&pulse);
     let locks = Locks::start_on(config, clock, move || beat.runtime())?;
-    locks.engine().orders().refuse(true);
+    locks.orders().refuse(true);
     let running = Running {
         pulse,
         engine: locks.engine().downgrade(),
+        orders: Arc::clone(locks.orders()),
     };
     engines
         .lock()

@@ -10,19 +10,19 @@ mod clock;
 #[path = "../../../runtime/src/core/mod.rs"]
 mod core;
 #[allow(dead_code, unreachable_pub)]
-#[path = "../../../runtime/src/cycle.rs"]
+#[path = "../../../runtime/src/values/cycle.rs"]
 mod cycle;
 #[allow(dead_code, unreachable_pub)]
-#[path = "../../../runtime/src/error.rs"]
+#[path = "../../../runtime/src/values/error.rs"]
 mod error;
 #[allow(dead_code, unreachable_pub)]
-#[path = "../../../runtime/src/holder.rs"]
+#[path = "../../../runtime/src/values/holder.rs"]
 mod holder;
 #[allow(dead_code, unreachable_pub, unexpected_cfgs)] // it has features, we have none
-#[path = "../../../runtime/src/name.rs"]
+#[path = "../../../runtime/src/values/name.rs"]
 mod name;
 #[allow(dead_code, unreachable_pub)]
-#[path = "../../../runtime/src/site.rs"]
+#[path = "../../../runtime/src/values/wait.rs"]
 mod site;
 
 mod report;
