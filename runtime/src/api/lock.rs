@@ -186,7 +186,7 @@ impl Acquire {
     /// # async fn example() -> Result<(), etcd_locked::LockError> {
     /// let held = etcd_locked::lock("reports/today").at_least(Duration::from_secs(60)).await?;
     /// held.hold(async { /* a moment's work */ }).await?;
-    /// held.release().await // and nobody makes the report again within the minute
+    /// held.release().await // and no call makes the report again within the minute
     /// # }
     /// ```
     pub fn at_least(mut self, time: Duration) -> Self {

@@ -151,16 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn the_other_way_round_is_told_with_both_places_once() {
+    fn inversion_is_reported_once_with_both_places() {
         let mut seen = Seen::default();
         assert_eq!(seen.note(&[order(1)], &[&stock()], HERE), None);
         assert_eq!(seen.note(&[order(2)], &[&stock()], THERE), None);
-        let told = seen
+        let inversion = seen
             .note(&[stock()], &[&order(3)], THERE)
             .expect("an inversion");
-        assert_eq!((told.here, told.there), (THERE, HERE));
-        assert_eq!((told.held, told.wanted), (stock(), order(3)));
-        assert!(told.first);
+        assert_eq!((inversion.here, inversion.there), (THERE, HERE));
+        assert_eq!((inversion.held, inversion.wanted), (stock(), order(3)));
+        assert!(inversion.first);
         let again = seen.note(&[stock()], &[&order(4)], THERE);
         assert!(again.is_some_and(|again| !again.first));
         // The order that came first stays the right one.

@@ -41,7 +41,7 @@
 ///
 /// - Two literals differ if they are not equal.
 /// - A literal and a placeholder differ if the text around the placeholder does not fit, or if its type, as it is spelled,
-///   cannot print the literal: integers, `bool` and `char`. So `orders/<id: u64>` beside `orders/archive` compiles, and
+///   cannot print the literal: integers, `bool` and `char`. So `orders/<id: u64>` next to `orders/archive` compiles, and
 ///   `orders/<id: &str>` does not.
 /// - Two placeholders differ only if the literal text around them cannot coincide.
 ///

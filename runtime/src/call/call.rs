@@ -25,7 +25,7 @@ pub struct Lock(Box<State>);
 struct State {
     phase: Phase,
     /// `release = "background"`.
-    lingers: bool,
+    linger: bool,
     on_lost: OnLost,
 }
 
@@ -59,7 +59,7 @@ impl Lock {
     fn of(phase: Phase) -> Self {
         Self(Box::new(State {
             phase,
-            lingers: false,
+            linger: false,
             on_lost: OnLost::Cancel,
         }))
     }
@@ -67,7 +67,7 @@ impl Lock {
     /// `release = "background"`.
     #[must_use]
     pub fn released_in_background(mut self) -> Self {
-        self.0.lingers = true;
+        self.0.linger = true;
         self
     }
 
@@ -203,7 +203,7 @@ impl Lock {
             && let Phase::Holding { gate, guard } = mem::replace(&mut self.0.phase, Phase::Done)
         {
             drop(gate); // before the key goes (invariant I11): a release wakes the gate, and so this very task
-            if self.0.lingers {
+            if self.0.linger {
                 guard.linger();
             } else if let Some(confirmation) = guard.begin_release() {
                 self.0.phase = Phase::Releasing(confirmation);

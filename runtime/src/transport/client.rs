@@ -19,7 +19,7 @@ use crate::core::request::{Cause, Failure, LeaseId, Refusal, Request, Response, 
 use crate::values::config::Config;
 
 /// How long a write may take. etcd itself gives up at 7 s with `request timed out`, which says no more than our own
-/// silence: either way the outcome is unknown, and a seal settles it (rule P10). A write proposed to a leader that dies
+/// silence: either way the outcome is ambiguous, and a barrier settles it (rule P10). A write proposed to a leader that dies
 /// is never answered; the next leader is there within two seconds or so, and callers wait ten.
 const EXCHANGE: Duration = Duration::from_secs(3);
 
@@ -467,7 +467,7 @@ enum Proof {
     Needless,
 }
 
-/// How long opening one endpoint of so many may take: in the connect time-out, all of them have had their turn.
+/// How long opening one endpoint of so many may take: the connect time-out is enough for all of them.
 fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
     match u32::try_from(endpoints).unwrap_or(u32::MAX) {
         0 | 1 => connect_timeout,

@@ -1,4 +1,4 @@
-//! The core's transactions in etcd-client's words, and etcd's answers in the core's (rules P8, P20).
+//! Conversion of the core's transactions to etcd-client's, and of etcd's answers to the core's (rules P8, P20).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

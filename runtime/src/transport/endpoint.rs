@@ -1,4 +1,4 @@
-//! One etcd endpoint: its client, opened when first used (rules P32, P33).
+//! Endpoint of etcd: its client, opened when first used (rules P32, P33).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,7 +34,7 @@ struct Dial {
     clock: Arc<dyn Clock>,
 }
 
-/// A connection that is being opened, or has been. The task that opens it goes on when nobody waits any more: what one
+/// A connection that is being opened, or has been. The task that opens it goes on when no exchange waits any more: what one
 /// renewal's short time was not enough for, the next one finds done.
 #[derive(Clone)]
 struct Opening {
@@ -86,7 +86,7 @@ impl Endpoint {
     ///
     /// A new connection is proven by one harmless call before it is used, so a dead, frozen or wrong endpoint is
     /// found out while nothing has been sent: without that, its first transaction would have an unknown outcome and
-    /// cost a seal (rule P10).
+    /// cost a barrier (rule P10).
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         self.opened(|stage| matches!(stage, Stage::Proven(_) | Stage::Failed(_)))
             .await
@@ -97,7 +97,7 @@ impl Endpoint {
         self.opened(|stage| !matches!(stage, Stage::Begun)).await
     }
 
-    /// Whoever waits for the same attempt shares its outcome.
+    /// All exchanges that wait for the same attempt share its outcome.
     async fn opened(&self, enough: impl Fn(&Stage) -> bool) -> Result<Connection, Failure> {
         let Opening {
             mut stage,
@@ -178,7 +178,7 @@ impl Endpoint {
             .await;
     }
 
-    /// Nobody answered in time.
+    /// etcd did not answer in time.
     pub(super) fn silence(&self, limit: Duration) -> Cause {
         silence(&self.dial.name, limit)
     }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waited_shares_the_failure() {
+    async fn waiting_exchanges_share_the_failure() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", silent.local_addr().unwrap());
         let endpoint = endpoint(url.clone());
@@ -272,7 +272,7 @@ mod tests {
         }
     }
     #[tokio::test]
-    async fn an_opening_outlives_whoever_asked_for_it() {
+    async fn opening_outlives_the_exchange_that_began_it() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", silent.local_addr().unwrap());
         let endpoint = endpoint(url);

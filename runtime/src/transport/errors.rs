@@ -1,4 +1,4 @@
-//! What etcd-client's errors mean, and how they are told (rules P10, P34).
+//! Errors of etcd-client: what they mean, and their texts (rules P10, P34).
 
 use std::error::Error;
 use std::fmt;
@@ -27,7 +27,7 @@ pub(super) fn unopened(url: &str, by_url: bool, error: &etcd_client::Error) -> F
     }
 }
 
-/// Nobody answered in time.
+/// etcd did not answer in time.
 pub(super) fn silence(url: &str, limit: Duration) -> Cause {
     named(url, format!("no answer within {limit:?}"))
 }
@@ -185,7 +185,7 @@ pub(super) fn spoken(error: &etcd_client::Error) -> bool {
     }
 }
 
-/// The whole chain of sources: "transport error" alone helps nobody.
+/// The whole chain of sources: "transport error" alone says nothing.
 pub(super) fn describe(error: &etcd_client::Error) -> String {
     let (first, mut source) = match error {
         etcd_client::Error::GRpcStatus(status) => (status.message().to_owned(), status.source()),
@@ -206,7 +206,7 @@ pub(super) fn describe(error: &etcd_client::Error) -> String {
     parts.join(": ")
 }
 
-/// What to look at when a new connection fails with words that are Greek to most.
+/// What to check when a new connection fails with a text that few know.
 fn hint(url: &str, text: &str) -> &'static str {
     let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     let cut = has(&["broken pipe", "reset", "closed", "canceled"]);

@@ -1,4 +1,4 @@
-//! The connection of a user's own client: to one endpoint of several, and to another one when that is gone.
+//! Failover of a user's own client: its connection goes to one endpoint of several, and to another one when that is gone.
 //!
 //! etcd-client's balancer would go on asking an endpoint that is down, and each of these calls would fail (rule P32).
 

@@ -1,8 +1,8 @@
-//! What the engine's tasks write in one moment leaves in one piece.
+//! Gathered writes: what the engine's tasks write in one moment leaves in one piece.
 //!
 //! A request is three HTTP/2 frames, and each is written as soon as it is there: that is three system calls and three packets,
 //! and three times that etcd wakes up. So a flush is put off for as long as the tasks that are ready write more. Nothing
-//! waits for a timer, and a connection with nothing else to write loses one turn of the engine's tasks.
+//! waits for a timer, and a connection with nothing else to write loses one round of the engine's tasks.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_others_write_before_their_turn_is_over_leaves_together() {
+    async fn writes_of_one_round_of_tasks_leave_together() {
         let (ours, mut theirs) = duplex(1024);
         let mut gathered = Gathered::of(ours);
         gathered.write_all(b"head").await.unwrap();
@@ -162,7 +162,7 @@ mod tests {
         assert!(read == sent);
     }
 
-    /// One poll, which nobody is woken by.
+    /// One poll, which wakes no task.
     fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         match Pin::new(future).poll(&mut cx) {

@@ -1,4 +1,4 @@
-//! The streams that renew leases, kept open from one renewal to the next (rule P30).
+//! Renewals of leases: their streams, kept open from one renewal to the next (rule P30).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What a client is connected to: URLs, or whatever a closure of the user's reaches.
+//! Target of a client: URLs, or what a closure of the user's reaches.
 
 use std::time::Duration;
 

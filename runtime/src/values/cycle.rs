@@ -1,11 +1,11 @@
-//! A circle of tasks that wait for each other's locks, as the one is told that is taken out of it.
+//! Cycle of tasks that wait for each other's locks, as the call sees it that is refused.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::holder::Holder;
 
-/// Who waits for whom in a [`LockError::Deadlock`](crate::LockError::Deadlock).
+/// Cycle of waits in a [`LockError::Deadlock`](crate::LockError::Deadlock).
 ///
 /// `Display` shows templates; `Debug` shows the keys too.
 #[derive(Debug, Clone)]

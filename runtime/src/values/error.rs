@@ -1,4 +1,4 @@
-//! What can go wrong, for the caller of an annotated function.
+//! Errors of locks, as callers get them.
 
 use std::error::Error;
 use std::fmt;
@@ -90,13 +90,13 @@ pub enum LockError {
         name: Name,
     },
 
-    /// The calling task holds a lock that others wait for, and they hold what it asked for: a circle, which would have
-    /// lasted until somebody's wait was over. One call of it is refused, and this is the one; the others go on.
+    /// The calling task holds a lock that others wait for, and they hold what it asked for: a cycle, which would have
+    /// lasted until one wait of it was over. One call of it is refused, and this is the one; the others go on.
     ///
     /// What to do: let go of what is held (return the error through the outer body), then try again from the start. What to
-    /// change: take all locks in one call, which cannot be in a circle alone, or take them everywhere in the same order.
+    /// change: take all locks in one call, which cannot form a cycle alone, or take them everywhere in the same order.
     ///
-    /// A circle inside the process is refused at once; one across processes after two to five seconds, and only if all of
+    /// A cycle inside the process is refused at once; one across processes after two to five seconds, and only if all of
     /// it was still there in the moment of the refusal. Only what is held by way of bodies counts
     /// ([`LockGuard::hold`](crate::LockGuard::hold), annotated functions), of one engine and in the same task.
     #[error("lock `{name}` is part of a deadlock: {cycle}")]
@@ -165,7 +165,7 @@ pub enum LockError {
     /// etcd's user may not use the key.
     #[error("etcd denies permission for {}: {source}", what(.name))]
     PermissionDenied {
-        /// The lock; `None`: the session keys beside the prefix.
+        /// The lock; `None`: the session keys next to the prefix.
         name: Option<Name>,
         /// What etcd said.
         source: Arc<dyn Error + Send + Sync>,
@@ -180,7 +180,7 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// Whether the same call may succeed later with nothing changed in the code: somebody else had the lock, or etcd failed. A task in
+    /// Whether the same call may succeed later with nothing changed in the code: another call had the lock, or etcd failed. A task in
     /// a [`Deadlock`](Self::Deadlock) is to let go of what it holds first.
     /// (Of [`Backend`](Self::Backend) it is said in general, although bad credentials are among its causes.)
     #[must_use]
@@ -205,7 +205,7 @@ impl LockError {
         }
     }
 
-    /// Whether somebody else had the lock: what `on_held = "skip"` skips.
+    /// Whether another call had the lock: what `on_held = "skip"` skips.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Timeout { .. })
     }
@@ -242,7 +242,7 @@ fn held(holder: &Option<Holder>) -> String {
 fn what(name: &Option<Name>) -> String {
     match name {
         Some(name) => format!("lock `{name}`"),
-        None => "the session keys beside the prefix".to_owned(),
+        None => "the session keys next to the prefix".to_owned(),
     }
 }
 
@@ -256,7 +256,7 @@ pub enum LossCause {
     Revoked,
     /// The lock's key is gone: deleted by an operator, or together with its lease.
     Deleted,
-    /// Somebody put another value under the lock's key, and it could not be repaired.
+    /// A stranger put another value under the lock's key, and it could not be repaired.
     Overwritten,
     /// etcd has lost its data.
     Wiped,

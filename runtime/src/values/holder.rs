@@ -1,4 +1,4 @@
-//! The record stored as the value of a lock's key: `etcdctl get --prefix locks/` answers who holds what.
+//! Holder record, stored as the value of a lock's key: `etcdctl get --prefix locks/` answers who holds what.
 
 use std::fmt;
 use std::io::Write;

@@ -1,11 +1,11 @@
-//! The fencing token: a number that only grows from one owner of a name to the next (invariant I3).
+//! Token for fencing: a number that only grows from one owner of a name to the next (invariant I3).
 
 use std::fmt;
 
 /// Proof of when a lock was taken, for stores that are to refuse the writes of an owner that was overtaken.
 ///
 /// Tokens of one name strictly increase in the order of ownership; tokens of different names are not comparable. Store
-/// [`as_i64`](Self::as_i64) beside the data and write only `where token <= $1`.
+/// [`as_i64`](Self::as_i64) with the data and write only `where token <= $1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     revision: i64,

@@ -11,7 +11,7 @@ use super::hidden::{HIDDEN, without_user};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 
-/// Where etcd is, who asks, and what locks do unless told otherwise.
+/// Where etcd is, who asks, and what locks do by default.
 ///
 /// ```no_run
 /// # async fn start() -> Result<(), etcd_locked::LockError> {
@@ -84,8 +84,8 @@ impl Config {
 
     /// A fresh etcd in the process (feature `embedded`), everything else by default: to run and to try out without a server.
     ///
-    /// Each call makes one. Clones of the `Config` and all [`Locks`](crate::Locks) connected by them share it, and nobody
-    /// else: other processes have their own, so that it excludes nobody there. It is gone with the last of them. It knows no
+    /// Each call makes one. Clones of the `Config` and all [`Locks`](crate::Locks) connected by them share it, and nothing
+    /// else does: other processes have their own, so that it excludes no call there. It is gone with the last of them. It knows no
     /// users and no TLS: [`user`](Self::user) and `tls` mean nothing to it.
     ///
     /// ```
@@ -108,7 +108,7 @@ impl Config {
     }
 
     /// The same in an etcd of the caller's own (crate `etcd-locked-embedded`, in exactly the version of this one), who may
-    /// serve it on TCP too, or look at what is in it.
+    /// serve it on TCP too, or read what is in it.
     #[cfg(feature = "embedded")]
     #[must_use]
     pub fn embedded_in(etcd: &etcd_locked_embedded::Etcd) -> Self {
@@ -201,7 +201,7 @@ impl Config {
         self
     }
 
-    /// The service's name in the holder record, for whoever asks who holds a lock. Default: the executable's file
+    /// The service's name in the holder record, which says who holds a lock. Default: the executable's file
     /// name.
     ///
     /// Variable: `ETCD_LOCKED_SERVICE`.

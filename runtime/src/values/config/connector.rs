@@ -1,4 +1,4 @@
-//! A client of etcd made by somebody else: by the user's code, or in memory.
+//! Connector: makes clients of etcd in a way of its own, by the user's code or in memory.
 
 use std::fmt;
 use std::future::Future;

@@ -243,7 +243,7 @@ mod tests {
         })
     }
 
-    /// What is wrong with that one variable, beside endpoints that are right.
+    /// What is wrong with that one variable, where the endpoints are right.
     fn wrong(name: &str, value: &str) -> String {
         match read(&[(name, value), ("ETCDCTL_ENDPOINTS", "http://a:2379")]) {
             Err(LockError::Config { message }) => message,
