@@ -20,6 +20,10 @@ const OPEN: Duration = Duration::from_secs(3);
 /// The stream outlives its last watch by this much: names come and go.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How often etcd is asked for progress on an open stream, which shows that the stream lives (rule P17). An answer may overtake
+/// events, so it says nothing of any watch.
+const PERIOD: Duration = Duration::from_secs(5);
+
 /// The first and the longest pause before another stream is opened.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
@@ -150,6 +154,9 @@ impl Stream {
         mut lost: Pin<&mut impl Future<Output = ()>>,
     ) -> End {
         let mut idle = None;
+        let mut period_over = self
+            .clock
+            .sleep_until(self.clock.now() + period(&*self.clock));
         loop {
             if !self.table.watches.is_empty() {
                 idle = None;
@@ -162,23 +169,33 @@ impl Stream {
                     Some(command) => self.table.apply(command),
                     None => return End::Shutdown,
                 },
-                // Beside the answers, not before them: etcd may stop reading until its answers are read.
+                // Concurrently with the answers, not before them: etcd may stop reading until its answers are read.
                 sent = self.table.send(next, &mut sender), if next.is_some() => match sent {
                     Ok(()) => self.table.sent(),
                     Err(_) => return End::Broken,
                 },
                 answer = answers.message() => match answer {
-                    Ok(Some(answer)) => if let Some(end) = self.take(&answer) {
-                        return end;
-                    },
+                    Ok(Some(answer)) => {
+                        self.table.answered();
+                        if let Some(end) = self.take(&answer) {
+                            return end;
+                        }
+                    }
                     Ok(None) => return End::Broken,
                     Err(error) => {
                         tracing::debug!(%error, "watch stream broke");
                         return End::Broken;
                     }
                 },
-                // A frozen endpoint leaves a stream silent until the pings end it; an exchange may have noticed
-                // earlier.
+                // The pings end a connection to a frozen endpoint, and progress a stream that is dead on a live connection; an
+                // exchange may notice earlier than both.
+                () = period_over.as_mut() => {
+                    if !self.table.period() {
+                        tracing::debug!("watch stream is silent");
+                        return End::Broken;
+                    }
+                    period_over = self.clock.sleep_until(self.clock.now() + period(&*self.clock));
+                }
                 () = lost.as_mut() => return End::Broken,
                 () = until(&*self.clock, idle) => return End::Idle,
                 () = until(&*self.clock, self.table.wake()) => self.table.resume(self.clock.now()),
@@ -192,7 +209,7 @@ impl Stream {
             true => self.table.confirm(answer.watch_id()),
             false => answer.watch_id(),
         };
-        // None: cancelled by us.
+        // None: a watch that this side cancelled, or progress, which has the id -1.
         let incarnation = *self.table.wired.get(&wire_id)?;
         let watch = self.table.watches.get_mut(&incarnation)?;
         let submit = |news| (self.submit)(WatchEvent::Seen(watch.id, incarnation, news));
@@ -225,7 +242,7 @@ impl Stream {
     }
 }
 
-/// etcd-client panics on event types it does not know, so not the type tells a deletion, but that it has no create
+/// etcd-client panics on event types it does not know, so a deletion is known not by its type, but because it has no create
 /// revision.
 fn event(event: &etcd_client::Event) -> Option<Event> {
     let kv = event.kv()?;
@@ -250,8 +267,17 @@ async fn until(clock: &dyn Clock, when: Option<Moment>) {
 /// in step.
 fn pause((first, longest): (Duration, Duration), failures: u32, clock: &dyn Clock) -> Duration {
     let whole = first.saturating_mul(1 << failures.min(16)).min(longest);
-    let chance = clock.now().since_boot().subsec_micros() % 1000;
-    whole / 2 + whole * chance / 2000
+    whole / 2 + whole * chance(clock) / 2000
+}
+
+/// The time until etcd is asked for progress again: four fifths of [`PERIOD`], and up to two fifths more by chance.
+fn period(clock: &dyn Clock) -> Duration {
+    PERIOD * 4 / 5 + PERIOD * chance(clock) * 2 / 5000
+}
+
+/// A number below a thousand, by chance.
+fn chance(clock: &dyn Clock) -> u32 {
+    clock.now().since_boot().subsec_micros() % 1000
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ use super::channel::{Command, Incarnation};
 use crate::clock::Moment;
 use crate::core::request::{Key, Revision};
 
+/// So many periods of silence, although progress was asked for, and a stream is dead.
+const SILENT: u32 = 2;
+
 /// What is watched, and what of it the open stream knows.
 #[derive(Default)]
 pub(super) struct Table {
@@ -20,6 +23,8 @@ pub(super) struct Table {
     pub(super) unconfirmed: VecDeque<i64>,
     /// The refused watches, by when they are due.
     paused: BTreeSet<(Moment, Incarnation)>,
+    /// How many periods the open stream has been silent, each with a request for progress.
+    silent: u32,
     /// etcd refuses an id that the stream has in use, and a cancel takes time: no id is used twice.
     wire_ids: i64,
 }
@@ -41,6 +46,8 @@ pub(super) struct Watch {
 pub(super) enum Outgoing {
     Create(i64),
     Cancel(i64),
+    /// Asks etcd for a sign of life.
+    Progress,
 }
 
 impl Table {
@@ -96,6 +103,7 @@ impl Table {
         self.wired.clear();
         self.outbox.clear();
         self.unconfirmed.clear();
+        self.silent = 0;
         let ready = |(incarnation, watch): (&Incarnation, &Watch)| {
             watch.paused.is_none().then_some(*incarnation)
         };
@@ -109,7 +117,7 @@ impl Table {
                 let (key, options) = self.creation(wire_id)?;
                 Some((wire_id, key, options))
             }
-            Outgoing::Cancel(_) => None,
+            Outgoing::Cancel(_) | Outgoing::Progress => None,
         }
     }
 
@@ -157,8 +165,31 @@ impl Table {
                 None => Ok(()),
             },
             Some(Outgoing::Cancel(wire_id)) => sender.cancel(wire_id).await,
+            Some(Outgoing::Progress) => sender.request_progress().await,
             None => Ok(()),
         }
+    }
+
+    /// Notes that a period has passed; answers whether the stream is still believed to live, and asks for progress if so. etcd
+    /// answers for the watches that it knows, so without one on the stream its silence says nothing.
+    pub(super) fn period(&mut self) -> bool {
+        if self.wired.is_empty() {
+            self.silent = 0;
+            return true;
+        }
+        if self.silent >= SILENT {
+            return false;
+        }
+        self.silent += 1;
+        if !self.outbox.contains(&Outgoing::Progress) {
+            self.outbox.push_back(Outgoing::Progress);
+        }
+        true
+    }
+
+    /// Notes that etcd has answered on the stream, whatever it was.
+    pub(super) fn answered(&mut self) {
+        self.silent = 0;
     }
 
     /// The first of the outbox is on its way.
@@ -199,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_taken_again_is_another_watch_to_etcd() {
+    fn id_taken_again_is_another_watch_to_etcd() {
         let mut table = Table::default();
         table.apply(add(1, 1));
         table.sent();
@@ -234,6 +265,27 @@ mod tests {
         assert!(table.begin(later).is_some());
         assert_eq!((table.wired.len(), table.outbox.len()), (3, 2));
         assert_eq!(table.wake(), None);
+    }
+
+    #[test]
+    fn silence_of_two_periods_ends_a_stream() {
+        let mut table = Table::default();
+        table.apply(add(1, 1));
+        table.sent();
+        assert!(table.period() && table.period());
+        assert_eq!(table.outbox, [Outgoing::Progress], "asked once at a time");
+        table.answered();
+        assert!(table.period() && table.period());
+        assert!(!table.period());
+    }
+
+    #[test]
+    fn silence_without_a_watch_says_nothing() {
+        let mut table = Table::default();
+        for _ in 0..9 {
+            assert!(table.period());
+        }
+        assert!(table.outbox.is_empty());
     }
 
     #[test]

@@ -178,6 +178,8 @@ mod tests {
 
     use super::*;
     use crate::clock::BootClock;
+    #[cfg(feature = "embedded")]
+    use crate::clock::{Moment, Sleep};
     use crate::core::request::Event;
     use crate::values::config::Config;
 
@@ -213,5 +215,63 @@ mod tests {
         let mut resumed: Vec<_> = watches.live.iter().map(|(id, it)| (*id, it.from)).collect();
         resumed.sort_unstable();
         assert_eq!(resumed, [(1, 9), (3, 9)]);
+    }
+
+    /// Boot time, twenty times as fast.
+    #[cfg(feature = "embedded")]
+    #[derive(Debug)]
+    struct FastClock(Moment);
+
+    #[cfg(feature = "embedded")]
+    impl Clock for FastClock {
+        fn now(&self) -> Moment {
+            self.0 + (BootClock.now() - self.0) * 20
+        }
+
+        fn sleep_until(&self, when: Moment) -> Sleep {
+            BootClock.sleep_until(BootClock.now() + (when - self.now()) / 20)
+        }
+    }
+
+    /// A connection in the process has no pings, and no core reads here: only the stream itself can find out.
+    #[cfg(feature = "embedded")]
+    #[tokio::test]
+    async fn watches_of_a_silent_stream_resume_on_another() {
+        use std::sync::Mutex;
+
+        use crate::values::config::Connector;
+
+        let etcd = etcd_locked_embedded::Etcd::new();
+        let links = Arc::new(Mutex::new(Vec::new()));
+        let (connected, made) = (etcd.clone(), Arc::clone(&links));
+        let connector = Connector::new("a new connection", move |options| {
+            let link = connected.link();
+            made.lock().unwrap().push(link.clone());
+            async move { link.client(Some(options)).await }
+        });
+        let clock: Arc<dyn Clock> = Arc::new(FastClock(BootClock.now()));
+        let client = Client::new(&Config::by(connector), clock.clone()).unwrap();
+        let (submitting, mut submitted) = unbounded_channel();
+        let submit: Submit = Arc::new(move |event| drop(submitting.send(event)));
+        let mut watches = Watches::new(client, clock, Handle::current(), submit);
+        watches.add(1, "locks/a/".into(), 1, true);
+
+        let mut operator = etcd.client().await;
+        operator.put("locks/a/1", "", None).await.unwrap();
+        let seen = watches.take(submitted.recv().await.unwrap());
+        assert!(matches!(seen, Some((1, WatchNews::Event(Event::Put(_))))));
+
+        let first = links.lock().unwrap().clone();
+        first.iter().for_each(etcd_locked_embedded::Link::cut);
+        operator.delete("locks/a/1", None).await.unwrap();
+        // The put may come again: the watch resumes at the revision that it has seen last.
+        loop {
+            let event = tokio::time::timeout(Duration::from_secs(60), submitted.recv());
+            let event = event.await.expect("the watches stay silent").unwrap();
+            if let Some((1, WatchNews::Event(Event::Delete { .. }))) = watches.take(event) {
+                break;
+            }
+        }
+        assert!(links.lock().unwrap().len() > first.len());
     }
 }
