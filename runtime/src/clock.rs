@@ -1,4 +1,4 @@
-//! The boot-time clock (rule P29) behind a two-method trait: everything the library knows of time comes from here, timers
+//! Clock of boot time (rule P29), behind a two-method trait: everything the library knows of time comes from here, timers
 //! included, so that a test can move it.
 
 use std::fmt::Debug;
@@ -127,7 +127,7 @@ pub(crate) async fn by<F: Future>(clock: &dyn Clock, when: Moment, future: F) ->
 }
 
 /// A timer that is set from any thread, and rings on one. Set for a later moment than it is set for, it stays as it is: most are
-/// put off before they are due, so whoever hears it ring looks what is due, and sets it again.
+/// put off before they are due, so the waiter reads what is due when it rings, and sets it again.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     clock: Arc<dyn Clock>,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_alarm_that_is_put_off_rings_as_it_was_set() {
+    async fn alarm_that_is_put_off_rings_when_it_was_first_set() {
         let alarm = Alarm::new(Arc::new(BootClock));
         let early = after(100);
         alarm.set(BootClock.now(), early);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_alarm_that_is_brought_forward_rings_at_the_earlier_moment() {
+    async fn alarm_brought_forward_rings_at_the_earlier_moment() {
         let alarm = Arc::new(Alarm::new(Arc::new(BootClock)));
         alarm.set(BootClock.now(), after(60_000));
         let rings = tokio::spawn({

@@ -18,12 +18,12 @@
 //!
 //! #[etcd_locked("orders/<id>")]
 //! async fn ship(id: u64) -> Result<Receipt, AppError> {
-//!     // Nobody else ships order `id` now: no other task, no other process, no other machine.
+//!     // No other call ships order `id` now: no other task, no other process, no other machine.
 //!     Ok(Receipt)
 //! }
 //! ```
 //!
-//! Tell it where etcd is, by `ETCD_LOCKED_ENDPOINTS=http://10.0.0.1:2379,http://10.0.0.2:2379` or in code, and say
+//! Configure where etcd is, by `ETCD_LOCKED_ENDPOINTS=http://10.0.0.1:2379,http://10.0.0.2:2379` or in code, and say
 //! goodbye when the process ends:
 //!
 //! ```no_run
@@ -47,10 +47,10 @@
 //! - **One at a time.** Of all calls with the same name, in all processes that share an etcd, one body is polled at a time.
 //! - **In order.** Processes are served in the order in which their calls reached etcd, calls of one process in the order in
 //!   which they were made.
-//! - **A lost lock stops its body.** A lock is lost when etcd cannot be told in time that the holder is alive, or when an
+//! - **A lost lock stops its body.** A lock is lost when the lease cannot be renewed in time, or when an
 //!   operator takes it away. Before *every* poll the body's lease is compared with the clock, on the thread that polls: the
 //!   body of a process that was stopped for a minute is not polled again when it goes on. It is dropped where it awaits, and
-//!   the caller gets [`LockError::Lost`]. (`on_lost = "continue"` lets it run on, and `current()` tells it.)
+//!   the caller gets [`LockError::Lost`]. (`on_lost = "continue"` lets it run on, and `current()` shows it.)
 //! - **Nothing is left behind.** Drop the future of a call wherever it awaits, let its body panic, kill the process: the lock
 //!   is free, at once where the process lives, after the lease's TTL where it does not.
 //! - **The answer is the body's.** A release that fails is carried on in the background and never replaces a result.
@@ -99,7 +99,7 @@
 //! They do not stop their work when the lock is lost, and wait for every key below their name; `examples/interop` in the
 //! repository has contenders in several languages, and says what each does not promise.
 //!
-//! # When the lock is not to be had
+//! # Timeouts and contention
 //!
 //! A call queues for ten seconds unless `wait` says otherwise, then it answers [`LockError::Timeout`] with the holder's
 //! record; `wait = "none"` tries once. A job that one replica should do while the others go on:
@@ -113,7 +113,7 @@
 //! ```
 //!
 //! Where the type can carry no error, as here, any other failure (etcd out of reach, say) is reported as a `tracing` error
-//! event: have a subscriber for it, or return `Result<Option<_>, _>`, which tells.
+//! event: have a subscriber for it, or return `Result<Option<_>, _>`, which carries it.
 //!
 //! When etcd itself cannot be reached, a call is refused with [`LockError::Backend`] after about the connect time-out (5 s
 //! unless configured), whatever its `wait`: silence is never taken for "held".
@@ -138,7 +138,7 @@
 //! A web framework makes an answer of [`LockError`] where a feature says so: `axum` (`IntoResponse`), `actix`
 //! (`actix_web::ResponseError`), `tonic` (`From<LockError> for tonic::Status`). Handlers then need no error type of their own: 423
 //! for a lock that is held, 503 and `Retry-After` while etcd is out of reach, and so on; [the table](LockError#as-an-answer)
-//! has all of them and why. Clients are told the template, never a value, a host or an endpoint.
+//! has all of them and why. Clients get the template, never a value, a host or an endpoint.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] mod handlers {
@@ -157,7 +157,7 @@
 //! of your own, pass the variant on: `Self::Lock(error) => error.into_response()`, `error.error_response()`, `error.into()`. In
 //! the repository, `examples/services` has one service in each framework.
 //!
-//! # Readers, and so many at a time
+//! # Shared locks and semaphores
 //!
 //! `shared` is for those that may run together, and `permits = 5` for at most five at a time, over all processes:
 //!
@@ -174,13 +174,13 @@
 //! ```
 //!
 //! All calls of one name stand in one queue, whatever they are: a writer waits for the readers before it, and later readers for
-//! the writer, so neither starves (readers that find others of their process inside come in beside them, for up to 50 ms and a round
+//! the writer, so neither starves (readers that find others of their process inside join them, for up to 50 ms and a round
 //! trip after a writer of another process has asked). Functions that ask for different numbers of permits of one name do not agree on what
 //! it means: who comes second gets [`LockError::Mismatch`], which says who has it otherwise. A plain lock on the name, be it Go's,
-//! excludes readers and permits, and waits for them. The tokens of calls that run together lie between those of whoever was alone
+//! excludes readers and permits, and waits for them. The tokens of calls that run together lie between those of the calls that were alone
 //! before and after, so a store that refuses the late goes on doing so.
 //!
-//! # For how long, and for whom
+//! # Limits and deadlines
 //!
 //! `deadline = expr` bounds the wait by a point in time, such as the end of a request; `at_most = "5s"` bounds the body, which is
 //! dropped before its lock is released ([`LockError::HoldLimit`]). Web frameworks drop a handler whose client has gone, in the
@@ -210,7 +210,7 @@
 //!
 //! # Metrics
 //!
-//! The feature `metrics` tells the recorder of the [`metrics`](https://docs.rs/metrics) crate, if the process has one:
+//! The feature `metrics` reports to the recorder of the [`metrics`](https://docs.rs/metrics) crate, if the process has one:
 //!
 //! | | | labels |
 //! |---|---|---|
@@ -282,7 +282,7 @@
 //! ```
 //!
 //! `etcd.advance(d)` moves the clock: a wait of ten seconds is over in a millisecond, and leases are renewed on the way.
-//! `etcd.lose("orders/7")` takes a lock away, `partition`, `freeze_keepalives`, `delay` and `fail_next` trouble the
+//! `etcd.lose("orders/7")` takes a lock away, `partition`, `freeze_keepalives`, `delay` and `fail_next` disturb the
 //! connection; `held()` and `waiting()` are there to assert on. Such tests run in parallel, and the process's own engine is
 //! never touched. In the repository, `examples/testing-handlers` tests an axum handler.
 //!
@@ -293,7 +293,7 @@
 //! - Building needs `protoc` (`apt-get install protobuf-compiler libprotobuf-dev`, `brew install protobuf`), because
 //!   etcd-client does.
 //! - With etcd's access control on, the user needs read and write permission on two ranges: the prefix (`locks/`) and the
-//!   session keys beside it (`locks%s/`).
+//!   session keys next to it (`locks%s/`).
 //! - The clocks of machines need not agree, only run at nearly the same rate (one per cent).
 
 // The attribute's expansion names this crate; so can our own docs and tests.
@@ -301,64 +301,51 @@
 extern crate self as etcd_locked;
 
 #[doc(hidden)]
-#[path = "private.rs"]
+#[path = "call/private.rs"]
 pub mod __private;
-mod acquire;
 #[cfg(any(feature = "axum", feature = "tonic", feature = "actix"))]
 mod answer;
+mod api;
+mod call;
 mod clock;
-mod config;
 mod core;
-mod current;
-mod cycle;
-mod detached;
 mod engine;
-mod error;
-mod global;
-mod held;
-mod holder;
-mod limit;
-mod lock;
-mod locks;
 // The page, not its examples: as tests they run in `tests/ui`.
 #[cfg(all(doc, not(doctest)))]
 #[doc = include_str!("../docs/mistakes.md")]
 pub mod mistakes {}
-mod meter;
-mod name;
-mod names;
-mod order;
-mod outcome;
-mod register;
-mod site;
+mod metrics;
 #[cfg(feature = "templates")]
 mod templates;
-mod tenure;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod token;
+mod transport;
+mod values;
 
-pub use crate::acquire::{Acquire, Acquiring};
-pub use crate::clock::Deadline;
-pub use crate::config::Config;
-#[cfg(feature = "tls")]
-pub use crate::config::Tls;
-pub use crate::current::{Current, current};
-pub use crate::cycle::Cycle;
-pub use crate::error::{LockError, LossCause};
-pub use crate::global::{init, lock, shutdown};
-pub use crate::held::LockGuard;
-pub use crate::holder::Holder;
-pub use crate::locks::{DefaultGuard, Locks};
-pub use crate::name::{LockKey, LockName, Name, Segment};
+// Where the core finds them.
+use crate::values::{error, wait as site};
+
+pub use crate::api::current::{Current, current};
+pub use crate::api::guard::LockGuard;
+pub use crate::api::lock::{Acquire, Acquiring, lock};
+pub use crate::api::locks::{DefaultGuard, Locks};
+pub use crate::api::process::{init, shutdown};
 #[cfg(feature = "templates")]
 #[doc(hidden)]
-pub use crate::register::__linkme;
+pub use crate::call::register::__linkme;
+pub use crate::clock::Deadline;
 #[cfg(feature = "templates")]
 #[doc(hidden)]
 pub use crate::templates::__TEMPLATES;
 #[cfg(feature = "templates")]
 pub use crate::templates::{Template, assert_no_overlaps, templates};
-pub use crate::token::Token;
+pub use crate::values::config::Config;
+#[cfg(feature = "tls")]
+pub use crate::values::config::Tls;
+pub use crate::values::cycle::Cycle;
+pub use crate::values::error::{LockError, LossCause};
+pub use crate::values::holder::Holder;
+pub use crate::values::name::{LockKey, LockName, Name, Segment};
+pub use crate::values::token::Token;
 pub use etcd_client;
 pub use etcd_locked_macros::{LockKey, etcd_locked};

@@ -116,7 +116,7 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 /// `orders/<id>` and `orders/archive` overlap, because an id may be `archive`; so do `orders/<id>` and
 /// `orders/<id>/lines/<n>`: in etcd the second is below the first. Sites whose templates differ in nothing but what the
 /// placeholders are called, `orders/<id>` and `orders/<order.id>`, mean the same lock and may be as many as there are.
-/// A placeholder may be any text, unless its type is written beside it and can be none but a number, `bool` or `char`, as
+/// A placeholder may be any text, unless its type is written with it and can be none but a number, `bool` or `char`, as
 /// in `orders/<id: u64>`.
 ///
 /// # Panics

@@ -1,9 +1,13 @@
-//! The repository keeps its own rules.
+//! Rules that the repository keeps for itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+mod calls;
+
+use calls::{Crate, cycles};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -108,93 +112,29 @@ fn every_source_file_is_reachable() {
     }
 }
 
-/// What each room of the runtime, a file or a folder, may call: the house has no stairs upwards but for `BACK`.
-const RUNTIME: &[(&str, &[&str])] = &[
-    (
-        "private",
-        &["detached", "lock", "locks", "name", "outcome", "site"],
-    ),
-    ("detached", &["current", "error", "held", "lock", "locks"]),
-    (
-        "lock",
-        &["acquire", "clock", "error", "held", "locks", "name", "site"],
-    ),
-    ("outcome", &["error"]),
-    ("answer", &["cycle", "error", "holder", "name"]), // cycle and holder in its tests
-    (
-        "testing",
-        &["clock", "config", "engine", "error", "locks", "name"],
-    ),
-    ("global", &["acquire", "config", "error", "locks", "name"]),
-    (
-        "acquire",
-        &[
-            "clock", "config", "core", "current", "engine", "error", "held", "locks", "meter",
-            "name", "site", "tenure",
-        ],
-    ),
-    (
-        "locks",
-        &[
-            "acquire", "clock", "config", "engine", "error", "global", "name",
-        ],
-    ),
-    (
-        "held",
-        &[
-            "core", "current", "engine", "error", "limit", "meter", "name", "tenure", "token",
-        ],
-    ),
-    ("limit", &["clock", "engine"]),
-    (
-        "current",
-        &["core", "engine", "error", "name", "tenure", "token"],
-    ),
+/// Where the crates lie whose files are checked one by one: no file calls another one in a cycle.
+const ROOTS: &[&str] = &["runtime/src"];
+
+/// The core is being built anew, as a crate of its own; until then its files call each other in a cycle.
+const CORE: &str = "core";
+
+/// What each room of the runtime, a file or a folder, may call.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("call", &["api", "clock", "values"]),
+    ("api", &["clock", "engine", "metrics", "values"]),
     (
         "engine",
-        &[
-            "clock", "config", "core", "cycle", "error", "held", "holder", "meter", "name",
-            "order", "site", "tenure", "token",
-        ],
+        &["clock", "core", "metrics", "transport", "values"],
     ),
-    ("tenure", &["clock", "core", "error", "name", "token"]),
-    ("core", &["clock", "error", "site"]),
-    ("config", &["error", "site"]),
-    ("error", &["cycle", "holder", "name"]),
-    ("cycle", &["holder"]),
-    ("holder", &[]),
-    ("meter", &["clock", "error", "name"]),
-    ("name", &[]),
-    ("names", &[]),
-    ("site", &[]),
-    ("register", &[]),
+    ("transport", &["clock", "core", "values"]),
+    ("core", &["clock", "values"]),
+    ("testing", &["api", "clock", "engine", "values"]),
+    ("answer", &["values"]),
+    ("metrics", &["clock", "values"]),
     ("templates", &[]),
+    ("values", &[]),
     ("clock", &[]),
-    ("order", &["error", "name"]),
-    ("token", &[]),
 ];
-
-/// The calls that close a circle; ARCHITECTURE.md says what they are for.
-const BACK: &[(&str, &str)] = &[
-    ("locks", "global"),
-    ("locks", "acquire"),
-    ("engine", "held"),
-];
-
-/// The files of a room of the runtime: `x.rs`, what is below `x/`, or both.
-fn files(room: &str) -> BTreeSet<PathBuf> {
-    let path = root().join("runtime/src").join(room);
-    let mut files = BTreeSet::new();
-    if path.is_dir() {
-        files = sources(&path);
-    }
-    let file = path.with_extension("rs");
-    if file.exists() {
-        files.insert(file);
-    }
-    assert!(!files.is_empty(), "there is no room `{room}` any more");
-    files
-}
 
 /// A source without the lines that are comments.
 fn code(text: &str) -> String {
@@ -210,131 +150,139 @@ fn without_tests(code: &str) -> &str {
         .map_or(code, |(own, _tests)| own)
 }
 
-/// What stands behind each `crate::`, and in the braces of each `crate::{…}`: the first name of the path.
-fn called(code: &str) -> Vec<String> {
-    let first = |path: &str| -> String {
-        let path = path.trim_start();
-        let end = path.find(|c: char| !(c.is_alphanumeric() || c == '_'));
-        path[..end.unwrap_or(path.len())].to_owned()
-    };
-    let mut called = Vec::new();
-    for (at, found) in code.match_indices("crate::") {
-        if code[..at].ends_with('$') {
-            continue; // what a macro expands to is not called from here
-        }
-        let path = &code[at + found.len()..];
-        let Some(group) = path.trim_start().strip_prefix('{') else {
-            called.push(first(path));
-            continue;
-        };
-        let (mut depth, mut from) = (0, 0);
-        for (to, c) in group.char_indices() {
-            match c {
-                '{' => depth += 1,
-                '}' if depth > 0 => depth -= 1,
-                ',' | '}' if depth == 0 => {
-                    if !group[from..to].trim().is_empty() {
-                        called.push(first(&group[from..to]));
-                    }
-                    from = to + 1;
-                    if c == '}' {
-                        break;
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-    called
+/// The room of a file below a root: its first folder, or its own name.
+fn room(file: &Path, root: &Path) -> String {
+    let below = file.strip_prefix(root).expect("a file below the root");
+    let first = below.components().next().expect("a path");
+    let first = Path::new(first.as_os_str()).with_extension("");
+    first.display().to_string()
 }
 
 #[test]
-fn calls_are_found_in_every_form_of_a_path() {
-    let code = code(
-        "use crate::held::LockGuard;\n// use crate::not::This;\nuse crate::{\n    core::{CallId, request::{Key, Kv}},\n    \
-         engine, self,\n};\nlet it = crate::global::locks($crate::Template);\nuse crate::*;\n",
-    );
-    assert_eq!(
-        called(&code),
-        ["held", "core", "engine", "self", "global", ""]
-    );
+fn files_call_each_other_in_no_cycle() {
+    for folder in ROOTS {
+        let found = Crate::read(&root().join(folder), Some(CORE));
+        let cycles = cycles(&found.calls());
+        let paths: Vec<_> = cycles.iter().map(|module| module.join("::")).collect();
+        assert!(
+            paths.is_empty(),
+            "these files of {folder} call each other in a cycle: {paths:#?}"
+        );
+    }
 }
 
 #[test]
 fn rooms_call_only_where_the_architecture_lets_them() {
     let src = root().join("runtime/src");
-    let mut rooms = BTreeSet::from([src.join("lib.rs")]);
-    for (room, allowed) in RUNTIME {
-        for file in files(room) {
-            let code = code(&read(&file));
-            for called in called(&code) {
-                assert!(
-                    called == *room || allowed.contains(&called.as_str()),
-                    "{} must not call `{called}`; what it may call is in a table here",
-                    file.display()
-                );
-            }
-            // The other ways to another room, round the table.
-            let own = without_tests(&code);
-            let door = file.strip_prefix(&src).expect("a file of the runtime");
-            let deep = door.components().count() - usize::from(file.ends_with("mod.rs"));
-            let up = "super::".repeat(deep);
-            for way in [up.as_str(), "use etcd_locked::", "use crate as"] {
-                assert!(
-                    !own.contains(way),
-                    "{} says `{way}`; write `crate::…`",
-                    file.display()
-                );
-            }
-            rooms.insert(file);
+    let found = Crate::read(&src, None);
+    let allowed: BTreeMap<&str, &[&str]> = ROOMS.iter().copied().collect();
+    for source in found.modules.values().filter(|source| !source.is_contents) {
+        let caller = room(&source.file, &src);
+        let may = allowed
+            .get(&*caller)
+            .unwrap_or_else(|| panic!("say in the table above what `{caller}` may call"));
+        for path in &source.paths {
+            // The room that the path names; of a name in `lib.rs` the room where it leads.
+            let named = path.first().map_or("", String::as_str);
+            let called = match allowed.contains_key(named) {
+                true => named.to_owned(),
+                false => room(&found.modules[found.leads_to(path)].file, &src),
+            };
+            assert!(
+                called == caller || may.contains(&&*called),
+                "{} must not call `{called}` (`{}`); the table here says what it may call",
+                source.file.display(),
+                path.join("::")
+            );
+        }
+        let code = code(&read(&source.file));
+        for way in ["use etcd_locked::", "use crate as"] {
+            assert!(
+                !without_tests(&code).contains(way),
+                "{} says `{way}`; write `crate::…`",
+                source.file.display()
+            );
         }
     }
-    let unlisted: Vec<_> = sources(&src).difference(&rooms).cloned().collect();
-    assert!(
-        unlisted.is_empty(),
-        "say in the table above what {unlisted:?} may call"
+}
+
+#[test]
+fn rooms_of_the_table_exist_and_form_no_cycle() {
+    let table: BTreeMap<&str, BTreeSet<&str>> = ROOMS
+        .iter()
+        .map(|(room, called)| (*room, called.iter().copied().collect()))
+        .collect();
+    assert_eq!(cycles(&table), BTreeSet::new());
+    let src = root().join("runtime/src");
+    for room in table.keys().chain(table.values().flatten()) {
+        let exists = src.join(room).is_dir() || src.join(format!("{room}.rs")).exists();
+        assert!(exists, "there is no room `{room}` any more");
+    }
+}
+
+#[test]
+fn calls_are_found_in_every_form_of_a_path() {
+    let text = concat!(
+        "use crate::held::LockGuard;\n// use crate::not::This;\n",
+        "use crate::{\n    core::{CallId, request::{Key, Kv}},\n    engine as motor, self,\n};\n",
+        "let it = crate::global::locks($crate::Template, \"crate::no\");\n",
+        "use super::near::*;\nuse self::below::It; child::call(); other::call();\n",
+        "mod inner { use super::up::It; }\n#[cfg(test)]\nmod tests { use crate::not::This; }\n",
+        "#[cfg(test)]\nmod more;\nfn f<'a>(_: crate::last::It<'a>) {}",
+    );
+    let here = ["a".to_owned(), "b".to_owned()];
+    let tokens = calls::without_tests(calls::tokens(text));
+    let found: Vec<_> = calls::paths(&tokens, &here, &[("child".to_owned(), None)])
+        .into_iter()
+        .map(|(name, path)| {
+            path.join("::") + &name.map_or(String::new(), |name| format!(" as {name}"))
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "held::LockGuard",
+            "core::CallId",
+            "core::request::Key",
+            "core::request::Kv",
+            "engine as motor",
+            "",
+            "global::locks",
+            "a::near",
+            "a::b::below::It",
+            "a::b::child::call",
+            "a::b::up::It",
+            "last::It",
+        ]
     );
 }
 
 #[test]
-fn the_rooms_have_no_circle_but_those_we_know() {
-    // Takes away whoever calls nobody that is left; who stays then is in a circle, or calls one.
-    let circle = |back: &[(&str, &str)]| -> BTreeSet<&str> {
-        let mut left: BTreeSet<&str> = RUNTIME.iter().map(|(room, _)| *room).collect();
-        loop {
-            let stays = |room: &str, called: &[&str]| {
-                left.contains(room)
-                    && called
-                        .iter()
-                        .any(|other| left.contains(other) && !back.contains(&(room, other)))
-            };
-            let next: BTreeSet<&str> = RUNTIME
-                .iter()
-                .filter(|(room, called)| stays(room, called))
-                .map(|(room, _)| *room)
-                .collect();
-            if next == left {
-                return left;
-            }
-            left = next;
-        }
+fn cycles_are_found_and_what_hangs_on_them_is_not() {
+    let calls = |pairs: &[(char, &str)]| -> BTreeMap<char, BTreeSet<char>> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(it, called)| (*it, called.chars().collect()))
+            .collect()
     };
-    assert_eq!(circle(BACK), BTreeSet::new(), "there is a circle in these");
-    for (n, known) in BACK.iter().enumerate() {
-        let others: Vec<_> = [&BACK[..n], &BACK[n + 1..]].concat();
-        assert!(
-            !circle(&others).is_empty(),
-            "{known:?} closes no circle any more: strike it off"
-        );
-    }
-    for (room, called) in RUNTIME {
-        for other in *called {
-            assert!(
-                RUNTIME.iter().any(|(known, _)| known == other),
-                "`{room}` may call `{other}`, which there is not"
-            );
-        }
-    }
+    let ring = calls(&[('a', "b"), ('b', "c"), ('c', "bd"), ('d', "")]);
+    assert_eq!(cycles(&ring), BTreeSet::from(['b', 'c']));
+    let tree = calls(&[('a', "bc"), ('b', "c"), ('c', "")]);
+    assert_eq!(cycles(&tree), BTreeSet::new());
+}
+
+#[test]
+fn tables_of_contents_lead_to_what_they_export() {
+    let found = Crate::read(&root().join("runtime/src"), Some(CORE));
+    let leads = |path: &str| {
+        let path: Vec<_> = path.split("::").map(str::to_owned).collect();
+        found.leads_to(&path).join("::")
+    };
+    assert_eq!(leads("engine::Engine"), "engine::handle");
+    assert_eq!(leads("Config"), "values::config::builder");
+    assert_eq!(leads("testing::Etcd"), "testing");
+    assert!(found.modules[&vec!["engine".to_owned()]].is_contents);
+    assert!(!found.modules[&vec!["testing".to_owned()]].is_contents);
 }
 
 /// The paths that the code map of ARCHITECTURE.md names, by indentation; a folder ends in `/`.
@@ -387,8 +335,15 @@ fn the_code_map_names_every_room_and_nothing_else() {
                         .iter()
                         .any(|path| path.starts_with(&folder) && *path != folder)
             };
+            // A table of contents says no more than the line of its folder.
+            let folder = source.parent().expect("a file in a folder");
+            let is_contents = source.ends_with("mod.rs")
+                && named.contains(&format!("{}/", folder.display()))
+                && calls::is_contents(&read(&root().join(source)));
             assert!(
-                named.contains(&source.display().to_string()) || source.ancestors().any(stands_for),
+                is_contents
+                    || named.contains(&source.display().to_string())
+                    || source.ancestors().any(stands_for),
                 "the code map of ARCHITECTURE.md does not name {}",
                 source.display()
             );

@@ -35,13 +35,13 @@ async fn the_lock_of_another_process_can_be_lost() {
 async fn what_nobody_holds_cannot_be_lost() {
     let etcd = start().await;
     let nothing = etcd.lose("orders/7").await.unwrap_err().to_string();
-    assert_eq!(nothing, "nobody holds `orders/7`, nor anything else");
+    assert_eq!(nothing, "`orders/7` is not held, and nothing else is");
     let one = etcd.locks().lock("orders/8").await.unwrap();
     let two = etcd.locks().lock("orders/9").await.unwrap();
     let wrong = etcd.lose("orders/7").await.unwrap_err().to_string();
     assert_eq!(
         wrong,
-        "nobody holds `orders/7`; held is `orders/8`, `orders/9`"
+        "`orders/7` is not held; held is `orders/8`, `orders/9`"
     );
     assert!(etcd.lose("orders//7").await.is_err());
     assert!(one.is_held() && two.is_held());

@@ -1,6 +1,6 @@
-//! What a [`LockError`] is to the clients of a service: one table, which every framework's answer is made from.
+//! Answers of a service to its clients for a [`LockError`]: one table, which every framework's answer is made from.
 //!
-//! A client is told less than the log: no host, no process, no endpoint, and of a name the template only.
+//! A client gets less than the log: no host, no process, no endpoint, and of a name the template only.
 
 #[cfg(feature = "actix")]
 mod actix;
@@ -11,8 +11,8 @@ mod tonic;
 
 use ::tonic::Code;
 
-use crate::error::LockError;
-use crate::name::Name;
+use crate::values::error::LockError;
+use crate::values::name::Name;
 
 /// One row of the table in `docs/answers.md`, which a test keeps true.
 #[derive(Debug, PartialEq)]
@@ -35,7 +35,7 @@ const HELD: Row = Row {
     grpc: Code::Aborted,
     retry_after: None,
     says: "is held",
-    because: "somebody else is at it, for nobody knows how long; the body has not begun",
+    because: "another call has it, for an unknown time; the body has not begun",
 };
 
 const TIMEOUT: Row = Row {
@@ -72,7 +72,7 @@ const DEADLOCK: Row = Row {
     grpc: Code::Aborted,
     retry_after: Some(1),
     says: "could not be had without a deadlock",
-    because: "with the answer the request has let go of what it held, so the circle is open and another try is right; \
+    because: "with the answer the request has let go of what it held, so the cycle is open and another try is right; \
               the same as an aborted transaction",
 };
 
@@ -113,7 +113,7 @@ const INVALID_NAME: Row = Row {
     because: "the template was checked by the compiler, so it is the value, empty or too long, and that came with the request",
 };
 
-/// Whatever the client asks, it will be so until somebody mends the service.
+/// Whatever the client asks, it will be so until an operator mends the service.
 const fn fault(because: &'static str) -> Row {
     Row {
         reason: "LOCK_FAULT",
@@ -125,7 +125,7 @@ const fn fault(because: &'static str) -> Row {
     }
 }
 
-const NOT_INITIALIZED: Row = fault("nobody has told the service where etcd is");
+const NOT_INITIALIZED: Row = fault("the service does not know where etcd is");
 const ALREADY_INITIALIZED: Row = fault("a mistake in the service's start");
 const CONFIG: Row = fault("a mistake in the service's configuration");
 const SELF_DEADLOCK: Row = fault("a mistake in the code: the request would wait for itself");
@@ -165,7 +165,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Logs what the client is not told and somebody has to mend.
+    /// Logs what the client does not get and an operator has to mend.
     fn to(error: &LockError) -> Self {
         let (row, name) = row(error);
         if row.reason == CONFIG.reason {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::*;
-use crate::cycle::Cycle;
-use crate::error::LossCause;
-use crate::holder::{Author, Holder};
+use crate::values::cycle::Cycle;
+use crate::values::error::LossCause;
+use crate::values::holder::{Author, Holder};
 
 /// One of every kind, each full of what no client may see.
 fn every_error() -> Vec<LockError> {

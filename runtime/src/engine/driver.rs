@@ -1,6 +1,8 @@
-//! The core's effects: each thing it is told becomes an input, each of its outputs an exchange, a watch or an answer.
+//! Driver: turns commands and events into inputs of the core, and the core's outputs into exchanges, watches and answers.
 
 use std::collections::{BTreeMap, VecDeque};
+#[cfg(feature = "testing")]
+use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,38 +16,41 @@ use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
 use super::combiner::{Combiner, Machine};
-#[cfg(feature = "testing")]
-use super::probe;
-use super::watch::{self, Watches};
-use super::wire::Wire;
-use super::{Engine, Shared};
+use super::ownership::{OwnedLock, OwnedLocks, Ownership, Releaser, Reply};
 use crate::clock::{Alarm, Clock, Moment};
-use crate::config::Config;
 use crate::core::request::{Failure, Request, Response};
 use crate::core::{
     Acquire, Blocker, CallId, Core, Grant, Input, Output, Refused, Release, RequestId, Settings,
 };
-use crate::cycle::Cycle;
-use crate::error::{LockError, LossCause};
-use crate::held::LockGuard;
-use crate::holder::Holder;
-use crate::meter;
-use crate::name::Name;
-use crate::tenure::{OwnedLock, Tenure};
-use crate::token::Token;
+use crate::metrics;
+use crate::transport::client::Client;
+use crate::transport::watch::{Submit, WatchEvent, Watches};
+use crate::values::config::Config;
+use crate::values::cycle::Cycle;
+use crate::values::error::{LockError, LossCause};
+use crate::values::holder::Holder;
+use crate::values::name::Name;
+use crate::values::token::Token;
 
 /// How many locks one lease may take with it when it is lost, if others are to be had (rule P27).
 const BODIES_PER_LEASE: usize = 1_024;
 /// How many predecessors are watched, before it is the last of them alone: of 16 processes that served 6 to 8 % fewer a second.
 const NEAR: usize = 16;
 
-/// What it is told: by handles on the engine, and by its tasks.
+/// What enters the engine.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Message {
+    Command(Command),
+    Event(Event),
+}
+
+/// What a handle on the engine submits.
+#[derive(Debug)]
+pub(super) enum Command {
     Acquire {
         acquire: Acquire,
         names: Vec<Name>,
-        reply: oneshot::Sender<Result<LockGuard, LockError>>,
+        reply: Taker,
     },
     Cancel {
         call: CallId,
@@ -54,7 +59,7 @@ pub(super) enum Told {
         call: CallId,
         how: Release,
         fenced: bool,
-        reply: Option<oneshot::Sender<Result<(), LockError>>>,
+        reply: Option<Reply>,
     },
     Keep {
         call: CallId,
@@ -69,17 +74,33 @@ pub(super) enum Told {
         grace: Duration,
         reply: oneshot::Sender<()>,
     },
-    /// Nobody is left to hold or want anything.
+    /// The last handle has gone, so no call holds or wants a lock any more.
     Orphaned,
+    #[cfg(feature = "testing")]
+    Inspect(Inspection),
+}
+
+/// What etcd or the clock submits, by way of the engine's tasks.
+#[derive(Debug)]
+pub(super) enum Event {
     Answer {
         request: RequestId,
         result: Result<Response, Failure>,
     },
-    Watch(watch::Told),
+    Watch(WatchEvent),
     /// Time has passed.
     Time,
-    #[cfg(feature = "testing")]
-    Probe(probe::Probe),
+}
+
+/// A function of the test kit that reads the driver.
+#[cfg(feature = "testing")]
+pub(super) struct Inspection(pub(super) Box<dyn FnOnce(&mut Driver) + Send>);
+
+#[cfg(feature = "testing")]
+impl fmt::Debug for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inspection")
+    }
 }
 
 /// An exchange that may panic, in a client's code: then its outcome is unknown. Boxed, because it may move to a task after it
@@ -97,40 +118,39 @@ impl<F: Future<Output = Result<Response, Failure>>> Future for Caught<F> {
     }
 }
 
-/// Whoever waits for a lock.
-type Taker = oneshot::Sender<Result<LockGuard, LockError>>;
+/// Where a call waits for its locks.
+type Taker = oneshot::Sender<Result<Ownership, LockError>>;
 
-/// The core, and what its inputs and outputs are about.
+/// The core, and what its inputs and outputs refer to.
 pub(super) struct Driver {
     pub(super) core: Core,
     pub(super) clock: Arc<dyn Clock>,
-    /// Calls the engine's thread when time has come.
+    /// Wakes the engine's thread when a timer of the core is due.
     alarm: Arc<Alarm>,
     /// Where exchanges are awaited.
     runtime: Handle,
-    wire: Wire,
+    client: Client,
     watches: Watches,
-    /// Itself, for who brings answers.
+    /// The driver itself, for tasks that submit answers and for ownerships that submit releases.
     combiner: Weak<Combiner<Self>>,
-    handle: Weak<Shared>,
     /// Answers that needed no waiting, and no task.
     at_once: VecDeque<(RequestId, Result<Response, Failure>)>,
     pub(super) waiting: BTreeMap<CallId, (Vec<Name>, Taker)>,
-    pub(super) held: BTreeMap<CallId, Arc<Tenure>>,
-    releasing: BTreeMap<CallId, (Name, oneshot::Sender<Result<(), LockError>>)>,
+    pub(super) held: BTreeMap<CallId, Arc<OwnedLocks>>,
+    releasing: BTreeMap<CallId, (Name, Reply)>,
     warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
     stopping: Vec<oneshot::Sender<()>>,
     finished: bool,
 }
 
 impl Driver {
-    /// `on`: where exchanges are awaited, and what calls there when it is time to tell so.
+    /// `on`: where exchanges are awaited, and the alarm of the core's timers.
     pub(super) fn new(
         config: &Config,
         clock: Arc<dyn Clock>,
-        wire: Wire,
+        client: Client,
         on: (Handle, Arc<Alarm>),
-        (combiner, handle): (Weak<Combiner<Self>>, Weak<Shared>),
+        combiner: Weak<Combiner<Self>>,
     ) -> Self {
         let settings = Settings {
             prefix: config.prefix.as_str().into(),
@@ -141,21 +161,20 @@ impl Driver {
             seed: RandomState::new().hash_one(std::process::id()),
         };
         let (runtime, alarm) = on;
-        let told = combiner.clone();
-        let teller: watch::Teller = Arc::new(move |news| {
-            if let Some(combiner) = told.upgrade() {
-                combiner.tell(Told::Watch(news));
+        let driver = combiner.clone();
+        let submit: Submit = Arc::new(move |event| {
+            if let Some(driver) = driver.upgrade() {
+                driver.tell(Message::Event(Event::Watch(event)));
             }
         });
         Self {
             core: Core::new(settings),
-            watches: Watches::new(wire.clone(), clock.clone(), runtime.clone(), teller),
+            watches: Watches::new(client.clone(), clock.clone(), runtime.clone(), submit),
             clock,
             alarm,
             runtime,
-            wire,
+            client,
             combiner,
-            handle,
             at_once: VecDeque::new(),
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -166,8 +185,8 @@ impl Driver {
         }
     }
 
-    /// One turn of the core's contract: one input, then all its outputs.
-    pub(super) fn tell(&mut self, input: Input) {
+    /// One step of the core's contract: one input, then all its outputs.
+    pub(super) fn step(&mut self, input: Input) {
         self.core.handle(self.clock.now(), input);
         loop {
             while let Some(output) = self.core.poll() {
@@ -182,6 +201,56 @@ impl Driver {
         }
     }
 
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Acquire {
+                acquire,
+                names,
+                reply,
+            } => {
+                self.waiting.insert(acquire.call, (names, reply));
+                self.step(Input::Acquire(acquire));
+            }
+            Command::Cancel { call } => {
+                self.waiting.remove(&call);
+                self.step(Input::Cancel { call });
+            }
+            Command::Release {
+                call,
+                how,
+                fenced,
+                reply,
+            } => {
+                let locks = self.held.remove(&call);
+                if let (Some(reply), Some(locks)) = (reply, locks) {
+                    let name = locks.first.name.clone();
+                    self.releasing.insert(call, (name, reply));
+                }
+                self.step(Input::Release { call, how, fenced });
+            }
+            Command::Keep { call, until } => self.step(Input::Keep { call, until }),
+            Command::Warm {
+                call,
+                ttl_secs,
+                reply,
+            } => {
+                self.warming.insert(call, reply);
+                self.step(Input::Warm { call, ttl_secs });
+            }
+            Command::Shutdown { grace, reply } => {
+                self.stopping.push(reply);
+                self.step(Input::Shutdown {
+                    until: self.clock.now() + grace,
+                });
+            }
+            Command::Orphaned => self.step(Input::Shutdown {
+                until: self.clock.now(),
+            }),
+            #[cfg(feature = "testing")]
+            Command::Inspect(inspection) => (inspection.0)(self),
+        }
+    }
+
     fn perform(&mut self, output: Output) {
         match output {
             Output::Send { id, request } => self.exchange(id, request),
@@ -192,57 +261,56 @@ impl Driver {
                 puts,
             } => self.watches.add(id, prefix, from, puts),
             Output::Unwatch { id } => self.watches.remove(id),
-            Output::Granted(grant) => self.hand_over(grant),
+            Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
                 if let Some((names, reply)) = self.waiting.remove(&call) {
-                    let name = names.into_iter().nth(why.name()); // the one it is about, or the first
-                    tell(|| reply.send(Err(refusal(why, name))));
+                    let name = names.into_iter().nth(why.name()); // the refused one, or the first
+                    effect(|| reply.send(Err(refusal(why, name))));
                 } else if let Some(reply) = self.warming.remove(&call) {
-                    tell(|| reply.send(Err(refusal(why, None))));
+                    effect(|| reply.send(Err(refusal(why, None))));
                 }
             }
             Output::Lost { call, cause } => {
-                if let Some(tenure) = self.held.get(&call) {
-                    tell(|| tenure.lose(cause));
-                    tell(|| {
-                        // Of no span: whoever runs this may be about something else.
-                        tracing::warn!(parent: None, lock = %tenure.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
-                        meter::lost(&tenure.first.name, cause);
+                if let Some(locks) = self.held.get(&call) {
+                    effect(|| locks.lose(cause));
+                    effect(|| {
+                        // Of no span: this may run on the thread of another call.
+                        tracing::warn!(parent: None, lock = %locks.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
+                        metrics::lost(&locks.first.name, cause);
                     });
                 }
             }
             Output::Released { call, result } => {
                 if let Some((name, reply)) = self.releasing.remove(&call) {
-                    tell(|| match &result {
+                    effect(|| match &result {
                         Ok(()) => tracing::debug!(parent: None, lock = %name, "released"),
                         Err(_) => tracing::debug!(parent: None, lock = %name, "not released yet"),
                     });
-                    tell(|| reply.send(result.map_err(|why| refusal(why, Some(name)))));
+                    effect(|| reply.send(result.map_err(|why| refusal(why, Some(name)))));
                 }
             }
             Output::Ready { call } => {
                 if let Some(reply) = self.warming.remove(&call) {
-                    tell(|| reply.send(Ok(())));
+                    effect(|| reply.send(Ok(())));
                 }
             }
             Output::Finished => {
                 self.finished = true;
                 for reply in self.stopping.drain(..) {
-                    tell(|| reply.send(()));
+                    effect(|| reply.send(()));
                 }
             }
         }
     }
 
     fn exchange(&mut self, id: RequestId, request: Request) {
-        let wire = self.wire.clone();
+        let client = self.client.clone();
         // Should it panic, the core must still get its answer, or it waits for ever.
-        let mut exchange = Caught(Box::pin(async move { wire.exchange(request).await }));
-        if self.wire.answers_at_once() {
+        let mut exchange = Caught(Box::pin(async move { client.exchange(request).await }));
+        if self.client.answers_at_once() {
             let _here = self.runtime.enter(); // its timers are not the caller's
-            let mut nobody = Context::from_waker(Waker::noop()); // whose task, if it needs one, polls it anew
-            if let Poll::Ready(result) =
-                Pin::new(&mut unconstrained(&mut exchange)).poll(&mut nobody)
+            let mut once = Context::from_waker(Waker::noop()); // its task, if it needs one, polls it anew
+            if let Poll::Ready(result) = Pin::new(&mut unconstrained(&mut exchange)).poll(&mut once)
             {
                 self.at_once.push_back((id, result));
                 return;
@@ -252,21 +320,20 @@ impl Driver {
         self.runtime.spawn(async move {
             let (request, result) = (id, exchange.await);
             if let Some(combiner) = combiner.upgrade() {
-                combiner.tell(Told::Answer { request, result });
+                combiner.tell(Message::Event(Event::Answer { request, result }));
             }
         });
     }
 
-    /// The `LockGuard` travels through the reply: if nobody takes it, its drop releases the lock (rule P26).
-    fn hand_over(&mut self, grant: Grant) {
+    /// Sends the ownership through the reply: if the caller has gone, its drop releases the locks (rule P26).
+    fn grant(&mut self, grant: Grant) {
         let Grant {
             call,
             owned,
             deadline,
         } = grant;
-        let waiting = self.waiting.remove(&call);
-        let (Some((names, reply)), Some(shared)) = (waiting, self.handle.upgrade()) else {
-            return self.tell_later(call);
+        let Some((names, reply)) = self.waiting.remove(&call) else {
+            return self.release_unclaimed(call);
         };
         let mut locks = names.into_iter().zip(owned).map(|(name, owned)| OwnedLock {
             name,
@@ -275,16 +342,17 @@ impl Driver {
             token: Token::new(owned.revision, owned.handover),
         });
         let Some(first) = locks.next() else {
-            return self.tell_later(call); // a call has a name
+            return self.release_unclaimed(call); // a call has a name
         };
         let others = locks.collect();
-        let tenure = Arc::new(Tenure::new(first, others, deadline, self.clock.clone()));
-        self.held.insert(call, tenure.clone());
-        tell(|| reply.send(Ok(LockGuard::new(tenure, Engine(shared), call))));
+        let locks = Arc::new(OwnedLocks::new(first, others, deadline, self.clock.clone()));
+        self.held.insert(call, locks.clone());
+        let ownership = Ownership::new(locks, call, self.clock.now(), self.combiner.clone());
+        effect(|| reply.send(Ok(ownership)));
     }
 
-    /// Nobody is there to take the lock: gives it back.
-    fn tell_later(&mut self, call: CallId) {
+    /// Releases locks whose caller has gone, so that no ownership can.
+    fn release_unclaimed(&mut self, call: CallId) {
         self.core.handle(
             self.clock.now(),
             Input::Release {
@@ -297,62 +365,20 @@ impl Driver {
 }
 
 impl Machine for Driver {
-    type News = Told;
+    type News = Message;
 
-    fn hear(&mut self, told: Told) {
-        match told {
-            Told::Acquire {
-                acquire,
-                names,
-                reply,
-            } => {
-                self.waiting.insert(acquire.call, (names, reply));
-                self.tell(Input::Acquire(acquire));
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Command(command) => self.carry_out(command),
+            Message::Event(Event::Answer { request, result }) => {
+                self.step(Input::Answer { request, result });
             }
-            Told::Cancel { call } => {
-                self.waiting.remove(&call);
-                self.tell(Input::Cancel { call });
-            }
-            Told::Release {
-                call,
-                how,
-                fenced,
-                reply,
-            } => {
-                let tenure = self.held.remove(&call);
-                if let (Some(reply), Some(tenure)) = (reply, tenure) {
-                    let name = tenure.first.name.clone();
-                    self.releasing.insert(call, (name, reply));
-                }
-                self.tell(Input::Release { call, how, fenced });
-            }
-            Told::Keep { call, until } => self.tell(Input::Keep { call, until }),
-            Told::Warm {
-                call,
-                ttl_secs,
-                reply,
-            } => {
-                self.warming.insert(call, reply);
-                self.tell(Input::Warm { call, ttl_secs });
-            }
-            Told::Shutdown { grace, reply } => {
-                self.stopping.push(reply);
-                self.tell(Input::Shutdown {
-                    until: self.clock.now() + grace,
-                });
-            }
-            Told::Orphaned => self.tell(Input::Shutdown {
-                until: self.clock.now(),
-            }),
-            Told::Answer { request, result } => self.tell(Input::Answer { request, result }),
-            Told::Watch(told) => {
-                if let Some((watch, news)) = self.watches.hear(told) {
-                    self.tell(Input::Watch { watch, news });
+            Message::Event(Event::Watch(event)) => {
+                if let Some((watch, news)) = self.watches.take(event) {
+                    self.step(Input::Watch { watch, news });
                 }
             }
-            Told::Time => self.tell(Input::Tick),
-            #[cfg(feature = "testing")]
-            Told::Probe(probe) => probe.carry_out(self),
+            Message::Event(Event::Time) => self.step(Input::Tick),
         }
     }
 
@@ -367,20 +393,31 @@ impl Machine for Driver {
     }
 }
 
+impl Releaser for Combiner<Driver> {
+    fn release(&self, call: CallId, how: Release, fenced: bool, reply: Option<Reply>) -> bool {
+        self.tell(Message::Command(Command::Release {
+            call,
+            how,
+            fenced,
+            reply,
+        }))
+    }
+}
+
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.alarm.ring_for_ever(); // until the thread finds that nobody is left to be told
-        // Nobody will tell them of a loss any more; and what runs on without its lock ends now.
-        for tenure in self.held.values() {
-            tell(|| tenure.lose(LossCause::Shutdown));
+        self.alarm.ring_for_ever(); // until the thread finds that the driver has ended
+        // The engine reports no loss any more; and a body that runs on without its lock ends now.
+        for locks in self.held.values() {
+            effect(|| locks.lose(LossCause::Shutdown));
         }
     }
 }
 
-/// Tells a caller, who may have gone, or a log. That runs code of others, as it may wake a task of any executor, and what goes
-/// wrong there must not end the engine of all others.
-fn tell<T>(caller: impl FnOnce() -> T) {
-    let _ = catch_unwind(AssertUnwindSafe(caller));
+/// Runs an effect that answers a caller, or writes a log. It may wake a task of any executor or call a subscriber, whose panic
+/// must not end the engine of all other calls.
+fn effect<T>(effect: impl FnOnce() -> T) {
+    let _ = catch_unwind(AssertUnwindSafe(effect));
 }
 
 fn refusal(why: Refused, name: Option<Name>) -> LockError {
@@ -431,7 +468,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_in_an_exchange_is_an_answer() {
+    async fn panic_in_an_exchange_is_an_unknown_outcome() {
         let panics = async { panic!("in the client's code") };
         match Caught(Box::pin(panics)).await {
             Err(Failure::Unknown(cause)) => assert!(cause.to_string().contains("panicked")),

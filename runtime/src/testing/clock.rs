@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - It never goes back, and it goes on by itself: what a test does not move takes the time it takes.
-//! - A timer that waits is in the table, so that whoever moves the clock can stop where each one is due.
+//! - A timer that waits is in the table, so that a test that moves the clock can stop where each one is due.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,7 +36,7 @@ struct Timers {
 }
 
 impl TestClock {
-    /// How often the library or etcd has asked for the time: while nobody does, nothing happens there.
+    /// How often the library or etcd has asked for the time: while neither does, nothing happens there.
     pub(super) fn asked(&self) -> u64 {
         self.0.asked.load(Ordering::Acquire)
     }
@@ -51,7 +51,7 @@ impl TestClock {
         self.timers().waiting.keys().next().map(|(at, _)| *at)
     }
 
-    /// Makes it this late, unless it is later already, and wakes whoever waits.
+    /// Makes it this late, unless it is later already, and wakes the timers that are due.
     pub(super) fn move_to(&self, when: Moment) {
         let woken = {
             let mut timers = self.timers();
@@ -129,7 +129,7 @@ impl Future for Timer {
         let (clock, key) = (self.clock.clone(), self.key);
         loop {
             let added = {
-                // Looks and registers in one: no move falls between.
+                // Reads and registers in one: no move falls between.
                 let mut timers = clock.timers();
                 if clock.time() >= key.0 {
                     timers.waiting.remove(&key);

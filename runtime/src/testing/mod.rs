@@ -37,7 +37,7 @@
 //!
 //! The engine, its timers and the leases at etcd share a clock of the test's: it goes on by itself, and
 //! [`advance`](Etcd::advance) moves it. It stops wherever a timer is due, and goes on when all that came of it has been done:
-//! leases are renewed on the way as they would be, so that an hour harms nobody, but after
+//! leases are renewed on the way as they would be, so that an hour does no harm, but after
 //! [`freeze_keepalives`](Etcd::freeze_keepalives) a TTL is the end of every lock.
 //!
 //! Time in the functions under test is tokio's: `tokio::time::sleep` in a body is not moved. Do not pause it
@@ -57,12 +57,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::api::lock_order::Orders;
+use crate::api::locks::{DefaultGuard, Locks};
 use crate::clock::Clock;
-use crate::config::{Config, Connector};
 use crate::engine::{Names, WeakEngine};
-use crate::error::LockError;
-use crate::locks::{DefaultGuard, Locks};
-use crate::name::LockName;
+use crate::values::config::{Config, Connector};
+use crate::values::error::LockError;
+use crate::values::name::LockName;
 
 mod clock;
 mod keys;
@@ -115,7 +116,7 @@ pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd
 /// An etcd in the process and an engine on it, for one test; made by [`start`].
 ///
 /// Dropped, it ends both, and what was the thread's default engine before is so again. Bound to its thread; its methods take
-/// `&self`, so that `tokio::join!` may use it beside the functions under test.
+/// `&self`, so that `tokio::join!` may use it together with the functions under test.
 #[derive(Debug)]
 #[must_use = "dropped, it ends"]
 pub struct Etcd {
@@ -131,14 +132,15 @@ pub struct Etcd {
     engines: Mutex<Vec<Running>>,
 }
 
-/// An engine that was started here, and perhaps has ended.
+/// An engine that the kit has started, and that may have ended.
 #[derive(Debug, Clone)]
 struct Running {
     pulse: Arc<Pulse>,
     engine: WeakEngine,
+    orders: Arc<Orders>,
 }
 
-/// Nobody holds the lock that was to be lost.
+/// No call holds the lock that was to be lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotHeld {
     name: String,
@@ -148,8 +150,8 @@ pub struct NotHeld {
 impl fmt::Display for NotHeld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.held.join("`, `") {
-            "" => write!(f, "nobody holds `{}`, nor anything else", self.name),
-            held => write!(f, "nobody holds `{}`; held is `{held}`", self.name),
+            "" => write!(f, "`{}` is not held, and nothing else is", self.name),
+            held => write!(f, "`{}` is not held; held is `{held}`", self.name),
         }
     }
 }
@@ -193,9 +195,9 @@ impl Etcd {
         self.settle().await;
     }
 
-    /// Takes a lock away as an operator would, by deleting its key: its holder is told, the next in line has it.
+    /// Takes a lock away as an operator would, by deleting its key: its holder loses it, the next waiter has it.
     ///
-    /// While its holder is cut off ([`partition`](Self::partition)) it is told nothing, and finds out once healed.
+    /// While its holder is cut off ([`partition`](Self::partition)) it learns nothing, and finds out once healed.
     ///
     /// # Errors
     /// [`NotHeld`], which lists what is held.
@@ -210,16 +212,16 @@ impl Etcd {
             let name = name.text().unwrap_or("an invalid name").to_owned();
             return Err(NotHeld { name, held });
         }
-        self.look().await;
+        self.see().await;
         Ok(())
     }
 
-    /// Revokes all leases at etcd, as an operator would: every lock is lost, and taken anew under another lease by whoever
-    /// waits.
+    /// Revokes all leases at etcd, as an operator would: every lock is lost, and taken anew under another lease by the calls that
+    /// wait.
     pub async fn revoke_all(&self) {
         self.settle().await;
         keys::revoke_all(&self.etcd);
-        self.look().await;
+        self.see().await;
     }
 
     /// From now on nothing gets from the first engine to etcd or back: requests hang, renewals too, and after the TTL its
@@ -267,9 +269,7 @@ impl Etcd {
     /// now, this one and those of [`second`](Self::second), each by what it has seen itself.
     pub fn allow_order_inversions(&self) {
         for engine in self.engines() {
-            if let Some(engine) = engine.engine.upgrade() {
-                engine.orders().refuse(false);
-            }
+            engine.orders.refuse(false);
         }
     }
 
@@ -300,10 +300,10 @@ impl Etcd {
     }
 
     /// Has all engines see what an operator did, and what comes of it happen.
-    async fn look(&self) {
+    async fn see(&self) {
         for engine in self.engines() {
             if let Some(engine) = engine.engine.upgrade() {
-                engine.look();
+                engine.read_held();
             }
         }
         self.settle().await;
@@ -352,7 +352,7 @@ impl Drop for Etcd {
 /// How often all are asked whether they are quiet.
 const ROUNDS: usize = 200;
 
-/// How often the thread's other tasks have their turn each time: one may wake the next.
+/// How often the thread's other tasks run each time: one may wake the next.
 const YIELDS: usize = 16;
 
 /// Starts an engine that the kit knows of.
@@ -369,10 +369,11 @@ async fn engine(
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());
     let beat = Arc::clone(&pulse);
     let locks = Locks::start_on(config, clock, move || beat.runtime())?;
-    locks.engine().orders().refuse(true);
+    locks.orders().refuse(true);
     let running = Running {
         pulse,
         engine: locks.engine().downgrade(),
+        orders: Arc::clone(locks.orders()),
     };
     engines
         .lock()

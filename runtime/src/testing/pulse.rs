@@ -1,4 +1,4 @@
-//! When an engine's thread has nothing left to do.
+//! Pulse of an engine's thread: shows when the thread has nothing left to do.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, oneshot};
 
-/// Stands beside an engine's thread, and outlives it.
+/// Pulse of one engine's thread, which it outlives.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
     asking: Mutex<Asking>,
@@ -18,8 +18,8 @@ pub(super) struct Pulse {
 struct Asking {
     /// The thread has not come round to these yet.
     new: Vec<oneshot::Sender<()>>,
-    /// To be told when the thread goes to sleep: it has seen all that happened before they asked.
-    heard: Vec<oneshot::Sender<()>>,
+    /// To be answered when the thread goes to sleep: it has seen all that happened before they asked.
+    seen: Vec<oneshot::Sender<()>>,
     ended: bool,
 }
 
@@ -29,13 +29,13 @@ impl Pulse {
         let parked = Arc::clone(self);
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .on_thread_park(move || parked.told())
+            .on_thread_park(move || parked.parked())
             .build()?;
         let beat = Beat(Arc::clone(self));
         runtime.spawn(async move {
             loop {
                 beat.0.knock.notified().await;
-                beat.0.heard();
+                beat.0.knocked();
             }
         });
         Ok(runtime)
@@ -59,15 +59,15 @@ impl Pulse {
         self.asking().ended
     }
 
-    fn heard(&self) {
+    fn knocked(&self) {
         let mut asking = self.asking();
         let new = std::mem::take(&mut asking.new);
-        asking.heard.extend(new);
+        asking.seen.extend(new);
     }
 
-    fn told(&self) {
-        let heard = std::mem::take(&mut self.asking().heard);
-        for reply in heard {
+    fn parked(&self) {
+        let seen = std::mem::take(&mut self.asking().seen);
+        for reply in seen {
             let _ = reply.send(()); // who asked may have gone
         }
     }
@@ -84,12 +84,12 @@ impl Drop for Beat {
     fn drop(&mut self) {
         let mut asking = self.0.asking();
         asking.ended = true;
-        let (new, heard) = (
+        let (new, seen) = (
             std::mem::take(&mut asking.new),
-            std::mem::take(&mut asking.heard),
+            std::mem::take(&mut asking.seen),
         );
         drop(asking);
-        drop((new, heard));
+        drop((new, seen));
     }
 }
 

@@ -1,0 +1,209 @@
+//! Current locks: those which the running task holds, decided by the poll stack.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::engine::{CallId, Engine, Key, OwnedLock, OwnedLocks};
+use crate::values::error::LossCause;
+use crate::values::name::Name;
+use crate::values::token::Token;
+
+tokio::task_local! {
+    static CURRENT: Current;
+}
+
+/// The lock under which the running code runs, seen from inside.
+///
+/// The poll stack decides: it is there in the protected body, in what the body awaits and in branches it joins, but not in
+/// tasks it spawns (pass a clone along).
+#[derive(Debug, Clone)]
+pub struct Current(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    locks: Arc<OwnedLocks>,
+    engine: Engine,
+    /// `None` if the locks belong to a call around this one.
+    call: Option<CallId>,
+    /// The locks that the task held already.
+    outer: Option<Current>,
+    /// For the locks of a detached body's caller, and of that one's caller: they count here only while each awaits its body.
+    awaited: Vec<Awaited>,
+}
+
+/// Tells whether the caller of a detached body still awaits it.
+#[derive(Debug, Clone)]
+pub(crate) struct Awaited(Arc<AtomicBool>);
+
+impl Awaited {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// Notes that the caller no longer awaits the body.
+    pub(crate) fn end(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// The innermost lock under which the running code runs; `None` outside any protected body.
+///
+/// ```
+/// # use etcd_locked::{etcd_locked, LockError};
+/// #[etcd_locked("accounts/<id>")]
+/// async fn withdraw(id: u64, amount: i64) -> Result<String, LockError> {
+///     let token = etcd_locked::current().map(|lock| lock.token().as_i64());
+///     // update accounts set … where id = $1 and token <= $2
+///     Ok(format!("{token:?}"))
+/// }
+/// ```
+#[must_use]
+pub fn current() -> Option<Current> {
+    CURRENT.try_with(Clone::clone).ok()
+}
+
+impl Current {
+    /// The fencing token; of several names the first one's.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.0.locks.first.token
+    }
+
+    /// Each name with its token, in the order in which the call names them, equal names once. Tokens of different names
+    /// are not comparable.
+    pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
+        self.0.locks.tokens()
+    }
+
+    /// The name; of several the first.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.0.locks.first.name
+    }
+
+    /// The template of the (first) name; `None` if it was given at run time.
+    #[must_use]
+    pub fn template(&self) -> Option<&'static str> {
+        self.0.locks.first.name.template()
+    }
+
+    /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.locks.lost().is_none()
+    }
+
+    /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.
+    pub async fn lost(&self) -> LossCause {
+        self.0.locks.until_lost().await
+    }
+
+    pub(crate) fn of(locks: Arc<OwnedLocks>, engine: Engine, call: Option<CallId>) -> Self {
+        Self(Arc::new(Held {
+            locks,
+            engine,
+            call,
+            outer: current(),
+            awaited: Vec::new(),
+        }))
+    }
+
+    /// These locks, as a body in another task sees them, which their holder awaits.
+    pub(crate) fn awaiting(&self, awaited: Awaited) -> Self {
+        let Held {
+            locks,
+            engine,
+            call,
+            outer,
+            awaited: before,
+        } = &*self.0;
+        Self(Arc::new(Held {
+            locks: locks.clone(),
+            engine: engine.clone(),
+            call: *call,
+            outer: outer.clone(),
+            awaited: [&before[..], &[awaited]].concat(),
+        }))
+    }
+
+    /// Tells whether the poll that runs now is inside the bodies whose locks this call uses again, and in their task.
+    pub(crate) fn is_inside_outer(&self) -> bool {
+        let Held { locks, engine, .. } = &*self.0;
+        let runs = |outer: &Arc<OwnedLocks>| {
+            held(engine).any(|(Self(held), here)| here && Arc::ptr_eq(&held.locks, outer))
+        };
+        locks.outer().iter().all(runs)
+    }
+
+    /// Runs something with this lock as the current one. Not generic, so that what the task-local costs is compiled once,
+    /// and not for every annotated function.
+    #[inline(never)]
+    pub(crate) fn within(&self, f: &mut dyn FnMut()) {
+        CURRENT.sync_scope(self.clone(), f);
+    }
+}
+
+/// The calls whose locks of this engine the task holds, innermost first.
+pub(crate) fn holds(engine: &Engine) -> Vec<CallId> {
+    held(engine)
+        .filter_map(|(Current(held), _)| held.call)
+        .collect()
+}
+
+/// The names of this engine that the task holds, innermost first.
+pub(crate) fn held_names(engine: &Engine) -> Vec<Name> {
+    let own = held(engine).filter(|(Current(held), _)| held.locks.is_own());
+    own.flat_map(|(Current(held), _)| {
+        let names = held.locks.locks().map(|lock| lock.name.clone());
+        names.collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+/// A lock that the task holds, with the others of its call.
+pub(crate) struct HeldLock {
+    pub(crate) lock: OwnedLock,
+    pub(crate) among: Arc<OwnedLocks>,
+    /// A body in this very task holds it, which does not run while another body does here.
+    pub(crate) here: bool,
+}
+
+/// The lock of this very name, if the task holds it.
+pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<HeldLock> {
+    held(engine).find_map(|(Current(held), here)| {
+        let lock = held.locks.locks().find(|lock| lock.is_of(name))?;
+        Some(HeldLock {
+            lock: lock.clone(),
+            among: held.locks.clone(),
+            here,
+        })
+    })
+}
+
+/// Keeps those of these names that the task holds locked this long from now on, whenever they are released (rule P39).
+pub(crate) fn keep(engine: &Engine, names: &[(Name, Key)], time: Duration) {
+    for (Current(held), _) in held(engine) {
+        let mut locks = held.locks.locks();
+        if let Some(call) = held.call
+            && locks.any(|lock| names.iter().any(|(_, name)| lock.is_of(name)))
+        {
+            engine.keep(call, engine.now() + time);
+        }
+    }
+}
+
+/// The locks of this engine that the task holds, innermost first, each with whether a body of this very task holds them.
+fn held(engine: &Engine) -> impl Iterator<Item = (Current, bool)> {
+    let mut here = true;
+    std::iter::successors(current(), |Current(held)| held.outer.clone())
+        .map_while(move |Current(held)| {
+            here &= held.awaited.is_empty();
+            let mut awaited = held.awaited.iter();
+            let counts = awaited.all(|Awaited(still)| still.load(Ordering::Acquire));
+            counts.then_some((Current(held), here))
+        })
+        // A future that was begun under a lock may be polled after the release.
+        .filter(|(Current(held), _)| held.locks.lost() != Some(LossCause::Released))
+        .filter(|(Current(held), _)| held.engine.is(engine))
+}

@@ -1,0 +1,149 @@
+//! Gate between a body and its polls: decides at each poll, by the clock, whether the body may run.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::current::Current;
+use super::limit::Stopwatch;
+use crate::engine::{OwnedLocks, Wakeup};
+use crate::values::error::{LockError, LossCause};
+
+/// Body under a lock: a future until it has ended, then nothing.
+pub(crate) trait Body<T> {
+    /// Polls it; pending for ever once it has ended.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T>;
+
+    /// Drops it in place.
+    fn end(self: Pin<&mut Self>);
+}
+
+impl<F: Future> Body<F::Output> for Option<F> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        match self.as_pin_mut() {
+            Some(running) => running.poll(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn end(mut self: Pin<&mut Self>) {
+        self.set(None);
+    }
+}
+
+/// What a loss does to the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    /// It is dropped where it awaits.
+    Cancel,
+    /// It runs on, if it has begun. A shutdown ends it all the same: when its grace is over, or no other body is left.
+    Continue,
+}
+
+/// Gate between a body and its polls: it admits none at or after the loss of the lock (invariant I2), or the end of its limit.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    locks: Arc<OwnedLocks>,
+    current: Current,
+    wakeup: Wakeup,
+    on_lost: OnLost,
+    /// The body has been polled.
+    begun: bool,
+    stopwatch: Option<Stopwatch>,
+}
+
+impl Gate {
+    pub(crate) fn new(
+        locks: Arc<OwnedLocks>,
+        current: Current,
+        stopwatch: Option<Stopwatch>,
+        on_lost: OnLost,
+    ) -> Self {
+        Self {
+            wakeup: locks.wakeup(),
+            locks,
+            current,
+            on_lost,
+            begun: false,
+            stopwatch,
+        }
+    }
+
+    /// Polls the body if the lock is held, and drops it in place once it is done, the lock is lost or its time is over.
+    /// Compiled once for each type of answer, not for each body.
+    pub(crate) fn poll<T>(
+        &mut self,
+        mut body: Pin<&mut (dyn Body<T> + '_)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, LockError>> {
+        let mut polled = Poll::Pending;
+        let mut admitted = self.admit(cx);
+        if admitted.is_ok() {
+            self.current.within(&mut || polled = body.as_mut().poll(cx));
+            if polled.is_pending() {
+                admitted = self.admit_on(cx);
+            }
+        }
+        let ended = match (polled, admitted) {
+            (Poll::Ready(output), _) => Ok(output),
+            (Poll::Pending, Err(error)) => Err(error),
+            (Poll::Pending, Ok(())) => return Poll::Pending,
+        };
+        body.end();
+        Poll::Ready(ended)
+    }
+
+    /// Tells whether the body may be polled now; if so, a loss will wake its task.
+    #[inline(never)]
+    fn admit(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
+        let begun = std::mem::replace(&mut self.begun, true);
+        let continues = begun && self.on_lost == OnLost::Continue;
+        // Registers first, reads second: a loss in between is seen by the read.
+        if self.wakeup.poll(cx).is_ready() && continues {
+            self.wakeup = self.locks.wakeup(); // the end is still to come
+            let _ = self.wakeup.poll(cx);
+        }
+        let lost_by = |cause| {
+            Err(match cause {
+                // The body has done nothing, so it may run elsewhere.
+                LossCause::Shutdown if !begun => LockError::ShuttingDown,
+                cause => LockError::Lost {
+                    name: self.locks.first.name.clone(),
+                    cause,
+                },
+            })
+        };
+        // The lock of a body around excludes other calls only for what is polled inside that body.
+        if !self.current.is_inside_outer() {
+            return lost_by(LossCause::Released);
+        }
+        match self.locks.lost() {
+            Some(cause) if !continues => lost_by(cause),
+            Some(_) if self.locks.has_ended() => lost_by(LossCause::Shutdown),
+            _ if self.stopwatch.as_ref().is_some_and(Stopwatch::is_over) => Err(self.over()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells whether the body, which is not done, may go on; if so, the end of its limit will wake its task.
+    #[inline(never)]
+    fn admit_on(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
+        let over = match &mut self.stopwatch {
+            Some(stopwatch) => stopwatch.poll(cx).is_ready(),
+            None => false,
+        };
+        if over { Err(self.over()) } else { Ok(()) }
+    }
+
+    fn over(&self) -> LockError {
+        let name = self.locks.first.name.clone();
+        let limit = self
+            .stopwatch
+            .as_ref()
+            .map(Stopwatch::given)
+            .unwrap_or_default();
+        tracing::warn!(lock = %name, ?limit, "a body has not ended within its hold limit: it is dropped");
+        LockError::HoldLimit { name, limit }
+    }
+}

@@ -1,0 +1,165 @@
+//! Locks: an engine of one's own, and the engine of a scope or a thread.
+
+use std::cell::RefCell;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use super::lock_order::Orders;
+use crate::clock::{BootClock, Clock};
+use crate::engine::{Engine, runtime};
+use crate::values::config::Config;
+use crate::values::error::LockError;
+
+tokio::task_local! {
+    static SCOPE: Locks;
+}
+
+thread_local! {
+    /// The engines of the live [`DefaultGuard`]s, each with a number: the last one counts.
+    static DEFAULTS: RefCell<Vec<(u64, Locks)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An engine of one's own, next to the one all annotated functions of the process share: its own connection, leases and
+/// queues on a thread of its own.
+///
+/// Clones share the engine. When the last clone, `LockGuard` and pending call are gone it releases what it has and ends.
+#[derive(Debug, Clone)]
+pub struct Locks {
+    engine: Engine,
+    orders: Arc<Orders>,
+}
+
+impl Locks {
+    /// Starts an engine and waits until etcd has granted it a lease, so that a bad endpoint, certificate or password is
+    /// found now.
+    ///
+    /// # Errors
+    /// [`LockError::Config`] for what can be seen in the configuration; [`LockError::Backend`] or
+    /// [`LockError::PermissionDenied`] within the connect time-out for what etcd says, with the endpoint and the reason.
+    ///
+    /// Cancel safe: dropped, it ends the engine.
+    pub async fn connect(config: Config) -> Result<Self, LockError> {
+        Self::start(config)?.warmed().await
+    }
+
+    /// Waits until etcd has granted a lease.
+    pub(crate) async fn warmed(self) -> Result<Self, LockError> {
+        self.engine.warm().await?;
+        Ok(self)
+    }
+
+    /// Starts an engine that connects when first used.
+    pub(crate) fn start(config: Config) -> Result<Self, LockError> {
+        Self::start_on(config, Arc::new(BootClock), runtime)
+    }
+
+    /// Starts an engine that goes by this clock, on a thread with this runtime.
+    pub(crate) fn start_on(
+        config: Config,
+        clock: Arc<dyn Clock>,
+        runtime: impl FnOnce() -> io::Result<Runtime> + Send + 'static,
+    ) -> Result<Self, LockError> {
+        Ok(Self {
+            engine: Engine::start(config, clock, runtime)?,
+            orders: Arc::default(),
+        })
+    }
+
+    /// Ends the engine: refuses new locks with [`LockError::ShuttingDown`] (but admits those of tasks that hold one), waits
+    /// up to `grace` for the bodies that run, cancels the rest, releases the keys, revokes the leases.
+    ///
+    /// A body that does not end when cancelled leaves its lease to run out. Cancel safe: the shutdown goes on.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.engine.shutdown(grace).await;
+    }
+
+    /// An etcd client of the caller's own to the same cluster, on connections of its own: bulk traffic on a shared one
+    /// would delay the renewal of leases. To be called on a tokio runtime, which carries the connections.
+    ///
+    /// It talks to one endpoint at a time, and to another one when the connection to that is gone: calls that are under way fail
+    /// then, and are the caller's to repeat, those after them do not. It stays with a member that can be reached and has no
+    /// leader; another client may begin elsewhere. (Of several `https` endpoints etcd-client chooses one for each call,
+    /// also one that is down.)
+    ///
+    /// # Errors
+    /// [`LockError::Backend`] if the credentials are refused.
+    pub async fn client(&self) -> Result<etcd_client::Client, LockError> {
+        self.engine.client().await
+    }
+
+    /// Runs a future in which annotated functions and [`lock`](crate::lock()) use this engine.
+    ///
+    /// It goes before the thread's default and the process's engine. Tasks spawned inside do not inherit it.
+    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
+        SCOPE.scope(self.clone(), future).await
+    }
+
+    /// Makes this engine the default of the calling thread until the guard is dropped: tests of annotated functions, each
+    /// on a current-thread runtime, run in parallel, each on its own engine.
+    #[must_use = "the default lasts as long as the guard"]
+    pub fn set_default(&self) -> DefaultGuard {
+        let number = DEFAULTS.with(|defaults| {
+            let mut defaults = defaults.borrow_mut();
+            let number = defaults.last().map_or(0, |(last, _)| last + 1);
+            defaults.push((number, self.clone()));
+            number
+        });
+        DefaultGuard {
+            number,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Runs one poll in which this engine is used.
+    pub(crate) fn within(&self, f: impl FnOnce()) {
+        SCOPE.sync_scope(self.clone(), f);
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The orders in which this engine's locks have been taken.
+    pub(crate) fn orders(&self) -> &Arc<Orders> {
+        &self.orders
+    }
+
+    /// The engine of the scope or of the thread, if there is one.
+    pub(crate) fn chosen() -> Option<Self> {
+        if let Ok(locks) = SCOPE.try_with(Clone::clone) {
+            return Some(locks);
+        }
+        // The thread may be ending: then it has no default any more.
+        let last = |defaults: &RefCell<Vec<(u64, Self)>>| {
+            let defaults = defaults.borrow();
+            defaults.last().map(|(_, locks)| locks.clone())
+        };
+        DEFAULTS.try_with(last).ok().flatten()
+    }
+}
+
+/// Ends a [`Locks::set_default`] when dropped; then the thread's default is that of the last such guard that still lives, in
+/// whatever order they go.
+#[derive(Debug)]
+pub struct DefaultGuard {
+    number: u64,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for DefaultGuard {
+    fn drop(&mut self) {
+        let removed = DEFAULTS.try_with(|defaults| {
+            let mut defaults = defaults.borrow_mut();
+            let at = defaults
+                .iter()
+                .position(|(number, _)| *number == self.number);
+            at.map(|at| defaults.remove(at))
+        });
+        // Outside the borrow: it may be the last handle, whose drop runs code.
+        drop(removed);
+    }
+}

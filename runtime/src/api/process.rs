@@ -1,0 +1,71 @@
+//! Process's engine, which all annotated functions share: the only static.
+
+use std::time::Duration;
+
+use once_cell::sync::OnceCell;
+
+use super::locks::Locks;
+use crate::values::config::Config;
+use crate::values::error::LockError;
+
+static GLOBAL: OnceCell<Global> = OnceCell::new();
+
+#[derive(Debug)]
+enum Global {
+    Started(Locks),
+    /// Shut down before it was ever started.
+    Closed,
+}
+
+impl Global {
+    fn locks(&self) -> Result<Locks, LockError> {
+        match self {
+            Self::Started(locks) => Ok(locks.clone()),
+            Self::Closed => Err(LockError::ShuttingDown),
+        }
+    }
+}
+
+/// Starts the process's engine with a configuration and waits until etcd can be reached.
+///
+/// Call it once, before the first lock; without it the first lock starts the engine from the environment (see
+/// [`Config::from_env`]). After [`shutdown`] it is not started again.
+///
+/// # Errors
+/// [`LockError::AlreadyInitialized`], [`LockError::ShuttingDown`] after [`shutdown`], or those of [`Locks::connect`]; after an error it may be called again. Cancel safe.
+pub async fn init(config: Config) -> Result<(), LockError> {
+    if let Some(global) = GLOBAL.get() {
+        return global.locks().and(Err(LockError::AlreadyInitialized));
+    }
+    let locks = Locks::connect(config).await?;
+    GLOBAL
+        .set(Global::Started(locks))
+        .map_err(|_| LockError::AlreadyInitialized)
+}
+
+/// Ends the process's engine for good; see [`Locks::shutdown`]. If none was started, none will be. Cancel safe: the shutdown
+/// goes on.
+///
+/// ```no_run
+/// # async fn serve() {}
+/// # async fn example() {
+/// serve().await; // until a signal
+/// etcd_locked::shutdown(std::time::Duration::from_secs(10)).await;
+/// # }
+/// ```
+pub async fn shutdown(grace: Duration) {
+    if let Global::Started(locks) = GLOBAL.get_or_init(|| Global::Closed) {
+        locks.shutdown(grace).await;
+    }
+}
+
+/// The engine to use here: that of the scope, else of the thread, else of the process, which is started from the environment if
+/// need be.
+pub(crate) fn here() -> Result<Locks, LockError> {
+    if let Some(locks) = Locks::chosen() {
+        return Ok(locks);
+    }
+    GLOBAL
+        .get_or_try_init(|| Locks::start(Config::from_env()?).map(Global::Started))?
+        .locks()
+}

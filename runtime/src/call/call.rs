@@ -1,0 +1,251 @@
+//! Call of an annotated function: acquires its lock, polls the body under the gate, releases.
+
+use std::future::{Future, IntoFuture};
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::site::Site;
+use crate::api::gate::{Body, Gate, OnLost};
+use crate::api::guard::LockGuard;
+use crate::api::lock::{Acquire, Acquiring};
+use crate::api::locks::Locks;
+use crate::clock::Deadline;
+use crate::values::error::LockError;
+use crate::values::name::Name;
+
+/// The lock of one annotated call. One pointer, because it lives in the user's future.
+#[derive(Debug)]
+pub struct Lock(Box<State>);
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// `release = "background"`.
+    linger: bool,
+    on_lost: OnLost,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Unlocked,
+    Acquiring(Acquiring),
+    /// Held, before the body has begun.
+    Granted(LockGuard),
+    Holding {
+        gate: Gate,
+        guard: LockGuard,
+    },
+    Releasing(oneshot::Receiver<Result<(), LockError>>),
+    Done,
+}
+
+impl Lock {
+    /// No lock, because none is needed.
+    pub(crate) fn none() -> Self {
+        Self::of(Phase::Unlocked)
+    }
+
+    #[inline(never)]
+    pub(crate) fn new(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
+        let acquire = Acquire::new(locks, names.to_vec());
+        let acquire = acquire.annotated(site.function, site.wait, site.ttl);
+        Self::of(Phase::Acquiring(acquire.into_future()))
+    }
+
+    fn of(phase: Phase) -> Self {
+        Self(Box::new(State {
+            phase,
+            linger: false,
+            on_lost: OnLost::Cancel,
+        }))
+    }
+
+    /// `release = "background"`.
+    #[must_use]
+    pub fn released_in_background(mut self) -> Self {
+        self.0.linger = true;
+        self
+    }
+
+    /// `on_lost = "continue"`.
+    #[must_use]
+    pub fn continued_when_lost(mut self) -> Self {
+        self.0.on_lost = OnLost::Continue;
+        self
+    }
+
+    /// `deadline = expr`.
+    #[must_use]
+    pub fn deadline(self, deadline: impl Deadline) -> Self {
+        self.called(|acquire| acquire.deadline(deadline))
+    }
+
+    /// `at_most = "5s"`.
+    #[must_use]
+    pub fn at_most(self, limit: Duration) -> Self {
+        self.called(|acquire| acquire.at_most(limit))
+    }
+
+    /// `at_least = "5s"`.
+    #[must_use]
+    pub fn at_least(self, time: Duration) -> Self {
+        self.called(|acquire| acquire.at_least(time))
+    }
+
+    /// `shared`.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        self.called(Acquire::shared)
+    }
+
+    /// `permits = 5`.
+    #[must_use]
+    pub fn permits(self, permits: u16) -> Self {
+        self.called(|acquire| acquire.permits(permits))
+    }
+
+    /// `reentrant`.
+    #[must_use]
+    pub fn reentrant(self) -> Self {
+        self.called(Acquire::reentrant)
+    }
+
+    /// Changes the call, which has not begun.
+    fn called(mut self, how: impl FnOnce(Acquire) -> Acquire) -> Self {
+        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
+            acquiring.change(how);
+        }
+        self
+    }
+
+    /// Acquires, runs the body, drops it in place, releases.
+    pub fn hold<'a, F: Future>(&'a mut self, body: Pin<&'a mut Option<F>>) -> Hold<'a, F> {
+        Hold {
+            lock: self,
+            body,
+            output: None,
+        }
+    }
+
+    /// Waits for the lock, if one is wanted.
+    pub(crate) fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
+            let guard = ready!(Pin::new(acquiring).poll(cx));
+            self.0.phase = Phase::Done;
+            self.0.phase = Phase::Granted(guard?);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Tells whether the lock belongs to a call around this one.
+    pub(crate) fn is_again(&self) -> bool {
+        matches!(&self.0.phase, Phase::Granted(guard) if guard.is_again())
+    }
+
+    /// One poll of an annotated call.
+    #[inline(never)]
+    pub(crate) fn run<T>(
+        &mut self,
+        mut body: Pin<&mut (dyn Body<T> + '_)>,
+        output: &mut Option<Box<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, LockError>> {
+        if let Phase::Unlocked = self.0.phase {
+            let output = ready!(body.as_mut().poll(cx));
+            body.end();
+            return Poll::Ready(Ok(output));
+        }
+        if output.is_none() {
+            let polled = match ready!(self.acquired(cx)) {
+                Ok(gate) => ready!(gate.poll(body.as_mut(), cx)),
+                Err(error) => Err(error),
+            };
+            match polled {
+                Ok(done) => *output = Some(Box::new(done)),
+                Err(error) => {
+                    body.end();
+                    self.abandon();
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        ready!(self.released(cx));
+        match output.take() {
+            Some(output) => Poll::Ready(Ok(*output)),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Waits for the lock; then the body may be polled under the gate.
+    #[inline(never)]
+    fn acquired(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Gate, LockError>> {
+        ready!(self.ready(cx))?;
+        if let Phase::Granted(_) = &self.0.phase
+            && let Phase::Granted(guard) = mem::replace(&mut self.0.phase, Phase::Done)
+        {
+            let gate = guard.gate(self.0.on_lost);
+            self.0.phase = Phase::Holding { gate, guard };
+        }
+        match &mut self.0.phase {
+            Phase::Holding { gate, .. } => Poll::Ready(Ok(gate)),
+            _ => Poll::Pending, // polled after it was done
+        }
+    }
+
+    /// The body is gone: releases, and waits for the confirmation unless the lock lingers.
+    #[inline(never)]
+    fn released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Phase::Holding { .. } = &self.0.phase
+            && let Phase::Holding { gate, guard } = mem::replace(&mut self.0.phase, Phase::Done)
+        {
+            drop(gate); // before the key goes (invariant I11): a release wakes the gate, and so this very task
+            if self.0.linger {
+                guard.linger();
+            } else if let Some(confirmation) = guard.begin_release() {
+                self.0.phase = Phase::Releasing(confirmation);
+            }
+        }
+        if let Phase::Releasing(confirmation) = &mut self.0.phase {
+            // A release that fails is the engine's to finish; the body's result stands (invariant I10).
+            let _ = ready!(Pin::new(confirmation).poll(cx));
+            self.0.phase = Phase::Done;
+        }
+        Poll::Ready(())
+    }
+
+    /// The body is gone because the lock is lost: the key, if it is still there, goes in the background.
+    #[inline(never)]
+    fn abandon(&mut self) {
+        self.0.phase = Phase::Done;
+    }
+}
+
+/// An annotated call being awaited.
+pub struct Hold<'a, F: Future> {
+    lock: &'a mut Lock,
+    body: Pin<&'a mut Option<F>>,
+    /// The body's result while the release is under way; boxed, so that the user's future does not grow by it.
+    output: Option<Box<F::Output>>,
+}
+
+impl<F: Future> std::fmt::Debug for Hold<'_, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hold")
+            .field("lock", &self.lock)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: Future> Future for Hold<'_, F> {
+    type Output = Result<F::Output, LockError>;
+
+    // Compiled once for every annotated function, so it only calls what is not.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        this.lock.run(this.body.as_mut(), &mut this.output, cx)
+    }
+}

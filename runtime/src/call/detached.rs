@@ -1,0 +1,180 @@
+//! Detached body: runs in a task of its own, and goes on when its caller does not.
+//!
+//! The wait for the lock is the caller's: dropped while it waits, the call takes nothing (invariant I4). With the lock the
+//! body moves to the task, and from then on everything happens there, whether or not the caller still waits: the
+//! body is dropped, then the gate, then the key goes (invariant I11).
+//!
+//! A lock that is used again (`reentrant`) belongs to the body around, which may go on without the call: then both would run
+//! at once under one lock. So its body stays where it is, in the task of that one.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tracing::{Instrument as _, Span};
+
+use super::call::Lock;
+use crate::api::current::{Awaited, Current, current};
+use crate::api::gate::Body;
+use crate::api::locks::Locks;
+use crate::values::error::LockError;
+
+/// An annotated call whose body runs in a task of its own, being awaited.
+pub struct Detached<T>(Stage<T>);
+
+enum Stage<T> {
+    Waiting(Call<T>),
+    Running(Awaiting<T>),
+    InPlace(Call<T>),
+    Done,
+}
+
+/// The task, awaited; dropped, it notes that the caller no longer awaits it.
+struct Awaiting<T> {
+    task: JoinHandle<Result<T, LockError>>,
+    awaited: Awaited,
+}
+
+impl<T> Drop for Awaiting<T> {
+    fn drop(&mut self) {
+        self.awaited.end();
+    }
+}
+
+/// What goes to the task. The body goes before its lock.
+struct Call<T> {
+    body: Pin<Box<dyn Body<T> + Send>>,
+    output: Option<Box<T>>,
+    lock: Lock,
+}
+
+impl<T> Call<T> {
+    fn run(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, LockError>> {
+        self.lock.run(self.body.as_mut(), &mut self.output, cx)
+    }
+}
+
+impl<T: Send + 'static> Detached<T> {
+    pub(crate) fn new(lock: Lock, body: Pin<Box<dyn Body<T> + Send>>) -> Self {
+        Self(Stage::Waiting(Call {
+            body,
+            output: None,
+            lock,
+        }))
+    }
+
+    /// Waits for the lock, then starts the task.
+    fn start(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        let Stage::Waiting(call) = &mut self.0 else {
+            return Poll::Ready(Ok(()));
+        };
+        // Asked for before the lock is: where there is none, none is taken.
+        let runtime = Handle::try_current().map_err(|_| no_runtime())?;
+        ready!(call.lock.ready(cx))?;
+        if let Stage::Waiting(call) = mem::replace(&mut self.0, Stage::Done) {
+            self.0 = if call.lock.is_again() {
+                Stage::InPlace(call)
+            } else {
+                let awaited = Awaited::new();
+                let task = Task {
+                    call,
+                    current: current().map(|it| it.awaiting(awaited.clone())),
+                    locks: Locks::chosen(),
+                };
+                let task = runtime.spawn(task.instrument(Span::current()));
+                Stage::Running(Awaiting { task, awaited })
+            };
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: Send + 'static> Future for Detached<T> {
+    type Output = Result<T, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Err(error) = ready!(self.start(cx)) {
+            self.0 = Stage::Done;
+            return Poll::Ready(Err(error));
+        }
+        let ended = match &mut self.0 {
+            Stage::Running(running) => ready!(Pin::new(&mut running.task).poll(cx)),
+            Stage::InPlace(call) => Ok(ready!(call.run(cx))),
+            _ => return Poll::Pending, // polled after it was done
+        };
+        self.0 = Stage::Done;
+        Poll::Ready(ended.unwrap_or_else(|gone| match gone.try_into_panic() {
+            Ok(panic) => go_on(panic),
+            Err(_) => Err(runtime_ended()),
+        }))
+    }
+}
+
+/// The panic of a body is its caller's.
+fn go_on<T>(panic: Box<dyn Any + Send>) -> T {
+    resume_unwind(panic)
+}
+
+impl<T> fmt::Debug for Detached<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match &self.0 {
+            Stage::Waiting(call) | Stage::InPlace(call) => {
+                return f.debug_tuple("Detached").field(&call.lock).finish();
+            }
+            Stage::Running(_) => "running",
+            Stage::Done => "done",
+        };
+        f.debug_tuple("Detached").field(&stage).finish()
+    }
+}
+
+/// The call in its task, with what it takes along of the caller's: under which lock it runs, and which engine it is to use.
+struct Task<T> {
+    call: Call<T>,
+    current: Option<Current>,
+    locks: Option<Locks>,
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Task {
+            call,
+            current,
+            locks,
+        } = &mut *self;
+        let mut polled = Poll::Pending;
+        let mut run = || polled = call.run(cx);
+        let mut run = || match &*current {
+            Some(current) => current.within(&mut run),
+            None => run(),
+        };
+        match locks {
+            Some(locks) => locks.within(run),
+            None => run(),
+        }
+        polled
+    }
+}
+
+fn no_runtime() -> LockError {
+    let message = "`detach` runs the body in a task of its own, and the caller runs on no tokio runtime; \
+                   call the function from one, or remove `detach`";
+    LockError::Config {
+        message: message.to_owned(),
+    }
+}
+
+fn runtime_ended() -> LockError {
+    let message = "the tokio runtime that ran the body has ended before it did; shut etcd-locked down before the runtime";
+    LockError::Config {
+        message: message.to_owned(),
+    }
+}

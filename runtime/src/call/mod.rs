@@ -1,0 +1,8 @@
+//! Annotated calls: what expansions of `#[etcd_locked]` run.
+
+#[allow(clippy::module_inception)] // the room is named for its main file
+pub(crate) mod call;
+pub(crate) mod detached;
+pub(crate) mod outcome;
+pub(crate) mod register;
+pub(crate) mod site;

@@ -1,0 +1,140 @@
+//! Outcome of an annotated call: the body's result, or the value that stands for the error of its lock.
+
+use crate::values::error::LockError;
+
+/// What an annotated function answers when the lock fails.
+#[diagnostic::on_unimplemented(
+    message = "an annotated function must be able to answer that its lock failed, and `{Self}` is no `Result<_, E>` with `E: From<LockError>`",
+    label = "cannot carry a `LockError`",
+    note = "return a `Result<_, E>` where `E: From<etcd_locked::LockError>`, or convert with `map_err = f`",
+    note = "for any other type say what to return with `on_error = f`, or `on_held = \"skip\"` where `()` or `Option` will do"
+)]
+pub trait Outcome: Sized {
+    /// The answer in this case.
+    fn from_lock_error(error: LockError) -> Self;
+}
+
+#[diagnostic::do_not_recommend] // else rustc speaks of `From` alone
+impl<T, E: From<LockError>> Outcome for Result<T, E> {
+    fn from_lock_error(error: LockError) -> Self {
+        Err(error.into())
+    }
+}
+
+/// The result of the body, or what stands for the error.
+pub fn finish<R: Outcome>(result: Result<R, LockError>) -> R {
+    result.unwrap_or_else(R::from_lock_error)
+}
+
+/// What an annotated function with `on_held = "skip"` answers when it has not run.
+#[diagnostic::on_unimplemented(
+    message = "`on_held = \"skip\"` needs a function that can return without a value, and this one returns `{Self}`",
+    label = "has no value for \"skipped\"",
+    note = "return `()`, `Option<T>`, or a `Result` of those"
+)]
+pub trait Skipped: Sized {
+    /// The answer of a function that was skipped.
+    fn skipped() -> Self;
+}
+
+impl Skipped for () {
+    fn skipped() -> Self {}
+}
+
+impl<T> Skipped for Option<T> {
+    fn skipped() -> Self {
+        None
+    }
+}
+
+impl<S: Skipped, E> Skipped for Result<S, E> {
+    fn skipped() -> Self {
+        Ok(S::skipped())
+    }
+}
+
+/// The whole answer of an annotated function with `on_held = "skip"`.
+#[diagnostic::on_unimplemented(
+    message = "`on_held = \"skip\"` needs a function that can return without a value, and this one returns `{Self}`",
+    label = "has no value for \"skipped\"",
+    note = "return `()`, `Option<T>`, or a `Result` of those whose error is `From<etcd_locked::LockError>`"
+)]
+pub trait Skip: Skipped {
+    /// The answer to a failure other than that the name was held.
+    fn failed(error: LockError) -> Self;
+}
+
+impl Skip for () {
+    fn failed(error: LockError) -> Self {
+        report(&error);
+    }
+}
+
+impl<T> Skip for Option<T> {
+    fn failed(error: LockError) -> Self {
+        report(&error);
+        None
+    }
+}
+
+impl<S: Skipped, E: From<LockError>> Skip for Result<S, E> {
+    fn failed(error: LockError) -> Self {
+        Err(error.into())
+    }
+}
+
+/// The type cannot carry the error, so the log does.
+fn report(error: &LockError) {
+    tracing::error!(%error, "an annotated function was not run to its end: its lock failed");
+}
+
+/// The result of the body, or nothing if the name was held.
+pub fn skip<R: Skip>(result: Result<R, LockError>) -> R {
+    skip_held(result).unwrap_or_else(R::failed)
+}
+
+/// Turns "held" into the skipped answer and leaves other failures to `map_err` or `on_error`.
+///
+/// # Errors
+/// All but [`LockError::Held`] and [`LockError::Timeout`].
+pub fn skip_held<R: Skipped>(result: Result<R, LockError>) -> Result<R, LockError> {
+    match result {
+        Err(error) if error.is_held() => Ok(R::skipped()),
+        result => result,
+    }
+}
+
+/// What an annotated function with `map_err` answers: it has an error to map to.
+#[diagnostic::on_unimplemented(
+    message = "`map_err` needs a function that returns a `Result`, and this one returns `{Self}`",
+    label = "is no `Result`",
+    note = "convert with `on_error = f` instead"
+)]
+pub trait Fallible {
+    /// Its error.
+    type Error;
+
+    /// The answer that carries an error.
+    fn failed(error: Self::Error) -> Self;
+}
+
+impl<T, E> Fallible for Result<T, E> {
+    type Error = E;
+
+    fn failed(error: E) -> Self {
+        Err(error)
+    }
+}
+
+/// `map_err = f`.
+pub fn map_err<R: Fallible>(
+    result: Result<R, LockError>,
+    f: impl FnOnce(LockError) -> R::Error,
+) -> R {
+    result.unwrap_or_else(|error| R::failed(f(error)))
+}
+
+/// `on_error = f`.
+pub fn on_error<R>(result: Result<R, LockError>, f: impl FnOnce(LockError) -> R) -> R {
+    result.unwrap_or_else(f)
+}

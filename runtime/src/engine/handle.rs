@@ -1,0 +1,272 @@
+//! Handle on an engine, and the engine's thread.
+//!
+//! The thread has a current-thread tokio runtime of its own, for all exchanges with etcd and for the timer, so that a handler
+//! that blocks its executor cannot starve the renewal of leases. The core itself is run by the thread that submits a command or
+//! an event: a caller on its own thread, for the microseconds that takes (see `combiner`). User futures only wait on channels,
+//! so they run on any executor.
+
+use std::io;
+use std::sync::Arc;
+#[cfg(feature = "testing")]
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::combiner::Combiner;
+use super::driver::{Command, Driver, Event, Message};
+use super::ownership::Ownership;
+use crate::clock::{Alarm, Clock, Moment};
+use crate::core::mode::Mode;
+use crate::core::request::{Cause, Failure, Key};
+use crate::core::{Acquire, CallId, NAMES};
+use crate::transport::client::Client;
+use crate::values::config::Config;
+use crate::values::error::LockError;
+use crate::values::holder::Author;
+use crate::values::name::Name;
+use crate::values::wait::Wait;
+
+/// A handle on an engine. Clones share it; when the last is gone the engine ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Engine(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    driver: Arc<Combiner<Driver>>,
+    clock: Arc<dyn Clock>,
+    config: Config,
+    author: Author,
+    last_call: AtomicU64,
+    /// The runtime of the engine's thread, for timers of callers that have none.
+    runtime: Handle,
+}
+
+/// A handle that does not keep its engine alive.
+#[cfg(feature = "testing")]
+#[derive(Debug, Clone)]
+pub(crate) struct WeakEngine(Weak<Shared>);
+
+#[cfg(feature = "testing")]
+impl WeakEngine {
+    /// The engine, unless the last handle on it has gone.
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        self.0.upgrade().map(Engine)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.driver.tell(Message::Command(Command::Orphaned));
+    }
+}
+
+/// Makes the runtime of an engine's thread: a current-thread runtime, so that no handler delays what runs there.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+/// Starts the thread that awaits exchanges, and that submits the time to the driver until the driver has ended.
+fn time_keeper(
+    alarm: Arc<Alarm>,
+    driver: Arc<Combiner<Driver>>,
+    runtime: impl FnOnce() -> io::Result<Runtime> + Send + 'static,
+) -> io::Result<Handle> {
+    let (started, start) = std::sync::mpsc::sync_channel(1);
+    thread::Builder::new()
+        .name("etcd-locked".into())
+        .spawn(move || {
+            // Made where it will be dropped: on a caller's thread, which may be inside another, that would panic.
+            let runtime = match runtime() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            let _ = started.send(Ok(runtime.handle().clone())); // the caller waits for it
+            runtime.block_on(async {
+                alarm.rings().await;
+                while driver.tell(Message::Event(Event::Time)) {
+                    alarm.rings().await;
+                }
+            });
+        })?;
+    start.recv().map_err(io::Error::other)?
+}
+
+impl Engine {
+    /// Starts an engine that goes by this clock, with a thread on the runtime that `runtime` makes there. It connects when
+    /// first used.
+    pub(crate) fn start(
+        config: Config,
+        clock: Arc<dyn Clock>,
+        runtime: impl FnOnce() -> io::Result<Runtime> + Send + 'static,
+    ) -> Result<Self, LockError> {
+        let broken = |message: String| LockError::Config { message };
+        config.check().map_err(broken)?;
+        let alarm = Arc::new(Alarm::new(clock.clone()));
+        let call = Arc::clone(&alarm);
+        let driver = Arc::new(Combiner::new(move || call.ring()));
+        let client = Client::new(&config, clock.clone())
+            .map_err(|message| broken(format!("the engine does not start: {message}")))?;
+        let runtime = time_keeper(Arc::clone(&alarm), Arc::clone(&driver), runtime)
+            .map_err(|error| broken(format!("the engine's thread does not start: {error}")))?;
+        let shared = Arc::new(Shared {
+            driver: Arc::clone(&driver),
+            clock: clock.clone(),
+            author: Author::here(
+                &rustix::system::uname().nodename().to_string_lossy(),
+                &config.service,
+            ),
+            last_call: AtomicU64::new(0),
+            runtime: runtime.clone(),
+            config,
+        });
+        let on = (runtime, alarm);
+        let itself = Arc::downgrade(&driver);
+        driver.begin(Driver::new(&shared.config, clock, client, on, itself));
+        Ok(Self(shared))
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    pub(crate) fn author(&self) -> &Author {
+        &self.0.author
+    }
+
+    /// Tells whether both handles are of one engine.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.0.clock.now()
+    }
+
+    /// A timer on the engine's thread, which rings at or after `when`, to be awaited anywhere; an error, if the engine has
+    /// ended. It runs until it is aborted.
+    pub(crate) fn alarm(&self, when: Moment) -> JoinHandle<()> {
+        let clock = self.0.clock.clone();
+        let rings = async move {
+            while clock.now() < when {
+                clock.sleep_until(when).await;
+            }
+        };
+        self.0.runtime.spawn(rings)
+    }
+
+    /// Opens a session with the default TTL.
+    pub(crate) async fn warm(&self) -> Result<(), LockError> {
+        let (reply, answer) = oneshot::channel();
+        self.submit(Command::Warm {
+            call: self.new_call(),
+            ttl_secs: whole_secs(self.0.config.ttl),
+            reply,
+        })?;
+        answer.await.unwrap_or(Err(LockError::ShuttingDown))
+    }
+
+    /// Queues a call for these locks, as one group (rule P13): each name once, at least one, at most [`NAMES`]. `holds`: the
+    /// calls whose locks the calling task holds.
+    pub(crate) fn acquire(
+        &self,
+        names: Vec<(Name, Key)>,
+        ttl: Duration,
+        mode: Mode,
+        wait: Wait,
+        record: Arc<[u8]>,
+        holds: Vec<CallId>,
+    ) -> Result<(CallId, oneshot::Receiver<Result<Ownership, LockError>>), LockError> {
+        if names.len() > NAMES {
+            let message = format!(
+                "{} names in one call: {NAMES} at most, because they are taken in one transaction",
+                names.len()
+            );
+            return Err(LockError::Config { message });
+        }
+        let call = self.new_call();
+        // Exactly as long as they are: a hundred thousand calls may wait.
+        let keys = names.iter().map(|(_, key)| key.clone()).collect();
+        let names = names.into_iter().map(|(name, _)| name).collect();
+        let acquire = Acquire {
+            call,
+            names: keys,
+            ttl_secs: whole_secs(ttl),
+            mode,
+            wait,
+            record,
+            holds,
+        };
+        let (reply, answer) = oneshot::channel();
+        self.submit(Command::Acquire {
+            acquire,
+            names,
+            reply,
+        })?;
+        Ok((call, answer))
+    }
+
+    /// Cancels a call, whose caller has gone.
+    pub(crate) fn cancel(&self, call: CallId) {
+        let _ = self.submit(Command::Cancel { call }); // an engine that has ended has nothing to cancel
+    }
+
+    /// Keeps the names of a granted call locked until then, whenever it is released (rule P39).
+    pub(crate) fn keep(&self, call: CallId, until: Moment) {
+        let _ = self.submit(Command::Keep { call, until }); // an engine that has ended has nothing to keep
+    }
+
+    pub(crate) async fn shutdown(&self, grace: Duration) {
+        let (reply, answer) = oneshot::channel();
+        if self.submit(Command::Shutdown { grace, reply }).is_ok() {
+            let _ = answer.await; // or the engine has ended, which is as good
+        }
+    }
+
+    /// Makes an etcd client on connections of its own, carried by the caller's runtime.
+    pub(crate) async fn client(&self) -> Result<etcd_client::Client, LockError> {
+        let client = Client::new(&self.0.config, self.0.clock.clone())
+            .map_err(|message| LockError::Config { message })?;
+        client
+            .for_user()
+            .await
+            .map_err(|failure| LockError::Backend {
+                source: cause(failure),
+            })
+    }
+
+    fn new_call(&self) -> CallId {
+        self.0.last_call.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A handle that does not keep the engine alive.
+    #[cfg(feature = "testing")]
+    pub(crate) fn downgrade(&self) -> WeakEngine {
+        WeakEngine(Arc::downgrade(&self.0))
+    }
+
+    /// Submits a command, unless the engine has ended.
+    pub(super) fn submit(&self, command: Command) -> Result<(), LockError> {
+        let accepted = self.0.driver.tell(Message::Command(command));
+        accepted.then_some(()).ok_or(LockError::ShuttingDown)
+    }
+}
+
+/// Rounds up to whole seconds, in which etcd counts TTLs.
+fn whole_secs(ttl: Duration) -> i64 {
+    i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
+}
+
+fn cause(failure: Failure) -> Cause {
+    match failure {
+        Failure::Unavailable(cause) | Failure::Refused { cause, .. } | Failure::Unknown(cause) => {
+            cause
+        }
+    }
+}

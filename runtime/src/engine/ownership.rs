@@ -1,0 +1,346 @@
+//! Ownership of the locks of one call, one lock or several, which are lost together (rule P13).
+//!
+//! Invariants:
+//! - Lost is absorbing: once [`OwnedLocks::lost`] has answered a cause it always will.
+//! - The clock decides it, at the call, on the caller's thread; what the engine reports only comes on top (rule P28).
+//! - A granted lock always has an owner (invariant I4): an [`Ownership`] that is dropped, even unread in its channel, releases.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll};
+
+use tokio::sync::futures::OwnedNotified;
+use tokio::sync::{Notify, oneshot};
+
+use crate::clock::{Clock, Moment};
+use crate::core::deadline::Deadline;
+use crate::core::mode::{Mode, Seat};
+use crate::core::request::{Key, Revision};
+use crate::core::{CallId, Release};
+use crate::values::error::{LockError, LossCause};
+use crate::values::name::Name;
+use crate::values::token::Token;
+
+/// The engine, as far as an ownership calls it.
+pub(super) trait Releaser: Send + Sync {
+    /// Submits the release of a call's locks; false if the engine has ended, and with it all keys.
+    fn release(&self, call: CallId, how: Release, fenced: bool, reply: Option<Reply>) -> bool;
+}
+
+/// Where the engine confirms a release.
+pub(super) type Reply = oneshot::Sender<Result<(), LockError>>;
+
+/// The locks of one call, with the right to release them. Dropped, it releases them in the background.
+pub(crate) struct Ownership {
+    locks: Arc<OwnedLocks>,
+    call: CallId,
+    granted: Moment,
+    engine: Weak<dyn Releaser>,
+    released: bool,
+}
+
+impl Ownership {
+    pub(super) fn new(
+        locks: Arc<OwnedLocks>,
+        call: CallId,
+        granted: Moment,
+        engine: Weak<dyn Releaser>,
+    ) -> Self {
+        Self {
+            locks,
+            call,
+            granted,
+            engine,
+            released: false,
+        }
+    }
+
+    /// The locks, which outlive the right to release them in the hands of those who only read them.
+    pub(crate) fn locks(&self) -> &Arc<OwnedLocks> {
+        &self.locks
+    }
+
+    pub(crate) fn call(&self) -> CallId {
+        self.call
+    }
+
+    /// When the engine granted the locks.
+    pub(crate) fn granted(&self) -> Moment {
+        self.granted
+    }
+
+    /// Releases the locks; the answer comes once etcd has confirmed that. `None`: no confirmation was asked for, or the engine
+    /// has ended, and with it all keys.
+    pub(crate) fn release(
+        mut self,
+        how: Release,
+    ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+        self.submit(how)
+    }
+
+    fn submit(&mut self, how: Release) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+        if mem::replace(&mut self.released, true) {
+            return None;
+        }
+        self.locks.lose(LossCause::Released); // for those who still read them
+        let engine = self.engine.upgrade()?;
+        let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
+        let fenced = self.locks.is_fenced();
+        engine
+            .release(self.call, how, fenced, reply)
+            .then_some(answer)?
+    }
+}
+
+impl Drop for Ownership {
+    fn drop(&mut self) {
+        self.submit(Release::Unheard);
+    }
+}
+
+impl fmt::Debug for Ownership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ownership")
+            .field("locks", &self.locks)
+            .field("call", &self.call)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The locks of one call, as their holder sees them: names, tokens, deadline, loss.
+#[derive(Debug)]
+pub(crate) struct OwnedLocks {
+    /// The first of its names, which stands for all where one is reported.
+    pub(crate) first: OwnedLock,
+    /// The others, in the order of the call.
+    pub(crate) others: Vec<OwnedLock>,
+    ground: Ground,
+}
+
+/// What the locks rest on.
+#[derive(Debug)]
+enum Ground {
+    /// A session, and keys of its own.
+    Own(Own),
+    /// The locks of calls around this one, which the task held already (`reentrant`): each once, at least one.
+    Outer(Vec<Arc<OwnedLocks>>),
+}
+
+#[derive(Debug)]
+struct Own {
+    deadline: Arc<Deadline>,
+    clock: Arc<dyn Clock>,
+    cause: OnceLock<LossCause>,
+    /// The engine has ended, so a body that goes on without its lock must end too.
+    ended: AtomicBool,
+    wake: Arc<Notify>,
+    /// The caller has a fence on the keys, so they are not handed over (rule P22).
+    fenced: AtomicBool,
+}
+
+/// One lock that the call holds.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnedLock {
+    pub(crate) name: Name,
+    pub(crate) key: Key,
+    pub(crate) created: Revision,
+    pub(crate) token: Token,
+}
+
+impl OwnedLock {
+    /// Tells whether it is the lock of this name, given with its prefix.
+    pub(crate) fn is_of(&self, name: &Key) -> bool {
+        let own = self.key.rsplit_once('/');
+        own.is_some_and(|(own, _lease)| own == &**name)
+    }
+
+    /// With whom the lock is held.
+    pub(crate) fn mode(&self) -> Mode {
+        Seat::of_key(self.key.as_bytes()).mode()
+    }
+}
+
+impl OwnedLocks {
+    pub(crate) fn new(
+        first: OwnedLock,
+        others: Vec<OwnedLock>,
+        deadline: Arc<Deadline>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let ground = Ground::Own(Own {
+            deadline,
+            clock,
+            cause: OnceLock::new(),
+            ended: AtomicBool::new(false),
+            wake: Arc::new(Notify::new()),
+            fenced: AtomicBool::new(false),
+        });
+        Self {
+            first,
+            others,
+            ground,
+        }
+    }
+
+    /// Makes one of locks that the task holds already, each with those it was found among. `None` if there are none.
+    pub(crate) fn again(found: Vec<(OwnedLock, Arc<Self>)>) -> Option<Self> {
+        let mut outer: Vec<Arc<Self>> = Vec::new();
+        for (lock, among) in &found {
+            for own in among.owners(lock) {
+                if !outer.iter().any(|other| Arc::ptr_eq(other, own)) {
+                    outer.push(own.clone());
+                }
+            }
+        }
+        let mut locks = found.into_iter().map(|(lock, _)| lock);
+        Some(Self {
+            first: locks.next()?,
+            others: locks.collect(),
+            ground: Ground::Outer(outer),
+        })
+    }
+
+    /// Finds the locks whose key this is.
+    fn owners<'a>(self: &'a Arc<Self>, lock: &OwnedLock) -> Vec<&'a Arc<Self>> {
+        match &self.ground {
+            Ground::Own(_) => vec![self],
+            Ground::Outer(outer) => {
+                let has = |own: &&Arc<Self>| own.locks().any(|it| it.key == lock.key);
+                outer.iter().filter(has).collect()
+            }
+        }
+    }
+
+    /// Tells whether it has keys of its own.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.ground, Ground::Own(_))
+    }
+
+    /// Its locks, in the order of the call's names.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = &OwnedLock> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// Each name with its token, in the same order.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
+        self.locks().map(|lock| (&lock.name, lock.token))
+    }
+
+    /// Reads the clock; answers how the locks were lost, if they were.
+    pub(crate) fn lost(&self) -> Option<LossCause> {
+        let own = match &self.ground {
+            Ground::Own(own) => own,
+            Ground::Outer(outer) => return outer.iter().find_map(|outer| outer.lost()),
+        };
+        if let Some(cause) = own.cause.get() {
+            return Some(*cause);
+        }
+        if own.deadline.is_over(own.clock.now()) {
+            own.lose(LossCause::Expired);
+        }
+        own.cause.get().copied()
+    }
+
+    /// Tells whether the engine has ended: then nothing may run under the locks any more, lost or not.
+    pub(crate) fn has_ended(&self) -> bool {
+        match &self.ground {
+            Ground::Own(own) => own.ended.load(Ordering::Acquire),
+            Ground::Outer(outer) => outer.iter().any(|outer| outer.has_ended()),
+        }
+    }
+
+    /// The locks of the calls around that it rests on; none, if it has keys of its own.
+    pub(crate) fn outer(&self) -> &[Arc<Self>] {
+        match &self.ground {
+            Ground::Own(_) => &[],
+            Ground::Outer(outer) => outer,
+        }
+    }
+
+    /// Notes a loss; the first cause stands. Locks of a call around are not lost here.
+    pub(crate) fn lose(&self, cause: LossCause) {
+        if let Ground::Own(own) = &self.ground {
+            own.lose(cause);
+        }
+    }
+
+    /// Has the keys deleted with the body, never handed over.
+    pub(crate) fn fence(&self) {
+        match &self.ground {
+            Ground::Own(own) => own.fenced.store(true, Ordering::Relaxed),
+            Ground::Outer(outer) => outer.iter().for_each(|outer| outer.fence()),
+        }
+    }
+
+    /// Tells whether the keys are to be deleted with the body.
+    pub(crate) fn is_fenced(&self) -> bool {
+        match &self.ground {
+            Ground::Own(own) => own.fenced.load(Ordering::Relaxed),
+            Ground::Outer(_) => false, // the calls around decide
+        }
+    }
+
+    /// Completes on a loss. Made before the state is read, so that no loss is missed.
+    pub(crate) fn wakeup(&self) -> Wakeup {
+        let on = |own: &Own| Box::pin(own.wake.clone().notified_owned());
+        match &self.ground {
+            Ground::Own(own) => Wakeup {
+                first: Some(on(own)),
+                others: Vec::new(),
+            },
+            Ground::Outer(outer) => Wakeup {
+                first: None,
+                others: outer.iter().map(|outer| outer.wakeup()).collect(),
+            },
+        }
+    }
+
+    /// Waits for the loss.
+    pub(crate) async fn until_lost(&self) -> LossCause {
+        loop {
+            let mut wakeup = self.wakeup();
+            if let Some(cause) = self.lost() {
+                return cause;
+            }
+            poll_fn(|cx| wakeup.poll(cx)).await;
+        }
+    }
+}
+
+impl Own {
+    fn lose(&self, cause: LossCause) {
+        let first = self.cause.set(cause).is_ok();
+        let ends = cause == LossCause::Shutdown && !self.ended.swap(true, Ordering::AcqRel);
+        if first || ends {
+            self.wake.notify_waiters();
+        }
+    }
+}
+
+/// Wakes a task on a loss.
+#[derive(Debug)]
+pub(crate) struct Wakeup {
+    first: Option<Pin<Box<OwnedNotified>>>,
+    /// Those of the calls around.
+    others: Vec<Wakeup>,
+}
+
+impl Wakeup {
+    /// Ready after a loss; else a loss will wake the task.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut polled = match &mut self.first {
+            Some(first) => first.as_mut().poll(cx),
+            None => Poll::Pending,
+        };
+        for other in &mut self.others {
+            if other.poll(cx).is_ready() {
+                polled = Poll::Ready(());
+            }
+        }
+        polled
+    }
+}

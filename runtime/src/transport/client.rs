@@ -1,0 +1,534 @@
+//! Client of an etcd cluster: exchanges requests for answers, over one endpoint after another (rules P6, P8, P30, P32 to P35).
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use etcd_client::{ConnectOptions, Error};
+
+use super::convert::{malformed, reads_only, send};
+use super::endpoint::{Connection, Endpoint};
+use super::errors::{Class, all, classify, silence, unopened};
+use super::renewals::{Renewals, Stream};
+use super::target::{Target, Terms};
+use crate::clock::{Clock, Moment, by};
+use crate::core::request::{Cause, Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
+use crate::values::config::Config;
+
+/// How long a write may take. etcd itself gives up at 7 s with `request timed out`, which says no more than our own
+/// silence: either way the outcome is ambiguous, and a barrier settles it (rule P10). A write proposed to a leader that dies
+/// is never answered; the next leader is there within two seconds or so, and callers wait ten.
+const EXCHANGE: Duration = Duration::from_secs(3);
+
+/// How long a read may take on one endpoint; it can be resent, so it need not be patient.
+const READ: Duration = Duration::from_secs(2);
+
+/// How long opening one endpoint of several may take, so that a black hole does not use up what the others need.
+const SHARE: Duration = Duration::from_secs(2);
+
+/// HTTP/2 pings: etcd closes connections that ping more often than every 5 s (rule P33).
+const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
+
+/// Longer than any configuration that makes sense, and short enough for every clock.
+const FOREVER: Duration = Duration::from_secs(86_400);
+
+/// The connections to etcd; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Client(Arc<Shared>);
+
+struct Shared {
+    endpoints: Vec<Endpoint>,
+    /// The endpoint exchanges begin with.
+    current: AtomicUsize,
+    /// The highest revision a transaction has answered (rule P20).
+    highest: AtomicI64,
+    renewals: Renewals,
+    clock: Arc<dyn Clock>,
+    target: Target,
+    terms: Terms,
+    authenticates: bool,
+    connect_timeout: Duration,
+    /// The part of it that each endpoint gets.
+    share: Duration,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("endpoints", &self.target)
+            .field("current", &self.current)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Reads the configuration; opens nothing.
+    pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        config.check()?;
+        let target = Target::of(config);
+        let targets = target.endpoints();
+        let share = share(config.connect_timeout, targets.len());
+        let (interval, timeout) = PING;
+        let mut options = ConnectOptions::new()
+            .with_keep_alive(interval, timeout)
+            .with_keep_alive_while_idle(true)
+            .with_require_leader(true)
+            .with_auto_token_refresh(true)
+            .with_connect_timeout(share);
+        if let Some((name, password)) = &config.user {
+            options = options.with_user(name, password);
+        }
+        #[cfg(feature = "tls")]
+        let tls = target
+            .may_use_tls(config)
+            .then(|| config.tls.clone().unwrap_or_default().options());
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &tls {
+            options = options.with_tls(tls.clone());
+        }
+        let terms = Terms {
+            options,
+            connect_timeout: share,
+            ping: PING,
+            #[cfg(feature = "tls")]
+            tls,
+        };
+        let proven = config.user.is_some() && target.is_by_url();
+        let endpoints: Vec<_> = targets
+            .into_iter()
+            .map(|target| Endpoint::new(target, terms.clone(), proven, share, clock.clone()))
+            .collect();
+        // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
+        let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
+        Ok(Self(Arc::new(Shared {
+            endpoints,
+            current: AtomicUsize::new(first),
+            highest: AtomicI64::new(0),
+            renewals: Renewals::new(clock.clone()),
+            clock,
+            target,
+            terms,
+            authenticates: config.user.is_some(),
+            connect_timeout: config.connect_timeout,
+            share,
+        })))
+    }
+
+    /// One exchange: one endpoint after the other while none was reached. An unknown outcome is reported at once and
+    /// makes the next exchange go elsewhere; only reads and renewals are resent here (rules P8, P32).
+    pub(crate) async fn exchange(&self, request: Request) -> Result<Response, Failure> {
+        match request {
+            Request::Grant { ttl_secs } => self.grant(ttl_secs).await,
+            Request::KeepAlive { lease, timeout } => self.keep_alive(lease, timeout).await,
+            Request::Revoke { lease } => self.revoke(lease).await,
+            Request::Txn(txn) if reads_only(&txn) => self.read(&txn).await,
+            Request::Txn(txn) => self.write(&txn).await,
+        }
+    }
+
+    /// A client of the caller's own over all endpoints; its tasks run on the runtime this is awaited on.
+    pub(crate) async fn for_user(&self) -> Result<etcd_client::Client, Failure> {
+        let shared = &self.0;
+        let name = shared.target.name();
+        let mut failure = Failure::Unavailable(all(Vec::new()));
+        // With credentials, connecting is a call, which a dead endpoint may be picked for (rule P32).
+        for first in self.round() {
+            let connect = shared.target.connect(&shared.terms, first);
+            failure = match self.within(shared.connect_timeout, connect).await {
+                Some(Ok(client)) => return Ok(client),
+                Some(Err(error)) => unopened(&name, shared.target.is_by_url(), &error),
+                None => Failure::Unavailable(silence(&name, shared.connect_timeout)),
+            };
+        }
+        Err(failure)
+    }
+
+    /// The first endpoint that can be reached, for a stream; with its index for [`abandon`](Self::abandon).
+    pub(super) async fn connect(&self) -> Result<(usize, Connection), Failure> {
+        let mut causes = Vec::new();
+        for endpoint in self.round() {
+            match self.0.endpoints[endpoint].connect().await {
+                Ok(connection) => return Ok((endpoint, connection)),
+                Err(Failure::Unavailable(cause)) => {
+                    self.move_on(endpoint);
+                    causes.push(passed_over(cause));
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(Failure::Unavailable(all(causes)))
+    }
+
+    /// This connection is no good: the next exchange goes elsewhere, and the next one here over a new connection.
+    pub(super) fn abandon(&self, endpoint: usize, connection: &Connection) {
+        self.0.endpoints[endpoint].lose(connection);
+        self.move_on(endpoint);
+    }
+
+    /// Completes once this connection has been given up, by whomever.
+    pub(super) async fn lost(&self, endpoint: usize, connection: &Connection) {
+        self.0.endpoints[endpoint].lost(connection).await;
+    }
+
+    /// The next exchange here authenticates anew, if there is a user.
+    pub(super) fn authenticate(&self, endpoint: usize, connection: &Connection) {
+        if self.authenticates() {
+            self.0.endpoints[endpoint].lose(connection);
+        }
+    }
+
+    /// Whether etcd is in the process, and answers without being waited for.
+    pub(crate) fn answers_at_once(&self) -> bool {
+        self.0.target.answers_at_once()
+    }
+
+    /// Whether there is a user, and hence a token that can expire.
+    pub(super) fn authenticates(&self) -> bool {
+        self.0.authenticates
+    }
+
+    async fn grant(&self, ttl_secs: i64) -> Result<Response, Failure> {
+        let (lease, ttl) = self
+            .once_applied(|connection: Connection| async move {
+                let answer = connection
+                    .client
+                    .lease_client()
+                    .grant(ttl_secs, None)
+                    .await?;
+                match u64::try_from(answer.ttl()) {
+                    Ok(ttl @ 1..) if answer.id() != 0 => {
+                        Ok((answer.id(), Duration::from_secs(ttl)))
+                    }
+                    _ => Err(malformed()),
+                }
+            })
+            .await?;
+        self.0.renewals.keep(lease, ttl, None);
+        tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "etcd has granted a lease");
+        Ok(Response::Granted { lease, ttl })
+    }
+
+    async fn revoke(&self, lease: LeaseId) -> Result<Response, Failure> {
+        self.0.renewals.forget(lease);
+        tracing::debug!(parent: None, lease = format_args!("{lease:x}"), "a lease is revoked");
+        let revoked = self
+            .once_applied(|connection: Connection| async move {
+                connection.client.lease_client().revoke(lease).await?;
+                Ok(Response::Revoked)
+            })
+            .await;
+        match revoked {
+            Err(Failure::Refused {
+                kind: Refusal::LeaseNotFound,
+                ..
+            }) => Ok(Response::Revoked),
+            other => other,
+        }
+    }
+
+    async fn write(&self, txn: &Txn) -> Result<Response, Failure> {
+        let answer = self
+            .once_applied(|connection| send(connection, txn))
+            .await?;
+        self.0.highest.fetch_max(answer.revision, Ordering::Relaxed);
+        Ok(Response::Txn(answer))
+    }
+
+    /// A read has no outcome to be unknown, so every endpoint is asked until one answers, and answers as new as what
+    /// is known already: a linearizable read can be stale after a member was paused (rule P20). If all are older, the
+    /// newest of them.
+    async fn read(&self, txn: &Txn) -> Result<Response, Failure> {
+        let known = self.0.highest.load(Ordering::Relaxed);
+        let deadline = self.whole(READ);
+        let mut causes = Vec::new();
+        let mut stale: Option<TxnAnswer> = None;
+        for endpoint in self.round() {
+            let call = |connection| send(connection, txn);
+            match self
+                .ask(endpoint, READ, deadline, Proof::Wanted, call)
+                .await
+            {
+                Ok(answer) if answer.revision >= known => {
+                    self.0.highest.fetch_max(answer.revision, Ordering::Relaxed);
+                    return Ok(Response::Txn(answer));
+                }
+                Ok(answer) => {
+                    if stale.as_ref().is_none_or(|s| s.revision < answer.revision) {
+                        stale = Some(answer);
+                    }
+                }
+                Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
+                    causes.push(passed_over(cause))
+                }
+                Err(refused) => return Err(refused),
+            }
+            self.move_on(endpoint);
+        }
+        match stale {
+            Some(answer) => {
+                if causes.is_empty() {
+                    // All of them agree: etcd was wiped and counts anew (rule P35), which is for the core to judge.
+                    self.0.highest.store(answer.revision, Ordering::Relaxed);
+                }
+                Ok(Response::Txn(answer))
+            }
+            None => Err(Failure::Unavailable(all(causes))),
+        }
+    }
+
+    /// Sends what may be applied at most once: elsewhere only if it was certainly not applied here.
+    async fn once_applied<T, F>(&self, call: impl Fn(Connection) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let deadline = self.whole(EXCHANGE);
+        let mut causes = Vec::new();
+        for endpoint in self.round() {
+            let asked = self.ask(endpoint, EXCHANGE, deadline, Proof::Wanted, &call);
+            match asked.await {
+                Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
+                Err(Failure::Unknown(cause)) => {
+                    self.move_on(endpoint);
+                    return Err(Failure::Unknown(cause));
+                }
+                settled => return settled,
+            }
+            self.move_on(endpoint);
+        }
+        Err(Failure::Unavailable(all(causes)))
+    }
+
+    /// Asks one endpoint; the call may take `limit`, connecting and the call together not beyond `deadline`.
+    async fn ask<T, F>(
+        &self,
+        endpoint: usize,
+        limit: Duration,
+        deadline: Moment,
+        proof: Proof,
+        call: impl Fn(Connection) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let endpoint = &self.0.endpoints[endpoint];
+        let mut authenticated = false;
+        loop {
+            let connected = match proof {
+                Proof::Wanted => self.until(deadline, endpoint.connect()).await,
+                Proof::Needless => self.until(deadline, endpoint.connect_unproven()).await,
+            };
+            let connection = match connected {
+                Some(connected) => connected?,
+                None => return Err(Failure::Unavailable(endpoint.silence(limit))),
+            };
+            let now = self.0.clock.now();
+            let left = limit.min(deadline - now);
+            // Pinned here, or the state of all that is awaited would hold it several times over, and every exchange copy it.
+            let call = pin!(call(connection.clone()));
+            let error = match self.until(now + left, call).await {
+                Some(Ok(answer)) => return Ok(answer),
+                Some(Err(error)) => error,
+                None => {
+                    // A call that began on a connection still being opened, or with most of its time gone for that,
+                    // proves nothing against it: the next attempt may find it ready.
+                    if connection.proven && left >= limit.mul_f64(0.9) {
+                        endpoint.lose(&connection);
+                    }
+                    return Err(Failure::Unknown(endpoint.silence(limit)));
+                }
+            };
+            if classify(&error) == Class::StaleToken && !authenticated {
+                // etcd-client's own refresh does not cover it (open streams, old auth revisions): authenticate anew,
+                // once (rule P33).
+                authenticated = true;
+                endpoint.lose(&connection);
+                continue;
+            }
+            return Err(endpoint.failed(&connection, &error));
+        }
+    }
+
+    /// Renews a lease over a stream of its own (rule P30), all of it within `limit`.
+    async fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Response, Failure> {
+        let deadline = self.0.clock.now() + limit;
+        // A connection that another exchange has given up is not waited for again.
+        if let Some(mut stream) = self.0.renewals.take(lease)
+            && let endpoint = &self.0.endpoints[stream.endpoint]
+            && !endpoint.is_lost(&stream.connection)
+        {
+            match self.until(deadline, stream.renew(lease)).await {
+                Some(Ok(ttl)) => return Ok(self.kept(lease, ttl, stream)),
+                Some(Err(error)) => {
+                    // A broken stream says nothing about the lease.
+                    let failure = endpoint.failed(&stream.connection, &error);
+                    tracing::debug!(?failure, "renewal stream broke");
+                    self.move_on(stream.endpoint);
+                }
+                None => {
+                    self.abandon(stream.endpoint, &stream.connection);
+                    return Err(Failure::Unknown(endpoint.silence(limit)));
+                }
+            }
+        }
+        let known = self.0.renewals.ttl(lease);
+        let mut causes = Vec::new();
+        let mut sent = false;
+        for endpoint in self.round() {
+            let call = |connection| Stream::open(connection, endpoint, lease, known);
+            let asked = self.ask(endpoint, limit, deadline, Proof::Needless, call);
+            match asked.await {
+                Ok((ttl, stream)) => return Ok(self.kept(lease, ttl, stream)),
+                Err(Failure::Refused {
+                    kind: Refusal::LeaseNotFound,
+                    ..
+                }) => {
+                    self.0.renewals.forget(lease);
+                    return Ok(Response::KeptAlive {
+                        ttl: Duration::ZERO,
+                    });
+                }
+                Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
+                Err(Failure::Unknown(cause)) => {
+                    sent = true;
+                    causes.push(passed_over(cause));
+                }
+                Err(refused) => return Err(refused),
+            }
+            self.move_on(endpoint);
+            if self.0.clock.now() >= deadline {
+                break;
+            }
+        }
+        Err(match sent {
+            true => Failure::Unknown(all(causes)),
+            false => Failure::Unavailable(all(causes)),
+        })
+    }
+
+    /// Puts the stream back for the next renewal, unless the lease is gone.
+    fn kept(&self, lease: LeaseId, ttl: Duration, stream: Stream) -> Response {
+        match ttl.is_zero() {
+            true => self.0.renewals.forget(lease),
+            false => {
+                tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "a lease is renewed");
+                self.0.renewals.keep(lease, ttl, Some(stream));
+            }
+        }
+        Response::KeptAlive { ttl }
+    }
+
+    /// All endpoints, the current one first.
+    fn round(&self) -> impl Iterator<Item = usize> + use<> {
+        let count = self.0.endpoints.len();
+        let first = self.0.current.load(Ordering::Relaxed);
+        (first..first + count).map(move |i| i % count)
+    }
+
+    /// Exchanges begin elsewhere, unless another one has already seen to that.
+    fn move_on(&self, from: usize) {
+        let next = (from + 1) % self.0.endpoints.len();
+        let _ = self
+            .0
+            .current
+            .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// When a round of all endpoints must have ended.
+    fn whole(&self, limit: Duration) -> Moment {
+        let count = u32::try_from(self.0.endpoints.len()).unwrap_or(u32::MAX);
+        let each = self.0.share.saturating_add(limit);
+        self.0.clock.now() + each.saturating_mul(count).min(FOREVER)
+    }
+
+    /// What the future answers; `None` if that takes longer.
+    pub(super) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        self.until(self.0.clock.now() + limit, future).await
+    }
+
+    async fn until<F: Future>(&self, deadline: Moment, future: F) -> Option<F::Output> {
+        by(&*self.0.clock, deadline, future).await
+    }
+}
+
+/// Says why an endpoint did not serve: another one is asked now.
+fn passed_over(cause: Cause) -> Cause {
+    tracing::debug!(parent: None, %cause, "an endpoint does not serve");
+    cause
+}
+
+/// Whether a connection must have been proven before the call.
+#[derive(Clone, Copy)]
+enum Proof {
+    Wanted,
+    /// The call may be sent twice.
+    Needless,
+}
+
+/// How long opening one endpoint of so many may take: the connect time-out is enough for all of them.
+fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
+    match u32::try_from(endpoints).unwrap_or(u32::MAX) {
+        0 | 1 => connect_timeout,
+        several => SHARE.min(connect_timeout / several),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootClock;
+    use crate::core::request::Op;
+
+    fn client(endpoints: &[&str]) -> Client {
+        Client::new(&Config::new(endpoints.iter().copied()), Arc::new(BootClock)).unwrap()
+    }
+
+    fn txn(then: Vec<Op>) -> Txn {
+        Txn {
+            then,
+            ..Txn::default()
+        }
+    }
+
+    #[test]
+    fn endpoints_share_the_connect_timeout() {
+        let secs = Duration::from_secs;
+        assert_eq!(share(secs(5), 1), secs(5));
+        assert_eq!(share(secs(10), 2), SHARE);
+        assert_eq!(share(secs(3), 3), secs(1));
+    }
+
+    #[test]
+    fn concurrent_failures_move_on_once() {
+        let client = client(&["http://a:1", "http://b:1", "http://c:1"]);
+        let first = client.round().next().unwrap();
+        client.move_on(first);
+        client.move_on(first);
+        let order: Vec<_> = client.round().collect();
+        assert_eq!(order, [(first + 1) % 3, (first + 2) % 3, first]);
+    }
+
+    #[tokio::test]
+    async fn nothing_reached_is_unavailable_and_names_everything() {
+        let client = client(&["http://127.0.0.1:1", "127.0.0.1:2"]);
+        for request in [
+            Request::Txn(txn(vec![Op::Delete { key: "a".into() }])),
+            Request::Txn(txn(vec![Op::Get { key: "a".into() }])),
+            Request::Grant { ttl_secs: 5 },
+            Request::Revoke { lease: 1 },
+            Request::KeepAlive {
+                lease: 1,
+                timeout: Duration::from_secs(1),
+            },
+        ] {
+            let Err(Failure::Unavailable(cause)) = client.exchange(request).await else {
+                panic!("not unavailable");
+            };
+            let message = cause.to_string();
+            assert!(message.contains("http://127.0.0.1:1: tcp"), "{message}");
+            assert!(message.contains("http://127.0.0.1:2: tcp"), "{message}");
+        }
+    }
+}

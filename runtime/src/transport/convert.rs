@@ -1,0 +1,165 @@
+//! Conversion of the core's transactions to etcd-client's, and of etcd's answers to the core's (rules P8, P20).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use etcd_client::{
+    CompareOp, DeleteOptions, Error, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget,
+    TxnOp, TxnOpResponse,
+};
+
+use super::endpoint::Connection;
+use crate::core::request::{Compare, Kv, Op, OpAnswer, Order, Revision, Txn, TxnAnswer};
+
+/// Answers may be larger than tonic's 4 MiB: a range over a long queue.
+pub(super) const MAX_ANSWER: usize = 64 << 20;
+
+/// Whether sending it twice does no harm.
+pub(super) fn reads_only(txn: &Txn) -> bool {
+    txn.then
+        .iter()
+        .chain(&txn.or_else)
+        .all(|op| matches!(op, Op::Get { .. } | Op::Range { .. }))
+}
+
+pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer, Error> {
+    let request = etcd_client::Txn::new()
+        .when(txn.when.iter().map(compare).collect::<Vec<_>>())
+        .and_then(txn.then.iter().map(operation).collect::<Vec<_>>())
+        .or_else(txn.or_else.iter().map(operation).collect::<Vec<_>>());
+    let mut kv = connection
+        .client
+        .kv_client()
+        .max_decoding_message_size(MAX_ANSWER);
+    let answer = kv.txn(request).await?;
+    let revision = answer.header().ok_or_else(malformed)?.revision();
+    let succeeded = answer.succeeded();
+    let asked = if succeeded { &txn.then } else { &txn.or_else };
+    // etcd-client panics on an operation's answer without content; that must not take the engine's thread along.
+    let answers =
+        catch_unwind(AssertUnwindSafe(|| answer.op_responses())).map_err(|_| malformed())?;
+    if answers.len() != asked.len() {
+        return Err(malformed());
+    }
+    let answers = asked
+        .iter()
+        .zip(answers)
+        .map(|(op, answer)| op_answer(op, answer))
+        .collect::<Option<_>>()
+        .ok_or_else(malformed)?;
+    Ok(TxnAnswer {
+        revision,
+        succeeded,
+        answers,
+    })
+}
+
+fn compare(compare: &Compare) -> etcd_client::Compare {
+    match compare {
+        Compare::CreateRevision { key, revision } => {
+            etcd_client::Compare::create_revision(&**key, CompareOp::Equal, *revision)
+        }
+        Compare::ModRevision { key, revision } => {
+            etcd_client::Compare::mod_revision(&**key, CompareOp::Equal, *revision)
+        }
+        // Over a range, etcd wants every key of it to fit, and no key has create revision 0.
+        Compare::NoneUnder { prefix } => {
+            etcd_client::Compare::create_revision(&**prefix, CompareOp::Equal, 0).with_prefix()
+        }
+    }
+}
+
+fn operation(op: &Op) -> TxnOp {
+    match op {
+        // The previous key-value tells whether the key is new, hence its create revision (rule P8).
+        Op::Put { key, value, lease } => TxnOp::put(
+            &**key,
+            &**value,
+            Some(PutOptions::new().with_lease(*lease).with_prev_key()),
+        ),
+        Op::Get { key } => TxnOp::get(&**key, Some(GetOptions::new().with_keys_only())),
+        Op::Range {
+            prefix,
+            limit,
+            values,
+            order,
+            older_than,
+        } => TxnOp::get(&**prefix, Some(range(*limit, *values, *order, *older_than))),
+        Op::Delete { key } => TxnOp::delete(&**key, Some(DeleteOptions::new())),
+    }
+}
+
+fn range(limit: i64, values: bool, order: Order, older_than: Option<Revision>) -> GetOptions {
+    let order = match order {
+        Order::OldestFirst => SortOrder::Ascend,
+        Order::NewestFirst => SortOrder::Descend,
+    };
+    let mut options = GetOptions::new()
+        .with_prefix()
+        .with_limit(limit)
+        .with_sort(SortTarget::Create, order);
+    if !values {
+        options = options.with_keys_only();
+    }
+    if let Some(revision) = older_than {
+        // 0 would mean no bound; nothing has create revision 1 (an empty store's revision).
+        options = options.with_max_create_revision((revision - 1).max(1));
+    }
+    options
+}
+
+fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<OpAnswer> {
+    match (op, answer) {
+        (Op::Put { .. }, TxnOpResponse::Put(mut put)) => Some(OpAnswer::Put {
+            previous: put.take_prev_key().map(key_value),
+        }),
+        (Op::Get { .. } | Op::Range { .. }, TxnOpResponse::Get(mut get)) => Some(OpAnswer::Found {
+            kvs: get.take_kvs().into_iter().map(key_value).collect(),
+        }),
+        (Op::Delete { .. }, TxnOpResponse::Delete(_)) => Some(OpAnswer::Deleted),
+        _ => None,
+    }
+}
+
+/// etcd's key-value as the core knows it.
+pub(super) fn key_value(kv: KeyValue) -> Kv {
+    let (create_revision, mod_revision, lease) =
+        (kv.create_revision(), kv.mod_revision(), kv.lease());
+    let (key, value) = kv.into_key_value();
+    Kv {
+        key,
+        value,
+        create_revision,
+        mod_revision,
+        lease,
+    }
+}
+
+/// An answer that etcd does not give; its outcome is unknown like that of any other answer that cannot be read.
+pub(super) fn malformed() -> Error {
+    Error::Internal("malformed answer".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn txn(then: Vec<Op>) -> Txn {
+        Txn {
+            then,
+            ..Txn::default()
+        }
+    }
+
+    #[test]
+    fn only_reads_are_reads() {
+        let get = || Op::Get { key: "a".into() };
+        let delete = || Op::Delete { key: "a".into() };
+        assert!(reads_only(&txn(vec![get()])));
+        assert!(!reads_only(&txn(vec![get(), delete()])));
+        let or_else = Txn {
+            or_else: vec![delete()],
+            ..txn(vec![get()])
+        };
+        assert!(!reads_only(&or_else));
+    }
+}

@@ -1,0 +1,288 @@
+//! Endpoint of etcd: its client, opened when first used (rules P32, P33).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_client::Client;
+use tokio::sync::watch;
+
+use super::errors::{Class, classify, describe, named, silence, spoken, unopened};
+use super::target::{Target, Terms};
+use crate::clock::{Clock, by};
+use crate::core::request::{Cause, Failure, Refusal};
+
+/// etcd-client's own balancing fails every call that picks a dead endpoint (26 % with one of three dead, rule P32),
+/// so each endpoint has a client of its own.
+pub(super) struct Endpoint {
+    dial: Dial,
+    slot: Mutex<Option<Opening>>,
+    /// Connections up to this generation are not used again.
+    lost: watch::Sender<u64>,
+}
+
+/// How the endpoint is reached.
+#[derive(Clone)]
+struct Dial {
+    target: Target,
+    /// What errors call it.
+    name: String,
+    terms: Terms,
+    /// With a user, opening a client authenticates, which proves the endpoint as well as a probe does.
+    proven: bool,
+    /// How long opening may take.
+    patience: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+/// A connection that is being opened, or has been. The task that opens it goes on when no exchange waits any more: what one
+/// renewal's short time was not enough for, the next one finds done.
+#[derive(Clone)]
+struct Opening {
+    stage: watch::Receiver<Stage>,
+    generation: u64,
+}
+
+#[derive(Clone)]
+enum Stage {
+    Begun,
+    /// Has a client that has not answered yet.
+    Unproven(Arc<Client>),
+    Proven(Arc<Client>),
+    Failed(Failure),
+}
+
+/// An endpoint's client; a clone of it shares the connection.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) client: Arc<Client>,
+    /// The endpoint has answered on it.
+    pub(super) proven: bool,
+    generation: u64,
+}
+
+impl Endpoint {
+    pub(super) fn new(
+        target: Target,
+        terms: Terms,
+        proven: bool,
+        patience: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            dial: Dial {
+                name: target.name(),
+                target,
+                terms,
+                proven,
+                patience,
+                clock,
+            },
+            slot: Mutex::default(),
+            lost: watch::Sender::new(0),
+        }
+    }
+
+    /// The endpoint's connection, opened if it is not.
+    ///
+    /// A new connection is proven by one harmless call before it is used, so a dead, frozen or wrong endpoint is
+    /// found out while nothing has been sent: without that, its first transaction would have an unknown outcome and
+    /// cost a barrier (rule P10).
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        self.opened(|stage| matches!(stage, Stage::Proven(_) | Stage::Failed(_)))
+            .await
+    }
+
+    /// The same without the proof, for what may be sent twice: one round trip less.
+    pub(super) async fn connect_unproven(&self) -> Result<Connection, Failure> {
+        self.opened(|stage| !matches!(stage, Stage::Begun)).await
+    }
+
+    /// All exchanges that wait for the same attempt share its outcome.
+    async fn opened(&self, enough: impl Fn(&Stage) -> bool) -> Result<Connection, Failure> {
+        let Opening {
+            mut stage,
+            generation,
+        } = self.opening();
+        let stage = stage.wait_for(|stage| enough(stage)).await;
+        match stage.as_deref() {
+            Ok(Stage::Failed(failure)) => Err(failure.clone()),
+            Ok(reached @ (Stage::Unproven(client) | Stage::Proven(client))) => Ok(Connection {
+                client: client.clone(),
+                proven: matches!(reached, Stage::Proven(_)),
+                generation,
+            }),
+            // The task is gone without having said anything.
+            Ok(Stage::Begun) | Err(_) => Err(Failure::Unavailable(named(
+                &self.dial.name,
+                "opening a connection was broken off".into(),
+            ))),
+        }
+    }
+
+    /// The attempt to wait for: the last one, unless it came to nothing.
+    fn opening(&self) -> Opening {
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*slot {
+            Some(last) if last.is_of_use() && !self.has_lost(last.generation) => last.clone(),
+            last => {
+                let generation = last.as_ref().map_or(1, |last| last.generation + 1);
+                let (telling, stage) = watch::channel(Stage::Begun);
+                tokio::spawn(self.dial.clone().open(telling));
+                slot.insert(Opening { stage, generation }).clone()
+            }
+        }
+    }
+
+    /// What a failed exchange over this connection comes to.
+    pub(super) fn failed(&self, connection: &Connection, error: &etcd_client::Error) -> Failure {
+        if !spoken(error) {
+            self.lose(connection);
+        }
+        let cause = named(&self.dial.name, describe(error));
+        match classify(error) {
+            Class::Unavailable => Failure::Unavailable(cause),
+            Class::Refused(kind) => Failure::Refused { kind, cause },
+            Class::StaleToken => Failure::Refused {
+                kind: Refusal::Other,
+                cause,
+            },
+            Class::Unknown => Failure::Unknown(cause),
+        }
+    }
+
+    /// The connection is not used again; exchanges under way on it may still end.
+    pub(super) fn lose(&self, connection: &Connection) {
+        self.lost.send_if_modified(|lost| {
+            let newer = *lost < connection.generation;
+            *lost = connection.generation.max(*lost);
+            newer
+        });
+    }
+
+    /// Whether an exchange has found the connection to be no good.
+    pub(super) fn is_lost(&self, connection: &Connection) -> bool {
+        self.has_lost(connection.generation)
+    }
+
+    fn has_lost(&self, generation: u64) -> bool {
+        *self.lost.borrow() >= generation
+    }
+
+    /// Completes once [`is_lost`](Self::is_lost).
+    pub(super) async fn lost(&self, connection: &Connection) {
+        // Fails only without a sender, which is this.
+        let _ = self
+            .lost
+            .subscribe()
+            .wait_for(|lost| *lost >= connection.generation)
+            .await;
+    }
+
+    /// etcd did not answer in time.
+    pub(super) fn silence(&self, limit: Duration) -> Cause {
+        silence(&self.dial.name, limit)
+    }
+}
+
+impl Opening {
+    fn is_of_use(&self) -> bool {
+        match *self.stage.borrow() {
+            Stage::Proven(_) => true,
+            Stage::Failed(_) => false,
+            // Until its task is gone, which ends with one of the two or not at all.
+            Stage::Begun | Stage::Unproven(_) => self.stage.has_changed().is_ok(),
+        }
+    }
+}
+
+impl Dial {
+    async fn open(self, stage: watch::Sender<Stage>) {
+        let deadline = self.clock.now() + self.patience;
+        let outcome = match by(&*self.clock, deadline, self.prove(&stage)).await {
+            Some(Ok(client)) => Stage::Proven(client),
+            Some(Err(error)) => {
+                Stage::Failed(unopened(&self.name, self.target.is_by_url(), &error))
+            }
+            None => Stage::Failed(Failure::Unavailable(silence(&self.name, self.patience))),
+        };
+        stage.send_replace(outcome);
+    }
+
+    async fn prove(&self, stage: &watch::Sender<Stage>) -> Result<Arc<Client>, etcd_client::Error> {
+        let client = Arc::new(self.target.open(&self.terms).await?);
+        if self.proven {
+            return Ok(client);
+        }
+        stage.send_replace(Stage::Unproven(client.clone()));
+        match client.maintenance_client().status().await {
+            // A refusal is an answer too: this is an etcd.
+            Err(error) if !matches!(classify(&error), Class::Refused(_) | Class::StaleToken) => {
+                Err(error)
+            }
+            _ => Ok(client),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootClock;
+
+    fn endpoint(url: String) -> Endpoint {
+        let patience = Duration::from_millis(50);
+        let clock = Arc::new(BootClock);
+        let terms = Terms {
+            options: etcd_client::ConnectOptions::new(),
+            connect_timeout: patience,
+            ping: (Duration::from_secs(6), Duration::from_secs(3)),
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
+        Endpoint::new(Target::Urls(vec![url]), terms, false, patience, clock)
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_says_so() {
+        let Err(Failure::Unavailable(cause)) =
+            endpoint("http://127.0.0.1:1".into()).connect().await
+        else {
+            panic!("not unavailable");
+        };
+        let message = cause.to_string();
+        assert!(
+            message.starts_with("http://127.0.0.1:1: tcp connect error: "),
+            "{message}"
+        );
+    }
+
+    #[tokio::test]
+    async fn waiting_exchanges_share_the_failure() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        let endpoint = endpoint(url.clone());
+        let began = std::time::Instant::now();
+        let (a, b, c) = tokio::join!(endpoint.connect(), endpoint.connect(), endpoint.connect());
+        assert!(began.elapsed() < Duration::from_millis(100));
+        for attempt in [a, b, c] {
+            let Err(Failure::Unavailable(cause)) = attempt else {
+                panic!("not unavailable");
+            };
+            assert_eq!(cause.to_string(), format!("{url}: no answer within 50ms"));
+        }
+    }
+    #[tokio::test]
+    async fn opening_outlives_the_exchange_that_began_it() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        let endpoint = endpoint(url);
+        let began = std::time::Instant::now();
+        let impatient = tokio::time::timeout(Duration::from_millis(30), endpoint.connect());
+        assert!(impatient.await.is_err());
+        assert!(endpoint.connect().await.is_err());
+        assert!(
+            began.elapsed() < Duration::from_millis(75),
+            "the second attempt began anew"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Gathered writes: what the engine's tasks write in one moment leaves in one piece.
+//!
+//! A request is three HTTP/2 frames, and each is written as soon as it is there: that is three system calls and three packets,
+//! and three times that etcd wakes up. So a flush is put off for as long as the tasks that are ready write more. Nothing
+//! waits for a timer, and a connection with nothing else to write loses one round of the engine's tasks.
+
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tonic::codegen::Service;
+use tonic::codegen::http::Uri;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
+
+/// So much is written without waiting for a flush.
+const FULL: usize = 64 * 1024;
+
+/// A connection to this endpoint, made when it is first used.
+pub(super) fn connect(endpoint: &Endpoint) -> Channel {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false); // TLS is tonic's to add
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(endpoint.get_connect_timeout());
+    endpoint.connect_with_connector_lazy(service_fn(move |uri: Uri| {
+        let connecting = tcp.call(uri);
+        async move {
+            let stream = connecting.await?.into_inner();
+            Ok::<_, tower::BoxError>(TokioIo::new(Gathered::of(stream)))
+        }
+    }))
+}
+
+/// A stream whose writes are gathered.
+#[derive(Debug)]
+struct Gathered<S> {
+    stream: S,
+    written: Vec<u8>,
+    /// How much of it the stream has taken.
+    sent: usize,
+    /// How much there was when the flush was put off.
+    put_off_at: usize,
+}
+
+impl<S: AsyncWrite + Unpin> Gathered<S> {
+    fn of(stream: S) -> Self {
+        Self {
+            stream,
+            written: Vec::new(),
+            sent: 0,
+            put_off_at: 0,
+        }
+    }
+
+    /// Hands the stream all that was written.
+    fn send(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        while let Some(rest) = self
+            .written
+            .get(self.sent..)
+            .filter(|rest| !rest.is_empty())
+        {
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(Error::from(ErrorKind::WriteZero))),
+                taken => self.sent += taken,
+            }
+        }
+        self.written.clear();
+        self.sent = 0;
+        self.put_off_at = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        if self.written.len() >= FULL {
+            ready!(self.send(cx))?;
+        }
+        let before = self.written.len();
+        for piece in pieces {
+            self.written.extend_from_slice(piece);
+        }
+        Poll::Ready(Ok(self.written.len() - before))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.written.len() > self.put_off_at {
+            self.put_off_at = self.written.len();
+            cx.waker().wake_by_ref(); // behind all that is ready
+            return Poll::Pending;
+        }
+        ready!(self.send(cx))?;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        ready!(self.send(cx))?;
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Gathered<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn writes_of_one_round_of_tasks_leave_together() {
+        let (ours, mut theirs) = duplex(1024);
+        let mut gathered = Gathered::of(ours);
+        gathered.write_all(b"head").await.unwrap();
+        let mut flushing = Box::pin(gathered.flush());
+        assert!(futures_poll(&mut flushing).is_none(), "put off once");
+        drop(flushing);
+        gathered.write_all(b"body").await.unwrap();
+        gathered.flush().await.unwrap();
+        let mut read = [0; 64];
+        assert_eq!(theirs.read(&mut read).await.unwrap(), 8);
+    }
+
+    #[tokio::test]
+    async fn more_than_the_stream_takes_at_once_arrives_in_order() {
+        let (ours, mut theirs) = duplex(1000);
+        let mut gathered = Gathered::of(ours);
+        let sent: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
+        let all = sent.clone();
+        let sending = tokio::spawn(async move {
+            for piece in all.chunks(777) {
+                gathered.write_all(piece).await.unwrap();
+            }
+            gathered.shutdown().await.unwrap();
+        });
+        let mut read = Vec::new();
+        theirs.read_to_end(&mut read).await.unwrap();
+        sending.await.unwrap();
+        assert!(read == sent);
+    }
+
+    /// One poll, which wakes no task.
+    fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        match Pin::new(future).poll(&mut cx) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Renewals of leases: their streams, kept open from one renewal to the next (rule P30).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
+
+use super::convert::malformed;
+use super::endpoint::Connection;
+use crate::clock::{Clock, Moment};
+use crate::core::request::LeaseId;
+
+/// A lease not renewed for this long has outlived the longest TTL.
+const FORGET: Duration = Duration::from_secs(600);
+
+/// What is known of leases between their renewals.
+pub(super) struct Renewals {
+    leases: Mutex<HashMap<LeaseId, Lease>>,
+    clock: Arc<dyn Clock>,
+}
+
+struct Lease {
+    /// As etcd said last.
+    ttl: Duration,
+    stream: Option<Stream>,
+    used: Moment,
+}
+
+/// A lease's renewal stream, with the connection it runs on.
+pub(super) struct Stream {
+    keeper: LeaseKeeper,
+    answers: LeaseKeepAliveStream,
+    pub(super) endpoint: usize,
+    pub(super) connection: Connection,
+}
+
+impl Renewals {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            leases: Mutex::default(),
+            clock,
+        }
+    }
+
+    /// The lease has this TTL, and this stream if there is one.
+    pub(super) fn keep(&self, lease: LeaseId, ttl: Duration, stream: Option<Stream>) {
+        let used = self.clock.now();
+        let mut leases = self.leases();
+        // A renewal that ends after its lease has been revoked puts its stream here again; nothing else drops it.
+        leases.retain(|_, other| used - other.used < FORGET);
+        leases.insert(lease, Lease { ttl, stream, used });
+    }
+
+    /// The lease's stream, to be kept again if it goes on.
+    pub(super) fn take(&self, lease: LeaseId) -> Option<Stream> {
+        self.leases().get_mut(&lease)?.stream.take()
+    }
+
+    /// The lease's TTL, which etcd never changes.
+    pub(super) fn ttl(&self, lease: LeaseId) -> Option<Duration> {
+        self.leases().get(&lease).map(|lease| lease.ttl)
+    }
+
+    /// The lease is not renewed any more.
+    pub(super) fn forget(&self, lease: LeaseId) {
+        self.leases().remove(&lease);
+    }
+
+    fn leases(&self) -> MutexGuard<'_, HashMap<LeaseId, Lease>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream {
+    /// Opens a stream, which renews the lease; answers its TTL.
+    pub(super) async fn open(
+        connection: Connection,
+        endpoint: usize,
+        lease: LeaseId,
+        known: Option<Duration>,
+    ) -> Result<(Duration, Self), Error> {
+        let (keeper, answers) = connection.client.lease_client().keep_alive(lease).await?;
+        let mut stream = Self {
+            keeper,
+            answers,
+            endpoint,
+            connection,
+        };
+        // etcd-client keeps the first answer's TTL to itself, though not that there is one. It is what was granted;
+        // only where that is not known, another round trip asks for it.
+        let ttl = match known {
+            Some(ttl) => ttl,
+            None => stream.renew(lease).await?,
+        };
+        Ok((ttl, stream))
+    }
+
+    /// The TTL the lease has now; zero: there is no such lease.
+    pub(super) async fn renew(&mut self, lease: LeaseId) -> Result<Duration, Error> {
+        self.keeper.keep_alive().await?;
+        match self.answers.message().await? {
+            // An unanswered request ends the stream, so this answers the request just sent.
+            Some(answer) if answer.id() == lease => Ok(Duration::from_secs(
+                u64::try_from(answer.ttl()).unwrap_or(0),
+            )),
+            Some(_) => Err(malformed()),
+            None => Err(Error::LeaseKeepAliveError("stream ended".into())),
+        }
+    }
+}

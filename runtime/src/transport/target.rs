@@ -1,0 +1,130 @@
+//! Target of a client: URLs, or what a closure of the user's reaches.
+
+use std::time::Duration;
+
+use etcd_client::{Channel, Client, ConnectOptions, Error};
+use tonic::transport::Endpoint;
+
+use super::{failover, gather};
+use crate::values::config::{Config, Connector};
+
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    Urls(Vec<String>),
+    /// Only the closure knows.
+    Connector(Connector),
+}
+
+/// How a client is connected.
+#[derive(Clone)]
+pub(super) struct Terms {
+    /// As etcd-client takes them: what a user's own clients are made with.
+    pub(super) options: ConnectOptions,
+    pub(super) connect_timeout: Duration,
+    /// HTTP/2 pings: how often, and how long their answer may take.
+    pub(super) ping: (Duration, Duration),
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<etcd_client::TlsOptions>,
+}
+
+impl Terms {
+    /// The same for one connection by URL.
+    fn endpoint(&self, url: &str) -> Result<Endpoint, Error> {
+        let (interval, timeout) = self.ping;
+        let endpoint = Endpoint::from_shared(url.to_owned())?
+            .connect_timeout(self.connect_timeout)
+            .http2_keep_alive_interval(interval)
+            .keep_alive_timeout(timeout)
+            .keep_alive_while_idle(true);
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls.as_ref().filter(|_| url.starts_with("https://")) {
+            return Ok(endpoint.tls_config(tls.clone())?);
+        }
+        Ok(endpoint)
+    }
+}
+
+impl Target {
+    /// All of etcd, as configured.
+    pub(super) fn of(config: &Config) -> Self {
+        match &config.connector {
+            Some(connector) => Self::Connector(connector.clone()),
+            None => Self::Urls(config.urls()),
+        }
+    }
+
+    /// What gets a client of its own (rule P32).
+    pub(super) fn endpoints(&self) -> Vec<Self> {
+        match self {
+            Self::Urls(urls) => urls
+                .iter()
+                .map(|url| Self::Urls(vec![url.clone()]))
+                .collect(),
+            connector => vec![connector.clone()],
+        }
+    }
+
+    /// What errors call it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Urls(urls) => urls.join(","),
+            Self::Connector(connector) => connector.name().to_owned(),
+        }
+    }
+
+    /// Whether etcd-client makes the client. It connects when first used, but authenticates at once; a closure may do what
+    /// it likes.
+    pub(super) fn is_by_url(&self) -> bool {
+        matches!(self, Self::Urls(_))
+    }
+
+    /// Whether it is in the process, and nothing is between.
+    pub(super) fn answers_at_once(&self) -> bool {
+        matches!(self, Self::Connector(connector) if connector.is_at_hand())
+    }
+
+    /// Whether it may speak TLS.
+    #[cfg(feature = "tls")]
+    pub(super) fn may_use_tls(&self, config: &Config) -> bool {
+        match self {
+            Self::Urls(urls) => urls.iter().any(|url| url.starts_with("https://")),
+            Self::Connector(_) => config.tls.is_some(),
+        }
+    }
+
+    /// A client for a user, carried by whatever runtime that is on; it tries this endpoint first, of those that URLs name (but of
+    /// several `https` ones).
+    pub(super) async fn connect(&self, terms: &Terms, first: usize) -> Result<Client, Error> {
+        let options = terms.options.clone();
+        let urls = match self {
+            Self::Urls(urls) => urls,
+            Self::Connector(connector) => return connector.connect(options).await,
+        };
+        // A connection that may go to either of two hosts cannot check the name in both's certificates.
+        if urls.len() > 1 && urls.iter().any(|url| url.starts_with("https://")) {
+            return Client::connect(urls, Some(options)).await;
+        }
+        let (before, after) = urls.split_at(first.min(urls.len()));
+        let urls = after.iter().chain(before);
+        let endpoints: Vec<_> = urls
+            .map(|url| terms.endpoint(url))
+            .collect::<Result<_, _>>()?;
+        match failover::connect(&endpoints) {
+            Some(channel) => Client::from_channel(Channel::Tonic(channel), Some(options)).await,
+            None => Client::connect([""; 0], Some(options)).await, // says so
+        }
+    }
+
+    /// The engine's own client of one endpoint.
+    pub(super) async fn open(&self, terms: &Terms) -> Result<Client, Error> {
+        let url = match self {
+            Self::Urls(urls) => urls.first(),
+            Self::Connector(_) => None,
+        };
+        let Some(url) = url else {
+            return self.connect(terms, 0).await;
+        };
+        let channel = Channel::Tonic(gather::connect(&terms.endpoint(url)?));
+        Client::from_channel(channel, Some(terms.options.clone())).await
+    }
+}

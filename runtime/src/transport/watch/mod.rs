@@ -1,0 +1,9 @@
+//! Watches of the engine: all of them on one etcd watch stream (rules P16, P17, P19).
+
+mod channel;
+mod stream;
+mod table;
+mod watches;
+
+pub(crate) use channel::{Submit, WatchEvent};
+pub(crate) use watches::Watches;

@@ -1,0 +1,296 @@
+//! Stream of all watches: the task that talks to etcd, over one stream after the other (rules P16, P17).
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::channel::{Command, Submit, Task, WatchEvent, revision};
+use super::table::Table;
+use crate::clock::{Clock, Moment};
+use crate::core::request::{Event, WatchNews};
+use crate::transport::client::Client;
+use crate::transport::convert::{MAX_ANSWER, key_value};
+
+/// How long opening a stream may take, the first watch's confirmation included.
+const OPEN: Duration = Duration::from_secs(3);
+
+/// The stream outlives its last watch by this much: names come and go.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How often etcd is asked for progress on an open stream, which shows that the stream lives (rule P17). An answer may overtake
+/// events, so it says nothing of any watch.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// The first and the longest pause before another stream is opened.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
+
+/// A stream that lasted this long was sound: the pauses begin anew.
+const SOUND: Duration = Duration::from_secs(5);
+
+/// The first and the longest pause before a refused watch is tried again.
+const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// The task's side.
+pub(super) struct Stream {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    commands: UnboundedReceiver<Command>,
+    submit: Submit,
+    table: Table,
+}
+
+/// Why a stream is not used any more.
+enum End {
+    /// Nothing is watched.
+    Idle,
+    /// A watch was refused, perhaps for its token: all of them again, with a new one.
+    Renew,
+    /// It broke.
+    Broken,
+    /// The engine is gone.
+    Shutdown,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        (self.submit)(WatchEvent::Ended);
+    }
+}
+
+impl Stream {
+    /// The task to be run, and the engine's end of its commands.
+    pub(super) fn new(client: Client, clock: Arc<dyn Clock>, submit: Submit) -> (Self, Task) {
+        let (task, commands) = Task::new();
+        let stream = Self {
+            client,
+            clock,
+            commands,
+            submit,
+            table: Table::default(),
+        };
+        (stream, task)
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut failures = 0;
+        loop {
+            let opened = self.clock.now();
+            match self.session().await {
+                End::Shutdown => return,
+                End::Renew => failures = 0,
+                End::Idle => {
+                    failures = 0;
+                    tokio::select! {
+                        command = self.commands.recv() => match command {
+                            Some(command) => self.table.apply(command),
+                            None => return,
+                        },
+                        () = until(&*self.clock, self.table.wake()) => {}
+                    }
+                }
+                End::Broken => {
+                    if self.clock.now() - opened >= SOUND {
+                        failures = 0;
+                    }
+                    let pause = pause(PAUSE, failures, &*self.clock);
+                    failures += 1;
+                    self.clock.sleep_until(self.clock.now() + pause).await;
+                }
+            }
+        }
+    }
+
+    /// One etcd watch stream, with all watches that are due.
+    async fn session(&mut self) -> End {
+        while let Ok(command) = self.commands.try_recv() {
+            self.table.apply(command);
+        }
+        let Some((first, key, options)) = self.table.begin(self.clock.now()) else {
+            return End::Idle;
+        };
+        let (endpoint, connection) = match self.client.connect().await {
+            Ok(connected) => connected,
+            Err(failure) => {
+                tracing::debug!(?failure, "no watch stream");
+                return End::Broken;
+            }
+        };
+        // A stream begins with its first watch.
+        let mut client = connection
+            .client
+            .watch_client()
+            .max_decoding_message_size(MAX_ANSWER);
+        let opening = client.watch(key, Some(options));
+        let end = match self.client.within(OPEN, opening).await {
+            Some(Ok(stream)) => {
+                self.table.unconfirmed.push_back(first);
+                let (sender, answers) = stream.split();
+                let client = self.client.clone();
+                let lost = client.lost(endpoint, &connection);
+                self.relay(sender, answers, pin!(lost)).await
+            }
+            Some(Err(error)) => {
+                tracing::debug!(%error, "watch stream not opened");
+                End::Broken
+            }
+            None => End::Broken,
+        };
+        match end {
+            End::Broken => self.client.abandon(endpoint, &connection),
+            End::Renew => self.client.authenticate(endpoint, &connection),
+            End::Idle | End::Shutdown => {}
+        }
+        end
+    }
+
+    /// Sends what is to be sent and hands on what comes, until the stream ends.
+    async fn relay(
+        &mut self,
+        mut sender: WatchRequestSender,
+        mut answers: WatchResponseStream,
+        mut lost: Pin<&mut impl Future<Output = ()>>,
+    ) -> End {
+        let mut idle = None;
+        let mut period_over = self
+            .clock
+            .sleep_until(self.clock.now() + period(&*self.clock));
+        loop {
+            if !self.table.watches.is_empty() {
+                idle = None;
+            } else if idle.is_none() {
+                idle = Some(self.clock.now() + LINGER);
+            }
+            let next = self.table.outbox.front().copied();
+            tokio::select! {
+                command = self.commands.recv() => match command {
+                    Some(command) => self.table.apply(command),
+                    None => return End::Shutdown,
+                },
+                // Concurrently with the answers, not before them: etcd may stop reading until its answers are read.
+                sent = self.table.send(next, &mut sender), if next.is_some() => match sent {
+                    Ok(()) => self.table.sent(),
+                    Err(_) => return End::Broken,
+                },
+                answer = answers.message() => match answer {
+                    Ok(Some(answer)) => {
+                        self.table.answered();
+                        if let Some(end) = self.take(&answer) {
+                            return end;
+                        }
+                    }
+                    Ok(None) => return End::Broken,
+                    Err(error) => {
+                        tracing::debug!(%error, "watch stream broke");
+                        return End::Broken;
+                    }
+                },
+                // The pings end a connection to a frozen endpoint, and progress a stream that is dead on a live connection; an
+                // exchange may notice earlier than both.
+                () = period_over.as_mut() => {
+                    if !self.table.period() {
+                        tracing::debug!("watch stream is silent");
+                        return End::Broken;
+                    }
+                    period_over = self.clock.sleep_until(self.clock.now() + period(&*self.clock));
+                }
+                () = lost.as_mut() => return End::Broken,
+                () = until(&*self.clock, idle) => return End::Idle,
+                () = until(&*self.clock, self.table.wake()) => self.table.resume(self.clock.now()),
+            }
+        }
+    }
+
+    /// Hands the answer on; the stream ends if the answer says so.
+    fn take(&mut self, answer: &WatchResponse) -> Option<End> {
+        let wire_id = match answer.created() {
+            true => self.table.confirm(answer.watch_id()),
+            false => answer.watch_id(),
+        };
+        // None: a watch that this side cancelled, or progress, which has the id -1.
+        let incarnation = *self.table.wired.get(&wire_id)?;
+        let watch = self.table.watches.get_mut(&incarnation)?;
+        let submit = |news| (self.submit)(WatchEvent::Seen(watch.id, incarnation, news));
+        if answer.canceled() && answer.compact_revision() > 0 {
+            submit(WatchNews::Compacted);
+            self.table.drop(incarnation);
+        } else if answer.canceled() {
+            // Without the key: its values may be personal data.
+            let reason = answer.cancel_reason();
+            let refusals = watch.refusals;
+            watch.refusals += 1;
+            // A stream keeps the token it was opened with, so a first refusal may mean no more than that this has
+            // expired.
+            if refusals == 0 && self.client.authenticates() {
+                tracing::debug!(reason, "watch refused");
+                return Some(End::Renew);
+            }
+            tracing::warn!(reason, "etcd refuses a watch; trying again");
+            let pause = pause(REFUSED, refusals, &*self.clock);
+            self.table.wired.remove(&wire_id);
+            self.table.pause(incarnation, self.clock.now() + pause);
+        } else {
+            watch.refusals = 0;
+            for event in answer.events().iter().filter_map(event) {
+                watch.from = watch.from.max(revision(&event));
+                submit(WatchNews::Event(event));
+            }
+        }
+        None
+    }
+}
+
+/// etcd-client panics on event types it does not know, so a deletion is known not by its type, but because it has no create
+/// revision.
+fn event(event: &etcd_client::Event) -> Option<Event> {
+    let kv = event.kv()?;
+    Some(match kv.create_revision() {
+        0 => Event::Delete {
+            key: kv.key().to_vec(),
+            revision: kv.mod_revision(),
+        },
+        _ => Event::Put(key_value(kv.clone())),
+    })
+}
+
+/// Completes at that moment; never, if there is none.
+async fn until(clock: &dyn Clock, when: Option<Moment>) {
+    match when {
+        Some(when) => clock.sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The pause after so many failures: doubled each time, and half of it by chance, so that a fleet does not come back
+/// in step.
+fn pause((first, longest): (Duration, Duration), failures: u32, clock: &dyn Clock) -> Duration {
+    let whole = first.saturating_mul(1 << failures.min(16)).min(longest);
+    whole / 2 + whole * chance(clock) / 2000
+}
+
+/// The time until etcd is asked for progress again: four fifths of [`PERIOD`], and up to two fifths more by chance.
+fn period(clock: &dyn Clock) -> Duration {
+    PERIOD * 4 / 5 + PERIOD * chance(clock) * 2 / 5000
+}
+
+/// A number below a thousand, by chance.
+fn chance(clock: &dyn Clock) -> u32 {
+    clock.now().since_boot().subsec_micros() % 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootClock;
+
+    #[test]
+    fn pauses_grow_and_end() {
+        for failures in 0..100 {
+            let pause = pause(PAUSE, failures, &BootClock);
+            assert!(pause >= PAUSE.0 / 2 && pause <= PAUSE.1, "{pause:?}");
+        }
+        assert!(pause(PAUSE, 99, &BootClock) >= PAUSE.1 / 2);
+    }
+}

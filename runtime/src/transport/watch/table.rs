@@ -1,0 +1,319 @@
+//! Table of the watches, and of their state on the open stream.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use etcd_client::{WatchFilterType, WatchOptions, WatchRequestSender};
+
+use super::channel::{Command, Incarnation};
+use crate::clock::Moment;
+use crate::core::request::{Key, Revision};
+
+/// So many periods of silence, although progress was asked for, and a stream is dead.
+const SILENT: u32 = 2;
+
+/// What is watched, and what of it the open stream knows.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) watches: HashMap<Incarnation, Watch>,
+    /// The watches of the open stream, by the ids etcd knows them by.
+    pub(super) wired: HashMap<i64, Incarnation>,
+    /// What is still to be sent on the open stream.
+    pub(super) outbox: VecDeque<Outgoing>,
+    /// Creations sent and not confirmed, oldest first.
+    pub(super) unconfirmed: VecDeque<i64>,
+    /// The refused watches, by when they are due.
+    paused: BTreeSet<(Moment, Incarnation)>,
+    /// How many periods the open stream has been silent, each with a request for progress.
+    silent: u32,
+    /// etcd refuses an id that the stream has in use, and a cancel takes time: no id is used twice.
+    wire_ids: i64,
+}
+
+pub(super) struct Watch {
+    pub(super) id: u64,
+    prefix: Key,
+    /// Where the next stream resumes: the highest revision seen, because not all of its events may have come (rule
+    /// P16).
+    pub(super) from: Revision,
+    puts: bool,
+    /// How often in a row etcd refused it.
+    pub(super) refusals: u32,
+    /// Refused: not again before then.
+    paused: Option<Moment>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outgoing {
+    Create(i64),
+    Cancel(i64),
+    /// Asks etcd for a sign of life.
+    Progress,
+}
+
+impl Table {
+    pub(super) fn apply(&mut self, command: Command) {
+        match command {
+            Command::Add {
+                id,
+                incarnation,
+                prefix,
+                from,
+                puts,
+            } => {
+                let watch = Watch {
+                    id,
+                    prefix,
+                    from,
+                    puts,
+                    refusals: 0,
+                    paused: None,
+                };
+                self.watches.insert(incarnation, watch);
+                self.create(incarnation);
+            }
+            Command::Remove(incarnation) => self.drop(incarnation),
+        }
+    }
+
+    fn create(&mut self, incarnation: Incarnation) {
+        self.wire_ids += 1;
+        self.wired.insert(self.wire_ids, incarnation);
+        self.outbox.push_back(Outgoing::Create(self.wire_ids));
+    }
+
+    pub(super) fn drop(&mut self, incarnation: Incarnation) {
+        if let Some(until) = self.watches.remove(&incarnation).and_then(|it| it.paused) {
+            self.paused.remove(&(until, incarnation));
+        }
+        let Some((&wire_id, _)) = self.wired.iter().find(|(_, wired)| **wired == incarnation)
+        else {
+            return;
+        };
+        self.wired.remove(&wire_id);
+        let waiting = self.outbox.len();
+        self.outbox
+            .retain(|outgoing| *outgoing != Outgoing::Create(wire_id));
+        if self.outbox.len() == waiting {
+            self.outbox.push_back(Outgoing::Cancel(wire_id));
+        }
+    }
+
+    /// Begins a new stream with all watches that are due; answers the first of them.
+    pub(super) fn begin(&mut self, now: Moment) -> Option<(i64, Vec<u8>, WatchOptions)> {
+        self.wired.clear();
+        self.outbox.clear();
+        self.unconfirmed.clear();
+        self.silent = 0;
+        let ready = |(incarnation, watch): (&Incarnation, &Watch)| {
+            watch.paused.is_none().then_some(*incarnation)
+        };
+        let ready: Vec<_> = self.watches.iter().filter_map(ready).collect();
+        for incarnation in ready {
+            self.create(incarnation);
+        }
+        self.resume(now);
+        match self.outbox.pop_front()? {
+            Outgoing::Create(wire_id) => {
+                let (key, options) = self.creation(wire_id)?;
+                Some((wire_id, key, options))
+            }
+            Outgoing::Cancel(_) | Outgoing::Progress => None,
+        }
+    }
+
+    /// The watch was refused: not again before then.
+    pub(super) fn pause(&mut self, incarnation: Incarnation, until: Moment) {
+        if let Some(watch) = self.watches.get_mut(&incarnation) {
+            watch.paused = Some(until);
+            self.paused.insert((until, incarnation));
+        }
+    }
+
+    /// Creates the refused watches that are due again.
+    pub(super) fn resume(&mut self, now: Moment) {
+        while let Some(&(until, incarnation)) = self.paused.first()
+            && until <= now
+        {
+            self.paused.pop_first();
+            if let Some(watch) = self.watches.get_mut(&incarnation) {
+                watch.paused = None;
+                self.create(incarnation);
+            }
+        }
+    }
+
+    fn creation(&self, wire_id: i64) -> Option<(Vec<u8>, WatchOptions)> {
+        let watch = self.watches.get(self.wired.get(&wire_id)?)?;
+        let mut options = WatchOptions::new()
+            .with_prefix()
+            .with_start_revision(watch.from)
+            .with_watch_id(wire_id);
+        if !watch.puts {
+            options = options.with_filters([WatchFilterType::NoPut]);
+        }
+        Some((watch.prefix.as_bytes().to_vec(), options))
+    }
+
+    pub(super) async fn send(
+        &self,
+        outgoing: Option<Outgoing>,
+        sender: &mut WatchRequestSender,
+    ) -> Result<(), etcd_client::Error> {
+        match outgoing {
+            Some(Outgoing::Create(wire_id)) => match self.creation(wire_id) {
+                Some((key, options)) => sender.watch(key, Some(options)).await,
+                None => Ok(()),
+            },
+            Some(Outgoing::Cancel(wire_id)) => sender.cancel(wire_id).await,
+            Some(Outgoing::Progress) => sender.request_progress().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that a period has passed; answers whether the stream is still believed to live, and asks for progress if so. etcd
+    /// answers for the watches that it knows, so without one on the stream its silence says nothing.
+    pub(super) fn period(&mut self) -> bool {
+        if self.wired.is_empty() {
+            self.silent = 0;
+            return true;
+        }
+        if self.silent >= SILENT {
+            return false;
+        }
+        self.silent += 1;
+        if !self.outbox.contains(&Outgoing::Progress) {
+            self.outbox.push_back(Outgoing::Progress);
+        }
+        true
+    }
+
+    /// Notes that etcd has answered on the stream, whatever it was.
+    pub(super) fn answered(&mut self) {
+        self.silent = 0;
+    }
+
+    /// The first of the outbox is on its way.
+    pub(super) fn sent(&mut self) {
+        if let Some(Outgoing::Create(wire_id)) = self.outbox.pop_front() {
+            self.unconfirmed.push_back(wire_id);
+        }
+    }
+
+    /// Which creation is confirmed (or refused): some etcd versions refuse with the id -1, but all answer in order.
+    pub(super) fn confirm(&mut self, wire_id: i64) -> i64 {
+        match self.unconfirmed.iter().position(|id| *id == wire_id) {
+            Some(at) => self.unconfirmed.remove(at).unwrap_or(wire_id),
+            None => self.unconfirmed.pop_front().unwrap_or(wire_id),
+        }
+    }
+
+    /// When the first refused watch is due again.
+    pub(super) fn wake(&self) -> Option<Moment> {
+        self.paused.first().map(|(until, _)| *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn add(id: u64, incarnation: Incarnation) -> Command {
+        Command::Add {
+            id,
+            incarnation,
+            prefix: "locks/a/".into(),
+            from: 7,
+            puts: true,
+        }
+    }
+
+    #[test]
+    fn id_taken_again_is_another_watch_to_etcd() {
+        let mut table = Table::default();
+        table.apply(add(1, 1));
+        table.sent();
+        table.apply(Command::Remove(1));
+        table.apply(add(1, 2));
+        assert_eq!(table.outbox, [Outgoing::Cancel(1), Outgoing::Create(2)]);
+        assert_eq!(table.wired.get(&1), None);
+        assert_eq!(table.wired.get(&2), Some(&2));
+    }
+
+    #[test]
+    fn what_was_not_sent_need_not_be_cancelled() {
+        let mut table = Table::default();
+        table.apply(add(1, 1));
+        table.apply(Command::Remove(1));
+        assert!(table.outbox.is_empty());
+        assert!(table.watches.is_empty());
+    }
+
+    #[test]
+    fn a_new_stream_watches_all_that_is_due() {
+        let now = Moment::after_boot(Duration::from_secs(9));
+        let mut table = Table::default();
+        for incarnation in 1..=3 {
+            table.apply(add(incarnation, incarnation));
+        }
+        let later = now + Duration::from_secs(1);
+        table.pause(2, later);
+        assert!(table.begin(now).is_some());
+        assert_eq!((table.wired.len(), table.outbox.len()), (2, 1));
+        assert_eq!(table.wake(), Some(later));
+        assert!(table.begin(later).is_some());
+        assert_eq!((table.wired.len(), table.outbox.len()), (3, 2));
+        assert_eq!(table.wake(), None);
+    }
+
+    #[test]
+    fn silence_of_two_periods_ends_a_stream() {
+        let mut table = Table::default();
+        table.apply(add(1, 1));
+        table.sent();
+        assert!(table.period() && table.period());
+        assert_eq!(table.outbox, [Outgoing::Progress], "asked once at a time");
+        table.answered();
+        assert!(table.period() && table.period());
+        assert!(!table.period());
+    }
+
+    #[test]
+    fn silence_without_a_watch_says_nothing() {
+        let mut table = Table::default();
+        for _ in 0..9 {
+            assert!(table.period());
+        }
+        assert!(table.outbox.is_empty());
+    }
+
+    #[test]
+    fn a_refusal_without_an_id_is_the_oldest_creation() {
+        let mut table = Table::default();
+        table.unconfirmed.extend([4, 5, 6]);
+        assert_eq!(table.confirm(5), 5);
+        assert_eq!(table.confirm(-1), 4);
+        assert_eq!(table.confirm(-1), 6);
+        assert_eq!(table.confirm(-1), -1);
+    }
+
+    #[test]
+    fn a_refused_watch_is_created_again_on_the_same_stream() {
+        let now = Moment::after_boot(Duration::from_secs(9));
+        let mut table = Table::default();
+        for incarnation in 1..=3 {
+            table.apply(add(incarnation, incarnation));
+        }
+        table.outbox.clear();
+        for incarnation in 1..=3 {
+            table.wired.remove(&i64::try_from(incarnation).unwrap());
+            table.pause(incarnation, now + Duration::from_secs(incarnation));
+        }
+        table.apply(Command::Remove(1));
+        assert_eq!(table.wake(), Some(now + Duration::from_secs(2)));
+        table.resume(now + Duration::from_secs(2));
+        assert_eq!(table.outbox, [Outgoing::Create(4)]);
+        assert_eq!(table.wake(), Some(now + Duration::from_secs(3)));
+    }
+}

@@ -1,0 +1,295 @@
+//! Config: where etcd is and how to lock by default.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use crate::values::wait::Wait;
+
+use super::connector::Connector;
+use super::hidden::{HIDDEN, without_user};
+#[cfg(feature = "tls")]
+use super::tls::Tls;
+
+/// Where etcd is, who asks, and what locks do by default.
+///
+/// ```no_run
+/// # async fn start() -> Result<(), etcd_locked::LockError> {
+/// use std::time::Duration;
+/// use etcd_locked::Config;
+///
+/// let config = Config::new(["http://10.0.0.1:2379", "http://10.0.0.2:2379"])
+///     .prefix("shop/locks/")
+///     .ttl(Duration::from_secs(20));
+/// etcd_locked::init(config).await
+/// # }
+/// ```
+///
+/// The methods check nothing: [`init`](crate::init) and [`Locks::connect`](crate::Locks::connect) do, and answer
+/// [`LockError::Config`](crate::LockError::Config) with what to write instead.
+#[derive(Clone)]
+pub struct Config {
+    pub(crate) endpoints: Vec<String>,
+    /// Instead of endpoints.
+    pub(crate) connector: Option<Connector>,
+    pub(crate) prefix: String,
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Wait,
+    pub(crate) service: String,
+    pub(crate) user: Option<(String, String)>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Tls>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) max_waiters: Option<usize>,
+}
+
+impl Config {
+    /// etcd at these endpoints, everything else by default.
+    ///
+    /// An endpoint is `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, which means `https` if
+    /// `tls` is set and `http` otherwise. Name all members of the cluster, in any order: when one fails, the next is
+    /// asked.
+    ///
+    /// Variable: `ETCD_LOCKED_ENDPOINTS`, separated by commas.
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self::at(endpoints.into_iter().map(Into::into).collect(), None)
+    }
+
+    /// etcd as this closure reaches it: a client of your own making, for what an endpoint cannot say (a proxy, a Unix
+    /// socket, a TLS library of your own, an etcd in memory). Everything else by default.
+    ///
+    /// The closure is called when the first lock is taken, and again whenever the client before has failed. It is given the
+    /// options of a client by endpoint: keep-alive pings, `require_leader`, [`user`](Self::user), `tls`, a connect time-out.
+    /// It may take [`connect_timeout`](Self::connect_timeout); what it makes is proven by one harmless request before it is
+    /// used. It runs on the engine's thread, which renews the leases: it must not block, and tasks it spawns run there.
+    /// (Only for [`Locks::client`](crate::Locks::client) it runs where that is awaited.)
+    ///
+    /// ```no_run
+    /// # async fn start() -> Result<(), etcd_locked::LockError> {
+    /// use etcd_locked::{Config, etcd_client::Client};
+    ///
+    /// let config = Config::connect_with(|options| Client::connect(["http://10.0.0.1:2379"], Some(options)));
+    /// etcd_locked::init(config).await
+    /// # }
+    /// ```
+    ///
+    /// An error of the closure is a [`LockError::Backend`](crate::LockError::Backend) that names `connect_with`; nothing was sent then.
+    pub fn connect_with<F, C>(connect: F) -> Self
+    where
+        F: Fn(etcd_client::ConnectOptions) -> C + Send + Sync + 'static,
+        C: Future<Output = Result<etcd_client::Client, etcd_client::Error>> + Send + 'static,
+    {
+        Self::by(Connector::new("connect_with", connect))
+    }
+
+    /// A fresh etcd in the process (feature `embedded`), everything else by default: to run and to try out without a server.
+    ///
+    /// Each call makes one. Clones of the `Config` and all [`Locks`](crate::Locks) connected by them share it, and nothing
+    /// else does: other processes have their own, so that it excludes no call there. It is gone with the last of them. It knows no
+    /// users and no TLS: [`user`](Self::user) and `tls` mean nothing to it.
+    ///
+    /// ```
+    /// # async fn start() -> Result<(), etcd_locked::LockError> {
+    /// use etcd_locked::{Config, Locks};
+    ///
+    /// let config = Config::embedded();
+    /// let (one, other) = (Locks::connect(config.clone()).await?, Locks::connect(config).await?);
+    /// let held = one.lock("jobs/nightly").await?;
+    /// assert!(other.lock("jobs/nightly").try_once().await.is_err());
+    /// # held.release().await }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(start()).unwrap();
+    /// ```
+    ///
+    /// Tests have a kit of their own: `testing` (feature `testing`). Variable: `ETCD_LOCKED_ENDPOINTS=embedded`.
+    #[cfg(feature = "embedded")]
+    #[must_use]
+    pub fn embedded() -> Self {
+        Self::embedded_in(&etcd_locked_embedded::Etcd::new())
+    }
+
+    /// The same in an etcd of the caller's own (crate `etcd-locked-embedded`, in exactly the version of this one), who may
+    /// serve it on TCP too, or read what is in it.
+    #[cfg(feature = "embedded")]
+    #[must_use]
+    pub fn embedded_in(etcd: &etcd_locked_embedded::Etcd) -> Self {
+        let etcd = etcd.clone();
+        let connector = Connector::new("the embedded etcd", move |_| {
+            let etcd = etcd.clone();
+            async move { Ok(etcd.client().await) }
+        });
+        Self::by(connector.at_hand())
+    }
+
+    /// etcd by this connector, everything else by default.
+    pub(crate) fn by(connector: Connector) -> Self {
+        Self::at(Vec::new(), Some(connector))
+    }
+
+    fn at(endpoints: Vec<String>, connector: Option<Connector>) -> Self {
+        Self {
+            endpoints,
+            connector,
+            prefix: "locks/".into(),
+            ttl: Duration::from_secs(15),
+            wait: Wait::For(Duration::from_secs(10)),
+            service: executable(),
+            user: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+            connect_timeout: Duration::from_secs(5),
+            max_waiters: None,
+        }
+    }
+
+    /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end. Default: `locks/`.
+    ///
+    /// Processes exclude each other only if their prefixes are equal. Variable: `ETCD_LOCKED_PREFIX`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The lease's time to live: how long a crashed holder blocks others. 2 s to 300 s, rounded up to whole seconds;
+    /// default: 15 s.
+    ///
+    /// Below 5 s, a change of etcd's leader costs locks. Variable: `ETCD_LOCKED_TTL`.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to queue for a lock. Default: 10 s. Variable: `ETCD_LOCKED_WAIT`.
+    ///
+    /// Where etcd cannot be reached, no call waits for much longer than [`connect_timeout`](Self::connect_timeout).
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Wait::For(wait);
+        self
+    }
+
+    /// Queue for as long as others hold the lock. Variable: `ETCD_LOCKED_WAIT=forever`.
+    ///
+    /// That is not to wait for etcd: when it has not been reached for about
+    /// [`connect_timeout`](Self::connect_timeout), the call answers [`LockError::Backend`](crate::LockError::Backend).
+    #[must_use]
+    pub fn wait_forever(mut self) -> Self {
+        self.wait = Wait::Forever;
+        self
+    }
+
+    /// Do not queue: a lock that is held answers [`LockError::Held`](crate::LockError::Held). Variable: `ETCD_LOCKED_WAIT=none`.
+    #[must_use]
+    pub fn try_once(mut self) -> Self {
+        self.wait = Wait::Once;
+        self
+    }
+
+    /// How many calls may wait at a time in this process, on this engine: one more is refused at once with
+    /// [`LockError::Overloaded`](crate::LockError::Overloaded), so that a name that is held for long does not fill the process with requests that will all
+    /// time out. Default: any number. At least 1.
+    ///
+    /// A call waits from when it is awaited until it has its lock or is refused, whether for others or for etcd's answer: leave
+    /// room for those that begin within one round trip. A single try (`wait = "none"`) does not wait, and a call of a task
+    /// that holds a lock already is not refused, although it counts: others wait for that task.
+    ///
+    /// Variable: `ETCD_LOCKED_MAX_WAITERS`.
+    #[must_use]
+    pub fn max_waiters(mut self, max: usize) -> Self {
+        self.max_waiters = Some(max);
+        self
+    }
+
+    /// The service's name in the holder record, which says who holds a lock. Default: the executable's file
+    /// name.
+    ///
+    /// Variable: `ETCD_LOCKED_SERVICE`.
+    #[must_use]
+    pub fn service(mut self, service: impl Into<String>) -> Self {
+        self.service = service.into();
+        self
+    }
+
+    /// The etcd user to authenticate as. Default: none. Variable: `ETCD_LOCKED_USER`, as `name:password`.
+    #[must_use]
+    pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.user = Some((name.into(), password.into()));
+        self
+    }
+
+    /// Certificates for `https` endpoints. Default: the system's authorities, no certificate of one's own.
+    ///
+    /// Variables: `ETCD_LOCKED_CACERT`, `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// How long opening a connection may take, TLS and authentication included; several endpoints share it, and each
+    /// gets at most 2 s. Default: 5 s.
+    ///
+    /// It is also how long a call puts up with an etcd that cannot be reached: after about this time it answers
+    /// [`LockError::Backend`](crate::LockError::Backend), whatever its wait.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// The endpoints with their schemes.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        let scheme = if self.has_tls() { "https" } else { "http" };
+        self.endpoints
+            .iter()
+            .map(|endpoint| match endpoint.trim_end_matches('/') {
+                url if url.contains("://") => url.to_owned(),
+                host => format!("{scheme}://{host}"),
+            })
+            .collect()
+    }
+
+    pub(super) fn shown_endpoints(&self) -> Vec<String> {
+        let endpoints = self.endpoints.iter();
+        endpoints.map(|endpoint| without_user(endpoint)).collect()
+    }
+
+    pub(super) fn has_tls(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        return false;
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Config");
+        match &self.connector {
+            Some(connector) => shown.field("endpoints", connector),
+            None => shown.field("endpoints", &self.shown_endpoints()),
+        };
+        shown
+            .field("prefix", &self.prefix)
+            .field("ttl", &self.ttl)
+            .field("wait", &self.wait)
+            .field("service", &self.service)
+            .field("user", &self.user.as_ref().map(|(name, _)| (name, HIDDEN)));
+        #[cfg(feature = "tls")]
+        shown.field("tls", &self.tls);
+        shown
+            .field("connect_timeout", &self.connect_timeout)
+            .field("max_waiters", &self.max_waiters)
+            .finish()
+    }
+}
+
+/// The executable's file name.
+fn executable() -> String {
+    std::env::current_exe()
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| "unknown".into())
+}

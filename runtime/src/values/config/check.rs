@@ -1,0 +1,194 @@
+//! Checks of a configuration: what is wrong with it, and what to write instead.
+
+use std::time::Duration;
+
+use super::builder::Config;
+use super::hidden::without_user;
+#[cfg(feature = "tls")]
+use super::tls::Tls;
+
+/// The shortest and the longest TTL: etcd's floor, and the longest a crashed holder may block others.
+const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(300);
+
+impl Config {
+    /// What is wrong with this configuration, and what to write instead.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.endpoints.is_empty() && self.connector.is_none() {
+            return Err("no endpoint: name at least one, e.g. `http://127.0.0.1:2379`".into());
+        }
+        for endpoint in &self.endpoints {
+            check_endpoint(endpoint)
+                .map_err(|wrong| format!("endpoint `{}`: {wrong}", without_user(endpoint)))?;
+        }
+        self.check_scheme()?;
+        check_prefix(&self.prefix).map_err(|wrong| format!("prefix `{}`: {wrong}", self.prefix))?;
+        check_ttl(self.ttl).map_err(|wrong| format!("ttl {:?}: {wrong}", self.ttl))?;
+        if self.connect_timeout.is_zero() {
+            return Err("connect_timeout is zero: nothing can be reached in no time".into());
+        }
+        if self.max_waiters == Some(0) {
+            return Err(
+                "max_waiters is zero: no call could wait, not even for etcd's answer; leave it out, or set at least 1".into(),
+            );
+        }
+        if let Some((name, _)) = &self.user
+            && name.is_empty()
+        {
+            return Err("the user's name is empty: leave `user` out, or name one".into());
+        }
+        #[cfg(feature = "tls")]
+        self.tls.as_ref().map_or(Ok(()), Tls::check)?;
+        Ok(())
+    }
+
+    /// One scheme for all: a client with half its endpoints in the clear is a mistake.
+    fn check_scheme(&self) -> Result<(), String> {
+        let urls = self.urls();
+        let https = urls.iter().find(|url| url.starts_with("https://"));
+        let http = urls.iter().find(|url| url.starts_with("http://"));
+        if let Some(https) = https
+            && cfg!(not(feature = "tls"))
+        {
+            return Err(format!(
+                "endpoint `{https}` needs TLS: enable the feature `tls` of etcd-locked"
+            ));
+        }
+        match (http, https) {
+            (Some(http), Some(https)) => Err(format!(
+                "endpoints `{http}` and `{https}` differ in scheme: write `http://` or `https://` for all of them"
+            )),
+            (Some(http), None) if self.has_tls() => Err(format!(
+                "`tls` is set but endpoint `{http}` is not encrypted: write `https://`, or leave `tls` out"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
+    let example = "write `http://host:port` or `https://host:port`";
+    let host = match endpoint.split_once("://") {
+        Some(("http" | "https", host)) => host,
+        Some((scheme, _)) => return Err(format!("unknown scheme `{scheme}`: {example}")),
+        None => endpoint,
+    };
+    let host = host.strip_suffix('/').unwrap_or(host);
+    if host.is_empty() {
+        return Err(format!("an endpoint is empty: {example}"));
+    }
+    if host.contains('@') {
+        return Err(
+            "a user does not belong into an endpoint: use `user` (`ETCD_LOCKED_USER`)".into(),
+        );
+    }
+    if !host
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c))
+    {
+        return Err(format!(
+            "no space, path or query, only host and port: {example}"
+        ));
+    }
+    let port = host.rsplit_once(':').map(|(_, port)| port);
+    if port.is_some_and(|port| !port.ends_with(']') && port.parse::<u16>().is_err()) {
+        return Err(format!("the port is no number up to 65535: {example}"));
+    }
+    Ok(())
+}
+
+pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
+    if let Some(other) = prefix
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || "._~:@=+-/".contains(*c)))
+    {
+        return Err(format!(
+            "{other:?} cannot be in it: only letters, digits, `._~:@=+-` and `/`"
+        ));
+    }
+    match prefix {
+        "" => Err("empty: write e.g. `locks/`".into()),
+        _ if prefix.ends_with('/') => Ok(()),
+        _ => Err(format!("must end in `/`: write `{prefix}/`")),
+    }
+}
+
+pub(crate) fn check_ttl(ttl: Duration) -> Result<(), String> {
+    if TTL.contains(&ttl) {
+        return Ok(());
+    }
+    Err(format!("must be from {:?} to {:?}", TTL.start(), TTL.end()))
+}
+
+/// How long a name may be kept at most: what was meant for longer is no lock.
+const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub(crate) fn check_at_least(
+    at_least: Option<Duration>,
+    at_most: Option<Duration>,
+) -> Result<(), String> {
+    let Some(time) = at_least else {
+        return Ok(());
+    };
+    if time > KEPT {
+        return Err(format!("at_least {time:?}: must be a year at most"));
+    }
+    match at_most.filter(|most| time > *most) {
+        Some(most) => Err(format!(
+            "at_least {time:?} is longer than at_most {most:?}: shorten it, or give the body longer"
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_right() {
+        for endpoint in [
+            "http://a",
+            "a:1",
+            "http://[::1]:2379",
+            "http://[::1]",
+            "http://a:1/",
+        ] {
+            assert_eq!(Config::new([endpoint]).check(), Ok(()), "{endpoint}");
+        }
+        let slashed = Config::new(["http://a:1/"]);
+        assert_eq!(slashed.urls(), ["http://a:1"]);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let config = || Config::new(["http://a:1"]);
+        for (config, message) in [
+            (Config::new([""; 0]), "no endpoint"),
+            (Config::new(["http://me:secret@a:1"]), "use `user`"),
+            (config().prefix(""), "empty"),
+            (config().prefix("a"), "write `a/`"),
+            (config().ttl(Duration::from_secs(1)), "from 2s to 300s"),
+            (config().connect_timeout(Duration::ZERO), "connect_timeout"),
+            (config().user("", "secret"), "user's name"),
+            (config().max_waiters(0), "at least 1"),
+            #[cfg(not(feature = "tls"))]
+            (Config::new(["https://a:1"]), "feature `tls`"),
+        ] {
+            let wrong = config.check().unwrap_err();
+            assert!(wrong.contains(message), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_closure_stands_for_endpoints() {
+        let config = Config::connect_with(|options| {
+            etcd_client::Client::connect(["http://hunter2:1"], Some(options))
+        });
+        assert_eq!(config.check(), Ok(()));
+        let shown = format!("{config:?}");
+        assert!(
+            shown.starts_with("Config { endpoints: connect_with, prefix"),
+            "{shown}"
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Connector: makes clients of etcd in a way of its own, by the user's code or in memory.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use etcd_client::{Client, ConnectOptions, Error};
+
+/// A client that is being made.
+type Connecting = Pin<Box<dyn Future<Output = Result<Client, Error>> + Send>>;
+
+/// How a client is made; clones make clients of the same etcd.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    name: &'static str,
+    at_hand: bool,
+    make: Arc<dyn Fn(ConnectOptions) -> Connecting + Send + Sync>,
+}
+
+impl Connector {
+    /// `name` is what errors call it.
+    pub(crate) fn new<F, C>(name: &'static str, make: F) -> Self
+    where
+        F: Fn(ConnectOptions) -> C + Send + Sync + 'static,
+        C: Future<Output = Result<Client, Error>> + Send + 'static,
+    {
+        Self {
+            name,
+            at_hand: false,
+            make: Arc::new(move |options| Box::pin(make(options))),
+        }
+    }
+
+    /// Its etcd is in the process, and answers as soon as it is asked.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn at_hand(mut self) -> Self {
+        self.at_hand = true;
+        self
+    }
+
+    pub(crate) fn is_at_hand(&self) -> bool {
+        self.at_hand
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Makes a client; `options` are those of a client by URL.
+    pub(crate) async fn connect(&self, options: ConnectOptions) -> Result<Client, Error> {
+        (self.make)(options).await
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

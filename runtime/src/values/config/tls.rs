@@ -1,0 +1,151 @@
+//! TLS: certificates for `https` endpoints.
+
+use std::fmt;
+
+use super::hidden::HIDDEN;
+
+/// Certificates for `https` endpoints, all of them PEM texts (not file names).
+#[derive(Clone, Default)]
+pub struct Tls {
+    authorities: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    domain: Option<String>,
+}
+
+impl Tls {
+    /// The system's authorities, no certificate of one's own, each endpoint's own host name.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trust these authorities' certificates, and only these. Variable: `ETCD_LOCKED_CACERT` (a file).
+    #[must_use]
+    pub fn ca_pem(mut self, certificates: impl Into<Vec<u8>>) -> Self {
+        self.authorities = Some(certificates.into());
+        self
+    }
+
+    /// Show this certificate to an etcd with `--client-cert-auth`. Variables: `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`
+    /// (files).
+    #[must_use]
+    pub fn identity_pem(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.identity = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// The name the server's certificate must be for, where it is not the endpoint's host.
+    #[must_use]
+    pub fn domain(mut self, name: impl Into<String>) -> Self {
+        self.domain = Some(name.into());
+        self
+    }
+
+    /// What rustls would take for an empty list, or refuse without saying which text it was.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let certificate = |pem: &[u8]| contains(pem, b"-----BEGIN CERTIFICATE-----");
+        if self
+            .authorities
+            .as_deref()
+            .is_some_and(|pem| !certificate(pem))
+        {
+            return Err("tls: the authorities' PEM has no `BEGIN CERTIFICATE`".into());
+        }
+        if let Some((cert, key)) = &self.identity {
+            if !certificate(cert) {
+                return Err("tls: the client certificate's PEM has no `BEGIN CERTIFICATE`".into());
+            }
+            if !contains(key, b"PRIVATE KEY-----") {
+                return Err("tls: the client key's PEM has no `PRIVATE KEY`".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for etcd-client.
+    pub(crate) fn options(&self) -> etcd_client::TlsOptions {
+        let mut options = etcd_client::TlsOptions::new();
+        options = match &self.authorities {
+            Some(pem) => options.ca_certificate(etcd_client::Certificate::from_pem(pem)),
+            None => options.with_native_roots(),
+        };
+        if let Some((certificate, key)) = &self.identity {
+            options = options.identity(etcd_client::Identity::from_pem(certificate, key));
+        }
+        if let Some(domain) = &self.domain {
+            options = options.domain_name(domain);
+        }
+        options
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("authorities", &self.authorities.is_some())
+            .field("identity", &self.identity.as_ref().map(|_| HIDDEN))
+            .field("domain", &self.domain)
+            .finish()
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::config::Config;
+
+    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+    const KEY: &str = "-----BEGIN PRIVATE KEY-----";
+
+    #[test]
+    fn scheme_follows_tls() {
+        let tls = Tls::new().ca_pem(CERTIFICATE);
+        let config = Config::new(["a:1", "https://b:1"]).tls(tls);
+        assert_eq!(config.check(), Ok(()));
+        assert_eq!(config.urls(), ["https://a:1", "https://b:1"]);
+    }
+
+    #[test]
+    fn half_encrypted_is_refused() {
+        for (config, message) in [
+            (
+                Config::new(["http://a:1", "https://b:1"]),
+                "differ in scheme",
+            ),
+            (
+                Config::new(["http://a:1"]).tls(Tls::new()),
+                "leave `tls` out",
+            ),
+            (
+                Config::new(["a:1"]).tls(Tls::new().ca_pem("rubbish")),
+                "authorities",
+            ),
+            (
+                Config::new(["a:1"]).tls(Tls::new().identity_pem(CERTIFICATE, "rubbish")),
+                "client key",
+            ),
+            (
+                Config::new(["a:1"]).tls(Tls::new().identity_pem("rubbish", KEY)),
+                "client certificate",
+            ),
+        ] {
+            let wrong = config.check().unwrap_err();
+            assert!(wrong.contains(message), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        let tls = Tls::new().identity_pem(CERTIFICATE, "hunter2");
+        let shown = format!("{:?}", Config::new(["a:1"]).tls(tls));
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

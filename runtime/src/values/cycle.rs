@@ -1,0 +1,50 @@
+//! Cycle of tasks that wait for each other's locks, as the call sees it that is refused.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::holder::Holder;
+
+/// Cycle of waits in a [`LockError::Deadlock`](crate::LockError::Deadlock).
+///
+/// `Display` shows templates; `Debug` shows the keys too.
+#[derive(Debug, Clone)]
+pub struct Cycle(Arc<[Member]>);
+
+#[derive(Debug)]
+struct Member {
+    #[allow(dead_code)] // for `Debug`
+    key: Arc<str>,
+    holder: Option<Holder>,
+}
+
+impl Cycle {
+    /// The holders, in order: the first has what the refused call asked for, or is queued before it; each waits for the next;
+    /// the last is the lock that the refused call's own task holds.
+    pub fn holders(&self) -> impl Iterator<Item = &Holder> {
+        self.0.iter().filter_map(|member| member.holder.as_ref())
+    }
+
+    /// Of keys and the records stored there.
+    pub(crate) fn of(members: impl Iterator<Item = (Arc<str>, Option<Holder>)>) -> Self {
+        Self(
+            members
+                .map(|(key, holder)| Member { key, holder })
+                .collect(),
+        )
+    }
+}
+
+impl fmt::Display for Cycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = "it waits for";
+        for holder in self.holders() {
+            write!(f, "{before} {holder}")?;
+            if let Some(template) = holder.template() {
+                write!(f, " with `{template}`")?;
+            }
+            before = "; which waits for";
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,282 @@
+//! Errors of locks, as callers get them.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cycle::Cycle;
+use super::holder::Holder;
+use super::name::Name;
+
+/// Why a lock was not taken, or not kept.
+///
+/// `Display` shows templates, never the values in a name, which may be personal data; `Debug` shows the names themselves. It
+/// also names hosts, processes and endpoints: for logs, not for the clients of a public service.
+///
+/// # As an answer
+///
+/// With the features `axum`, `tonic` and `actix` it is an answer of those frameworks, with a text for clients: what happened, the
+/// template, and nothing else. Every error is kept with its answer, for a layer that logs; besides, `LOCK_FAULT` is reported as a
+/// `tracing` error event, and [`Backend`](Self::Backend) as a warning.
+///
+#[doc = include_str!("../../docs/answers.md")]
+#[non_exhaustive]
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LockError {
+    /// Nothing says where etcd is.
+    #[error("etcd-locked is not initialised: {reason}")]
+    NotInitialized {
+        /// What to set.
+        reason: String,
+    },
+
+    /// [`init`](crate::init) was called twice, or after the first lock had started the process's engine from the
+    /// environment.
+    #[error("etcd-locked is initialised already: call `init` once, before the first lock")]
+    AlreadyInitialized,
+
+    /// The configuration cannot work.
+    #[error("bad configuration: {message}")]
+    Config {
+        /// What is wrong, and what to write.
+        message: String,
+    },
+
+    /// One try (`wait = "none"`), and the name was taken.
+    #[error("lock `{name}` is held{}", by(.holder))]
+    Held {
+        /// The lock.
+        name: Name,
+        /// Who has it, if that is known.
+        holder: Option<Holder>,
+    },
+
+    /// The lock was not to be had within the wait, or before the deadline.
+    #[error("lock `{name}` {}{}", not_free(.waited), held(.holder))]
+    Timeout {
+        /// The lock.
+        name: Name,
+        /// Who had it when the wait was over, if that is known.
+        holder: Option<Holder>,
+        /// How long the call queued; zero if its deadline had passed before.
+        waited: Duration,
+    },
+
+    /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again.
+    #[error("lock `{name}` was lost: {cause}")]
+    Lost {
+        /// The lock.
+        name: Name,
+        /// How.
+        cause: LossCause,
+    },
+
+    /// The body did not end within its hold limit (`at_most`): it was dropped at an await point, then the lock was released.
+    /// Half of its work may be done. Not said to be retryable: what took too long once may do so again.
+    #[error("the body under lock `{name}` did not end within its hold limit of {limit:?}")]
+    HoldLimit {
+        /// The lock.
+        name: Name,
+        /// The limit.
+        limit: Duration,
+    },
+
+    /// The calling task holds this very lock: waiting for it would never end. With
+    /// [`reentrant`](crate::Acquire::reentrant) it is used again, unless the call names others too that the task does not hold.
+    #[error("lock `{name}` is held by this very task, which would wait for itself")]
+    SelfDeadlock {
+        /// The lock.
+        name: Name,
+    },
+
+    /// The calling task holds a lock that others wait for, and they hold what it asked for: a cycle, which would have
+    /// lasted until one wait of it was over. One call of it is refused, and this is the one; the others go on.
+    ///
+    /// What to do: let go of what is held (return the error through the outer body), then try again from the start. What to
+    /// change: take all locks in one call, which cannot form a cycle alone, or take them everywhere in the same order.
+    ///
+    /// A cycle inside the process is refused at once; one across processes after two to five seconds, and only if all of
+    /// it was still there in the moment of the refusal. Only what is held by way of bodies counts
+    /// ([`LockGuard::hold`](crate::LockGuard::hold), annotated functions), of one engine and in the same task.
+    #[error("lock `{name}` is part of a deadlock: {cycle}")]
+    Deadlock {
+        /// The lock that was asked for.
+        name: Name,
+        /// Who waits for whom.
+        cycle: Cycle,
+    },
+
+    /// Only under test (feature `testing`): the calling task holds a lock under which this one is asked for, and elsewhere it is
+    /// the other way round. Two tasks that do so at once are a [`Deadlock`](Self::Deadlock); outside tests this is a `tracing`
+    /// warning, once for each pair.
+    ///
+    /// Names count by their templates. What to change: take both in one call, or everywhere in the same order.
+    #[error(
+        "lock `{name}` is asked for under `{held}` in `{here}`, and the other way round in `{there}`: these can wait for each \
+             other; take both in one call, or everywhere in one order"
+    )]
+    OrderInversion {
+        /// The lock that was asked for.
+        name: Name,
+        /// The lock that is held.
+        held: Box<Name>,
+        /// The function that asked; `lock()`, if it was called by hand.
+        here: &'static str,
+        /// The one that took them in the other order before.
+        there: &'static str,
+    },
+
+    /// As many calls wait in this process as [`Config::max_waiters`](crate::Config::max_waiters) lets: this one was refused at
+    /// once instead of being one more.
+    #[error(
+        "lock `{name}` was not queued for: as many calls wait in this process as `max_waiters` lets"
+    )]
+    Overloaded {
+        /// The lock.
+        name: Name,
+    },
+
+    /// Others have the name with another number of permits, or want it so and came first: which number is right cannot be
+    /// guessed. Two functions disagree, or two versions of one: write the same number in both, or lock another name.
+    #[error("lock `{name}` has {theirs} permits for others{}: ask for the same number everywhere", such_as(.holder))]
+    Mismatch {
+        /// The lock.
+        name: Name,
+        /// How many permits they ask for.
+        theirs: u16,
+        /// Who, if that is known.
+        holder: Option<Holder>,
+    },
+
+    /// [`shutdown`](crate::shutdown) has begun, and the body has not. A body that outlasts the grace ends by [`Lost`](Self::Lost).
+    #[error("etcd-locked is shutting down: no new locks")]
+    ShuttingDown,
+
+    /// The name cannot be locked.
+    #[error("lock name `{name}` is invalid: {reason}")]
+    InvalidName {
+        /// The name.
+        name: Name,
+        /// Why, and what to do.
+        reason: String,
+    },
+
+    /// etcd's user may not use the key.
+    #[error("etcd denies permission for {}: {source}", what(.name))]
+    PermissionDenied {
+        /// The lock; `None`: the session keys next to the prefix.
+        name: Option<Name>,
+        /// What etcd said.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+
+    /// etcd could not be reached, or refused.
+    #[error("etcd failed: {source}")]
+    Backend {
+        /// Which endpoint, and why.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+}
+
+impl LockError {
+    /// Whether the same call may succeed later with nothing changed in the code: another call had the lock, or etcd failed. A task in
+    /// a [`Deadlock`](Self::Deadlock) is to let go of what it holds first.
+    /// (Of [`Backend`](Self::Backend) it is said in general, although bad credentials are among its causes.)
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Held { .. }
+            | Self::Timeout { .. }
+            | Self::Lost { .. }
+            | Self::Deadlock { .. }
+            | Self::Overloaded { .. }
+            | Self::Backend { .. } => true,
+            Self::NotInitialized { .. }
+            | Self::AlreadyInitialized
+            | Self::Config { .. }
+            | Self::HoldLimit { .. }
+            | Self::SelfDeadlock { .. }
+            | Self::OrderInversion { .. }
+            | Self::Mismatch { .. }
+            | Self::ShuttingDown
+            | Self::InvalidName { .. }
+            | Self::PermissionDenied { .. } => false,
+        }
+    }
+
+    /// Whether another call had the lock: what `on_held = "skip"` skips.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, Self::Held { .. } | Self::Timeout { .. })
+    }
+}
+
+fn by(holder: &Option<Holder>) -> String {
+    holder
+        .as_ref()
+        .map(|holder| format!(" by {holder}"))
+        .unwrap_or_default()
+}
+
+fn not_free(waited: &Duration) -> String {
+    match waited.is_zero() {
+        true => "was not asked for: the deadline has passed".to_owned(),
+        false => format!("was not free within {waited:.1?}"),
+    }
+}
+
+fn such_as(holder: &Option<Holder>) -> String {
+    holder
+        .as_ref()
+        .map(|holder| format!(", such as {holder}"))
+        .unwrap_or_default()
+}
+
+fn held(holder: &Option<Holder>) -> String {
+    match holder {
+        Some(holder) => format!(": it is held by {holder}"),
+        None => String::new(),
+    }
+}
+
+fn what(name: &Option<Name>) -> String {
+    match name {
+        Some(name) => format!("lock `{name}`"),
+        None => "the session keys next to the prefix".to_owned(),
+    }
+}
+
+/// How a lock was lost.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LossCause {
+    /// The lease could not be renewed in time: etcd out of reach, or the process stopped for too long.
+    Expired,
+    /// The lease is gone at etcd: revoked by an operator, or run out there.
+    Revoked,
+    /// The lock's key is gone: deleted by an operator, or together with its lease.
+    Deleted,
+    /// A stranger put another value under the lock's key, and it could not be repaired.
+    Overwritten,
+    /// etcd has lost its data.
+    Wiped,
+    /// The grace of [`shutdown`](crate::shutdown) was over.
+    Shutdown,
+    /// It was given back: what a [`Current`](crate::Current) that has outlived its call says, and what became of a lock that was
+    /// used again ([`reentrant`](crate::Acquire::reentrant)) after the body that had taken it.
+    Released,
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its lease could not be renewed in time",
+            Self::Revoked => "its lease is gone at etcd",
+            Self::Deleted => "its key was deleted",
+            Self::Overwritten => "its key was overwritten",
+            Self::Wiped => "etcd has lost its data",
+            Self::Shutdown => "the grace of the shutdown is over",
+            Self::Released => "it was given back",
+        })
+    }
+}

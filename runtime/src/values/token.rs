@@ -1,0 +1,43 @@
+//! Token for fencing: a number that only grows from one owner of a name to the next (invariant I3).
+
+use std::fmt;
+
+/// Proof of when a lock was taken, for stores that are to refuse the writes of an owner that was overtaken.
+///
+/// Tokens of one name strictly increase in the order of ownership; tokens of different names are not comparable. Store
+/// [`as_i64`](Self::as_i64) with the data and write only `where token <= $1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token {
+    revision: i64,
+    handover: u16,
+}
+
+impl Token {
+    pub(crate) fn new(revision: i64, handover: u16) -> Self {
+        Self { revision, handover }
+    }
+
+    /// One number for a database column: `revision << 16 | handover`.
+    #[must_use]
+    pub fn as_i64(self) -> i64 {
+        self.revision << 16 | i64::from(self.handover)
+    }
+
+    /// The etcd revision at which the lock was owned (rule P21): comparable with what Go's clients publish.
+    #[must_use]
+    pub fn revision(self) -> i64 {
+        self.revision
+    }
+
+    /// How often the lock was handed on inside this process since that revision (rule P22).
+    #[must_use]
+    pub fn handover(self) -> u16 {
+        self.handover
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.revision, self.handover)
+    }
+}
