@@ -1,4 +1,4 @@
-//! What time it is for an etcd.
+//! Clock of an embedded etcd: leases expire by it.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-/// What waits for a moment.
+/// Future that waits for a moment.
 pub(crate) type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where an [`Etcd`](crate::Etcd) has its time from: leases run out by it.
+/// Source of time of an [`Etcd`](crate::Etcd): leases expire by it.
 pub trait Clock: Send + Sync + 'static {
-    /// The time since any fixed start; never goes back.
+    /// Returns the time since any fixed start; never goes back.
     fn now(&self) -> Duration;
 
     /// Waits until [`now`](Clock::now) is at least `at`.
@@ -26,14 +26,14 @@ impl fmt::Debug for dyn Clock {
     }
 }
 
-/// The machine's monotonic clock as tokio has it: paused and advanced where tokio's time is.
+/// The machine's monotonic clock by tokio: paused and advanced together with tokio's time.
 #[derive(Debug, Clone, Copy)]
 pub struct Monotonic {
     start: Instant,
 }
 
 impl Monotonic {
-    /// A clock that starts now.
+    /// Makes a clock that starts now.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Clock for Monotonic {
     fn sleep_until(&self, at: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match (Handle::try_current(), self.start.checked_add(at)) {
             (Ok(_), Some(at)) => Box::pin(tokio::time::sleep_until(at)),
-            // Without tokio there is nothing to wait with; every call still looks at the clock.
+            // Without tokio nothing can wait; every call still reads the clock.
             _ => Box::pin(pending()),
         }
     }

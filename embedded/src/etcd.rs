@@ -1,4 +1,4 @@
-//! One etcd.
+//! Embedded etcd of one member, and the clients and links that reach it.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ impl Default for Etcd {
 }
 
 impl Etcd {
-    /// An empty etcd, on the machine's monotonic clock.
+    /// Makes an empty etcd on the machine's monotonic clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(Monotonic::new()))
     }
 
-    /// An empty etcd on a clock of the caller's.
+    /// Makes an empty etcd on the caller's clock.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -39,12 +39,13 @@ impl Etcd {
         }
     }
 
-    /// A client in memory that no fault reaches: an operator's. It needs a tokio runtime for watches and keep-alives only.
+    /// Makes a client in memory that no fault affects: an operator's. It needs a tokio runtime for watches and keep-alives
+    /// only.
     pub async fn client(&self) -> Client {
         loop {
             let service = self.router().map_err(tower::BoxError::from);
             let channel = Channel::Custom(BoxCloneSyncService::new(service));
-            // Only a sign-in could fail, and nobody signs in.
+            // Only a sign-in could fail, and without options the client does not sign in.
             if let Ok(client) = Client::from_channel(channel, None).await {
                 return client;
             }
@@ -52,16 +53,16 @@ impl Etcd {
         }
     }
 
-    /// A way to this etcd with faults of its own, for clients under test.
+    /// Makes a network path to this etcd with faults of its own, for clients under test.
     #[must_use]
     pub fn link(&self) -> Link {
         Link::new(self.router(), Arc::clone(&self.shared.clock))
     }
 
-    /// Looks at the store, or acts on it as an operator would; leases that have run out are gone before. Watches are told
-    /// what changed. If the store's revision is lower afterwards, it is taken for another store, and watch streams end.
+    /// Reads the store, or acts on it as an operator would; leases that have run out are removed before.
     ///
-    /// All calls to this etcd wait meanwhile; calling back into it from `act` is a deadlock.
+    /// Watches receive the changes. If the store's revision is lower afterwards, it counts as another store, and all watch
+    /// streams end. All calls to this etcd wait meanwhile; calling back into it from `act` is a deadlock.
     pub fn with_store<T>(&self, act: impl FnOnce(&mut Store) -> T) -> T {
         self.shared.with(|state, _| act(&mut state.store))
     }

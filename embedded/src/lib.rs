@@ -1,4 +1,4 @@
-//! etcd v3 inside the process: for tests, for simulations, and for a first try without a server.
+//! Embedded etcd: etcd v3 inside the process, for tests, for simulations, and for a first try without a server.
 //!
 //! [`Etcd`] is one etcd. Clients reach it in memory, without a socket, through all of `etcd_client`:
 //!
@@ -13,18 +13,19 @@
 //! # }
 //! ```
 //!
-//! [`Etcd::link`] is a way to it that can be cut, slowed down and made to lose requests or answers; [`Etcd::serve`] offers it
-//! on TCP too, as does the binary of this package, `etcd-locked-embedded --listen 127.0.0.1:2379`. [`store`] is what etcd does with keys, leases and revisions, as a value: no clock, no task, no socket, no lock.
+//! [`Etcd::link`] is a network path to it, which can be cut, slowed down and made to drop requests or answers.
+//! [`Etcd::serve`] offers it on TCP, as does the binary of this package: `etcd-locked-embedded --listen 127.0.0.1:2379`.
+//! [`store`] is etcd's handling of keys, leases and revisions as a value: no clock, no task, no socket, no lock.
 //!
 //! # What it is, and what not
 //!
 //! One member that is always the leader; nothing is kept beyond the process. Answers, revisions, gRPC codes and messages are
-//! those of etcd 3.5. There are KV, Lease, Watch, and of Maintenance and Cluster what clients and `etcdctl` ask in passing;
-//! there are no users and roles, no lock and election service.
+//! those of etcd 3.5. It serves KV, Lease, Watch, and the calls of Maintenance and Cluster that clients and `etcdctl` make.
+//! It has no users and roles, no lock service and no election service.
 //!
-//! What is kept is what lives and the last 10,000 revisions, as under etcd's `--auto-compaction-mode=revision
-//! --auto-compaction-retention=10000`. A watch or read from before gets etcd's "compacted". There is no quota: memory is as large as what is
-//! put.
+//! The store keeps the present keys and the last 10,000 revisions, as under etcd's `--auto-compaction-mode=revision
+//! --auto-compaction-retention=10000`. A watch or read of an earlier revision gets etcd's "compacted". There is no quota:
+//! memory grows with the data.
 
 mod clock;
 mod etcd;

@@ -1,4 +1,4 @@
-//! The way between a client and an etcd, and what can happen on it.
+//! Link: a network path between clients and an embedded etcd, with delays, cuts and faults.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,14 +18,14 @@ use crate::clock::Clock;
 use crate::paced::Paced;
 use crate::router::{Request, Responding, Response, Router};
 
-/// What happens to one call.
+/// Fault that befalls one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// etcd refuses it, with this code and message; nothing is applied.
+    /// etcd refuses the call with this code and message; nothing is applied.
     Refused(tonic::Code, String),
-    /// It is applied, but the connection breaks before the answer is there.
+    /// etcd applies the call, but the connection breaks before the answer arrives.
     AnswerLost,
-    /// The connection breaks before it arrives: nothing is applied, but the client cannot know.
+    /// The connection breaks before the call arrives: nothing is applied, but to the client the outcome is ambiguous.
     RequestLost,
 }
 
@@ -49,29 +49,28 @@ impl Link {
         }
     }
 
-    /// A client whose calls all go this way.
+    /// Makes a client whose calls all take this path.
     ///
     /// # Errors
     ///
-    /// `options` name a user: there are none here.
+    /// `options` name a user: an embedded etcd has none.
     pub async fn client(&self, options: Option<ConnectOptions>) -> Result<Client, Error> {
         let channel = Channel::Custom(BoxCloneSyncService::new(self.clone()));
         Client::from_channel(channel, options).await
     }
 
-    /// From now on nothing gets through, either way: calls hang, streams are silent. What was on its way is not lost, as it
-    /// would not be in TCP, unless the caller gives up meanwhile.
+    /// Stops everything on the way, in both directions: calls hang, streams are silent. As with TCP, nothing under way is
+    /// lost, unless the caller gives up meanwhile.
     pub fn cut(&self) {
         self.way.weather.send_modify(|weather| weather.cut = true);
     }
 
-    /// Everything gets through again, what was held back first.
+    /// Lets everything through again, first what was held back.
     pub fn heal(&self) {
         self.way.weather.send_modify(|weather| weather.cut = false);
     }
 
-    /// From now on nobody is there, as where nothing listens: calls are refused unsent, and what was under way breaks, streams
-    /// too.
+    /// Takes the other end away, as if nothing listened there: calls are refused unsent. Calls and streams under way break.
     pub fn down(&self) {
         self.way.weather.send_modify(|weather| {
             weather.breaks += u64::from(!weather.down);
@@ -79,44 +78,44 @@ impl Link {
         });
     }
 
-    /// Somebody is there again. What broke stays broken; calls work.
+    /// Brings the other end back: new calls work. Calls and streams that broke stay broken.
     pub fn up(&self) {
         self.way.weather.send_modify(|weather| weather.down = false);
     }
 
-    /// Holds back keep-alives (or lets them through again): leases run out while everything else works.
+    /// Holds back keep-alives (or lets them through again): leases expire while everything else works.
     pub fn freeze_keepalives(&self, frozen: bool) {
         self.way
             .weather
             .send_modify(|weather| weather.frozen = frozen);
     }
 
-    /// How long everything takes from now on, each way; zero at first.
+    /// Sets the delay of everything from now on, each way; zero at first.
     pub fn delay(&self, each_way: Duration) {
         self.way
             .weather
             .send_modify(|weather| weather.delay = each_way);
     }
 
-    /// What happens to the next call, streams (watch, keep-alive) not counted. Several are used up in their order.
+    /// Sets the fault of the next call; streams (watch, keep-alive) do not count. Several faults are used up in order.
     pub fn fail_next(&self, fault: Fault) {
         self.way.lock_faults().push_back(fault);
     }
 }
 
-/// What a link is like at present.
+/// Present condition of a link.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weather {
     cut: bool,
     down: bool,
-    /// How often it went down: what was under way then is broken.
+    /// How often the link went down; what was under way then is broken.
     breaks: u64,
     frozen: bool,
     pub(crate) delay: Duration,
 }
 
 impl Weather {
-    /// Whether a frame of a stream has to wait.
+    /// Returns true if a frame of a stream has to wait.
     pub(crate) fn holds(&self, keepalive: bool) -> bool {
         self.cut || keepalive && self.frozen
     }
@@ -141,18 +140,18 @@ impl Way {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets out, unless nobody is there; what arrives must have set out after the last break.
+    /// Starts a call or stream, unless the link is down. Returns the number of breaks so far: it breaks if that changes.
     pub(crate) fn set_out(&self) -> Result<u64, Status> {
         let weather = self.weather.borrow();
         if weather.down {
-            // What a client says of a port where nothing listens.
+            // The message of a client for a port where nothing listens.
             let refused = "tcp connect error: connection refused: the link is down";
             return Err(Status::unavailable(refused));
         }
         Ok(weather.breaks)
     }
 
-    /// One way, for what set out before this many breaks.
+    /// Travels one way, for a call that started after this many breaks.
     async fn travel(&self, breaks: u64) -> Result<(), BoxError> {
         let weather = *self.weather.borrow();
         if weather.breaks == breaks && weather.delay > Duration::ZERO {
@@ -176,7 +175,7 @@ impl Way {
         }
     }
 
-    /// Until what set out before this many breaks is broken.
+    /// Waits until a call that started after this many breaks is broken.
     pub(crate) async fn broken(&self, breaks: u64) {
         let mut weather = self.weather.subscribe();
         let _ = weather.wait_for(|now| now.breaks != breaks).await; // the sender is ours
@@ -233,7 +232,7 @@ async fn stream(
     Ok(answer.map(|body| Body::new(Paced::new(body, way, keepalive, breaks))))
 }
 
-/// To a client, the outcome is unknown.
+/// Makes the error of a broken connection: to the client, the outcome is ambiguous.
 fn broken() -> BoxError {
     io::Error::new(
         io::ErrorKind::ConnectionReset,

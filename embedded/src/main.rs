@@ -1,4 +1,4 @@
-//! One embedded etcd on TCP, until it is told to end.
+//! Binary `etcd-locked-embedded`: serves one embedded etcd on TCP until SIGTERM or Ctrl-C.
 
 use std::process::ExitCode;
 
@@ -9,15 +9,15 @@ use tokio::signal::unix::{SignalKind, signal};
 const USAGE: &str = "\
 usage: etcd-locked-embedded [--listen ADDRESS:PORT]
 
-An etcd of one member, in memory: what it holds is gone when it ends. It listens on 127.0.0.1:2379 unless told otherwise
-(port 0 chooses a free one), says so in one line, and ends on SIGTERM and Ctrl-C.
+An etcd of one member, in memory: its data is gone when it ends. It listens on 127.0.0.1:2379 by default (port 0 chooses a
+free one), prints its address in one line, and ends on SIGTERM and Ctrl-C.
 ";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let line: Vec<String> = std::env::args().skip(1).collect();
-    let line: Vec<&str> = line.iter().map(String::as_str).collect();
-    let address = match line[..] {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let address = match arguments[..] {
         [] => "127.0.0.1:2379",
         ["--listen", address] => address,
         ["--help" | "-h"] => {
@@ -27,7 +27,7 @@ async fn main() -> ExitCode {
         _ => {
             eprint!(
                 "etcd-locked-embedded: cannot make sense of `{}`\n\n{USAGE}",
-                line.join(" ")
+                arguments.join(" ")
             );
             return ExitCode::from(2);
         }
@@ -42,19 +42,19 @@ async fn main() -> ExitCode {
 }
 
 async fn run(address: &str) -> Result<(), String> {
-    let told = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+    let watch = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
     let (mut terminated, mut interrupted) = (
-        told(SignalKind::terminate())?,
-        told(SignalKind::interrupt())?,
+        watch(SignalKind::terminate())?,
+        watch(SignalKind::interrupt())?,
     );
     let unbound = |error: std::io::Error| {
-        let what_to_do = match error.kind() {
+        let advice = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
                 "; something listens there already: end it, or choose another port by --listen"
             }
             _ => "",
         };
-        format!("cannot listen on {address}: {error}{what_to_do}")
+        format!("cannot listen on {address}: {error}{advice}")
     };
     let listener = TcpListener::bind(address).await.map_err(unbound)?;
     println!(

@@ -1,4 +1,4 @@
-//! One direction of a stream on a link: its frames arrive late, or not while the link is cut.
+//! Paced stream: one direction of a stream on a link, whose frames arrive late, or wait while the link is cut.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use tonic::body::Body;
 use crate::clock::Sleep;
 use crate::link::Way;
 
-/// `None`: the end.
+/// A frame of the stream; `None` is its end.
 type Sent = Option<Result<Frame<<Body as http_body::Body>::Data>, Status>>;
 
-/// So many frames may be on their way; the sender waits then.
-const MOST_ON_THEIR_WAY: usize = 1_024;
+/// Limit of frames under way; at the limit the sender waits.
+const MOST_UNDER_WAY: usize = 1_024;
 
 const BROKEN: &str = "connection reset: the link went down";
 
@@ -25,17 +25,17 @@ pub(crate) struct Paced {
     body: Body,
     way: Arc<Way>,
     keepalive: bool,
-    /// Until the way breaks; `None`: it has.
+    /// Ends when the way breaks; `None` once it has.
     breaking: Option<Sleep>,
-    /// With the time at which each arrives.
+    /// Frames under way, each with its time of arrival.
     frames: VecDeque<(Duration, Sent)>,
-    /// Until then the first frame cannot arrive, or (no time) until the weather is better.
+    /// What the first frame waits for: this time, or without a time, better weather.
     obstacle: Option<(Option<Duration>, Sleep)>,
     ended: bool,
 }
 
 impl Paced {
-    /// `breaks`: how many there had been on the way when the stream set out.
+    /// Paces `body`. `breaks` is the way's number of breaks when the stream started.
     pub(crate) fn new(body: Body, way: Arc<Way>, keepalive: bool, breaks: u64) -> Self {
         let breaking = Arc::clone(&way);
         Self {
@@ -49,9 +49,9 @@ impl Paced {
         }
     }
 
-    /// Takes what the sender has sent.
+    /// Takes the frames that the sender has sent.
     fn take(&mut self, context: &mut Context<'_>) {
-        while !self.ended && self.frames.len() < MOST_ON_THEIR_WAY {
+        while !self.ended && self.frames.len() < MOST_UNDER_WAY {
             match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(frame) => {
                     self.ended = frame.is_none();
@@ -64,8 +64,8 @@ impl Paced {
         }
     }
 
-    /// What the first frame waits for; `None`: nothing.
-    fn in_the_way(&self) -> Option<Option<Duration>> {
+    /// Returns what the first frame waits for: a time, or `Some(None)` for better weather. `None` if it may arrive.
+    fn next_obstacle(&self) -> Option<Option<Duration>> {
         let (at, _) = self.frames.front()?;
         if self.way.weather.borrow().holds(self.keepalive) {
             return Some(None);
@@ -90,7 +90,7 @@ impl http_body::Body for Paced {
         }
         loop {
             this.take(context);
-            let Some(obstacle) = this.in_the_way() else {
+            let Some(obstacle) = this.next_obstacle() else {
                 this.obstacle = None;
                 return match this.frames.pop_front() {
                     Some((_, frame)) => Poll::Ready(frame),

@@ -1,4 +1,4 @@
-//! From a request's path to the service it is for.
+//! Router: hands each gRPC request to the service that its path names.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -18,7 +18,7 @@ pub(crate) type Request = http::Request<Body>;
 pub(crate) type Response = http::Response<Body>;
 pub(crate) type Responding<E> = Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>;
 
-/// All services of one etcd; cheap to clone, which clients do for every call.
+/// All services of one etcd. Cheap to clone: clients clone it for every call.
 #[derive(Debug, Clone)]
 pub(crate) struct Router(Arc<Services>);
 

@@ -1,4 +1,4 @@
-//! An etcd in the process, on TCP: for other processes, and for `etcdctl`.
+//! TCP server of an embedded etcd, for other processes and for `etcdctl`.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// The listener has failed for good. A connection that fails ends alone.
+    /// The listener has failed for good. A failed connection is no error here; it ends alone.
     pub async fn serve(&self, listener: TcpListener) -> io::Result<()> {
         let _listed = Listed::new(self, &listener)?;
         let (_open, closing) = watch::channel(());
@@ -33,7 +33,7 @@ impl Etcd {
     }
 }
 
-/// The address, among those that members are listed with.
+/// Address of a running server, listed among the member's addresses until it is dropped.
 struct Listed<'a> {
     etcd: &'a Etcd,
     address: String,
@@ -61,7 +61,7 @@ impl Drop for Listed<'_> {
     }
 }
 
-/// Accepts until it is dropped.
+/// Incoming connections, accepted until this is dropped.
 struct Connections {
     listener: TcpListener,
     closing: watch::Receiver<()>,
@@ -73,9 +73,9 @@ impl Stream for Connections {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let (tcp, _) = match ready!(self.listener.poll_accept(context)) {
             Ok(accepted) => accepted,
-            Err(error) => return Poll::Ready(Some(Err(error))), // tonic sorts out what passes
+            Err(error) => return Poll::Ready(Some(Err(error))), // tonic skips errors that pass
         };
-        let _ = tcp.set_nodelay(true); // slower without, but not wrong
+        let _ = tcp.set_nodelay(true); // a failure costs speed only
         let mut closing = self.closing.clone();
         Poll::Ready(Some(Ok(Connection {
             tcp,
@@ -86,15 +86,15 @@ impl Stream for Connections {
     }
 }
 
-/// A connection that ends with the server: tonic has it in a task of its own, which would live on.
+/// A connection that ends with the server. Tonic serves it in a task of its own, which would live on.
 struct Connection {
     tcp: TcpStream,
-    /// `None`: it is.
+    /// Ends when the server is gone; `None` once it is.
     closed: Option<Sleep>,
 }
 
 impl Connection {
-    /// Whether the server is gone; wakes the reader, who is always waiting, once it is.
+    /// Returns true if the server is gone. Wakes the reader once it is; a reader is always waiting.
     fn is_closed(&mut self, context: &mut Context<'_>) -> bool {
         let Some(closed) = &mut self.closed else {
             return true;

@@ -1,4 +1,4 @@
-//! What all services of one etcd share: the store, the watches on it, and the clock.
+//! Shared state of one etcd's services: the store, the watches on it, and the clock.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,17 +11,17 @@ use crate::clock::Clock;
 use crate::store::Store;
 use crate::watches::Watches;
 
-/// How many revisions are kept.
+/// Number of revisions that compaction keeps.
 const KEPT: i64 = 10_000;
 
-/// How many more than that before the oldest go.
+/// Number of further revisions before the next compaction.
 const SLACK: i64 = 1_000;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Where it is served, for those who ask for the members.
+    /// Addresses where this etcd is served, for the list of members.
     pub(crate) addresses: Mutex<Vec<String>>,
 }
 
@@ -29,18 +29,18 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) watches: Watches,
-    /// The revision up to which watches have been told.
-    told: i64,
+    /// The revision up to which watches have received the events.
+    notified: i64,
 }
 
 impl Shared {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        // Like a real one, and unlike the one that was here before it: an id of that one's leases must not be granted again.
+        // Random like a real etcd's: an etcd in the place of another must not grant the same lease ids again.
         let any = RandomState::new().hash_one(0);
         let store = Store::with_first_lease(i64::try_from(any >> 2).unwrap_or(0).max(1));
         Self {
             state: Mutex::new(State {
-                told: store.revision(),
+                notified: store.revision(),
                 store,
                 watches: Watches::default(),
             }),
@@ -49,7 +49,7 @@ impl Shared {
         }
     }
 
-    /// Does something at the present time, after what is due by then, and tells the watches what came of it.
+    /// Runs `act` at the present time, after the leases that are due have expired. Then the watches receive the changes.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State, Duration) -> T) -> T {
         let mut woken: Vec<Waker> = Vec::new();
         let mut state = self.lock();
@@ -64,12 +64,12 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of the caller's own closure leaves at worst an operation undone; what was done is told by the next call.
+        // A panic of the caller's closure leaves at worst an operation undone. The next call sends the events of the others.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How things stood before.
+/// State before an action, for comparison after it.
 struct Mark {
     next_expiry: Option<Duration>,
 }
@@ -83,28 +83,28 @@ impl State {
 
     fn settle(&mut self, before: Mark, woken: &mut Vec<Waker>) {
         let revision = self.store.revision();
-        if revision > self.told {
-            self.watches.notify(&self.store, self.told + 1, woken);
+        if revision > self.notified {
+            self.watches.notify(&self.store, self.notified + 1, woken);
             if revision - self.store.compacted() >= KEPT + SLACK {
                 let request = PbCompactionRequest {
                     revision: revision - KEPT,
                     physical: false,
                 };
-                // Refused only if it is compacted that far already.
+                // Refused only if the store is compacted that far already.
                 let _ = self.store.compact(&request);
             }
-        } else if revision < self.told {
-            // The store was put in the place of another: to its clients, this is an etcd that went and came back.
+        } else if revision < self.notified {
+            // Another store took the place of the old one: to its clients, etcd went down and came back.
             self.watches.end_all(woken);
         }
-        self.told = revision;
+        self.notified = revision;
         let sooner = match (before.next_expiry, self.store.next_expiry()) {
             (Some(before), Some(now)) => now < before,
             (None, Some(_)) => true,
             _ => false,
         };
         if sooner {
-            self.watches.wake_all(woken); // they wait for leases to run out
+            self.watches.wake_all(woken); // watch streams wait for the next expiry
         }
     }
 }

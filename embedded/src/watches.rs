@@ -1,4 +1,4 @@
-//! All watch streams and their watches: who is told what, in which order. Pure; `service/watch` is what waits.
+//! Watch streams and their watches: which events each receives, in which order. Pure; `service/watch` waits for them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -8,17 +8,17 @@ use etcd_client::proto::{PbEvent, PbResponseHeader, PbWatchResponse};
 
 use crate::store::{Change, Span, Store};
 
-/// A stream with more responses than this waiting for its client is fed from the store's history, like one that starts in
-/// the past, once it has read them.
+/// Limit of responses that wait for a stream's client. After that the stream reads the store's history, like one that
+/// starts in the past.
 const MOST_QUEUED: usize = 1_024;
 
-/// At most so many revisions in one response.
+/// Limit of revisions in one response.
 const BATCH: usize = 1_000;
 
-/// How often a watch is told of progress that asked for it and saw no event.
+/// Interval of progress responses, for watches that asked for them and saw no event.
 const PROGRESS_EVERY: Duration = Duration::from_secs(600);
 
-/// For responses that concern no watch, or one that was refused.
+/// Watch id in responses that concern no watch, or one that was refused.
 const NO_WATCH: i64 = -1;
 
 pub(crate) type StreamId = u64;
@@ -40,7 +40,7 @@ struct Stream {
     ended: bool,
 }
 
-/// What a client asks to watch.
+/// Request of a client for a watch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
     pub(crate) id: i64,
@@ -56,28 +56,28 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 struct Watch {
     wanted: Wanted,
-    /// The first revision it has not been told of.
+    /// The first revision that it has not received.
     from: i64,
     standing: Standing,
-    /// It has seen no event since it was last told of progress.
+    /// True if it has seen no event since the last progress response.
     quiet: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Told of every revision as it comes.
+    /// Receives every revision as it comes.
     Live,
-    /// Told from history.
+    /// Reads the history.
     Behind,
-    /// What it wanted is forgotten; its id is taken until it is cancelled.
+    /// Ended, as the revisions it wanted are compacted; its id is taken until it is cancelled.
     Compacted,
 }
 
-/// What a stream has for its client.
+/// Next item of a stream for its client.
 #[derive(Debug)]
 pub(crate) enum Next {
     Response(PbWatchResponse),
-    /// Nothing before this time, unless something happens.
+    /// Nothing before this time, unless the stream is woken.
     Wait(Option<Duration>),
     End,
 }
@@ -97,7 +97,7 @@ impl Watches {
         self.streams.remove(&stream);
     }
 
-    /// Every stream ends: the store is another.
+    /// Ends every stream, because another store took the place of the old one.
     pub(crate) fn end_all(&mut self, woken: &mut Vec<Waker>) {
         for stream in self.streams.values_mut() {
             stream.ended = true;
@@ -136,7 +136,7 @@ impl Watches {
         stream.waker.take()
     }
 
-    /// Tells all live watches what happened from this revision on.
+    /// Queues the changes from this revision on for all live watches.
     pub(crate) fn notify(&mut self, store: &Store, from: i64, woken: &mut Vec<Waker>) {
         if self
             .streams
@@ -157,7 +157,7 @@ impl Watches {
         }
     }
 
-    /// What comes next on a stream; if it has to wait, `waker` is woken once there is something.
+    /// Returns the next item of a stream. If the stream has to wait, it wakes `waker` once there is one.
     pub(crate) fn next(
         &mut self,
         store: &Store,
@@ -285,11 +285,11 @@ impl Stream {
 
     fn pop(&mut self, store: &Store, now: Duration) -> Option<PbWatchResponse> {
         while self.queue.is_empty() && self.catch_up(store) {}
-        self.tell_progress(store, now);
+        self.report_progress(store, now);
         self.queue.pop_front()
     }
 
-    /// Tells one batch to each watch that is behind; whether there was one.
+    /// Queues one batch for each watch that is behind. Returns false if none is.
     fn catch_up(&mut self, store: &Store) -> bool {
         let mut behind = false;
         for (id, watch) in &mut self.watches {
@@ -301,7 +301,7 @@ impl Stream {
         behind
     }
 
-    fn tell_progress(&mut self, store: &Store, now: Duration) {
+    fn report_progress(&mut self, store: &Store, now: Duration) {
         let progress = |watch_id| PbWatchResponse {
             header: Some(store.header()),
             watch_id,
@@ -311,7 +311,7 @@ impl Stream {
         let behind = |watch: &Watch| watch.standing == Standing::Behind;
         if self.progress_wanted && !self.watches.values().any(behind) {
             self.progress_wanted = false;
-            // With a watch among them that was cancelled for compaction, etcd 3.5 does not answer.
+            // If compaction has ended one of the watches, etcd 3.5 does not answer.
             if !self.watches.is_empty() && self.watches.values().all(live) {
                 self.queue.push_back(progress(NO_WATCH));
             }

@@ -1,4 +1,4 @@
-//! Over the in-memory client: watches, keep-alives, and what a link does to them. Time is tokio's, paused.
+//! In-memory client tests: watches, keep-alives, and the faults of a link. Time is tokio's, paused.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use etcd_locked_embedded::{Etcd, Fault, Link, store::Store};
 use tokio::time::{Instant, timeout};
 use tonic::Code;
 
-/// In paused time: nothing else is going to happen.
+/// Longer than anything can take in paused time.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-async fn told(watch: &mut WatchStream) -> WatchResponse {
+async fn next(watch: &mut WatchStream) -> WatchResponse {
     timeout(NEVER, watch.message())
         .await
-        .expect("something is told")
+        .expect("a response")
         .expect("no error")
         .expect("the stream goes on")
 }
 
-/// `header: +key=value(before) -key …`, or what else the response says.
+/// Shows a response: `revision: +key=value(before) -key …`, with its other fields in front of the events.
 fn read(response: &WatchResponse) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut said = vec![format!(
+    let mut shown = vec![format!(
         "{}:",
         response.header().expect("a header").revision()
     )];
@@ -33,23 +33,23 @@ fn read(response: &WatchResponse) -> String {
         ("created", response.created()),
         ("canceled", response.canceled()),
     ] {
-        said.extend(is.then(|| word.to_owned()));
+        shown.extend(is.then(|| word.to_owned()));
     }
     if response.compact_revision() != 0 {
-        said.push(format!("compacted at {}", response.compact_revision()));
+        shown.push(format!("compacted at {}", response.compact_revision()));
     }
-    said.extend((!response.cancel_reason().is_empty()).then(|| response.cancel_reason().into()));
+    shown.extend((!response.cancel_reason().is_empty()).then(|| response.cancel_reason().into()));
     for event in response.events() {
         let kv = event.kv().expect("a key");
         let before = event
             .prev_kv()
             .map_or(String::new(), |kv| format!("({})", text(kv.value())));
-        said.push(match event.event_type() {
+        shown.push(match event.event_type() {
             EventType::Put => format!("+{}={}{before}", text(kv.key()), text(kv.value())),
             EventType::Delete => format!("-{}{before}", text(kv.key())),
         });
     }
-    said.join(" ")
+    shown.join(" ")
 }
 
 fn code(error: Error) -> (Code, String) {
@@ -66,7 +66,7 @@ async fn watch(client: &mut Client, options: WatchOptions) -> WatchStream {
 async fn watch_key(client: &mut Client, key: &str, options: WatchOptions) -> WatchStream {
     let watch = client.watch(key, Some(options)).await;
     let mut watch = watch.expect("a stream");
-    let created = told(&mut watch).await;
+    let created = next(&mut watch).await;
     assert!(created.created());
     watch
 }
@@ -76,41 +76,41 @@ fn all() -> WatchOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_told_of_each_revision_as_one() {
+async fn watch_receives_each_revision_as_one_response() {
     let mut client = Etcd::new().client().await;
     let mut watch = watch(&mut client, all().with_prev_key()).await;
     client.put("a", "1", None).await.unwrap();
     client.put("a", "2", None).await.unwrap();
     let both = Txn::new().and_then([TxnOp::put("b", "3", None), TxnOp::delete("a", None)]);
     client.txn(both).await.unwrap();
-    assert_eq!(read(&told(&mut watch).await), "2: +a=1");
-    assert_eq!(read(&told(&mut watch).await), "3: +a=2(1)");
-    assert_eq!(read(&told(&mut watch).await), "4: +b=3 -a(2)");
+    assert_eq!(read(&next(&mut watch).await), "2: +a=1");
+    assert_eq!(read(&next(&mut watch).await), "3: +a=2(1)");
+    assert_eq!(read(&next(&mut watch).await), "4: +b=3 -a(2)");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_the_past_is_told_of_it_in_batches() {
+async fn watch_from_the_past_receives_it_in_batches() {
     let mut client = Etcd::new().client().await;
     for n in 0..1_500 {
         client.put("n", n.to_string(), None).await.unwrap();
     }
     let mut watch = watch(&mut client, all().with_start_revision(2)).await;
-    let batch = told(&mut watch).await;
+    let batch = next(&mut watch).await;
     assert_eq!(batch.events().len(), 1_000);
     assert_eq!(batch.header().unwrap().revision(), 1_501);
-    assert_eq!(told(&mut watch).await.events().len(), 500);
+    assert_eq!(next(&mut watch).await.events().len(), 500);
     client.put("n", "live", None).await.unwrap();
-    assert_eq!(read(&told(&mut watch).await), "1502: +n=live");
+    assert_eq!(read(&next(&mut watch).await), "1502: +n=live");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_the_future_waits_for_it() {
+async fn watch_from_a_future_revision_waits_for_it() {
     let mut client = Etcd::new().client().await;
     let mut watch = watch(&mut client, all().with_start_revision(4)).await;
     for n in 2..=4 {
         client.put("n", n.to_string(), None).await.unwrap();
     }
-    assert_eq!(read(&told(&mut watch).await), "4: +n=4");
+    assert_eq!(read(&next(&mut watch).await), "4: +n=4");
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,13 +123,13 @@ async fn filters_leave_out_puts_or_deletions() {
     client.put("a", "", None).await.unwrap();
     client.delete("a", None).await.unwrap();
     client.put("b", "", None).await.unwrap();
-    assert_eq!(read(&told(&mut deletions).await), "3: -a");
-    assert_eq!(read(&told(&mut puts).await), "2: +a=");
-    assert_eq!(read(&told(&mut puts).await), "4: +b=");
+    assert_eq!(read(&next(&mut deletions).await), "3: -a");
+    assert_eq!(read(&next(&mut puts).await), "2: +a=");
+    assert_eq!(read(&next(&mut puts).await), "4: +b=");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compacted_past_cannot_be_watched() {
+async fn watch_of_a_compacted_revision_is_cancelled() {
     let mut client = Etcd::new().client().await;
     for _ in 0..5 {
         client.put("a", "", None).await.unwrap();
@@ -139,11 +139,11 @@ async fn a_compacted_past_cannot_be_watched() {
         .await
         .unwrap();
     let mut watch = watch(&mut client, all().with_start_revision(3)).await;
-    assert_eq!(read(&told(&mut watch).await), "0: canceled compacted at 4");
+    assert_eq!(read(&next(&mut watch).await), "0: canceled compacted at 4");
     let from = all().with_start_revision(4);
     watch.watch("", Some(from)).await.unwrap();
-    assert_eq!(read(&told(&mut watch).await), "6: created");
-    assert_eq!(read(&told(&mut watch).await), "6: +a= +a= +a=");
+    assert_eq!(read(&next(&mut watch).await), "6: created");
+    assert_eq!(read(&next(&mut watch).await), "6: +a= +a= +a=");
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,9 +152,9 @@ async fn several_watches_share_a_stream() {
     let mut stream = watch_key(&mut client, "a", WatchOptions::new()).await;
     let id = |id| Some(WatchOptions::new().with_watch_id(id));
     stream.watch("b", id(7)).await.unwrap();
-    assert_eq!(told(&mut stream).await.watch_id(), 7);
+    assert_eq!(next(&mut stream).await.watch_id(), 7);
     stream.watch("b", id(7)).await.unwrap();
-    let refused = told(&mut stream).await;
+    let refused = next(&mut stream).await;
     assert_eq!(
         (refused.watch_id(), &*read(&refused)),
         (
@@ -165,33 +165,33 @@ async fn several_watches_share_a_stream() {
     let backwards = WatchOptions::new().with_range("a");
     stream.watch("b", Some(backwards)).await.unwrap();
     assert_eq!(
-        read(&told(&mut stream).await),
+        read(&next(&mut stream).await),
         "1: created canceled mvcc: watcher range is empty"
     );
     stream.watch("b", None).await.unwrap();
-    assert_eq!(told(&mut stream).await.watch_id(), 1, "the next after 0");
+    assert_eq!(next(&mut stream).await.watch_id(), 1, "the next after 0");
 
     client.put("b", "x", None).await.unwrap();
-    let (one, other) = (told(&mut stream).await, told(&mut stream).await);
+    let (one, other) = (next(&mut stream).await, next(&mut stream).await);
     assert_eq!((one.watch_id(), other.watch_id()), (1, 7));
     assert_eq!((&*read(&one), &*read(&other)), ("2: +b=x", "2: +b=x"));
 
     stream.cancel(7).await.unwrap();
-    let canceled = told(&mut stream).await;
+    let canceled = next(&mut stream).await;
     assert_eq!((canceled.watch_id(), canceled.canceled()), (7, true));
     client.put("b", "y", None).await.unwrap();
     client.put("a", "z", None).await.unwrap();
-    assert_eq!(told(&mut stream).await.watch_id(), 1);
-    assert_eq!(read(&told(&mut stream).await), "4: +a=z");
+    assert_eq!(next(&mut stream).await.watch_id(), 1);
+    assert_eq!(read(&next(&mut stream).await), "4: +a=z");
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_is_told_when_asked_and_when_all_is_quiet() {
+async fn progress_comes_on_request_and_while_quiet() {
     let mut client = Etcd::new().client().await;
     let mut stream = watch_key(&mut client, "a", WatchOptions::new()).await;
     client.put("b", "", None).await.unwrap();
     stream.request_progress().await.unwrap();
-    let progress = told(&mut stream).await;
+    let progress = next(&mut stream).await;
     assert_eq!((progress.watch_id(), &*read(&progress)), (-1, "2:"));
 
     stream
@@ -199,34 +199,34 @@ async fn progress_is_told_when_asked_and_when_all_is_quiet() {
         .await
         .unwrap();
     stream.request_progress().await.unwrap();
-    let mut read_on = async || read(&told(&mut stream).await);
+    let mut read_on = async || read(&next(&mut stream).await);
     assert_eq!(read_on().await, "2: created");
     assert_eq!(read_on().await, "2: +b=", "what is behind comes first");
     assert_eq!(read_on().await, "2:");
 
     let start = Instant::now();
     let mut quiet = watch(&mut client, all().with_progress_notify()).await;
-    assert_eq!(read(&told(&mut quiet).await), "2:");
+    assert_eq!(read(&next(&mut quiet).await), "2:");
     assert_eq!(start.elapsed().as_secs(), 600);
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_run_out_while_only_a_watch_waits() {
+async fn leases_expire_while_only_a_watch_waits() {
     let mut client = Etcd::new().client().await;
     let mut watch = watch(&mut client, all()).await;
     let lease = client.lease_grant(5, None).await.unwrap().id();
     let on_it = || Some(PutOptions::new().with_lease(lease));
     client.put("b", "", on_it()).await.unwrap();
     client.put("a", "", on_it()).await.unwrap();
-    told(&mut watch).await;
-    told(&mut watch).await;
+    next(&mut watch).await;
+    next(&mut watch).await;
     let start = Instant::now();
-    assert_eq!(read(&told(&mut watch).await), "4: -a -b");
+    assert_eq!(read(&next(&mut watch).await), "4: -a -b");
     assert_eq!(start.elapsed().as_secs(), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn keep_alives_renew_whether_or_not_their_answers_are_read() {
+async fn keep_alives_renew_with_unread_answers() {
     let mut client = Etcd::new().client().await;
     let lease = client.lease_grant(5, None).await.unwrap().id();
     let (mut keeper, mut answers) = client.lease_keep_alive(lease).await.unwrap();
@@ -246,7 +246,7 @@ async fn keep_alives_renew_whether_or_not_their_answers_are_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_acts_on_the_store_and_watches_are_told() {
+async fn watches_receive_an_operators_changes() {
     let etcd = Etcd::new();
     let mut client = etcd.client().await;
     let mut watch = watch(&mut client, all()).await;
@@ -255,7 +255,7 @@ async fn an_operator_acts_on_the_store_and_watches_are_told() {
         ..PbPutRequest::default()
     };
     etcd.with_store(|store| store.put(&put).map(drop)).unwrap();
-    assert_eq!(read(&told(&mut watch).await), "2: +a=");
+    assert_eq!(read(&next(&mut watch).await), "2: +a=");
     etcd.with_store(|store| *store = Store::new());
     assert_eq!(client.get("a", None).await.unwrap().count(), 0);
     let ended = watch.message().await.map(drop).unwrap_err();
@@ -263,7 +263,7 @@ async fn an_operator_acts_on_the_store_and_watches_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_watch_misses_nothing() {
+async fn slow_watch_misses_nothing() {
     let etcd = Etcd::new();
     let mut client = etcd.client().await;
     let mut watch = watch(&mut client, all()).await;
@@ -272,17 +272,17 @@ async fn a_slow_watch_misses_nothing() {
     }
     let mut seen = 0;
     while seen < 3_000 {
-        for event in told(&mut watch).await.events() {
+        for event in next(&mut watch).await.events() {
             assert_eq!(event.kv().unwrap().value(), seen.to_string().as_bytes());
             seen += 1;
         }
     }
     client.put("n", "live", None).await.unwrap();
-    assert_eq!(read(&told(&mut watch).await), "3002: +n=live");
+    assert_eq!(read(&next(&mut watch).await), "3002: +n=live");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_revisions_go_by_themselves() {
+async fn oldest_revisions_are_compacted_automatically() {
     let mut client = Etcd::new().client().await;
     for _ in 0..12_000 {
         client.put("a", "", None).await.unwrap();
@@ -300,7 +300,7 @@ async fn the_oldest_revisions_go_by_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_link_holds_calls_and_streams_until_it_heals() {
+async fn cut_link_holds_calls_and_streams_until_healed() {
     let etcd = Etcd::new();
     let link = etcd.link();
     let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
@@ -314,15 +314,15 @@ async fn a_cut_link_holds_calls_and_streams_until_it_heals() {
     assert!(timeout(NEVER, watch.message()).await.is_err(), "silence");
     link.heal();
     held.await.unwrap().unwrap();
-    assert_eq!(read(&told(&mut watch).await), "2: +a=");
-    assert_eq!(read(&told(&mut watch).await), "3: +held=");
+    assert_eq!(read(&next(&mut watch).await), "2: +a=");
+    assert_eq!(read(&next(&mut watch).await), "3: +held=");
     let everything = DeleteOptions::new().with_all_keys();
     let deleted = operator.delete("", Some(everything)).await.unwrap();
     assert_eq!(deleted.deleted(), 2, "what was given up did not arrive");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_link_that_is_down_refuses_calls_and_breaks_what_was_under_way() {
+async fn link_down_refuses_new_calls_and_breaks_open_ones() {
     let etcd = Etcd::new();
     let link = etcd.link();
     let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
@@ -344,8 +344,8 @@ async fn a_link_that_is_down_refuses_calls_and_breaks_what_was_under_way() {
         link.heal();
         link.delay(Duration::ZERO);
     }
-    let told = timeout(NEVER, watch.message()).await.expect("the break");
-    assert_eq!(code(told.unwrap_err()).0, Code::Unavailable);
+    let ended = timeout(NEVER, watch.message()).await.expect("the break");
+    assert_eq!(code(ended.unwrap_err()).0, Code::Unavailable);
     assert!(keeper.keep_alive().await.is_err() || kept.message().await.is_err());
     client.put("a", "", None).await.unwrap();
     let everything = operator.get("", Some(GetOptions::new().with_all_keys()));
@@ -357,7 +357,7 @@ async fn a_link_that_is_down_refuses_calls_and_breaks_what_was_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frozen_keep_alives_let_a_lease_run_out() {
+async fn frozen_keep_alives_let_a_lease_expire() {
     let etcd = Etcd::new();
     let link = etcd.link();
     let mut client = link.client(None).await.unwrap();
@@ -375,7 +375,7 @@ async fn frozen_keep_alives_let_a_lease_run_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_link_delays_each_way_and_keeps_the_order() {
+async fn slow_link_delays_each_way_and_keeps_the_order() {
     let etcd = Etcd::new();
     let link = etcd.link();
     let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
@@ -390,13 +390,13 @@ async fn a_slow_link_delays_each_way_and_keeps_the_order() {
     let start = Instant::now();
     for n in 0..3 {
         let expected = format!("{}: +n={n}", n + 2);
-        assert_eq!(read(&told(&mut watch).await), expected);
+        assert_eq!(read(&next(&mut watch).await), expected);
     }
     assert_eq!(start.elapsed().as_secs(), 1, "they travelled together");
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_happen_to_the_next_calls_in_their_order() {
+async fn faults_hit_the_next_calls_in_order() {
     let etcd = Etcd::new();
     let link = etcd.link();
     let mut client = link.client(None).await.unwrap();
@@ -423,7 +423,7 @@ async fn faults_happen_to_the_next_calls_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_clients_ask_in_passing() {
+async fn serves_status_members_and_refuses_lock_service() {
     let etcd = Etcd::new();
     let mut client = etcd.client().await;
     let status = client.status().await.unwrap();

@@ -1,4 +1,4 @@
-//! On TCP: the same etcd as in memory, as long as it is served; and the binary.
+//! TCP tests: a served etcd is the same as in memory, and the binary serves one.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use etcd_locked_embedded::Etcd;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-/// Far more than anything here takes.
+/// Limit of every wait, far above what any of them takes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 async fn connect(url: &str) -> Client {
@@ -17,7 +17,7 @@ async fn connect(url: &str) -> Client {
 }
 
 #[tokio::test]
-async fn tcp_and_memory_see_the_same() {
+async fn tcp_and_memory_reach_the_same_etcd() {
     let etcd = Etcd::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -52,7 +52,7 @@ async fn tcp_and_memory_see_the_same() {
     assert_eq!(local.get("a", None).await.unwrap().count(), 1);
 }
 
-/// Ends what a test started, however it ends.
+/// Process of the binary, which ends with the test.
 struct Served(Child);
 
 impl Drop for Served {
@@ -70,11 +70,11 @@ fn binary(arguments: &[&str]) -> Command {
 }
 
 #[tokio::test]
-async fn the_binary_listens_until_it_is_told_to_end() {
+async fn binary_listens_until_sigterm() {
     let mut served = Served(binary(&["--listen", "127.0.0.1:0"]).spawn().unwrap());
     let mut line = String::new();
-    let mut said = BufReader::new(served.0.stdout.take().unwrap());
-    said.read_line(&mut line).unwrap();
+    let mut output = BufReader::new(served.0.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
     let url = line.trim().strip_prefix("listening on ").unwrap();
     let mut client = connect(url).await;
     assert_eq!(
@@ -102,6 +102,6 @@ async fn the_binary_listens_until_it_is_told_to_end() {
     assert!(ended.unwrap().success());
     assert!(served.0.wait().unwrap().success());
     let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
+    output.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "", "one line");
 }

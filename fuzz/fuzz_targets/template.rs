@@ -1,4 +1,4 @@
-//! Two texts: neither makes the template parser panic, nor does their comparison, which does not depend on their order.
+//! Fuzz target for templates: parsing and comparing two texts never panics, and their order does not matter.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,7 @@
-//! `("orders/<id>", wait = "5s")` → the names and the options, each value checked. Reading goes on after a mistake,
-//! so that one compilation shows them all. What the names mean is for `bind` to say, who knows the arguments.
+//! Arguments of the attribute: `("orders/<id>", wait = "5s")` → lock names and options, each value checked.
+//!
+//! Reading goes on after a mistake, so that one compilation shows them all. `bind` resolves the names, as it knows the
+//! function's arguments.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::buffer::Cursor;
@@ -14,20 +16,20 @@ use crate::options::{Options, example, is_flag, misplaced, miswritten, unknown};
 pub(crate) struct Args {
     /// In the order they were written.
     pub(crate) names: Vec<Name>,
-    /// A name was written that could not be read, and the mistake is reported.
+    /// True if a name could not be read; the mistake is reported.
     pub(crate) unreadable: bool,
     pub(crate) options: Options,
 }
 
 pub(crate) struct Name {
-    pub(crate) what: NameKind,
-    /// Where it must not stand.
+    pub(crate) kind: NameKind,
+    /// True for a misplaced name: names come before options.
     pub(crate) after_options: bool,
 }
 
 pub(crate) enum NameKind {
     Template(LitStr),
-    /// Anything that is a `LockName`.
+    /// Any expression that implements `LockName`; rustc checks that.
     Expression(Expr),
 }
 
@@ -91,7 +93,7 @@ impl Reader {
                 misplaced(&word).unwrap_or_default(),
             ));
         }
-        let what = match lone_string(input)? {
+        let kind = match lone_string(input)? {
             Some(template) => NameKind::Template(template),
             None => NameKind::Expression(input.parse().map_err(|error: Error| {
                 self.args.unreadable = true;
@@ -102,7 +104,7 @@ impl Reader {
             })?),
         };
         self.args.names.push(Name {
-            what,
+            kind,
             after_options: !self.seen.is_empty(),
         });
         Ok(())
@@ -153,7 +155,7 @@ impl Reader {
     }
 }
 
-/// `word =`, and not `word ==`.
+/// Returns true before `word =`, but not before `word ==`.
 fn begins_option(input: ParseStream<'_>) -> bool {
     input.peek(Ident::peek_any)
         && input.peek2(Token![=])
@@ -161,15 +163,15 @@ fn begins_option(input: ParseStream<'_>) -> bool {
         && !input.peek2(Token![=>])
 }
 
-/// A word alone, such that …
+/// Returns true if the next item is one word alone that fulfils `is`.
 fn is_bare(input: ParseStream<'_>, is: impl FnOnce(&str) -> bool) -> bool {
     let ahead = input.fork();
     let word = ahead.call(Ident::parse_any);
     word.is_ok_and(|word| is(&word.to_string())) && (ahead.is_empty() || ahead.peek(Token![,]))
 }
 
-/// What can only be meant as an option: `wait("5s")`, `wait: "5s"`. An option's bare word
-/// may be the name of an argument, which is for `bind` to decide.
+/// Returns the word if it can only be meant as an option: `wait("5s")`, `wait: "5s"`. An option's bare word may be the
+/// name of an argument; `bind` decides that.
 fn misplaced_option(input: ParseStream<'_>) -> Option<Ident> {
     let ahead = input.fork();
     let word = ahead.call(Ident::parse_any).ok()?;
@@ -178,7 +180,7 @@ fn misplaced_option(input: ParseStream<'_>) -> Option<Ident> {
     (valued && example(&word.to_string()).is_some()).then_some(word)
 }
 
-/// A string literal that is all of the next item (or that only a missing comma ties to the one after).
+/// Reads a string literal that is all of the next item. A comma may be missing after it.
 fn lone_string(input: ParseStream<'_>) -> Result<Option<LitStr>> {
     let ahead = input.fork();
     let lone = ahead.parse::<LitStr>().is_ok()
@@ -193,7 +195,7 @@ fn lone_string(input: ParseStream<'_>) -> Result<Option<LitStr>> {
     }
 }
 
-/// The tokens from one place of the input to a later one.
+/// Returns the tokens from one place of the input to a later one.
 fn between(mut from: Cursor<'_>, to: Cursor<'_>) -> TokenStream {
     let mut tokens = TokenStream::new();
     while from != to
@@ -225,7 +227,7 @@ mod tests {
     }
 
     fn templates(args: &Args) -> Vec<String> {
-        let template = |name: &Name| match &name.what {
+        let template = |name: &Name| match &name.kind {
             NameKind::Template(text) => Some(text.value()),
             NameKind::Expression(_) => None,
         };
@@ -238,14 +240,14 @@ mod tests {
         args
     }
 
-    fn the_mistake(tokens: TokenStream) -> String {
+    fn only_mistake(tokens: TokenStream) -> String {
         let (_, mut mistakes) = read(tokens.clone());
         assert_eq!(mistakes.len(), 1, "{tokens}: {mistakes:?}");
         mistakes.remove(0)
     }
 
     #[test]
-    fn every_option_is_read() {
+    fn reads_every_option() {
         let args = good(quote! {
             "orders/<id>", wait = "5s", ttl = "30s", on_held = "skip", release = "background", map_err = |a, b| f::<A, B>(a, b),
             locks = &self.locks, crate = ::other::etcd_locked, at_most = "1m", deadline = due, when = id == 5,
@@ -309,17 +311,17 @@ mod tests {
             assert!(matches!(
                 &args.names[..],
                 [Name {
-                    what: NameKind::Expression(_),
+                    kind: NameKind::Expression(_),
                     after_options: false
                 }]
             ));
         }
         assert!(good(quote!(wait = "5s", "a")).names[0].after_options);
-        assert!(the_mistake(quote!(fn)).starts_with("expected a lock name or an option"));
+        assert!(only_mistake(quote!(fn)).starts_with("expected a lock name or an option"));
     }
 
     #[test]
-    fn a_name_is_shared_in_one_way() {
+    fn refuses_shared_with_permits() {
         let args = good(quote!("a", shared, wait = "5s"));
         assert!(args.options.shared && args.options.permits.is_none());
         assert_eq!(args.options.written, ["shared", r#"wait = "5s""#]);
@@ -332,9 +334,9 @@ mod tests {
             quote!("a", shared, permits = 5),
             quote!("a", permits = 5, shared),
         ] {
-            assert!(the_mistake(both).ends_with("keep one"));
+            assert!(only_mistake(both).ends_with("keep one"));
         }
-        for (bad, what) in [
+        for (bad, message) in [
             (
                 quote!(permits = 0),
                 "`permits` of 0 is out of range; write one from 1 to 1024",
@@ -376,13 +378,13 @@ mod tests {
                 "option `shared` is given twice; keep one",
             ),
         ] {
-            assert_eq!(the_mistake(quote!("a", #bad)), what);
+            assert_eq!(only_mistake(quote!("a", #bad)), message);
         }
         for kept in [
             quote!(shared, at_least = "5s"),
             quote!(at_least = "5s", shared),
         ] {
-            assert!(the_mistake(quote!("a", #kept)).starts_with("readers keep nothing locked"));
+            assert!(only_mistake(quote!("a", #kept)).starts_with("readers keep nothing locked"));
         }
     }
 
@@ -396,30 +398,30 @@ mod tests {
             quote!("a", detach: true),
         ] {
             assert_eq!(
-                the_mistake(valued),
+                only_mistake(valued),
                 "option `detach` has no value; write `detach` alone"
             );
         }
         assert_eq!(
-            the_mistake(quote!("a", detach, reentrant, detach)),
+            only_mistake(quote!("a", detach, reentrant, detach)),
             "option `detach` is given twice; keep one"
         );
         assert!(good(quote!(detach, "a")).names[0].after_options);
-        // An argument's name, and what merely begins so.
+        // An argument of that name, and expressions that begin with the word.
         for name in [quote!((detach)), quote!(detach.id), quote!(detach::NAME)] {
             assert!(!good(name).options.detach);
         }
     }
 
     #[test]
-    fn mistyped_options_are_named() {
+    fn names_the_mistyped_option() {
         assert_eq!(
-            the_mistake(quote!("a", wiat = "5s")),
+            only_mistake(quote!("a", wiat = "5s")),
             "unknown option `wiat`; did you mean `wait`?"
         );
-        assert!(the_mistake(quote!("a", colour = 5)).contains("the options are `wait`, `ttl`"));
+        assert!(only_mistake(quote!("a", colour = 5)).contains("the options are `wait`, `ttl`"));
         assert_eq!(
-            the_mistake(quote!("a", ttl = 30)),
+            only_mistake(quote!("a", ttl = 30)),
             r#"`ttl` takes a string literal; write `ttl = "30s"`"#
         );
         for valueless in [
@@ -428,49 +430,49 @@ mod tests {
             quote!("a", wait: "5s"),
         ] {
             assert_eq!(
-                the_mistake(valueless),
+                only_mistake(valueless),
                 r#"option `wait` needs a value; write `wait = "5s"`"#
             );
         }
         assert_eq!(
-            the_mistake(quote!("a", wait = "5s", wait = "6s")),
+            only_mistake(quote!("a", wait = "5s", wait = "6s")),
             "option `wait` is given twice; keep one"
         );
         assert_eq!(
-            the_mistake(quote!("a" wait = "5s")),
+            only_mistake(quote!("a" wait = "5s")),
             "missing `,` before `wait`"
         );
-        assert!(the_mistake(quote!("a", map_err = f, on_error = g)).ends_with("keep one"));
+        assert!(only_mistake(quote!("a", map_err = f, on_error = g)).ends_with("keep one"));
         for either in [
             quote!("a", wait = "none", deadline = due),
             quote!("a", deadline = due, wait = "none"),
         ] {
-            assert!(the_mistake(either).ends_with("nothing for `deadline` to bound; keep one"));
+            assert!(only_mistake(either).ends_with("nothing for `deadline` to bound; keep one"));
         }
-        assert!(the_mistake(quote!("a", map_err = )).contains("needs a value"));
+        assert!(only_mistake(quote!("a", map_err = )).contains("needs a value"));
         assert!(
-            the_mistake(quote!("a", map_err = fn)).starts_with("`map_err` takes an expression")
+            only_mistake(quote!("a", map_err = fn)).starts_with("`map_err` takes an expression")
         );
     }
 
     #[test]
-    fn crate_is_an_absolute_path() {
+    fn crate_takes_an_absolute_path() {
         assert!(
             good(quote!("a", crate = crate::vendored))
                 .options
                 .krate
                 .is_some()
         );
-        assert!(the_mistake(quote!("a", crate = other)).ends_with("such as `crate = ::other`"));
+        assert!(only_mistake(quote!("a", crate = other)).ends_with("such as `crate = ::other`"));
         assert!(
-            the_mistake(quote!("a", crate = super::other))
+            only_mistake(quote!("a", crate = super::other))
                 .ends_with("such as `crate = crate::other`")
         );
-        assert!(the_mistake(quote!("a", crate = "other")).ends_with("write `crate = ::other`"));
+        assert!(only_mistake(quote!("a", crate = "other")).ends_with("write `crate = ::other`"));
     }
 
     #[test]
-    fn all_mistakes_are_reported_at_once() {
+    fn reports_all_mistakes_at_once() {
         let (args, mistakes) = read(quote!(
             "a",
             wiat = "5s",

@@ -1,4 +1,4 @@
-//! Names → bindings of the function. Whatever is refused beyond the options is refused here, so that
+//! Binding: placeholders → bindings of the annotated function. All that is refused beyond the options is refused here, so
 //! `expand` cannot fail.
 
 use std::ops::Range;
@@ -21,10 +21,10 @@ use crate::shape::{self, Shape};
 use crate::template::{Placeholder, Template};
 use crate::typo::nearest;
 
-/// All names of a call go in one transaction, two operations each, and etcd takes 128 unless told otherwise.
+/// Limit of names in one call. All of them go in one transaction, two operations each; etcd's default limit is 128.
 const MOST_NAMES: usize = 32;
 
-/// Everything `expand` needs, and nothing that could still be wrong.
+/// Input of `expand`, without anything that could still be refused.
 pub(crate) struct Bound {
     pub(crate) function: Function,
     pub(crate) shape: Shape,
@@ -38,13 +38,13 @@ pub(crate) enum Name {
     Expression(Expr),
 }
 
-/// `<order.id>` as tokens: the function's own binding, so that it resolves inside `macro_rules!` too.
+/// `<order.id>` as tokens. Its head is the function's own binding, so that it resolves inside `macro_rules!` too.
 pub(crate) struct Value {
     pub(crate) head: Ident,
     pub(crate) fields: Vec<Member>,
 }
 
-/// `mistakes` are those found while parsing; a part that did not parse is `None`.
+/// Binds the names to the function. `mistakes` are those found while parsing; a function that did not parse is `None`.
 pub(crate) fn bind(
     args: Args,
     function: Option<Function>,
@@ -79,7 +79,7 @@ pub(crate) fn bind(
     }
 }
 
-/// How a function waits for its lock, if it can. At most one mistake: they follow from each other.
+/// Finds the block to lock, or reports why there is none. Reports one mistake at most, as the others follow from it.
 fn shape(function: &Function, mistakes: &mut Vec<Error>) -> Option<Shape> {
     let sig = &function.sig;
     let refusal = if let Some(keyword) = &sig.constness {
@@ -118,13 +118,13 @@ fn shape(function: &Function, mistakes: &mut Vec<Error>) -> Option<Shape> {
     None
 }
 
-/// The names, as far as they are good ones.
+/// Checks the names and returns the good ones.
 fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) -> Vec<Name> {
     let bindings = function.map(|function| Bindings::of(&function.sig));
     let mut names = Vec::new();
     let mut templates: Vec<String> = Vec::new();
     for name in &args.names {
-        let (tokens, shown): (TokenStream, String) = match &name.what {
+        let (tokens, shown): (TokenStream, String) = match &name.kind {
             NameKind::Template(text) => (text.to_token_stream(), format!("`{}`", text.token())),
             NameKind::Expression(expression) => {
                 if let Some(word) = bare_word(expression)
@@ -141,7 +141,7 @@ fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) ->
             let message = format!("lock names come before the options; move {shown} to the front");
             mistakes.push(Error::new_spanned(&tokens, message));
         }
-        names.push(match &name.what {
+        names.push(match &name.kind {
             NameKind::Template(text) => {
                 if templates.contains(&text.value()) {
                     let message = format!("{shown} is named twice; remove one");
@@ -183,7 +183,7 @@ fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) ->
         let message = format!(
             "a call locks at most {MOST_NAMES} names; lock something that stands for all of them"
         );
-        let tokens = match &name.what {
+        let tokens = match &name.kind {
             NameKind::Template(text) => text.to_token_stream(),
             NameKind::Expression(expression) => expression.to_token_stream(),
         };
@@ -192,7 +192,7 @@ fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) ->
     names
 }
 
-/// An expression that is one word.
+/// Returns the word of an expression that is one word.
 fn bare_word(expression: &Expr) -> Option<&Ident> {
     match expression {
         Expr::Path(path) if path.attrs.is_empty() => path.path.get_ident(),
@@ -223,8 +223,9 @@ fn values(name: &LitStr, bindings: Option<&Bindings<'_>>, mistakes: &mut Vec<Err
     values
 }
 
-/// Where in the literal the mistake is, if this compiler can say (stable cannot) and the value's bytes are the
-/// source's (not so with escapes); else the whole literal. Messages name the part themselves.
+/// Returns the span of a part of the literal, or of the whole literal where the part cannot be located.
+///
+/// Stable compilers cannot locate it, nor can it be located in a literal with escapes. So messages name the part.
 pub(crate) fn span_of(name: &LitStr, text: &str, range: Range<usize>) -> Span {
     let token = name.token();
     let verbatim = token
@@ -240,7 +241,7 @@ pub(crate) fn span_of(name: &LitStr, text: &str, range: Range<usize>) -> Span {
     part.unwrap_or_else(|| name.span())
 }
 
-/// Every name the arguments bring into the body's scope.
+/// Names that the arguments bring into the body's scope.
 #[derive(Default)]
 struct Bindings<'a> {
     receiver: Option<&'a Token![self]>,

@@ -1,4 +1,4 @@
-//! Which arguments are borrowed: a body in a task of its own may outlive what they point to.
+//! Borrowed arguments, which `detach` refuses: a body in a task of its own may outlive what they point to.
 
 use quote::ToTokens as _;
 use syn::visit::{self, Visit};
@@ -7,7 +7,7 @@ use syn::{
     TypeReference,
 };
 
-/// What to say to `detach` on this function, if one of its arguments is borrowed.
+/// Refuses `detach` on this function if one of its arguments is borrowed.
 pub(crate) fn refusal(sig: &Signature) -> Option<Error> {
     let borrowed: Vec<&FnArg> = sig.inputs.iter().filter(|it| is_borrowed(it)).collect();
     let first = borrowed.first()?;
@@ -40,7 +40,7 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// A pattern as one would write it.
+/// Shows a pattern as in the source, without `mut` and `ref`.
 fn shown(pattern: &syn::Pat) -> String {
     match pattern {
         syn::Pat::Ident(name) => name.ident.to_string(),
@@ -54,7 +54,8 @@ fn is_borrowed(argument: &FnArg) -> bool {
     borrows.0
 }
 
-/// A lifetime that is not `'static`, or is left out; but those of a function's arguments are its callers' affair.
+/// True after a lifetime that is elided or not `'static`. Lifetimes inside a function type do not count: they are bound by
+/// its callers.
 struct Borrows(bool);
 
 impl<'a> Visit<'a> for Borrows {
@@ -89,13 +90,13 @@ mod tests {
 
     use super::*;
 
-    fn said(sig: proc_macro2::TokenStream) -> Option<String> {
+    fn refused(sig: proc_macro2::TokenStream) -> Option<String> {
         let sig: Signature = syn::parse2(sig).expect("a signature");
         refusal(&sig).map(|error| error.to_string())
     }
 
     #[test]
-    fn what_borrows_is_named_and_what_to_write() {
+    fn names_borrowed_arguments_and_the_remedy() {
         let why =
             "`detach` runs the body in a task of its own, which may outlive what this borrows";
         for (sig, what) in [
@@ -121,12 +122,12 @@ mod tests {
                 "take `a` by value, or in an `Arc`",
             ),
         ] {
-            assert_eq!(said(sig), Some(format!("{why}; {what}")));
+            assert_eq!(refused(sig), Some(format!("{why}; {what}")));
         }
     }
 
     #[test]
-    fn what_is_owned_may_go_to_a_task() {
+    fn accepts_owned_arguments() {
         for sig in [
             quote!(async fn f()),
             quote!(async fn f(self)),
@@ -135,7 +136,7 @@ mod tests {
             quote!(async fn f(g: impl Fn(&str) -> bool + Send + 'static, h: fn(&str), k: Box<dyn Fn(&u8)>)),
             quote!(async fn f<T: Send>(State(db): State<Db>, t: T)),
         ] {
-            assert_eq!(said(sig), None);
+            assert_eq!(refused(sig), None);
         }
     }
 }

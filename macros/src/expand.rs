@@ -1,4 +1,4 @@
-//! A bound function → its locked form. Quoting only: whatever could be wrong was refused in `bind`.
+//! Expansion: a bound function → its locked form. It only quotes, and cannot fail: `bind` has refused every mistake.
 
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::options::Options;
 use crate::shape::Frame;
 use crate::value::{OnHeld, OnLost, Release, Wait};
 
+/// Expands a bound function into its locked form.
+///
 /// Input:
 ///
 /// ```text
@@ -42,9 +44,9 @@ use crate::value::{OnHeld, OnLost, Release, Wait};
 /// }
 /// ```
 ///
-/// The names are a block of their own because their `&dyn LockKey` must be gone before the await (else the
-/// future is not `Send`) and need no room in it. With `detach` it is `detach(__lock, async move { .. }).await`. Where the function is no `async fn` but returns one `async move` block,
-/// all of this but the registration is in an `async move` block in the place of that one.
+/// The names have a block of their own: their `&dyn LockKey` must be gone before the await, else the future is not
+/// `Send`. With `detach` the call is `detach(__lock, async move { .. }).await`. A function that returns one `async move`
+/// block instead has all of this in that block, except the registration.
 pub(crate) fn expand(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let (lock, body, conversion) = (lock(bound), body(bound), conversion(bound));
@@ -78,7 +80,7 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
             (function, boxed.unwrap_or(block))
         }
     };
-    // The user's own braces: with braces of ours rustc takes the function for generated, and `dead_code` falls silent.
+    // The span of the user's braces: with ours rustc takes the function for generated, and `dead_code` falls silent.
     let braced = braces(quote!(#registration #statements), function_body.span());
     let Function {
         attrs, vis, sig, ..
@@ -86,10 +88,10 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
     quote!(#(#attrs)* #vis #sig #braced)
 }
 
-/// `::etcd_locked::__register_template!("orders/<id>", "shop::ship", "wait = \"5s\"");` for each template. A name that is an
-/// expression registers itself, if it is a declared one.
+/// Writes `::etcd_locked::__register_template!("orders/<id>", "shop::ship", "wait = \"5s\"");` for each template. Declared
+/// names register themselves.
 ///
-/// `option_env!` tells cargo that a template depends on that variable: once it is set, the crate is compiled again.
+/// By `option_env!` cargo learns that the crate depends on that variable, and compiles it again once the variable is set.
 fn registration(bound: &Bound) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let krate = krate(&bound.options, here);
@@ -114,13 +116,13 @@ fn registration(bound: &Bound) -> Option<TokenStream> {
     })
 }
 
-/// `[::etcd_locked::__private::name("orders/<id>", &[&id])]`
+/// Writes `[::etcd_locked::__private::name("orders/<id>", &[&id])]`.
 fn names(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
     let names = bound.names.iter().map(|name| match name {
         Name::Template { text, values } => {
-            // Located at the template, where a value that is no `LockKey` is written.
+            // Located at the template, where rustc reports a value that is no `LockKey`.
             let there = here.located_at(text.span());
             let values = values
                 .iter()
@@ -137,7 +139,7 @@ fn names(bound: &Bound) -> TokenStream {
     quote_spanned!(here=> [#(#names),*])
 }
 
-/// `::core::concat!(::core::module_path!(), "::ship")`
+/// Writes `::core::concat!(::core::module_path!(), "::ship")`.
 fn function(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let name: &Ident = &bound.function.sig.ident;
@@ -145,9 +147,9 @@ fn function(bound: &Bound) -> TokenStream {
     quote_spanned!(here=> ::core::concat!(::core::module_path!(), #name))
 }
 
-/// `{ let __names = [..]; ::etcd_locked::__private::lock(&__names, const { &Site { .. } }) }`
+/// Writes `{ let __names = [..]; ::etcd_locked::__private::lock(&__names, const { &Site { .. } }) }`.
 ///
-/// With `when`, only if that is so; a statement of its own, for an expression that would not do as a condition.
+/// With `when`, in an `if`. The user's expression has a statement of its own, as not every expression may be a condition.
 fn lock(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
@@ -161,14 +163,14 @@ fn lock(bound: &Bound) -> TokenStream {
     match &bound.options.when {
         None => lock,
         Some(when) => {
-            let there = here.located_at(when.span()); // where what is no `bool` is written
+            let there = here.located_at(when.span()); // where rustc reports what is no `bool`
             let asked = quote_spanned!(there=> let __when: bool = #when;);
             quote_spanned!(here=> { #asked if __when #lock else { #private::unlocked() } })
         }
     }
 }
 
-/// `::etcd_locked::__private::lock(&__names, const { &Site { .. } })`, and what the options say of that call.
+/// Writes `::etcd_locked::__private::lock(&__names, const { &Site { .. } })` and a method call for each option.
 fn call(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
@@ -195,43 +197,45 @@ fn call(bound: &Bound) -> TokenStream {
         None => quote_spanned!(here=> #private::lock(&__names, #site)),
         Some(locks) => quote_spanned!(here=> #private::lock_on(#locks, &__names, #site)),
     };
-    let mut how = TokenStream::new();
+    let mut methods = TokenStream::new();
     if let Some(deadline) = &bound.options.deadline {
         let there = here.located_at(deadline.span());
-        how.extend(quote_spanned!(there=> .deadline(#deadline)));
+        methods.extend(quote_spanned!(there=> .deadline(#deadline)));
     }
     if let Some(limit) = bound.options.at_most.map(duration) {
-        how.extend(quote_spanned!(here=> .at_most(#limit)));
+        methods.extend(quote_spanned!(here=> .at_most(#limit)));
     }
     if bound.options.reentrant {
-        how.extend(quote_spanned!(here=> .reentrant()));
+        methods.extend(quote_spanned!(here=> .reentrant()));
     }
     if let Some(time) = bound.options.at_least.map(duration) {
-        how.extend(quote_spanned!(here=> .at_least(#time)));
+        methods.extend(quote_spanned!(here=> .at_least(#time)));
     }
     if bound.options.shared {
-        how.extend(quote_spanned!(here=> .shared()));
+        methods.extend(quote_spanned!(here=> .shared()));
     }
     if let Some(permits) = bound.options.permits {
-        how.extend(quote_spanned!(here=> .permits(#permits)));
+        methods.extend(quote_spanned!(here=> .permits(#permits)));
     }
     if bound.options.on_lost == OnLost::Continue {
-        how.extend(quote_spanned!(here=> .continued_when_lost()));
+        methods.extend(quote_spanned!(here=> .continued_when_lost()));
     }
     if bound.options.release == Release::Background {
-        how.extend(quote_spanned!(here=> .released_in_background()));
+        methods.extend(quote_spanned!(here=> .released_in_background()));
     }
-    quote_spanned!(here=> #lock #how)
+    quote_spanned!(here=> #lock #methods)
 }
 
-/// The user's tokens as the body of an `async move` block, after a `return` that never runs: it pins the block's
-/// type to the declared one, so that coercions work and a wrong type is an error where the user wrote it.
+/// Writes the user's tokens as the body of an `async move` block, after a `return` that never runs.
+///
+/// That `return` pins the block's type to the declared one: coercions work, and rustc reports a wrong type where the user
+/// wrote it.
 fn body(bound: &Bound) -> TokenTree {
     let here = Span::mixed_site();
     let pinned = pinned(&bound.shape.output);
     let lints = lints();
-    // A scope of its own, lest a `use Enum::*` in the body change what the pinned type means. Its braces are not
-    // the user's, lest rustc call them unused.
+    // A scope of its own, or a `use Enum::*` in the body could change the meaning of the pinned type. Its braces do not have
+    // the user's span, or rustc would call them unused.
     let user = &bound.shape.body;
     let scope = braces(user.stream(), here.located_at(user.span()));
     let statements = quote_spanned! {here=>
@@ -245,7 +249,8 @@ fn body(bound: &Bound) -> TokenTree {
     braces(statements, here)
 }
 
-/// What the pin would set off, and nothing else: an `allow` on the function would silence the user's own lints.
+/// Lists the lints that the pin would set off. They are allowed there only: an `allow` on the function would silence the
+/// user's own lints.
 fn lints() -> TokenStream {
     quote! {
         unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::let_unit_value,
@@ -253,7 +258,7 @@ fn lints() -> TokenStream {
     }
 }
 
-/// The declared return type as a `let` may spell it: `impl Trait` becomes `_`.
+/// Spells the declared return type as a `let` may: `impl Trait` becomes `_`.
 fn pinned(output: &ReturnType) -> Type {
     struct Infer;
     impl VisitMut for Infer {
@@ -274,8 +279,9 @@ fn pinned(output: &ReturnType) -> Type {
     }
 }
 
-/// The one place where a lock error becomes the function's own value, at the return type: whatever that type
-/// cannot do is one error there.
+/// Writes the one conversion of a lock error to the function's own value.
+///
+/// It is located at the return type, so that a type that cannot be converted to is one error there.
 fn conversion(bound: &Bound) -> TokenStream {
     let Options {
         on_held,
@@ -300,8 +306,9 @@ fn conversion(bound: &Bound) -> TokenStream {
     }
 }
 
-/// `::etcd_locked::__private` located at `span`, or what `crate =` says: those tokens stay where the user wrote them,
-/// so that rustc reports a path that leads nowhere once, however often it is used.
+/// Writes `::etcd_locked::__private` at `span`, or the path of `crate =`.
+///
+/// The tokens of that path keep the user's span: so rustc reports a wrong path once, although it is used several times.
 fn private(options: &Options, span: Span) -> TokenStream {
     let krate = krate(options, span);
     quote_spanned!(span=> #krate::__private)
@@ -315,7 +322,7 @@ fn krate(options: &Options, span: Span) -> TokenStream {
 }
 
 fn duration(time: Duration) -> TokenStream {
-    // No time above a year comes this far.
+    // `value` has refused times above a year.
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let millis = Literal::u64_unsuffixed(millis);
     quote_spanned!(Span::mixed_site()=> ::core::time::Duration::from_millis(#millis))
@@ -349,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_becomes_its_locked_form() {
+    fn expands_to_the_locked_form() {
         let expansion = expanded(
             quote!("orders/<id>", wait = "5s"),
             quote! {
@@ -393,7 +400,7 @@ mod tests {
         );
     }
 
-    /// The statements after `__result`.
+    /// Returns the statements after `__result`.
     fn ending(args: TokenStream) -> String {
         let expansion = expanded(
             args,
@@ -406,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_converted_as_the_options_say() {
+    fn options_choose_the_error_conversion() {
         same(
             &ending(quote!("a")),
             quote!(::etcd_locked::__private::finish(__result)),
@@ -448,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_the_bindings_in_order_of_the_placeholders() {
+    fn values_follow_the_order_of_the_placeholders() {
         let expansion = expanded(
             quote!(
                 "<sku>/<self.shard>/<pair.0>/<id>",
@@ -469,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_the_call_is_asked_in_order() {
+    fn options_become_methods_in_a_fixed_order() {
         let expansion = expanded(
             quote!(
                 "a",
@@ -495,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_body_is_handed_over() {
+    fn detach_moves_the_body_to_the_runtime() {
         let expansion = expanded(
             quote!("a", detach, reentrant),
             quote!(
@@ -516,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_be_an_expression() {
+    fn accepts_an_expression_as_name() {
         let expansion = expanded(
             quote!(Order { id }, crate = crate::facade),
             quote!(
@@ -529,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn several_names_are_rendered_left_to_right() {
+    fn renders_several_names_left_to_right() {
         let expansion = expanded(
             quote!("accounts/<from>", Account { id: to }, "ledger"),
             quote!(
@@ -549,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_the_body_is_locked_in_its_place() {
+    fn locks_a_returned_async_block_in_its_place() {
         let expansion = expanded(
             quote!("a"),
             quote!(

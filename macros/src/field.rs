@@ -1,4 +1,4 @@
-//! `<id: u64>` of a declared name → a field of its struct.
+//! Field of a declared name's struct, made of a typed placeholder such as `<id: u64>`.
 
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
@@ -9,12 +9,12 @@ use crate::template::Placeholder;
 pub(crate) struct Field {
     pub(crate) name: Ident,
     pub(crate) ty: Type,
-    /// The type borrows: the struct has a lifetime.
+    /// True if the type borrows, so that the struct has a lifetime.
     pub(crate) borrows: bool,
 }
 
 impl Field {
-    /// A field located at its placeholder, as far as this compiler can say where that is.
+    /// Makes the field of a placeholder, which stands at `span`.
     pub(crate) fn of(
         placeholder: &Placeholder<'_>,
         span: Span,
@@ -51,16 +51,16 @@ impl Field {
     }
 }
 
-/// The struct's one lifetime.
+/// Makes the struct's one lifetime.
 pub(crate) fn lifetime(span: Span) -> Lifetime {
     Lifetime::new("'a", Span::mixed_site().located_at(span))
 }
 
-/// Elided lifetimes → the struct's one.
+/// Visitor that replaces elided lifetimes by the struct's one.
 struct Borrow {
     lifetime: Lifetime,
     used: bool,
-    /// One that is not elided, nor `'static`.
+    /// A lifetime that is neither elided nor `'static`.
     named: Option<Lifetime>,
 }
 
@@ -72,7 +72,7 @@ impl VisitMut for Borrow {
         visit_mut::visit_type_reference_mut(self, reference);
     }
 
-    // `Cow<str>` leaves its lifetime out altogether. Of other types the text does not tell whether they have one.
+    // `Cow<str>` leaves its lifetime out. The text of other types does not show whether they have one.
     fn visit_path_segment_mut(&mut self, segment: &mut syn::PathSegment) {
         if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments
             && segment.ident == "Cow"

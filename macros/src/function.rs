@@ -1,11 +1,12 @@
-//! The annotated function: attributes, visibility and signature are parsed, the body stays raw tokens.
-//! So the macro works while a body is being typed, and rustc alone judges it.
+//! Annotated function: attributes, visibility and signature are parsed, the body stays raw tokens.
+//!
+//! So the macro works while the user types a body, and rustc alone judges it.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser as _};
 use syn::{Attribute, Error, Result, Signature, Token, Visibility};
 
-/// What an attribute can stand on besides a function, to name it in the error.
+/// Keywords of other items that an attribute can stand on; the error names the one found.
 const OTHER_ITEMS: &[&str] = &[
     "struct",
     "enum",
@@ -31,7 +32,7 @@ pub(crate) struct Function {
 
 pub(crate) enum Body {
     Block(Group),
-    /// A trait method that only declares.
+    /// A trait method without a body.
     Missing(Token![;]),
 }
 
@@ -39,7 +40,7 @@ impl Function {
     pub(crate) fn parse(item: TokenStream) -> Result<Self> {
         let other = other_item(&item);
         Self::parse_tokens.parse2(item).map_err(|error| match other {
-            None => error, // a function that syn cannot read: rustc says the rest
+            None => error, // a function that syn cannot read: rustc reports what is wrong with it
             Some(found) => Error::new(
                 found.span(),
                 format!("`#[etcd_locked]` needs an `async fn`, found `{found}`; put it on the functions that need the lock"),
@@ -71,7 +72,7 @@ impl Parse for Body {
     }
 }
 
-/// The keyword of an item that is no function.
+/// Returns the keyword of an item that is no function.
 fn other_item(item: &TokenStream) -> Option<proc_macro2::Ident> {
     let words = item.clone().into_iter().filter_map(|token| match token {
         TokenTree::Ident(word) => Some(word),

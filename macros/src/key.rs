@@ -1,4 +1,4 @@
-//! `#[derive(LockKey)]` for types that are one value: a struct around one field, and an enum without fields.
+//! Derive macro `LockKey`, for types that are one value: a struct with one field, and an enum without fields.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -10,7 +10,7 @@ use syn::{
 
 use crate::value::absolute_path;
 
-/// Output, for `struct OrderId(u64)`:
+/// Derives `LockKey`. Output for `struct OrderId(u64)`:
 ///
 /// ```text
 /// impl ::etcd_locked::LockKey for OrderId {
@@ -33,7 +33,7 @@ pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
     let krate = krate(&attrs)?;
     let write = match data {
         Data::Struct(data) => {
-            let field = the_field(&ident, data)?;
+            let field = only_field(&ident, data)?;
             let ty = &field.ty;
             if !generics.params.is_empty() {
                 generics
@@ -45,7 +45,7 @@ pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
                 Some(name) => quote!(#name),
                 None => quote!(0),
             };
-            // Located at the type, which is what may be no key.
+            // Located at the type, where rustc reports a type that is no key.
             let there = here.located_at(ty.span());
             let write = quote_spanned!(there=> <#ty as #krate::LockKey>::write);
             quote_spanned!(here=> #write(&self.#name, out))
@@ -78,8 +78,8 @@ pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
     })
 }
 
-/// The one field of a newtype.
-fn the_field(ident: &Ident, data: DataStruct) -> Result<syn::Field> {
+/// Returns the only field of a newtype.
+fn only_field(ident: &Ident, data: DataStruct) -> Result<syn::Field> {
     let count = data.fields.len();
     let mut fields = data.fields.into_iter();
     match (fields.next(), fields.next()) {
@@ -125,7 +125,7 @@ fn variants<'a>(ident: &Ident, data: &'a DataEnum) -> Result<Vec<&'a Ident>> {
     }
 }
 
-/// `#[lock_key(crate = path)]`, where the runtime is renamed or re-exported.
+/// Reads `#[lock_key(crate = path)]`, the path of a runtime that is renamed or re-exported.
 fn krate(attrs: &[syn::Attribute]) -> Result<Path> {
     let mut krate: Option<Path> = None;
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("lock_key")) {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn newtypes_write_their_field_and_enums_their_variant() {
+    fn newtypes_write_their_field_enums_their_variant() {
         let written = |input| derive(input).expect("derived").to_string().replace(' ', "");
         assert!(
             written(quote!(
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_value_is_refused() {
+    fn refuses_types_that_are_not_one_value() {
         assert!(
             message(quote!(
                 struct A;

@@ -1,5 +1,6 @@
-//! `lock_names! { pub Order = "orders/<id: u64>"; }` → one struct per name. A mistake in one name leaves the others, and
-//! as much of its own as can be.
+//! Declared names: `lock_names! { pub Order = "orders/<id: u64>"; }` → one struct per name.
+//!
+//! A mistake in one declaration leaves the other structs, and its own as far as it was read.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
@@ -12,12 +13,12 @@ use crate::field::{Field, lifetime};
 use crate::overlap::{Overlap, Segment, overlap, segments};
 use crate::template::Template;
 
-/// What people write out of habit before a name.
+/// Keywords that users write before a name out of habit.
 const KEYWORDS: &[&str] = &[
     "struct", "const", "static", "type", "enum", "fn", "let", "name",
 ];
 
-/// Input: `path::to::runtime; ` and the declarations, as `lock_names!` hands them over.
+/// Declares the names. Input: `path::to::runtime; ` and the declarations, as `lock_names!` hands them over.
 pub(crate) fn declare(input: TokenStream) -> TokenStream {
     let mut mistakes = Vec::new();
     let mut krate = TokenStream::new();
@@ -55,7 +56,7 @@ struct Declaration {
     template: Option<LitStr>,
 }
 
-/// Reads up to the next `;`, whatever is in between.
+/// Reads one declaration, up to the next `;` even after a mistake.
 fn declaration(input: ParseStream<'_>, mistakes: &mut Vec<Error>) -> Option<Declaration> {
     let head = |input: ParseStream<'_>| {
         let attrs = input.call(Attribute::parse_outer)?;
@@ -73,7 +74,7 @@ fn declaration(input: ParseStream<'_>, mistakes: &mut Vec<Error>) -> Option<Decl
             );
             return Err(Error::new(word.span(), message));
         }
-        // As an identifier: what cannot be one is refused here, and not where the struct is.
+        // Parsed as an identifier, so that a keyword is refused here and not at the struct.
         let ident = syn::parse2(TokenTree::from(word.clone()).into()).map_err(|_| {
             Error::new(
                 word.span(),
@@ -115,7 +116,7 @@ fn declaration(input: ParseStream<'_>, mistakes: &mut Vec<Error>) -> Option<Decl
             .as_ref()
             .map_or_else(|| input.span(), LitStr::span);
         mistakes.push(Error::new(span, message));
-        // The next declaration, if there is one: nothing else begins like it.
+        // These tokens begin the next declaration, which is kept.
         if !input.peek(Token![pub]) && !input.peek(Token![#]) && !input.peek(Ident) {
             skip_past_semicolon(input);
         }
@@ -123,7 +124,7 @@ fn declaration(input: ParseStream<'_>, mistakes: &mut Vec<Error>) -> Option<Decl
     Some(declaration)
 }
 
-/// `= "orders/<id: u64>"`
+/// Reads `= "orders/<id: u64>"`.
 fn template(input: ParseStream<'_>, ident: &Ident) -> Result<LitStr> {
     let example = format!("write `{ident} = \"orders/<id: u64>\";`");
     if input.parse::<Token![=]>().is_err() {
@@ -145,15 +146,16 @@ fn skip_past_semicolon(input: ParseStream<'_>) {
     }
 }
 
-/// A declaration that was understood, as far as it could be.
+/// A declaration, as far as it could be read.
 struct Name {
     attrs: Vec<Attribute>,
     vis: Visibility,
     ident: Ident,
-    /// As it is written, and without the types.
+    /// As it is written, with the types.
     template: LitStr,
+    /// The template without the types.
     shown: String,
-    /// Empty if there were mistakes: then it is compared with no other.
+    /// Empty if there were mistakes; the name is not compared with others then.
     segments: Vec<Segment>,
     fields: Vec<Field>,
 }
@@ -214,20 +216,21 @@ impl Name {
         }
     }
 
-    /// `cfg` decides about everything that is made of a declaration.
+    /// Returns the `cfg` attributes, which apply to every item of the declaration.
     fn cfgs(&self) -> impl Iterator<Item = &Attribute> {
         self.attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
     }
 }
 
-/// Refuses every name that gets into the way of an earlier one; says which are declared twice, and so not to be written.
+/// Refuses every name that overlaps an earlier one. Returns, for each name, whether its identifier was declared before; no
+/// struct is written for those.
 fn clashes(names: &[Name], mistakes: &mut Vec<Error>) -> Vec<bool> {
     let mut twice = vec![false; names.len()];
     for (n, name) in names.iter().enumerate() {
         for other in &names[..n] {
             let same_ident = other.ident == name.ident;
             if same_ident && name.cfgs().next().is_some() && other.cfgs().next().is_some() {
-                continue; // alternatives
+                continue; // alternatives by `cfg`
             }
             if same_ident {
                 twice[n] = true;
@@ -282,7 +285,7 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
         ..
     } = name;
     let there = here.located_at(template.span());
-    // The user's own places, hygiene included: with ours, rustc takes all of the macro for the struct's definition.
+    // The user's spans, hygiene included: with ours, rustc takes the whole macro for the struct's definition.
     let keyword = quote_spanned!(ident.span()=> struct);
     let cfgs: Vec<_> = name.cfgs().collect();
     let borrowed = fields.iter().find(|field| field.borrows);
@@ -304,7 +307,7 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
     let names = fields.iter().map(|field| &field.name);
     let values = quote_spanned!(there=> &[#(&self.#names),*]);
     let path = LitStr::new(&format!("::{}", ident.unraw()), here);
-    // With the types: they tell apart what the text does not.
+    // With the types: two names may differ in their types only.
     let registered = (!template.value().is_empty()).then(|| {
         quote_spanned! {here=>
             #(#cfgs)*
@@ -349,7 +352,7 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
 mod tests {
     use super::*;
 
-    /// The expansion as text, and the messages in it.
+    /// Returns the structs as text, and the messages of the errors.
     fn declared(input: TokenStream) -> (String, Vec<String>) {
         let expansion = declare(quote!(krate; #input));
         let file: syn::File = syn::parse2(expansion).expect("items");
@@ -378,14 +381,14 @@ mod tests {
         (items, messages)
     }
 
-    fn the_mistake(input: TokenStream) -> String {
+    fn only_mistake(input: TokenStream) -> String {
         let (_, mut messages) = declared(input.clone());
         assert_eq!(messages.len(), 1, "{input}: {messages:?}");
         messages.remove(0)
     }
 
     #[test]
-    fn each_name_is_a_struct() {
+    fn declares_a_struct_for_each_name() {
         let (structs, mistakes) = declared(quote! {
             /// Docs.
             #[derive(Clone)]
@@ -417,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_one_name_leaves_the_others() {
+    fn mistake_in_one_name_keeps_the_others() {
         let (structs, mistakes) = declared(quote! {
             A = "a/<id: u64>/<b>";
             pub B "b";
@@ -440,20 +443,20 @@ mod tests {
     }
 
     #[test]
-    fn names_that_meet_are_both_named() {
+    fn refuses_overlap_and_shows_both_names() {
         assert_eq!(
-            the_mistake(quote! { Order = "orders/<id: &str>"; Archive = "orders/archive"; }),
+            only_mistake(quote! { Order = "orders/<id: &str>"; Archive = "orders/archive"; }),
             "`Archive` and `Order` can be the same key, as `orders/archive` and `orders/<id: &str>`; \
              give one of them another literal segment"
         );
         assert!(
-            the_mistake(quote! { Line = "o/<id: u8>/l/<n: u8>"; Order = "o/<id: u8>"; })
+            only_mistake(quote! { Line = "o/<id: u8>/l/<n: u8>"; Order = "o/<id: u8>"; })
                 .starts_with(
                     "`Order` is a path-prefix of `Line`, `o/<id: u8>` of `o/<id: u8>/l/<n: u8>`"
                 )
         );
         assert!(
-            the_mistake(quote! { A = "o"; B = "o/<id: u8>"; })
+            only_mistake(quote! { A = "o"; B = "o/<id: u8>"; })
                 .starts_with("`A` is a path-prefix of `B`")
         );
         let (_, mistakes) = declared(quote! {

@@ -1,4 +1,4 @@
-//! Every option: how it is written, what its value must be, and which do not go together.
+//! Options of the attribute: how each is written, what its value must be, and which contradict each other.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::value::{
     permits, release, string, ttl, wait,
 };
 
-/// Every option, and how it is written; a flag is a word alone.
+/// Every option, with an example; the example of a flag is the word itself.
 const OPTIONS: &[(&str, &str)] = &[
     ("wait", r#"wait = "5s""#),
     ("ttl", r#"ttl = "30s""#),
@@ -51,12 +51,12 @@ pub(crate) struct Options {
     pub(crate) on_error: Option<Expr>,
     pub(crate) locks: Option<Expr>,
     pub(crate) krate: Option<Path>,
-    /// All of them as they were written, but for `crate`.
+    /// All options as they were written, except `crate`.
     pub(crate) written: Vec<String>,
 }
 
 impl Options {
-    /// Reads the value of an option that has one; `write` is how that is written.
+    /// Reads the value of an option that has one; `write` is its example.
     pub(crate) fn value(&mut self, key: &str, write: &str, input: ParseStream<'_>) -> Result<()> {
         match key {
             "wait" => self.wait = Some(wait(&string(input, key, write)?)?),
@@ -87,7 +87,7 @@ impl Options {
         self.written.push(key.to_owned());
     }
 
-    /// What does not go together with the option that was read last, and what to do.
+    /// Finds what contradicts `key`, the option that was read last, and returns the message.
     pub(crate) fn contradiction(&self, key: &str) -> Option<&'static str> {
         match key {
             "map_err" | "on_error" if self.map_err.is_some() && self.on_error.is_some() => {
@@ -108,7 +108,7 @@ impl Options {
             }
             "wait" | "deadline" if self.wait == Some(Wait::Once) && self.deadline.is_some() => {
                 Some(
-                    r#"`wait = "none"` waits for nobody, so there is nothing for `deadline` to bound; keep one"#,
+                    r#"`wait = "none"` does not wait, so there is nothing for `deadline` to bound; keep one"#,
                 )
             }
             _ => None,
@@ -120,7 +120,7 @@ fn words() -> impl Iterator<Item = &'static str> {
     OPTIONS.iter().map(|(word, _)| *word)
 }
 
-/// How an option is written, if there is such a one.
+/// Returns the example of an option; `None` if there is no such option.
 pub(crate) fn example(word: &str) -> Option<&'static str> {
     OPTIONS
         .iter()
@@ -128,12 +128,12 @@ pub(crate) fn example(word: &str) -> Option<&'static str> {
         .map(|(_, write)| *write)
 }
 
-/// Whether the word is an option by itself.
+/// Returns true if the word is an option by itself.
 pub(crate) fn is_flag(word: &str) -> bool {
     OPTIONS.contains(&(word, word))
 }
 
-/// What to say of an option that is not written as it should be.
+/// Words the error for an option with a missing or needless value.
 pub(crate) fn miswritten(key: &str, write: &str) -> String {
     if key == write {
         format!("option `{key}` has no value; write `{key}` alone")
@@ -142,18 +142,18 @@ pub(crate) fn miswritten(key: &str, write: &str) -> String {
     }
 }
 
-/// What to say about a bare word that is no binding of the function, if an option was probably meant.
+/// Words the error for a bare word that is no binding of the function; `None` unless an option was probably meant.
 pub(crate) fn misplaced(word: &Ident) -> Option<String> {
     let key = word.to_string();
     if let Some(write) = example(&key) {
         return Some(miswritten(&key, write));
     }
-    // Types and constants are written otherwise.
+    // Types and constants have uppercase letters.
     let lower = !key.contains(char::is_uppercase);
     (lower && nearest(&key, words()).is_some()).then(|| unknown(word))
 }
 
-/// What to say of a word that is no option.
+/// Words the error for a word that is no option.
 pub(crate) fn unknown(word: &Ident) -> String {
     match nearest(&word.to_string(), words()) {
         Some(near) => format!("unknown option `{word}`; did you mean `{near}`?"),

@@ -1,12 +1,13 @@
-//! Can two declared names be the same key, or can one lie among the keys of the other? Decided on the text alone, so
-//! that it is known while compiling: in doubt they can.
+//! Overlap of two declared names: can they be the same key, or can one lie among the keys of the other?
+//!
+//! The text alone decides, so that the answer is known while compiling. Where the text does not show it, they overlap.
 
 use crate::template::Template;
 
-/// How two names get into each other's way.
+/// Kind of overlap between two names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overlap {
-    /// Some values give both the same key.
+    /// Some values give both names the same key.
     Same,
     /// The first is a path-prefix of the second.
     Prefix,
@@ -14,7 +15,7 @@ pub(crate) enum Overlap {
     Extends,
 }
 
-/// What stands between two `/`: `v<id: u64>.x`, or all literal.
+/// Text between two `/`: `v<id: u64>.x`, or all literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     before: String,
@@ -22,7 +23,7 @@ pub(crate) struct Segment {
     rest: Option<(String, String)>,
 }
 
-/// The segments of a template without mistakes.
+/// Splits a template without mistakes into its segments.
 pub(crate) fn segments(text: &str, template: &Template<'_>) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut placeholders = template.placeholders.iter().peekable();
@@ -55,8 +56,9 @@ pub(crate) fn segments(text: &str, template: &Template<'_>) -> Vec<Segment> {
     }
 }
 
-/// Whether two names can meet. Of equal length they do unless some segment differs; of unequal length the shorter is a
-/// prefix unless some segment differs.
+/// Returns how two names overlap; `None` if some segment differs.
+///
+/// Otherwise two names of equal length can be the same key; of unequal length, the shorter one is a prefix.
 pub(crate) fn overlap(one: &[Segment], other: &[Segment]) -> Option<Overlap> {
     if one.iter().zip(other).any(|(one, other)| differ(one, other)) {
         return None;
@@ -82,7 +84,7 @@ fn differ(one: &Segment, other: &Segment) -> bool {
     }
 }
 
-/// Whether `<…: ty>` between `before` and `after` can be written as `literal`.
+/// Returns true if `<…: ty>` between `before` and `after` can print `literal`.
 fn fits(literal: &str, before: &str, ty: &str, after: &str) -> bool {
     let value = literal
         .strip_prefix(before)
@@ -90,7 +92,7 @@ fn fits(literal: &str, before: &str, ty: &str, after: &str) -> bool {
     value.is_some_and(|value| !value.is_empty() && prints(ty, value))
 }
 
-/// Whether a type, as it is spelled, can print this text. A type that is not known here can print anything.
+/// Returns true if a type, as it is spelled, can print this text. A type that is not known here can print anything.
 fn prints(ty: &str, text: &str) -> bool {
     macro_rules! known {
         ($($spelling:literal => $known:ty,)*) => {
@@ -108,7 +110,7 @@ fn prints(ty: &str, text: &str) -> bool {
     }
 }
 
-/// `u64` of `&u64`, `&'a u64` and `&mut u64`, which print alike.
+/// Returns `u64` for `&u64`, `&'a u64` and `&mut u64`, which print alike.
 fn spelled(ty: &str) -> &str {
     let Some(referent) = ty.strip_prefix('&') else {
         return ty;
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn literal_segments_tell_names_apart() {
+    fn literal_segments_separate_names() {
         assert_eq!(between("a/b", "a/b"), Some(Overlap::Same));
         assert_eq!(between("a/b", "a/c"), None);
         assert_eq!(between("a/<x: &str>", "b/<x: &str>"), None);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_of_two_is_a_prefix_unless_a_segment_differs() {
+    fn shorter_name_is_a_prefix_unless_a_segment_differs() {
         assert_eq!(between("a", "a/b"), Some(Overlap::Prefix));
         assert_eq!(between("a/<x: u8>/b", "a/<y: u8>"), Some(Overlap::Extends));
         assert_eq!(between("a/b", "a/<x: &str>/c"), Some(Overlap::Prefix));
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_literal_a_type_cannot_print_differs_from_its_placeholder() {
+    fn literal_that_the_type_cannot_print_does_not_overlap() {
         let meet = |ty: &str, literal: &str| {
             between(&format!("orders/<id: {ty}>"), &format!("orders/{literal}")).is_some()
         };
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn text_around_a_placeholder_tells_apart_where_it_cannot_coincide() {
+    fn text_around_placeholders_separates_names() {
         assert_eq!(between("v<x: &str>", "v1"), Some(Overlap::Same));
         assert_eq!(between("v<x: &str>", "w1"), None);
         assert_eq!(between("<x: &str>.x", "v.y"), None);

@@ -1,4 +1,4 @@
-//! A million inputs, most of them nearly right, without a panic. Seeded: what fails once fails again.
+//! Seeded test: a million inputs, most of them nearly right, cause no panic. An input that fails once fails again.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -6,7 +6,7 @@ use quote::quote;
 use crate::overlap::{overlap, segments};
 use crate::template::Template;
 
-/// The pieces of templates, and of what is mistaken for one.
+/// Pieces of templates, and of texts that are nearly templates.
 const PIECES: &[&str] = &[
     "orders",
     "a",
@@ -48,7 +48,7 @@ const PIECES: &[&str] = &[
     "<Self>",
 ];
 
-/// The pieces of an attribute, a block of declarations and a type to derive for. Brackets come in pairs, as from rustc.
+/// Pieces of an attribute, a block of declarations and a type to derive for. Brackets come in pairs, as from rustc.
 const TOKENS: &[&str] = &[
     "\"orders/<id>\"",
     "\"a\"",
@@ -143,7 +143,7 @@ const TOKENS: &[&str] = &[
     "async fn f(id: u64) -> Result<(), E> { Ok(()) }",
 ];
 
-/// xorshift64*: no more is needed.
+/// Random numbers by xorshift64*, which is good enough here.
 struct Seed(u64);
 
 impl Seed {
@@ -163,7 +163,7 @@ impl Seed {
         pieces.join(between)
     }
 
-    /// What lexes; the rest never comes as far as a macro.
+    /// Makes tokens that lex; other text never reaches a macro.
     fn tokens(&mut self) -> TokenStream {
         loop {
             if let Ok(tokens) = self.text(TOKENS, 9, " ").parse() {
@@ -174,7 +174,7 @@ impl Seed {
 }
 
 #[test]
-fn no_template_makes_the_parser_panic() {
+fn no_template_panics() {
     let mut seed = Seed(4);
     let mut good = Vec::new();
     for n in 0..350_000 {
@@ -222,7 +222,7 @@ fn no_template_makes_the_parser_panic() {
 }
 
 #[test]
-fn no_attribute_makes_the_macro_panic() {
+fn no_attribute_panics() {
     let mut seed = Seed(5);
     let mut good = 0;
     for n in 0..150_000 {
@@ -251,7 +251,7 @@ fn no_attribute_makes_the_macro_panic() {
 }
 
 #[test]
-fn no_declaration_and_no_type_makes_the_macro_panic() {
+fn no_declaration_and_no_derived_type_panics() {
     let mut seed = Seed(6);
     for _ in 0..75_000 {
         let (any, after) = (seed.tokens(), seed.tokens());

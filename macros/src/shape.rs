@@ -1,5 +1,6 @@
-//! How a function comes to its future: as an `async fn`, or without the keyword in the two forms where nothing runs
-//! before the future does. In any other, an early `return` would go round the lock.
+//! Shape of an annotated function: an `async fn`, or one of the two forms whose whole body is one `async move` block.
+//!
+//! In any other form code could run before the future does, and an early `return` would skip the lock.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::{
@@ -8,11 +9,11 @@ use syn::{
 };
 
 pub(crate) struct Shape {
-    /// What makes the function's value of the locked block: nothing in an `async fn`.
+    /// What surrounds the locked block in the function.
     pub(crate) frame: Frame,
     /// The braces to run under the lock.
     pub(crate) body: Group,
-    /// What those return.
+    /// The return type of those braces.
     pub(crate) output: ReturnType,
 }
 
@@ -56,7 +57,7 @@ impl Shape {
     }
 }
 
-/// `async move { … }` or `Box::pin(async move { … })` → what stands before the `async`, and the braces.
+/// Splits `async move { … }` or `Box::pin(async move { … })` into the constructor and the braces.
 fn block(tokens: TokenStream) -> Option<(TokenStream, Group)> {
     let mut tokens: Vec<_> = tokens.into_iter().collect();
     let last = tokens.pop()?;
@@ -76,14 +77,14 @@ fn block(tokens: TokenStream) -> Option<(TokenStream, Group)> {
     }
 }
 
-/// `Box::pin`, `::std::boxed::Box::pin`: no `;`, no `?`, no call before it.
+/// Returns true for `Box::pin` and `::std::boxed::Box::pin`, without `;`, `?` or a call before them.
 fn is_path(words: &[&str]) -> bool {
     let word = |word: &&str| word.starts_with(|c: char| c.is_alphabetic());
     words.iter().all(|part| *part == ":" || word(part))
         && !words.iter().any(|part| ["return", "let"].contains(part))
 }
 
-/// `T` of `impl Future<Output = T> + …` and of `Pin<Box<dyn Future<Output = T> + …>>`, under whatever paths.
+/// Returns `T` of `impl Future<Output = T> + …` and of `Pin<Box<dyn Future<Output = T> + …>>`, under any paths.
 pub(crate) fn returned_future(output: &ReturnType) -> Option<&Type> {
     let ReturnType::Type(_, ty) = output else {
         return None;
@@ -114,7 +115,7 @@ pub(crate) fn returned_future(output: &ReturnType) -> Option<&Type> {
     })
 }
 
-/// `T` of `path::to::Name<T>`.
+/// Returns `T` of `path::to::Name<T>`.
 fn last_argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     let Type::Path(path) = ty else { return None };
     let last = path
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_block_that_is_all_of_the_body_is_recognised() {
+    fn accepts_only_a_block_that_is_the_whole_body() {
         let boxed = quote!(Pin<Box<dyn Future<Output = u8> + Send + 'async_trait>>);
         let wanted = |constructor: &str| Some((constructor.to_owned(), "-> u8".to_owned()));
         assert_eq!(

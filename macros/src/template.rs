@@ -1,12 +1,13 @@
-//! `"orders/<id>"` → its placeholders and its mistakes. Text in, text out: nothing here knows syn. In `lock_names!` a
-//! placeholder has a type, `<id: u64>`; in the attribute it names what has one.
+//! Template of lock names: `"orders/<id>"` → its placeholders and its mistakes. Text in, text out, without syn.
+//!
+//! In `lock_names!` a placeholder has a type, `<id: u64>`. In the attribute it names an argument, `<id>`.
 
 use std::ops::Range;
 
-/// Longest template, in bytes; the rendered name has the same limit at run time.
+/// Limit of a template, in bytes; the rendered name has the same limit at run time.
 const MAX_LEN: usize = 1024;
 
-/// What a segment may hold beside its placeholder, apart from ASCII letters and digits.
+/// Characters that a segment may hold in addition to ASCII letters, digits and its placeholder.
 const PUNCTUATION: &str = "._~:@=+-";
 
 /// Words that cannot name an argument or a field unless written `r#word`.
@@ -18,10 +19,10 @@ const KEYWORDS: &[&str] = &[
     "where", "while", "yield",
 ];
 
-/// Words that name nothing, not even as `r#word`.
+/// Words that cannot be names, not even as `r#word`.
 const PATH_KEYWORDS: &[&str] = &["Self", "crate", "self", "super"];
 
-/// A template, read to its end: the good placeholders, and everything that is wrong.
+/// A template that was read to its end: the good placeholders, and all mistakes.
 #[derive(Debug, Default)]
 pub(crate) struct Template<'a> {
     typed: bool,
@@ -29,12 +30,12 @@ pub(crate) struct Template<'a> {
     pub(crate) mistakes: Vec<Mistake>,
 }
 
-/// `<order.id>`: the binding it starts from, the fields after it, and where it stands. Or `<id: u64>`: a field and its type.
+/// `<order.id>`: a binding and fields of it. Or `<id: u64>`: a field of a declared name, and its type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placeholder<'a> {
     pub(crate) head: &'a str,
     pub(crate) fields: Vec<&'a str>,
-    /// Empty unless the template is a typed one.
+    /// Empty unless the template is typed.
     pub(crate) ty: &'a str,
     /// Bytes of the template, the angle brackets included.
     pub(crate) range: Range<usize>,
@@ -48,12 +49,12 @@ pub(crate) struct Mistake {
 }
 
 impl<'a> Template<'a> {
-    /// What stands in `#[etcd_locked("…")]`.
+    /// Parses the template of `#[etcd_locked("…")]`.
     pub(crate) fn parse(text: &'a str) -> Self {
         Self::default().read(text)
     }
 
-    /// What stands in `lock_names!`.
+    /// Parses a template of `lock_names!`, where placeholders have types.
     pub(crate) fn parse_typed(text: &'a str) -> Self {
         let typed = Self {
             typed: true,
@@ -79,7 +80,7 @@ impl<'a> Template<'a> {
         self
     }
 
-    /// The template as it is shown: without types.
+    /// Returns the template without types, as it is shown.
     pub(crate) fn untyped(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut at = 0;
@@ -138,7 +139,7 @@ impl<'a> Template<'a> {
         self.outside_alphabet(&outside);
     }
 
-    /// A run of `/`, of which exactly one between two segments is right.
+    /// Checks a run of `/` and returns its length. Only a single one between two segments is right.
     fn slashes(&mut self, text: &str, at: usize) -> usize {
         let len = text[at..].len() - text[at..].trim_start_matches('/').len();
         let range = at..at + len;
@@ -163,7 +164,7 @@ impl<'a> Template<'a> {
         len
     }
 
-    /// `rest` begins with `<`; returns how much of it is used up.
+    /// Reads the placeholder at the start of `rest`, which begins with `<`. Returns the bytes it took.
     fn placeholder(&mut self, rest: &'a str, at: usize) -> usize {
         let inside = &rest[1..];
         let Some(end) = self.closing(inside) else {
@@ -212,7 +213,7 @@ impl<'a> Template<'a> {
         end + 2
     }
 
-    /// Where the `>` is that closes a placeholder; types have such brackets of their own.
+    /// Finds the `>` that closes a placeholder; types have such brackets of their own.
     fn closing(&self, inside: &str) -> Option<usize> {
         let mut open = 0;
         for (at, bracket) in inside.match_indices(['<', '>']) {
@@ -226,7 +227,7 @@ impl<'a> Template<'a> {
         None
     }
 
-    /// How a placeholder is written here.
+    /// Writes a placeholder of this name as an example.
     fn example(&self, name: &str) -> String {
         if self.typed {
             format!("<{name}: u64>")
@@ -244,7 +245,7 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// One error for all characters that do not belong, however many there are.
+    /// Reports all characters outside the alphabet in one error.
     fn outside_alphabet(&mut self, outside: &[(usize, char)]) {
         let Some(&(at, first)) = outside.first() else {
             return;
@@ -269,7 +270,7 @@ impl<'a> Template<'a> {
     }
 }
 
-/// Why `content` cannot stand between `<` and `>`, if it cannot.
+/// Explains why `content` cannot stand between `<` and `>`; `None` if it can.
 fn refusal(content: &str) -> Option<String> {
     if content.trim().is_empty() {
         return Some(format!(
@@ -288,7 +289,7 @@ fn refusal(content: &str) -> Option<String> {
         .find_map(|part| word_refusal(content, part))
 }
 
-/// `id: u64` → its two parts.
+/// Splits `id: u64` into its two parts.
 fn typed(content: &str) -> (&str, &str) {
     let (name, ty) = content.split_once(':').unwrap_or((content, ""));
     (name.trim(), ty.trim())
@@ -355,13 +356,13 @@ fn word_refusal(content: &str, word: &str) -> Option<String> {
     )
 }
 
-/// `id` of `{id}…`, the placeholder of other template languages.
+/// Returns `id` of `{id}…`, the placeholder of other template languages.
 fn braced(rest: &str) -> Option<&str> {
     let (name, _) = rest.strip_prefix('{')?.split_once('}')?;
     refusal(name).is_none().then_some(name)
 }
 
-/// Wider than Rust's own rule for letters outside ASCII: rustc has the last word on those.
+/// Returns true for an identifier. Letters outside ASCII are taken more widely than in Rust: rustc has the last word.
 fn is_ident(word: &str) -> bool {
     let mut chars = word.chars();
     chars.next().is_some_and(|c| c == '_' || c.is_alphabetic()) && chars.all(is_continue)
@@ -371,7 +372,7 @@ fn is_continue(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// A tuple index as rustc reads it: no leading zero, fits `u32`.
+/// Returns true for a tuple index as rustc reads it: no leading zero, fits `u32`.
 fn is_index(word: &str) -> bool {
     let digits = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
     digits && (word == "0" || !word.starts_with('0')) && word.parse::<u32>().is_ok()
@@ -397,7 +398,7 @@ mod tests {
         template.placeholders.iter().map(path).collect()
     }
 
-    /// The marked text and the message of every mistake.
+    /// Returns the marked text and the message of every mistake.
     fn mistakes(text: &str) -> Vec<(&str, String)> {
         let mistakes = Template::parse(text).mistakes;
         mistakes
@@ -406,14 +407,14 @@ mod tests {
             .collect()
     }
 
-    fn the_mistake(text: &str) -> (&str, String) {
+    fn only_mistake(text: &str) -> (&str, String) {
         let mut all = mistakes(text);
         assert_eq!(all.len(), 1, "{text}: {all:?}");
         all.remove(0)
     }
 
     #[test]
-    fn good_templates_give_their_placeholders_in_order() {
+    fn returns_placeholders_in_order() {
         assert_eq!(placeholders("jobs/nightly"), [""; 0]);
         assert_eq!(placeholders("orders/<id>"), ["id"]);
         assert_eq!(placeholders("a/<b>/c/v<d>.x"), ["b", "d"]);
@@ -431,36 +432,36 @@ mod tests {
     #[test]
     fn slashes_stand_between_segments_only() {
         assert_eq!(
-            the_mistake("").1,
+            only_mistake("").1,
             "empty lock name; write one, such as `orders/<id>`"
         );
-        assert_eq!(the_mistake("//").0, "//");
+        assert_eq!(only_mistake("//").0, "//");
         assert_eq!(
-            the_mistake("/a"),
+            only_mistake("/a"),
             ("/", "leading `/` in lock name `/a`; write `a`".into())
         );
         assert_eq!(
-            the_mistake("a/"),
+            only_mistake("a/"),
             ("/", "trailing `/` in lock name `a/`; write `a`".into())
         );
-        assert_eq!(the_mistake("a///b").0, "///");
+        assert_eq!(only_mistake("a///b").0, "///");
         assert_eq!(mistakes("/a//b/").len(), 3);
     }
 
     #[test]
     fn brackets_must_match() {
         assert_eq!(
-            the_mistake("a/<id"),
+            only_mistake("a/<id"),
             ("<id", "unclosed `<` in lock name; write `<id>`".into())
         );
-        assert_eq!(the_mistake("a/<id/b/<c>").0, "<id");
+        assert_eq!(only_mistake("a/<id/b/<c>").0, "<id");
         assert_eq!(
-            the_mistake("a/<").1,
+            only_mistake("a/<").1,
             "unclosed `<` in lock name; write `<id>`"
         );
-        assert_eq!(the_mistake("a/id>").0, ">");
+        assert_eq!(only_mistake("a/id>").0, ">");
         assert_eq!(
-            the_mistake("a/<>").1,
+            only_mistake("a/<>").1,
             "empty placeholder `<>`; name an argument, such as `<id>`"
         );
     }
@@ -471,46 +472,46 @@ mod tests {
             "<1d>", "<order.>", "<.id>", "<a..b>", "<a-b>", "<a/b>", "<path..>", "<0>", "<a.01>",
             "<r#>",
         ] {
-            let (marked, message) = the_mistake(bad);
+            let (marked, message) = only_mistake(bad);
             assert_eq!(marked, bad);
             assert!(message.contains("is no placeholder"), "{message}");
         }
         assert_eq!(
-            the_mistake("<id: u64>").1,
+            only_mistake("<id: u64>").1,
             "`<id: u64>` says more than a name; write `<id>`"
         );
         assert_eq!(
-            the_mistake("{id}").1,
+            only_mistake("{id}").1,
             "`{id}` is no placeholder; write `<id>`"
         );
         assert!(
-            the_mistake("<_>")
+            only_mistake("<_>")
                 .1
                 .starts_with("`_` in `<_>` has no value")
         );
         assert!(
-            the_mistake("<a.type>")
+            only_mistake("<a.type>")
                 .1
                 .ends_with("write `r#type` if that is its name")
         );
         assert!(
-            the_mistake("<Self>")
+            only_mistake("<Self>")
                 .1
                 .ends_with("name an argument, such as `<id>`")
         );
-        assert!(the_mistake("<a.self>").1.contains("is a keyword"));
+        assert!(only_mistake("<a.self>").1.contains("is a keyword"));
     }
 
     #[test]
     fn a_segment_holds_one_placeholder() {
-        let (marked, message) = the_mistake("a/<b>-<c>/<d>");
+        let (marked, message) = only_mistake("a/<b>-<c>/<d>");
         assert_eq!(marked, "<c>");
         assert!(message.contains("`<b>` and `<c>`"), "{message}");
     }
 
     #[test]
-    fn characters_outside_the_alphabet_are_named_once() {
-        let (marked, message) = the_mistake("my orders #\n#/ä");
+    fn names_characters_outside_the_alphabet_once() {
+        let (marked, message) = only_mistake("my orders #\n#/ä");
         assert_eq!(marked, " ");
         assert!(
             message.starts_with("` `, `#`, `\\n`, `ä` cannot stand"),
@@ -522,17 +523,17 @@ mod tests {
     fn templates_are_at_most_1_kib() {
         assert_eq!(mistakes(&"a".repeat(MAX_LEN)), []);
         assert_eq!(
-            the_mistake(&"a".repeat(MAX_LEN + 1)).1,
+            only_mistake(&"a".repeat(MAX_LEN + 1)).1,
             "lock name of 1025 bytes; the limit is 1024"
         );
     }
 
     #[test]
-    fn all_mistakes_are_reported_at_once() {
+    fn reports_all_mistakes_at_once() {
         assert_eq!(mistakes("/a b/<>/<c").len(), 4);
     }
 
-    /// The message of every mistake of a typed template.
+    /// Returns the message of every mistake of a typed template.
     fn typed_mistakes(text: &str) -> Vec<String> {
         let mistakes = Template::parse_typed(text).mistakes;
         mistakes.into_iter().map(|m| m.message).collect()
@@ -560,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_declared_placeholders_say_how_to_write_one() {
+    fn refused_declared_placeholders_show_an_example() {
         for (text, message) in [
             (
                 "a/<id>",

@@ -1,6 +1,6 @@
-//! "Did you mean": the word the user probably meant.
+//! Typo correction: the word that the user probably meant, for "did you mean".
 
-/// The candidate within typing distance of `word`: a third of its letters, and not all of them.
+/// Returns the nearest candidate within a third of the letters of `word`, or of the candidate if that is longer.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -14,7 +14,7 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// Counts the insertions, deletions, replacements and swaps of neighbours that make `b` of `a`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

@@ -1,4 +1,4 @@
-//! The values of options, from tokens to what they mean.
+//! Values of the attribute's options: parsed from tokens and checked against their ranges.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use syn::parse::ParseStream;
 use syn::{Error, Expr, ExprLit, Lit, LitStr, Path, PathSegment, Result};
 
-/// etcd itself grants no shorter lease; a longer one blocks everybody else for as long after a crash.
+/// Range of `ttl`. etcd grants no shorter lease; after a crash, a longer one blocks the others for as long.
 const TTL: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(300);
 
-/// Longer is `"forever"`, and could overflow somebody's clock.
+/// Limit of waits and hold times; a longer one could overflow a clock.
 const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Everybody who waits for one reads the keys of all.
+/// Range of `permits`. It is bounded because each waiter reads the keys of all holders.
 const PERMITS: RangeInclusive<u16> = 1..=1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(crate) fn string(input: ParseStream<'_>, key: &str, write: &str) -> Result<L
     let value = expression(input, key, write)?;
     let mut inner = &value;
     while let Expr::Group(group) = inner {
-        inner = &group.expr; // how a `macro_rules!` hands on `$wait:literal`
+        inner = &group.expr; // a `macro_rules!` hands on `$wait:literal` like this
     }
     let write = match inner {
         Expr::Lit(ExprLit {
@@ -96,7 +96,7 @@ pub(crate) fn absolute_path(input: ParseStream<'_>) -> Result<Path> {
             "`crate` takes a path, such as `crate = ::etcd_locked`",
         )
     })?;
-    // `$crate` is what a `macro_rules!` of a facade hands on.
+    // A `macro_rules!` of a facade hands on `$crate`.
     let from_root = |segment: &PathSegment| segment.ident == "crate" || segment.ident == "$crate";
     if path.leading_colon.is_some() || path.segments.first().is_some_and(from_root) {
         return Ok(path);
@@ -144,7 +144,7 @@ pub(crate) fn release(value: &LitStr) -> Result<Release> {
     )
 }
 
-/// An option with two values, of which the second is the default.
+/// Reads an option with two values, of which the second is the default.
 fn one_of<T>(key: &str, values: [(&str, T); 2], value: &LitStr) -> Result<T> {
     let text = value.value();
     let [(other, _), (usual, _)] = &values;
@@ -156,12 +156,12 @@ fn one_of<T>(key: &str, values: [(&str, T); 2], value: &LitStr) -> Result<T> {
         .ok_or_else(|| Error::new(value.span(), message))
 }
 
-/// An integer literal from 1 to [`PERMITS`].
+/// Reads an integer literal within [`PERMITS`].
 pub(crate) fn permits(input: ParseStream<'_>, write: &str) -> Result<u16> {
     let value = expression(input, "permits", write)?;
     let mut inner = &value;
     while let Expr::Group(group) = inner {
-        inner = &group.expr; // how a `macro_rules!` hands on `$n:literal`
+        inner = &group.expr; // a `macro_rules!` hands on `$n:literal` like this
     }
     let write = match inner {
         Expr::Lit(ExprLit {
@@ -198,7 +198,7 @@ pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
     let refuse = |message| Err(Error::new(value.span(), message));
     match duration(&text) {
         None => refuse(format!(
-            r#"`wait` cannot be `{text}`; write "none", "forever" or {HOW}"#
+            r#"`wait` cannot be `{text}`; write "none", "forever" or {EXAMPLE}"#
         )),
         Some(Duration::ZERO) => refuse(format!(
             r#"`wait` of `{text}` is no wait; write `wait = "none"`"#
@@ -218,12 +218,12 @@ pub(crate) fn at_least(value: &LitStr) -> Result<Duration> {
     bounded("at_least", "keeps nothing", "shorten it", value)
 }
 
-/// A time from 1 ms to a year; why not none, and what to do about more.
+/// Reads a time from 1 ms to a year. `none` says what is wrong with zero, `more` what to do about a longer time.
 fn bounded(key: &str, none: &str, more: &str, value: &LitStr) -> Result<Duration> {
     let text = value.value();
     let refuse = |message| Err(Error::new(value.span(), message));
     match duration(&text) {
-        None => refuse(format!("`{key}` cannot be `{text}`; write {HOW}")),
+        None => refuse(format!("`{key}` cannot be `{text}`; write {EXAMPLE}")),
         Some(Duration::ZERO) => refuse(format!(
             r#"`{key}` of `{text}` {none}; write one from "1ms""#
         )),
@@ -238,7 +238,7 @@ pub(crate) fn ttl(value: &LitStr) -> Result<Duration> {
     let text = value.value();
     let refuse = |message| Err(Error::new(value.span(), message));
     match duration(&text) {
-        None => refuse(format!("`ttl` cannot be `{text}`; write {HOW}")),
+        None => refuse(format!("`ttl` cannot be `{text}`; write {EXAMPLE}")),
         Some(time) if TTL.contains(&time) => Ok(time),
         Some(_) => refuse(format!(
             r#"`ttl` of `{text}` is out of range; write one from "2s" to "300s""#
@@ -246,9 +246,9 @@ pub(crate) fn ttl(value: &LitStr) -> Result<Duration> {
     }
 }
 
-const HOW: &str = r#"an integer with one of the units `ms`, `s`, `m`, `h`, such as "5s""#;
+const EXAMPLE: &str = r#"an integer with one of the units `ms`, `s`, `m`, `h`, such as "5s""#;
 
-/// `<integer>(ms|s|m|h)`. What overflows is the longest time there is, for the range check to refuse.
+/// Reads `<integer>(ms|s|m|h)`. A number that overflows becomes the longest time, which the range check refuses.
 fn duration(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let millis: u64 = match unit {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_checked() {
+    fn refuses_values_out_of_range() {
         for ok in ["2s", "2000ms", "300s", "5m"] {
             assert!(ttl(&LitStr::new(ok, Span::call_site())).is_ok());
         }

@@ -1,4 +1,4 @@
-//! What a run has seen: it must not pass because nothing happened in it.
+//! Coverage of a run, so that no run passes because too little happened in it.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -10,14 +10,13 @@ use crate::side::Answer;
 pub(crate) struct Coverage {
     /// Operations by kind, and how many of them were refused.
     kinds: BTreeMap<&'static str, (u64, u64)>,
-    /// Refusals, as they were said.
+    /// Refusals by code and message.
     refusals: BTreeMap<String, u64>,
-    /// What was worth counting about answers.
+    /// Facets of answers.
     facets: BTreeMap<&'static str, u64>,
 }
 
-/// A part of what is said when something is refused: each must have been said by both sides. What exactly they say is not
-/// written down anywhere but in what they said.
+/// Parts of refusals, each of which both sides must have given. The comparison of the sides checks the whole messages.
 const REFUSALS: &[&str] = &[
     "key is not provided",
     "duplicate key",
@@ -35,7 +34,7 @@ const REFUSALS: &[&str] = &[
     "lease not found",
 ];
 
-/// What must have happened, on both sides.
+/// Facets that both sides must have shown.
 const FACETS: &[&str] = &[
     "range: found",
     "range: found in the past",
@@ -43,13 +42,13 @@ const FACETS: &[&str] = &[
     "range: only counted",
     "range: several sorted",
     "range: cut by bounds of revision",
-    "put: told what was before",
+    "put: with the previous value",
     "put: value ignored",
     "put: lease ignored",
     "put: with a lease",
     "delete: several",
     "delete: nothing",
-    "delete: told what was before",
+    "delete: with the previous values",
     "txn: compared, and true",
     "txn: compared, and false",
     "txn: several answers",
@@ -67,9 +66,9 @@ const FACETS: &[&str] = &[
     "watch: from the past",
     "watch: from the future",
     "watch: cancelled",
-    "watch: told of a put",
-    "watch: told of a delete",
-    "watch: told what was before",
+    "watch: event of a put",
+    "watch: event of a delete",
+    "watch: with the previous value",
     "watch: ended by compaction",
     "watch: several on a stream",
     "watch: progress",
@@ -92,21 +91,21 @@ impl Coverage {
         *self.facets.entry(facet).or_default() += 1;
     }
 
-    /// What the watches of a case were told.
-    pub(crate) fn watched(&mut self, told: &str) {
+    /// Counts the facets of the events that the watches of a case received.
+    pub(crate) fn watched(&mut self, received: &str) {
         for (facet, sign) in [
-            ("watch: told of a put", "\n  put "),
-            ("watch: told of a delete", "\n  delete "),
-            ("watch: told what was before", ", before: "),
+            ("watch: event of a put", "\n  put "),
+            ("watch: event of a delete", "\n  delete "),
+            ("watch: with the previous value", ", before: "),
             ("watch: ended by compaction", "ended compacted"),
         ] {
-            if told.contains(sign) {
+            if received.contains(sign) {
                 self.facet(facet);
             }
         }
         for stream in 0..2 {
-            if told
-                .matches(&format!("on stream {stream} was told"))
+            if received
+                .matches(&format!("on stream {stream} received"))
                 .count()
                 > 1
             {
@@ -132,13 +131,13 @@ impl Coverage {
         self.kinds.values().map(|(all, _)| all).sum()
     }
 
-    /// Everything wanted that never came up.
+    /// Lists the wanted refusals and facets that did not occur.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
-        let said = |part: &&&str| !self.refusals.keys().any(|it| it.contains(**part));
-        let seen = |facet: &&&str| !self.facets.contains_key(**facet);
-        let refusals = REFUSALS.iter().filter(said);
+        let no_refusal = |part: &&&str| !self.refusals.keys().any(|it| it.contains(**part));
+        let no_facet = |facet: &&&str| !self.facets.contains_key(**facet);
+        let refusals = REFUSALS.iter().filter(no_refusal);
         refusals
-            .chain(FACETS.iter().filter(seen))
+            .chain(FACETS.iter().filter(no_facet))
             .copied()
             .collect()
     }
@@ -150,11 +149,11 @@ impl Display for Coverage {
         for (kind, (all, refused)) in &self.kinds {
             writeln!(out, "{all:>8} {refused:>7}  {kind}")?;
         }
-        writeln!(out, "what both sides said in refusing:")?;
+        writeln!(out, "refusals of both sides:")?;
         for (refusal, count) in &self.refusals {
             writeln!(out, "{count:>8}  {refusal}")?;
         }
-        writeln!(out, "what came up:")?;
+        writeln!(out, "facets of answers:")?;
         for (facet, count) in &self.facets {
             writeln!(out, "{count:>8}  {facet}")?;
         }

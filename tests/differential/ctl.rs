@@ -1,4 +1,4 @@
-//! etcdctl's ordinary use of an etcd that is served on TCP.
+//! etcdctl scenarios: its ordinary commands print the same on a real etcd and on an embedded one served on TCP.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use crate::etcd::Etcd;
 use crate::screen::Screen;
 
-/// Both show the same.
+/// Plays a scenario on both etcds, and asserts that both show the same.
 fn same(scenario: fn(&mut Screen)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -42,7 +42,7 @@ fn same(scenario: fn(&mut Screen)) {
     assert_eq!(real.len(), embedded.len());
 }
 
-/// The fields of a line that do not tell one server from another.
+/// Returns those fields of a line that are the same on every server.
 fn fields(line: &str, which: &[usize]) -> String {
     let fields: Vec<_> = line.trim_end().split(", ").collect();
     let kept: Vec<_> = which
@@ -53,7 +53,7 @@ fn fields(line: &str, which: &[usize]) -> String {
 }
 
 #[test]
-fn keys() {
+fn etcdctl_reads_and_writes_keys_alike() {
     same(|etcd| {
         for line in [
             "put a 1",
@@ -98,7 +98,7 @@ fn keys() {
 }
 
 #[test]
-fn transactions() {
+fn etcdctl_runs_transactions_alike() {
     same(|etcd| {
         etcd.run("put a 1");
         for input in [
@@ -116,7 +116,7 @@ fn transactions() {
 }
 
 #[test]
-fn leases() {
+fn etcdctl_handles_leases_alike() {
     same(|etcd| {
         let granted = etcd.run("lease grant 60");
         let id = granted.split_whitespace().nth(1).expect("an id").to_owned();
@@ -141,13 +141,13 @@ fn leases() {
         ] {
             etcd.run(&line.replace("ID", &id));
             if line.contains(" b ") {
-                // Seconds pass while it is asked.
-                let said = etcd.quietly(&format!("lease timetolive {id} --keys"), "");
-                let (before, after) = said.split_once("remaining(").expect("what remains");
+                // The remaining seconds depend on the time that passes.
+                let output = etcd.quietly(&format!("lease timetolive {id} --keys"), "");
+                let (before, after) = output.split_once("remaining(").expect("what remains");
                 let (seconds, after) = after.split_once("s)").expect("seconds");
                 let seconds: u64 = seconds.parse().expect("a number");
-                assert!((50..60).contains(&seconds), "{said}");
-                // In no order.
+                assert!((50..60).contains(&seconds), "{output}");
+                // etcd lists the keys in any order.
                 let after = after.replace("[b a]", "[a b]");
                 etcd.show("lease timetolive", &format!("{before}{after}"));
             }
@@ -156,7 +156,7 @@ fn leases() {
 }
 
 #[test]
-fn watches() {
+fn etcdctl_watches_alike() {
     same(|etcd| {
         etcd.run("put w/1 before");
         let mut all = etcd.start("watch --prefix w/ --rev 2 --prev-kv");
@@ -172,52 +172,52 @@ fn watches() {
             ("watch json", &mut json, "}"),
             ("watch range", &mut range, "the-end"),
         ] {
-            let mut said = String::new();
-            while !said.trim_end().ends_with(until) {
-                let more = running.said("");
-                assert!(!more.is_empty(), "{line} has ended after {said}");
-                said += &more;
+            let mut output = String::new();
+            while !output.trim_end().ends_with(until) {
+                let more = running.read_until("");
+                assert!(!more.is_empty(), "{line} has ended after {output}");
+                output += &more;
             }
-            etcd.show(line, &said);
+            etcd.show(line, &output);
         }
     });
 }
 
 #[test]
-fn locks_and_elections() {
+fn etcdctl_locks_and_elects_alike() {
     same(|etcd| {
         etcd.run("lock l echo held");
         let mut first = etcd.start("lock l");
-        let key = first.said("");
+        let key = first.read_until("");
         etcd.show("lock l", &key);
         let mut second = etcd.start("lock l echo second");
-        // Each has a key and an empty line.
+        // etcdctl prints each key and an empty line.
         etcd.wait_for("get --prefix l/ --keys-only", 4);
         first.signal(Signal::TERM);
-        let rest = second.said("second");
+        let rest = second.read_until("second");
         etcd.show("lock l echo second", &rest);
         etcd.wait_for("get --prefix l/ --keys-only", 0);
         drop((first, second));
 
         let mut leader = etcd.start("elect e one");
-        let said = leader.said("one");
-        etcd.show("elect e one", &said);
+        let output = leader.read_until("one");
+        etcd.show("elect e one", &output);
         let mut listener = etcd.start("elect -l e");
-        let said = listener.said("one");
-        etcd.show("elect -l e", &said);
+        let output = listener.read_until("one");
+        etcd.show("elect -l e", &output);
         drop((leader, listener));
     });
 }
 
 #[test]
-fn the_server() {
+fn etcdctl_shows_the_server_alike() {
     same(|etcd| {
-        let said = etcd.quietly("endpoint status", "");
-        etcd.show("endpoint status", &fields(&said, &[0, 4, 5]));
-        let said = etcd.quietly("endpoint health", "");
-        etcd.show("endpoint health", said.split("took").next().unwrap_or(""));
-        let said = etcd.quietly("member list", "");
-        etcd.show("member list", &fields(&said, &[1, 5]));
+        let output = etcd.quietly("endpoint status", "");
+        etcd.show("endpoint status", &fields(&output, &[0, 4, 5]));
+        let output = etcd.quietly("endpoint health", "");
+        etcd.show("endpoint health", output.split("took").next().unwrap_or(""));
+        let output = etcd.quietly("member list", "");
+        etcd.show("member list", &fields(&output, &[1, 5]));
         etcd.run("alarm list");
         etcd.run("defrag");
     });

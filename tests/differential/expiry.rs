@@ -1,4 +1,4 @@
-//! Leases that run out, and those that are kept.
+//! Expiry of leases: both etcds delete the keys of an expired lease, and keep those of a renewed one.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::etcd::Etcd;
 
-/// What happened, one line a message; and after how long the lease was gone.
+/// Plays the scenario. Returns what the client saw, one line a message, and the time after which the lease was gone.
 async fn seen(mut client: Client) -> (Vec<String>, Duration) {
     let mut lines = Vec::new();
     for id in [1, 2] {
@@ -24,17 +24,17 @@ async fn seen(mut client: Client) -> (Vec<String>, Duration) {
     let options = WatchOptions::new().with_all_keys().with_prev_key();
     let mut watch = client.watch("", Some(options)).await.expect("a watch");
     let (mut keeper, mut kept) = client.lease_keep_alive(2).await.expect("kept");
-    // The second is kept until the first has gone, and a while longer.
+    // The second lease is renewed until the first has expired, and three seconds longer.
     let mut renewals = async || -> ! {
         loop {
             keeper.keep_alive().await.expect("asked");
-            let ttl = kept.message().await.expect("told").expect("one").ttl();
-            assert_eq!(ttl, 2, "it is kept for its whole time to live");
+            let answer = kept.message().await.expect("an answer");
+            assert_eq!(answer.expect("a message").ttl(), 2, "the whole TTL again");
             sleep(Duration::from_millis(300)).await;
         }
     };
     let mut next = async || loop {
-        let message = watch.message().await.expect("told").expect("a message");
+        let message = watch.message().await.expect("events").expect("a message");
         if message.created() {
             continue;
         }
@@ -52,7 +52,7 @@ async fn seen(mut client: Client) -> (Vec<String>, Duration) {
         never = renewals() => never,
     }
     let gone = from.elapsed();
-    let left = client.lease_time_to_live(1, None).await.expect("told");
+    let left = client.lease_time_to_live(1, None).await.expect("answered");
     lines.push(format!("left of the first: {}", left.ttl()));
     let wait = Duration::from_secs(3);
     let _ = timeout(wait, renewals()).await;
@@ -67,7 +67,7 @@ async fn seen(mut client: Client) -> (Vec<String>, Duration) {
 }
 
 #[test]
-fn leases_run_out() {
+fn leases_expire_alike() {
     let runtime = crate::random::runtime();
     let ((real, there), (embedded, here)) = runtime.block_on(async {
         let etcd = Etcd::start(&[]).await;
@@ -76,7 +76,7 @@ fn leases_run_out() {
         })
     });
     assert_eq!(real, embedded);
-    // Not before its time; a real one looks twice a second.
+    // Not before its time; a real etcd checks its leases twice a second.
     for gone in [there, here] {
         let range = Duration::from_millis(1_900)..Duration::from_secs(6);
         assert!(range.contains(&gone), "{gone:?}");

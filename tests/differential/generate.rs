@@ -1,4 +1,4 @@
-//! Random sequences of operations.
+//! Generator of random sequences of operations.
 
 use etcd_client::{CompareOp, SortOrder, SortTarget};
 use proptest::collection::vec;
@@ -10,12 +10,12 @@ use crate::op::{
     Compare, Delete, End, KEYS, Key, Lease, Many, Op, Put, Range, Rev, Target, Txn, TxnOp, Watch,
 };
 
-/// Few, so that compares and sorting find equals.
+/// Values of keys, few of them, so that compares and sorting find equals.
 const VALUES: &[&[u8]] = &[b"", b"0", b"1", b"11", b"2", b"\0\xff"];
 
-/// What is played in one case.
+/// Generates the operations of one case.
 pub(crate) fn sequence() -> impl Strategy<Value = Vec<Op>> {
-    // Not from nothing, so that there is something to find.
+    // Leases and keys come first, so that there is something to find.
     let plain = |(key, value, lease)| {
         Op::Put(Put {
             key,
@@ -64,7 +64,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Mostly `usual`.
+/// Generates `usual` in four of five cases.
 fn mostly<T: Clone + std::fmt::Debug + 'static>(
     usual: T,
     others: impl Strategy<Value = T> + 'static,
@@ -89,7 +89,7 @@ fn value() -> impl Strategy<Value = &'static [u8]> {
     select(VALUES)
 }
 
-/// One that somebody may ask for: mostly in the past, and there.
+/// Generates a revision of a request, mostly one of the past that is not compacted.
 fn revision() -> impl Strategy<Value = Rev> {
     prop_oneof![
         8 => (-4..=0_i64).prop_map(Rev::Now),
@@ -113,7 +113,7 @@ fn lease() -> impl Strategy<Value = Lease> {
 fn ttl() -> impl Strategy<Value = i64> {
     prop_oneof![
         12 => select(vec![30, 60, 3_600]),
-        // What is asked for less gets the least there is; so much may be asked for, and no more.
+        // Below the shortest TTL, and around the longest one.
         2 => select(vec![0, 1, 2, -1, i64::MIN]),
         2 => select(vec![9_000_000_000, 9_000_000_001, i64::MAX]),
     ]
@@ -193,7 +193,7 @@ fn put() -> impl Strategy<Value = Put> {
         .prop_map(
             |(key, value, lease, prev_kv, (ignore_value, ignore_lease), clean)| Put {
                 key,
-                // Mostly as it is wanted: nothing given of what is to be ignored.
+                // Mostly without the value or lease that is to be ignored, as etcd wants it.
                 value: if ignore_value && clean { b"" } else { value },
                 lease: if ignore_lease && clean {
                     Lease::None
@@ -237,7 +237,7 @@ fn compare() -> impl Strategy<Value = Compare> {
 }
 
 fn txn() -> impl Strategy<Value = Txn> {
-    // Mostly what can be done: one mistake refuses all of it.
+    // Mostly valid operations, as one mistake refuses the whole transaction.
     let plain = (select(KEYS), value(), any::<bool>()).prop_map(|(key, value, prev_kv)| Put {
         key,
         value,
@@ -290,7 +290,7 @@ fn watch() -> impl Strategy<Value = Watch> {
                 id,
                 key,
                 end,
-                // Nothing ever gets there.
+                // No case reaches that revision.
                 start: match start {
                     Rev::Plain(i64::MAX) => Rev::Now(1),
                     start => start,

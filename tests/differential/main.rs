@@ -1,14 +1,13 @@
-//! The embedded etcd cannot be told from a real one: random operations are answered the same by both, and so is what
-//! etcdctl does.
+//! Differential test: the embedded etcd and a real one answer random operations and etcdctl in the same way.
 //!
-//! `CASES=5000` plays more cases than by default, `SEED=7` others; `-- --nocapture` shows what came up in them.
+//! `CASES=5000` plays more cases than by default, `SEED=7` other ones; `-- --nocapture` shows what they covered.
 
 mod coverage;
 mod ctl;
 mod etcd;
 mod expiry;
+mod fresh;
 mod generate;
-mod nothing;
 mod op;
 mod pair;
 mod random;

@@ -1,43 +1,44 @@
-//! One operation on an etcd, as data: what is generated, played on both sides, shrunk and printed.
+//! Operation on an etcd as data: generated, played on both sides, shrunk and printed.
 
 use std::fmt::{self, Display, Formatter};
 
 use etcd_client::{CompareOp, SortOrder, SortTarget};
 
-/// A key is one of a few, so that operations meet.
+/// A key, one of a few, so that operations often concern the same key.
 pub(crate) type Key = &'static [u8];
 
-/// All keys there are: some below others, some at the ends of what bytes can be. No more than twelve: above that etcd sorts
-/// equals in an order of its own (Go's sort is not stable).
+/// All keys: some below others, some with the smallest and the greatest byte.
+///
+/// There are at most twelve. Go's sort is not stable, and from thirteen on etcd may answer equals in another order.
 pub(crate) const KEYS: &[Key] = &[
     b"\0", b"a", b"a/1", b"a/2", b"a/2/x", b"ab", b"b", b"b\xff", b"\xff",
 ];
 
-/// A revision, told so that it means the same on sides that did not begin at the same one.
+/// A revision that means the same on both sides, although their numbers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rev {
-    /// As it is, on both sides: 0 is "none", what is below is nonsense.
+    /// The same number on both sides: 0 is "none", and negative numbers are invalid.
     Plain(i64),
-    /// From the newest one; above 0 lies in the future.
+    /// Counted from the newest revision; above 0 lies the future.
     Now(i64),
-    /// From the one at which the case began, where both sides are compacted.
+    /// Counted from the start of the case, at which both sides are compacted.
     Start(i64),
 }
 
-/// A lease, told so that it means the same on both sides.
+/// A lease that means the same on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
     None,
-    /// One whose id the client chooses.
+    /// A lease whose id the client chooses.
     Given(i64),
-    /// The n-th of those whose ids etcd chose; one that never was, if there are fewer.
+    /// The n-th lease whose id etcd chose; if there are fewer, one that does not exist.
     Auto(usize),
 }
 
-/// Where a range ends.
+/// End of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It is just the key.
+    /// The range is just the key.
     Key,
     Prefix,
     /// Everything from the key on.
@@ -110,21 +111,21 @@ pub(crate) enum TxnOp {
     Txn(Txn),
 }
 
-/// Which list of a transaction is filled up.
+/// List of a transaction that is filled up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Many {
     Compares,
     Then,
     Otherwise,
-    /// Those of a transaction within.
+    /// The operations of a nested transaction.
     Nested,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
-    /// Which of the case's streams it is on.
+    /// Number of the stream in the case.
     pub(crate) stream: usize,
-    /// Its id; 0: etcd chooses.
+    /// Its id; for 0 etcd chooses one.
     pub(crate) id: i64,
     pub(crate) key: Key,
     pub(crate) end: End,
@@ -139,7 +140,7 @@ pub(crate) struct Watch {
 pub(crate) enum Op {
     Range(Range),
     Put(Put),
-    /// A value of this many bytes.
+    /// A put of a value with this many bytes.
     Huge(usize),
     Delete(Delete),
     Txn(Txn),
@@ -159,7 +160,7 @@ pub(crate) enum Op {
         keys: bool,
     },
     KeepAlive(Lease),
-    /// On one stream: renewed, revoked, and renewed once more.
+    /// A lease renewed, revoked, and renewed once more on one stream.
     KeepAliveRevoked(Lease),
     Leases,
     Watch(Watch),
@@ -173,7 +174,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Its kind, for the tally.
+    /// Returns the kind of the operation, for the coverage.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Range(_) => "range",
@@ -201,7 +202,7 @@ impl Txn {
     }
 }
 
-/// Bytes as they can be read.
+/// Shows bytes as readable text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.escape_ascii())
 }
@@ -226,7 +227,7 @@ impl Display for Lease {
     }
 }
 
-/// A key and where its range ends.
+/// Shows a key with the end of its range.
 fn span(key: Key, end: End) -> String {
     let key = text(key);
     match end {
@@ -237,7 +238,7 @@ fn span(key: Key, end: End) -> String {
     }
 }
 
-/// The words of the options that are on.
+/// Shows the options that are on.
 fn flags(flags: &[(bool, &str)]) -> String {
     flags
         .iter()

@@ -1,4 +1,4 @@
-//! Two etcds that must not be told apart.
+//! Pair of etcds on which the same operations are played, and whose answers must be equal.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,37 +14,37 @@ use crate::op::{Delete, End, Lease, Op, Put, Rev, Watch};
 use crate::side::{Answer, STREAMS, Side};
 use crate::versions::{Version, may_put_again};
 
-/// A case that takes longer may see seconds pass, and leases run out: it says nothing then, and is played again.
+/// Limit of a conclusive case. In a longer one, seconds pass and leases may expire, so it is played again.
 const QUICK: Duration = Duration::from_millis(800);
 
 pub(crate) struct Pair {
     left: Side,
     right: Side,
     version: Version,
-    /// What was played, and what both answered to it.
+    /// Operations of the case, with the answer of both.
     transcript: Vec<String>,
-    /// The last time that they were told apart.
+    /// The last difference, with the transcript that led to it.
     failure: String,
     at: At,
     watches: Vec<Live>,
     pub(crate) coverage: Coverage,
 }
 
-/// How far a case has come, in revisions counted from its start.
+/// Progress of a case, in revisions counted from its start.
 #[derive(Debug, Default)]
 pub(crate) struct At {
-    /// The newest.
+    /// The newest revision.
     now: i64,
-    /// The one it is compacted at.
+    /// The revision of the last compaction.
     pub(crate) compacted: i64,
-    /// Which streams have no progress.
+    /// Streams that do not answer requests for progress.
     pub(crate) stuck: [bool; STREAMS],
-    /// At which a transaction may have deleted a key and put it again.
+    /// Revisions at which a transaction may have deleted a key and put it again.
     pub(crate) reborn: BTreeSet<i64>,
 }
 
 impl At {
-    /// Which one is meant; one that is none stays none.
+    /// Returns the revision as a number; `i64::MIN` for a plain one, which is not counted from the start.
     pub(crate) fn of(&self, revision: Rev) -> i64 {
         match revision {
             Rev::Plain(_) => i64::MIN,
@@ -59,7 +59,7 @@ impl At {
 struct Live {
     id: i64,
     watch: Watch,
-    /// From which revision of the case on it is told of what is written.
+    /// The first revision of the case that it receives.
     start: i64,
 }
 
@@ -77,7 +77,7 @@ impl Pair {
         }
     }
 
-    /// Plays random cases; or the shortest it can find that is answered differently.
+    /// Plays random cases. The error is the shortest case found that the two answer differently.
     pub(crate) fn agree(
         self,
         runtime: &Runtime,
@@ -99,7 +99,7 @@ impl Pair {
             let mut pair = pair.borrow_mut();
             let played = runtime.block_on(pair.case(&ops));
             played.map_err(|difference| {
-                // What is looked for from now on is a shorter way to the same.
+                // From now on proptest searches for a shorter case with the same difference.
                 pair.hurry();
                 TestCaseError::fail(difference)
             })
@@ -109,7 +109,7 @@ impl Pair {
             Err(TestError::Fail(reason, ops)) => {
                 let count = ops.len();
                 Err(format!(
-                    "SEED={seed}: told apart by {count} operations\n{reason}"
+                    "SEED={seed}: {count} operations show a difference\n{reason}"
                 ))
             }
             Err(TestError::Abort(reason)) => Err(format!("SEED={seed}: {reason}")),
@@ -145,7 +145,7 @@ impl Pair {
         self.play(ops).await
     }
 
-    /// How it came to this difference; if it came to nothing because one is no longer there, how that came.
+    /// Describes how the case led to this difference. If an etcd has ended, this is the difference before.
     fn failed(&mut self, difference: String) -> String {
         if !self.transcript.is_empty() || self.failure.is_empty() {
             self.failure = format!("{}\n{difference}", self.transcript.join("\n"));
@@ -153,7 +153,7 @@ impl Pair {
         self.failure.clone()
     }
 
-    /// Plays operations on both as they are, which is from nothing: revisions are compared as they are, too.
+    /// Plays operations on two fresh etcds, without preparing them. Revisions are compared as plain numbers.
     pub(crate) async fn play_as_they_are(&mut self, ops: &[Op]) -> Result<(), String> {
         let (left, right) = tokio::join!(self.left.take_as_it_is(), self.right.take_as_it_is());
         left.and(right)
@@ -165,7 +165,7 @@ impl Pair {
 
     async fn play(&mut self, ops: &[Op]) -> Result<(), String> {
         for op in ops {
-            // Watches are told in their own time. What would make a difference to what they are told waits for that.
+            // Events reach watches late. Operations that would change the events wait for them.
             if matches!(
                 op,
                 Op::Compact { .. } | Op::Cancel { .. } | Op::Progress { .. }
@@ -180,7 +180,7 @@ impl Pair {
         }
         self.settle().await?;
         self.step(&Op::Leases).await?;
-        self.coverage.watched(&self.left.told(self.at.now));
+        self.coverage.watched(&self.left.received(self.at.now));
         Ok(())
     }
 
@@ -190,12 +190,12 @@ impl Pair {
             self.right.play(op, self.at.now)
         );
         let mut line = format!("{:>3}. {op}", self.transcript.len() + 1);
-        let (said, other) = (&left.text, &right.text);
-        if said == other {
-            let _ = write!(line, "\n    → {said}");
+        let (answer, other) = (&left.text, &right.text);
+        if answer == other {
+            let _ = write!(line, "\n    → {answer}");
         }
         self.transcript.push(line);
-        self.same(said, other)?;
+        self.same(answer, other)?;
         self.coverage.count(op, &left);
         self.at.now = self.at.now.max(left.revision.unwrap_or(0));
         if let (Op::Compact { at, .. }, None) = (op, &left.refusal) {
@@ -210,7 +210,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Remembers the watch that was made.
+    /// Remembers the watch that the operation has made.
     fn watched(&mut self, op: &Op, answer: &Answer) {
         let (Op::Watch(watch), Some(id)) = (op, answer.watch) else {
             return;
@@ -225,10 +225,11 @@ impl Pair {
         });
     }
 
-    /// Until all watches were told all they will be told of what has happened. They are told of a write of our own for that:
-    /// what it comes after, they know.
+    /// Waits until all watches have received all events so far, and compares the events.
+    ///
+    /// For each watch it writes a key that the watch receives: that event comes after all earlier ones.
     async fn settle(&mut self) -> Result<(), String> {
-        // What comes after is ours, and some have been told of it, too.
+        // Later events are those of the writes below, and only some watches have received them.
         let upto = self.at.now;
         let mut written = Vec::new();
         for live in self.watches.clone() {
@@ -246,7 +247,7 @@ impl Pair {
             left.map_err(|error| format!("{}: {error}", self.left.name))?;
             right.map_err(|error| format!("{}: {error}", self.right.name))?;
         }
-        let (left, right) = (self.left.told(upto), self.right.told(upto));
+        let (left, right) = (self.left.received(upto), self.right.received(upto));
         self.same(&left, &right)?;
         let side = &self.left;
         self.watches
@@ -254,7 +255,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Writes what this watch is told of.
+    /// Writes a key whose event this watch receives.
     async fn write_for(&mut self, live: &Live) -> Result<(), String> {
         let key = Side::key_of(&live.watch);
         let put = Put {

@@ -1,4 +1,4 @@
-//! Random operations.
+//! Random cases: the embedded etcd answers them like a real one, in memory and on TCP.
 
 use std::env;
 use std::thread;
@@ -15,7 +15,7 @@ use crate::pair::Pair;
 use crate::side::Side;
 use crate::versions::Version;
 
-/// How many pairs there are at a time: half of what happens in a case is waiting for a real etcd.
+/// Number of pairs at a time. Half of a case's time is waiting for a real etcd.
 const PAIRS: u64 = 2;
 
 pub(crate) fn runtime() -> Runtime {
@@ -25,24 +25,24 @@ pub(crate) fn runtime() -> Runtime {
         .expect("a runtime")
 }
 
-/// A real etcd and its version.
+/// Connects to a real etcd, and returns its version too.
 pub(crate) async fn real(etcd: &Etcd) -> (Side, Version) {
     let mut client = etcd.client().await;
     let status = client.status().await.expect("a real etcd has a status");
     (Side::new("real", client), Version::new(status.version()))
 }
 
-/// A number from the environment.
-fn number(name: &str, otherwise: u64) -> u64 {
+/// Reads a number from the environment.
+fn number(name: &str, default: u64) -> u64 {
     match env::var(name) {
         Ok(it) => it
             .parse()
             .unwrap_or_else(|_| panic!("{name} is a number, not `{it}`")),
-        Err(_) => otherwise,
+        Err(_) => default,
     }
 }
 
-/// Plays so many cases on a real etcd of its own, and on this.
+/// Plays that many cases on a real etcd of its own, and on `other`.
 fn play(cases: u64, seed: u64, other: impl AsyncFnOnce() -> Side) -> Coverage {
     let runtime = runtime();
     let (etcd, pair) = runtime.block_on(async {
@@ -59,7 +59,7 @@ fn play(cases: u64, seed: u64, other: impl AsyncFnOnce() -> Side) -> Coverage {
 }
 
 #[test]
-fn the_embedded_one_is_not_told_from_a_real_one() {
+fn embedded_etcd_answers_like_a_real_one() {
     let began = Instant::now();
     let (cases, seed) = (number("CASES", 240), number("SEED", 0));
     let players: Vec<_> = (0..PAIRS)
@@ -85,7 +85,7 @@ fn the_embedded_one_is_not_told_from_a_real_one() {
 }
 
 #[test]
-fn neither_is_it_on_tcp() {
+fn embedded_etcd_on_tcp_answers_like_a_real_one() {
     play(20, 1_000, async || {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -96,9 +96,9 @@ fn neither_is_it_on_tcp() {
     });
 }
 
-/// What is compared can be compared: nothing in it is one server's own.
+// Shows that the comparison is fair: it contains nothing that differs between two servers.
 #[test]
-fn two_real_ones_are_not_told_apart() {
+fn two_real_etcds_answer_alike() {
     play(20, 2_000, async || {
         let etcd = Box::leak(Box::new(Etcd::start(&[]).await));
         Side::new("another", etcd.client().await)

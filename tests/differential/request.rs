@@ -1,4 +1,4 @@
-//! An operation in etcd-client's words, with the revisions and leases of one side.
+//! Requests of etcd-client for an operation, with the revisions and leases of one side.
 
 use etcd_client::{
     Compare as EtcdCompare, DeleteOptions, GetOptions, PutOptions, Txn as EtcdTxn,
@@ -9,17 +9,17 @@ use crate::op::{Compare, Delete, End, Lease, Many, Put, Range, Rev, Target, Txn,
 use crate::view::View;
 
 impl View {
-    /// This side's number for a revision.
+    /// Returns this side's number of a revision.
     pub(crate) fn revision(&self, revision: Rev) -> i64 {
         match revision {
             Rev::Plain(it) => it,
-            // What was before the case is gone on both sides, but the sides differ in how much there was.
+            // Revisions before the case are compacted on both sides, but the sides differ in their number.
             Rev::Now(it) => (self.base + self.now + it).max(1),
             Rev::Start(it) => self.base + it,
         }
     }
 
-    /// This side's id of a lease.
+    /// Returns this side's id of a lease.
     pub(crate) fn lease(&self, lease: Lease) -> i64 {
         match lease {
             Lease::None => 0,
@@ -147,7 +147,7 @@ impl View {
     }
 }
 
-/// A transaction with so many of what there may not be too many of.
+/// Makes a transaction with this many entries in one list, around etcd's limit.
 pub(crate) fn many(list: Many, count: usize) -> EtcdTxn {
     let txn = EtcdTxn::new();
     let ops = || vec![EtcdTxnOp::get("a", Some(GetOptions::new().with_count_only())); count];

@@ -1,4 +1,4 @@
-//! What etcdctl shows on one etcd, in words that are the same on every one.
+//! Screen of etcdctl on one etcd, with ids and addresses replaced by words that are the same on every etcd.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -13,16 +13,16 @@ use crate::etcd::etcdctl;
 
 pub(crate) struct Screen {
     address: String,
-    /// What the server has chosen itself, in the order in which it came up: ids of leases, members, the cluster.
+    /// Ids of leases, members and the cluster that the server has chosen, in the order of their first appearance.
     ids: Vec<String>,
-    /// What was typed and shown.
+    /// Commands and their output.
     pub(crate) shown: Vec<String>,
 }
 
-/// How long an etcdctl may take; after that it is ended, and the test says which it was.
+/// Limit of an etcdctl command; after that it is killed, and the test names it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An etcdctl that goes on; ended when dropped.
+/// A running etcdctl, which ends when dropped.
 pub(crate) struct Running {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -41,7 +41,7 @@ impl Screen {
         let mut command = Command::new(etcdctl());
         command
             .args(words(line))
-            .env_clear() // it takes flags from there, too
+            .env_clear() // etcdctl reads flags from there too
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("ETCDCTL_API", "3")
             .env("ETCDCTL_ENDPOINTS", &self.address)
@@ -51,7 +51,7 @@ impl Screen {
         command
     }
 
-    /// Runs one; what it said, as it said it.
+    /// Runs a command without showing it, and returns its output.
     pub(crate) fn quietly(&mut self, line: &str, input: &str) -> String {
         let mut child = self.command(line).spawn().expect("etcdctl runs");
         let mut stdin = child.stdin.take().expect("piped");
@@ -60,48 +60,48 @@ impl Screen {
         let watchdog = Watchdog::over(&child);
         let output = child.wait_with_output().expect("etcdctl ends");
         assert!(
-            !watchdog.has_bitten(),
+            !watchdog.has_fired(),
             "etcdctl {line}: not within {PATIENCE:?}"
         );
-        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
-        // Its log is for nobody to compare: times, and what it did over.
-        said.extend(
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // Without its log, which has times and retries.
+        text.extend(
             String::from_utf8_lossy(&output.stderr)
                 .lines()
                 .filter(|line| !line.starts_with("{\"level\""))
                 .map(|line| format!("{line}\n")),
         );
         if !output.status.success() {
-            said += &format!("{}\n", output.status);
+            text += &format!("{}\n", output.status);
         }
-        said
+        text
     }
 
-    /// Runs one, and shows it.
+    /// Runs a command, and shows it.
     pub(crate) fn run(&mut self, line: &str) -> String {
         self.type_in(line, "")
     }
 
-    /// Runs one that reads.
+    /// Runs a command that reads `input`, and shows it.
     pub(crate) fn type_in(&mut self, line: &str, input: &str) -> String {
-        let said = self.quietly(line, input);
-        self.show(line, &said);
-        said
+        let output = self.quietly(line, input);
+        self.show(line, &output);
+        output
     }
 
-    pub(crate) fn show(&mut self, line: &str, said: &str) {
-        let shown = self.same_everywhere(&format!("$ etcdctl {line}\n{said}"));
+    pub(crate) fn show(&mut self, line: &str, output: &str) {
+        let shown = self.normalized(&format!("$ etcdctl {line}\n{output}"));
         self.shown.push(shown);
     }
 
-    /// Starts one that goes on.
+    /// Starts a command that goes on.
     pub(crate) fn start(&self, line: &str) -> Running {
         let mut child = self.command(line).spawn().expect("etcdctl runs");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         Running { child, output }
     }
 
-    /// Until `line` shows so many lines.
+    /// Waits until the command `line` prints that many lines.
     pub(crate) fn wait_for(&mut self, line: &str, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.quietly(line, "").lines().count() != count {
@@ -110,18 +110,18 @@ impl Screen {
         }
     }
 
-    /// Without what is the server's own.
-    fn same_everywhere(&mut self, said: &str) -> String {
-        let said = said.replace(&self.address, "ADDRESS");
+    /// Replaces the server's address, ids and term.
+    fn normalized(&mut self, text: &str) -> String {
+        let text = text.replace(&self.address, "ADDRESS");
         let mut out = String::new();
-        for token in said.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        for token in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
             let word = token.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
             let after = &token[word.len()..];
             let term = out.ends_with("\"raft_term\":") || out.ends_with("\"RaftTerm\" : ");
             if term && word.parse().is_ok_and(|it: u64| it > 0) {
                 out += "TERM";
             } else if is_id(word) {
-                let word = word.trim_start_matches('0'); // hexadecimal ones are filled up, or not
+                let word = word.trim_start_matches('0'); // some hexadecimal ids are padded
                 let known = self.ids.iter().position(|it| it == word);
                 let nth = known.unwrap_or_else(|| {
                     self.ids.push(word.to_owned());
@@ -137,14 +137,14 @@ impl Screen {
     }
 }
 
-/// Whether a word is a number that nobody typed, decimal or hexadecimal.
+/// Returns true for an id that the server has chosen, decimal or hexadecimal. Typed numbers are shorter.
 fn is_id(word: &str) -> bool {
     word.len() >= 14
         && word.chars().all(|c| c.is_ascii_hexdigit())
         && word.contains(|c: char| c.is_ascii_digit())
 }
 
-/// A line, cut at blanks outside quotes.
+/// Splits a line at blanks outside quotes.
 fn words(line: &str) -> Vec<String> {
     let parts = line.split('\'').enumerate();
     parts
@@ -156,19 +156,19 @@ fn words(line: &str) -> Vec<String> {
 }
 
 impl Running {
-    /// What it says, up to a line that ends like this, and with it.
-    pub(crate) fn said(&mut self, until: &str) -> String {
+    /// Reads its output up to and with a line that ends in `until`.
+    pub(crate) fn read_until(&mut self, until: &str) -> String {
         let watchdog = Watchdog::over(&self.child);
-        let mut said = String::new();
+        let mut output = String::new();
         loop {
-            let from = said.len();
-            let read = self.output.read_line(&mut said).expect("it says something");
+            let from = output.len();
+            let read = self.output.read_line(&mut output).expect("its output");
             assert!(
-                !watchdog.has_bitten(),
-                "never `{until}` within {PATIENCE:?}: {said}"
+                !watchdog.has_fired(),
+                "never `{until}` within {PATIENCE:?}: {output}"
             );
-            if read == 0 || said[from..].trim_end().ends_with(until) {
-                return said;
+            if read == 0 || output[from..].trim_end().ends_with(until) {
+                return output;
             }
         }
     }
@@ -179,34 +179,34 @@ impl Running {
     }
 }
 
-/// Ends a process that takes too long, unless dropped before.
+/// Watchdog that kills a process after [`PATIENCE`], unless dropped before.
 struct Watchdog {
-    bitten: Arc<AtomicBool>,
-    /// Its other end waits for this one to go.
-    _leash: mpsc::Sender<()>,
+    fired: Arc<AtomicBool>,
+    /// The watchdog's thread waits for the drop of this sender.
+    _alive: mpsc::Sender<()>,
 }
 
 impl Watchdog {
     fn over(child: &Child) -> Self {
-        let (leash, gone) = mpsc::channel::<()>();
-        let bitten = Arc::new(AtomicBool::new(false));
+        let (alive, dropped) = mpsc::channel::<()>();
+        let fired = Arc::new(AtomicBool::new(false));
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let bites = Arc::clone(&bitten);
+        let fires = Arc::clone(&fired);
         thread::spawn(move || {
-            if gone.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-                bites.store(true, Ordering::SeqCst);
-                // Nobody has waited for it yet, so its id is still its own.
+            if dropped.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                fires.store(true, Ordering::SeqCst);
+                // The process is not reaped yet, so the id is still its own.
                 let _ = kill_process(pid.expect("a process id"), Signal::KILL);
             }
         });
         Self {
-            bitten,
-            _leash: leash,
+            fired,
+            _alive: alive,
         }
     }
 
-    fn has_bitten(&self) -> bool {
-        self.bitten.load(Ordering::SeqCst)
+    fn has_fired(&self) -> bool {
+        self.fired.load(Ordering::SeqCst)
     }
 }
 

@@ -1,4 +1,4 @@
-//! One etcd, real or embedded, on which operations are played.
+//! Side of a comparison: one etcd, real or embedded, on which operations are played.
 
 use std::time::Duration;
 
@@ -14,34 +14,34 @@ use crate::request::many;
 use crate::stream::Stream;
 use crate::view::{View, refused};
 
-/// How long an answer may take, and what watches are to be told.
+/// Limit of the wait for an answer, and for the events of a watch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many watch streams a case has.
+/// Number of watch streams in a case.
 pub(crate) const STREAMS: usize = 2;
 
 pub(crate) struct Side {
     pub(crate) name: &'static str,
     client: Client,
-    /// Every case gets one of its own.
+    /// True if every case gets an etcd of its own.
     renewed: bool,
     pub(crate) view: View,
     streams: [Option<Stream>; STREAMS],
     pub(crate) patience: Duration,
 }
 
-/// What a side said to an operation.
+/// Answer of a side to an operation.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// All of it, in words that are the same on both sides.
+    /// The whole answer, in words that are the same on both sides.
     pub(crate) text: String,
     /// Code and message, if it was refused.
     pub(crate) refusal: Option<String>,
     /// The revision of the header, counted from the start of the case.
     pub(crate) revision: Option<i64>,
-    /// What is worth counting about it.
+    /// Facets of the answer, for the coverage.
     pub(crate) facets: Vec<&'static str>,
-    /// The watch that it has made.
+    /// The id of the watch that the operation has made.
     pub(crate) watch: Option<i64>,
 }
 
@@ -92,7 +92,7 @@ impl Side {
         }
     }
 
-    /// An embedded etcd, and a new one for every case.
+    /// Makes an embedded etcd, and a new one for every case.
     pub(crate) async fn embedded() -> Self {
         Self {
             renewed: true,
@@ -100,8 +100,7 @@ impl Side {
         }
     }
 
-    /// Empties it, so that a case finds it as every other case does: no keys, no leases, compacted at the revision that is
-    /// the newest.
+    /// Prepares the etcd for a case: no keys, no leases, compacted at the newest revision.
     pub(crate) async fn begin(&mut self) -> Result<(), Error> {
         self.streams = [const { None }; STREAMS];
         if self.renewed {
@@ -112,7 +111,7 @@ impl Side {
         }
         let everything = DeleteOptions::new().with_all_keys();
         self.client.delete("", Some(everything)).await?;
-        // What happened last, a watch can still be told: it is the same before every case.
+        // A watch can still receive the last event. With this write it is the same before every case.
         self.client.put("begin", "", None).await?;
         let deleted = self.client.delete("begin", None).await?;
         let header = deleted.0.header.unwrap_or_default();
@@ -127,7 +126,7 @@ impl Side {
         Ok(())
     }
 
-    /// Takes it as it is, its revisions as they are.
+    /// Begins a case without preparing the etcd; revisions are plain numbers.
     pub(crate) async fn take_as_it_is(&mut self) -> Result<(), Error> {
         let header = self.client.status().await?.0.header.unwrap_or_default();
         self.view = View {
@@ -138,7 +137,7 @@ impl Side {
         Ok(())
     }
 
-    /// Its answer to an operation, at this revision of the case.
+    /// Plays an operation at this revision of the case, and returns the answer.
     pub(crate) async fn play(&mut self, op: &Op, now: i64) -> Answer {
         self.view.now = now;
         match timeout(self.patience, self.answer(op)).await {
@@ -171,7 +170,7 @@ impl Side {
             Op::Put(it) => {
                 let put = client.put(it.key, it.value, Some(view.put(it))).await?.0;
                 let mut answer = Answer::new(view.stored(&put));
-                answer.facet("put: told what was before", put.prev_kv.is_some());
+                answer.facet("put: with the previous value", put.prev_kv.is_some());
                 answer.facet("put: value ignored", it.ignore_value);
                 answer.facet("put: lease ignored", it.ignore_lease);
                 answer.facet("put: with a lease", view.lease(it.lease) != 0);
@@ -186,7 +185,10 @@ impl Side {
                 let mut answer = Answer::new(view.deleted(&gone));
                 answer.facet("delete: several", gone.deleted > 1);
                 answer.facet("delete: nothing", gone.deleted == 0);
-                answer.facet("delete: told what was before", !gone.prev_kvs.is_empty());
+                answer.facet(
+                    "delete: with the previous values",
+                    !gone.prev_kvs.is_empty(),
+                );
                 (answer, gone.header)
             }
             Op::Txn(it) => {
@@ -253,7 +255,7 @@ impl Side {
             Op::KeepAlive(lease) | Op::KeepAliveRevoked(lease) => {
                 let id = view.lease(*lease);
                 let (mut keeper, mut stream) = client.lease_keep_alive(id).await?;
-                // The first answer stays with etcd-client.
+                // etcd-client consumes the first answer.
                 keeper.keep_alive().await?;
                 let first = stream.message().await?.ok_or("ended".to_owned())?.0;
                 let mut answer = Answer::new(view.kept(&first));
@@ -321,7 +323,7 @@ impl Side {
         Ok(answer)
     }
 
-    /// Until a watch was told of a revision of the case, or has ended.
+    /// Waits until a watch has received a revision of the case, or has ended.
     pub(crate) async fn reach(&mut self, stream: usize, id: i64, now: i64) -> Result<(), String> {
         let Some(stream) = &mut self.streams[stream] else {
             return Ok(());
@@ -331,10 +333,10 @@ impl Side {
             stream.reach(id, self.view.base + now, &self.view),
         )
         .await
-        .unwrap_or_else(|_| Err(format!("watch {id} was not told of @{now}")))
+        .unwrap_or_else(|_| Err(format!("watch {id} did not receive @{now}")))
     }
 
-    /// Whether a watch goes on.
+    /// Returns true if a watch goes on.
     pub(crate) fn is_live(&self, stream: usize, id: i64) -> bool {
         self.streams[stream]
             .iter()
@@ -342,18 +344,18 @@ impl Side {
             .any(|it| it.id == id && it.live)
     }
 
-    /// Whether this stream has no progress.
+    /// Returns true if this stream does not answer requests for progress.
     pub(crate) fn is_stuck(&self, stream: usize) -> bool {
         self.streams[stream].as_ref().is_some_and(Stream::is_stuck)
     }
 
-    /// What all watches were told of the case up to a revision, one line an event.
-    pub(crate) fn told(&self, upto: i64) -> String {
+    /// Shows the events that all watches have received up to a revision of the case, one line an event.
+    pub(crate) fn received(&self, upto: i64) -> String {
         let upto = self.view.base + upto;
         let mut lines = Vec::new();
         for (nth, stream) in self.streams.iter().enumerate() {
             for watch in stream.iter().flat_map(|it| &it.watches) {
-                lines.push(format!("watch {} on stream {nth} was told:", watch.id));
+                lines.push(format!("watch {} on stream {nth} received:", watch.id));
                 let known = watch.lines.iter().filter(|(at, _)| *at <= upto);
                 lines.extend(known.map(|(_, it)| format!("  {it}")));
             }
@@ -361,9 +363,9 @@ impl Side {
         lines.join("\n")
     }
 
-    /// The key from which something can be written so that this watch is told of it.
+    /// Returns a key whose events this watch receives.
     pub(crate) fn key_of(it: &Watch) -> Key {
-        // etcd watches the least of all keys if none is given.
+        // Without a key, etcd watches the smallest one.
         if it.key.is_empty() { b"\0" } else { it.key }
     }
 }

@@ -1,4 +1,4 @@
-//! One watch stream of one side, and everything it was told.
+//! Watch stream of one side, and all that it has received.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use tokio::time::timeout;
 use crate::op::Key;
 use crate::view::{View, refused};
 
-/// When no answer is expected, how long none must come.
+/// Time without an answer that counts as silence, where no answer is expected.
 const SILENCE: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(crate) struct Stream {
     stream: WatchStream,
-    pub(crate) watches: Vec<Told>,
+    pub(crate) watches: Vec<Received>,
 }
 
-/// What one watch was told.
+/// Events that one watch has received.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Received {
     pub(crate) id: i64,
     pub(crate) live: bool,
-    /// Its id is free again; that of one that compaction has ended is not.
+    /// True if the id is free again. The id of a watch that compaction has ended is not.
     cancelled: bool,
-    /// Each with its revision, in this side's numbers.
+    /// Events as text, each with its revision, in this side's numbers.
     pub(crate) lines: Vec<(i64, String)>,
     /// The revision of the newest event, in this side's numbers.
     seen: i64,
 }
 
 impl Stream {
-    /// Opens it with its first watch; what was answered.
+    /// Opens the stream with its first watch, and returns the answer.
     pub(crate) async fn open(
         client: &mut Client,
         key: Key,
@@ -80,17 +80,17 @@ impl Stream {
         }
     }
 
-    /// Cancels a watch that has been told everything; what was answered.
+    /// Cancels a watch that has received all events, and returns the answer.
     pub(crate) async fn cancel(&mut self, id: i64, view: &View) -> Result<String, String> {
         let sent = self.stream.cancel(id).await;
         sent.map_err(|error| refused(&error))?;
-        let of = |it: &&mut Told| it.id == id && !it.cancelled;
-        let Some(told) = self.watches.iter_mut().find(of) else {
+        let of = |it: &&mut Received| it.id == id && !it.cancelled;
+        let Some(watch) = self.watches.iter_mut().find(of) else {
             return Ok("nothing to cancel".to_owned());
         };
-        // It need not be told so twice.
-        told.live = true;
-        told.cancelled = true;
+        // A watch that compaction has ended gets a second end, which is expected.
+        watch.live = true;
+        watch.cancelled = true;
         loop {
             let it = self.next(view).await?;
             if it.canceled && it.watch_id == id {
@@ -103,12 +103,12 @@ impl Stream {
         }
     }
 
-    /// Asks for its progress, when all watches have been told everything.
+    /// Asks for progress, after all watches have received all events.
     pub(crate) async fn progress(&mut self, view: &View) -> Result<String, String> {
         let sent = self.stream.request_progress().await;
         sent.map_err(|error| refused(&error))?;
         let stuck = self.is_stuck();
-        let told = async {
+        let answer = async {
             loop {
                 let it = self.next(view).await?;
                 if it.events.is_empty() && !it.created && !it.canceled {
@@ -118,19 +118,20 @@ impl Stream {
             }
         };
         if !stuck {
-            return told.await;
+            return answer.await;
         }
         let silent = |_| Ok("no answer".to_owned());
-        timeout(SILENCE, told).await.unwrap_or_else(silent)
+        timeout(SILENCE, answer).await.unwrap_or_else(silent)
     }
 
-    /// Whether it has no progress: there is no watch, or one that compaction has ended and nobody has cancelled.
+    /// Returns true if the stream does not answer requests for progress. That is so without a watch, and with one that
+    /// compaction has ended and the client has not cancelled.
     pub(crate) fn is_stuck(&self) -> bool {
         self.watches.iter().all(|it| it.cancelled)
             || self.watches.iter().any(|it| !it.live && !it.cancelled)
     }
 
-    /// Until this watch was told of that revision, or has ended.
+    /// Waits until this watch has received that revision, or has ended.
     pub(crate) async fn reach(
         &mut self,
         id: i64,
@@ -138,15 +139,15 @@ impl Stream {
         view: &View,
     ) -> Result<(), String> {
         loop {
-            let told = self.watches.iter().rev().find(|it| it.id == id);
-            if told.is_none_or(|it| !it.live || it.seen >= revision) {
+            let watch = self.watches.iter().rev().find(|it| it.id == id);
+            if watch.is_none_or(|it| !it.live || it.seen >= revision) {
                 return Ok(());
             }
             self.next(view).await?;
         }
     }
 
-    /// The next message, noted.
+    /// Reads the next message, and records it.
     async fn next(&mut self, view: &View) -> Result<PbWatchResponse, String> {
         let it = self
             .stream
@@ -156,7 +157,7 @@ impl Stream {
             .ok_or("the stream has ended")?
             .0;
         if it.created && !it.canceled {
-            self.watches.push(Told {
+            self.watches.push(Received {
                 id: it.watch_id,
                 live: true,
                 cancelled: false,
@@ -165,20 +166,23 @@ impl Stream {
             });
             return Ok(it);
         }
-        let told = self.watches.iter_mut().rev();
-        if let Some(told) = told.into_iter().find(|told| told.id == it.watch_id) {
-            told.note(view, &it);
+        let mut watches = self.watches.iter_mut().rev();
+        if let Some(watch) = watches.find(|watch| watch.id == it.watch_id) {
+            watch.record(view, &it);
         } else if it.watch_id >= 0 {
-            return Err(format!("told of watch {}, which there is not", it.watch_id));
+            return Err(format!(
+                "a message for watch {}, which does not exist",
+                it.watch_id
+            ));
         }
         Ok(it)
     }
 }
 
-impl Told {
-    fn note(&mut self, view: &View, it: &PbWatchResponse) {
+impl Received {
+    fn record(&mut self, view: &View, it: &PbWatchResponse) {
         if !self.live {
-            self.lines.push((0, "told of after its end".to_owned()));
+            self.lines.push((0, "a message after its end".to_owned()));
         }
         let revision = |event: &PbEvent| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
         for event in &it.events {
@@ -189,7 +193,7 @@ impl Told {
             self.lines.push((modified, view.event(event)));
         }
         if let (Some(first), Some(last)) = (it.events.first(), it.events.last()) {
-            // What happened at one revision is told in one message.
+            // One message has all events of a revision.
             if revision(first) <= self.seen {
                 let wrong = "a revision is split, or goes back";
                 self.lines.push((0, wrong.to_owned()));
@@ -203,7 +207,7 @@ impl Told {
     }
 }
 
-/// Whether and why a watch has ended.
+/// Shows whether and why a watch has ended.
 fn ending(view: &View, it: &PbWatchResponse) -> String {
     if !it.canceled {
         return "goes on".to_owned();
@@ -215,7 +219,7 @@ fn ending(view: &View, it: &PbWatchResponse) -> String {
     format!("has ended{compacted} {:?}", it.cancel_reason)
 }
 
-/// The answer to a new watch.
+/// Answer to a new watch.
 #[derive(Debug)]
 pub(crate) struct Created {
     pub(crate) id: i64,

@@ -1,7 +1,7 @@
-//! What one side says, in words that are the same on both: revisions counted from the start of the case, leases by the name
-//! they have in the case, and of the ids in a header only whether they are the server's own.
+//! View of one side's answers, as text that is the same on both sides.
 //!
-//! Every field of an answer is named here, so that none can go uncompared.
+//! Revisions are counted from the start of the case, and leases have the names of the case. Of the ids in a header it shows
+//! only whether they are the server's own. Every field of an answer is destructured here, so that none is left uncompared.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use etcd_client::proto::{
 
 use crate::op::text;
 
-/// How one side's numbers are read.
+/// Base of one side's numbers, by which they become equal on both sides.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
     /// The revision at which the case began.
@@ -28,7 +28,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// A revision, counted from the start of the case.
+    /// Shows a revision, counted from the start of the case.
     pub(crate) fn at(&self, revision: i64) -> String {
         match revision {
             1.. => format!("@{}", revision - self.base),
@@ -156,19 +156,19 @@ impl View {
         let word = if *succeeded { "then" } else { "else" };
         let mut out = format!("{} {word} {{", self.header(header.as_ref()));
         for response in responses {
-            let said = match &response.response {
+            let shown = match &response.response {
                 Some(PbTxnOpResponse::ResponseRange(it)) => self.ranged(it),
                 Some(PbTxnOpResponse::ResponsePut(it)) => self.stored(it),
                 Some(PbTxnOpResponse::ResponseDeleteRange(it)) => self.deleted(it),
                 Some(PbTxnOpResponse::ResponseTxn(it)) => self.decided(it),
                 None => "nothing".to_owned(),
             };
-            let _ = write!(out, "\n    {};", said.replace('\n', "\n    "));
+            let _ = write!(out, "\n    {};", shown.replace('\n', "\n    "));
         }
         out + " }"
     }
 
-    /// Remembers the id if etcd has chosen it.
+    /// Shows a granted lease, and remembers its id if etcd has chosen it.
     pub(crate) fn granted(&mut self, asked: i64, it: &PbLeaseGrantResponse) -> String {
         let PbLeaseGrantResponse {
             header,
@@ -191,7 +191,7 @@ impl View {
             granted_ttl,
             keys,
         } = it;
-        // etcd keeps them in a hash table and answers in no order.
+        // etcd keeps the keys in a hash table, and answers them in any order.
         let mut keys: Vec<_> = keys.iter().map(|key| text(key)).collect();
         keys.sort();
         format!(
@@ -217,7 +217,7 @@ impl View {
     }
 }
 
-/// A refusal, code and message.
+/// Shows a refusal: code and message.
 pub(crate) fn refused(error: &Error) -> String {
     match error {
         Error::GRpcStatus(status) => format!("{:?}: {}", status.code(), status.message()),

@@ -1,5 +1,6 @@
-//! `advance`: the engine's timers and etcd's leases go by one clock, which the test moves. It goes on by itself too, so
-//! "not before" has a second or two to spare, for busy machines.
+//! Clock of the test kit: `advance` moves the engine's timers and etcd's leases by one clock.
+//!
+//! The clock also runs by itself. So a test for "not before" leaves a second or two for busy machines.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use etcd_locked::{LockError, LossCause, etcd_locked};
 use crate::service::{Packing, secs, ship, start, start_with};
 
 #[tokio::test]
-async fn a_healthy_lock_outlasts_an_hour() {
+async fn healthy_lock_outlasts_an_hour() {
     let etcd = start().await;
     let began = Instant::now();
     let packing = Packing::of(7);
@@ -37,14 +38,14 @@ async fn leases_are_renewed_as_in_real_time() {
         etcd.advance(secs(5)).await;
         left.push(client.lease_time_to_live(lease, None).await.unwrap().ttl());
     }
-    // Every ten seconds: about twenty are left at least, and not always thirty.
+    // Renewed every ten seconds: about twenty seconds are left at least, and not always thirty.
     assert!(left.iter().all(|ttl| (18..=30).contains(ttl)), "{left:?}");
     assert!(left.iter().any(|ttl| *ttl <= 25), "{left:?}");
     packing.ship().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_waiting_call_times_out_at_its_time() {
+async fn waiting_call_times_out_on_time() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     let held = other.lock("orders/7").await.unwrap();
@@ -56,7 +57,7 @@ async fn a_waiting_call_times_out_at_its_time() {
     assert!(waiting.is_finished());
     match waiting.await.unwrap() {
         Err(LockError::Timeout { holder, waited, .. }) => {
-            assert!(holder.is_some(), "etcd has told who holds it");
+            assert!(holder.is_some(), "etcd has answered who holds it");
             assert!((secs(10)..secs(12)).contains(&waited), "{waited:?}");
         }
         other => panic!("{other:?}"),
@@ -65,7 +66,7 @@ async fn a_waiting_call_times_out_at_its_time() {
 }
 
 #[tokio::test]
-async fn a_deadline_is_what_was_left_when_the_call_began() {
+async fn deadline_bounds_the_wait_from_the_start_of_the_call() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     let held = other.lock("orders/7").await.unwrap();
@@ -86,14 +87,14 @@ async fn a_deadline_is_what_was_left_when_the_call_began() {
     held.release().await.unwrap();
 }
 
-/// `on_lost = "continue"` is for a body that runs.
+// `on_lost = "continue"` applies to a body that runs already.
 #[tokio::test]
-async fn no_body_begins_under_a_lock_that_is_lost_already() {
+async fn no_body_begins_under_a_lost_lock() {
     let etcd = start().await;
     etcd.freeze_keepalives();
     etcd.delay(Duration::from_millis(100));
     let mut call = Box::pin(go_on(7));
-    // The call is made, and its caller is held up until long after it was granted.
+    // After the first poll the caller is delayed until long after the grant.
     assert!(polled_once(call.as_mut()).await.is_pending());
     etcd.advance(secs(2)).await;
     assert_eq!(etcd.held().await.len(), 1);
@@ -102,7 +103,7 @@ async fn no_body_begins_under_a_lock_that_is_lost_already() {
     let ended = call.await;
     assert!(
         matches!(ended, Err(LockError::Lost { .. })),
-        "it has run: {ended:?}"
+        "the body has run: {ended:?}"
     );
 }
 
@@ -122,7 +123,7 @@ async fn polled_once<F: Future>(call: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[tokio::test]
-async fn a_hold_limit_is_over_at_its_time_and_renewals_go_on_until_then() {
+async fn hold_limit_ends_the_body_on_time_with_renewals_until_then() {
     let etcd = start().await;
     let locks = etcd.locks().clone();
     let limited = tokio::spawn(async move {
@@ -143,7 +144,7 @@ async fn a_hold_limit_is_over_at_its_time_and_renewals_go_on_until_then() {
 }
 
 #[tokio::test]
-async fn one_task_may_do_both_at_once() {
+async fn one_task_may_advance_and_call_at_once() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     let held = other.lock("orders/7").await.unwrap();
@@ -166,7 +167,7 @@ async fn one_task_may_do_both_at_once() {
 }
 
 #[tokio::test]
-async fn a_frozen_keepalive_loses_the_lock_at_the_stop_time_and_not_before() {
+async fn frozen_keepalive_loses_the_lock_at_the_stop_time() {
     let etcd = start().await; // a TTL of 15 s: bodies stop 13.35 s after the last renewal
     let packing = Packing::of(7);
     etcd.advance(Duration::ZERO).await;
@@ -177,13 +178,13 @@ async fn a_frozen_keepalive_loses_the_lock_at_the_stop_time_and_not_before() {
     etcd.advance(Duration::from_millis(2_350)).await;
     assert_eq!(packing.loss().await, Some(LossCause::Expired));
     assert_eq!(etcd.held().await, [""; 0]);
-    // Renewals get through again: the next call has a lease of its own.
+    // Renewals reach etcd again; the next call has a session of its own.
     etcd.thaw_keepalives();
     assert_eq!(ship(7).await.unwrap(), 7);
 }
 
 #[tokio::test]
-async fn a_lease_that_ran_out_lets_the_next_process_in_and_not_before() {
+async fn next_process_is_granted_when_the_lease_expires() {
     let etcd = start_with(|config| config.wait(secs(60))).await;
     let packing = Packing::of(7);
     etcd.advance(Duration::ZERO).await;
@@ -202,7 +203,7 @@ async fn a_lease_that_ran_out_lets_the_next_process_in_and_not_before() {
 }
 
 #[tokio::test]
-async fn time_goes_on_by_itself() {
+async fn clock_runs_by_itself() {
     let etcd = start_with(|config| config.wait(Duration::from_millis(30))).await;
     let other = etcd.second().await.unwrap();
     let held = other.lock("orders/7").await.unwrap();
@@ -215,7 +216,7 @@ async fn time_goes_on_by_itself() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_loss_is_woken() {
+async fn loss_wakes_the_task_that_awaits_it() {
     let etcd = start().await;
     let held = etcd.locks().lock("orders/7").await.unwrap();
     etcd.freeze_keepalives();

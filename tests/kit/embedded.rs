@@ -1,11 +1,11 @@
-//! `Config::embedded`: an etcd in the process, one for each `Config` value, whose clones share it.
+//! Embedded etcd of a `Config`: each `Config::embedded()` has its own, and clones of that value share it.
 
 use std::time::Duration;
 
 use etcd_locked::{Config, LockError, Locks};
 
 #[tokio::test]
-async fn clones_of_a_config_share_their_etcd_and_nobody_else_does() {
+async fn clones_of_a_config_share_their_etcd() {
     let config = Config::embedded();
     let one = Locks::connect(config.clone()).await.unwrap();
     let two = Locks::connect(config).await.unwrap();
@@ -14,7 +14,7 @@ async fn clones_of_a_config_share_their_etcd_and_nobody_else_does() {
     let error = two.lock("jobs/nightly").try_once().await.unwrap_err();
     assert!(matches!(error, LockError::Held { .. }), "{error:?}");
     let other = alone.lock("jobs/nightly").try_once().await.unwrap();
-    // The caller's own client reaches it, too.
+    // The caller's own client reaches the same etcd.
     let mut client = one.client().await.unwrap();
     let deleted = client
         .delete(
@@ -31,7 +31,7 @@ async fn clones_of_a_config_share_their_etcd_and_nobody_else_does() {
 }
 
 #[tokio::test]
-async fn who_asks_for_users_gets_none() {
+async fn embedded_etcd_ignores_credentials() {
     let config = Config::embedded().user("me", "secret");
     let locks = Locks::connect(config).await.unwrap();
     let held = locks.lock("jobs/nightly").await.unwrap();
@@ -39,7 +39,7 @@ async fn who_asks_for_users_gets_none() {
 }
 
 #[tokio::test]
-async fn it_outlives_a_shutdown_of_one_engine() {
+async fn etcd_outlives_the_shutdown_of_one_engine() {
     let config = Config::embedded();
     let one = Locks::connect(config.clone()).await.unwrap();
     let held = one.lock("jobs/nightly").await.unwrap();

@@ -1,4 +1,4 @@
-//! What may happen on the way to etcd.
+//! Faults on the way to etcd: partitions, delays, refusals and lost answers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use etcd_locked::{LockError, LossCause};
 use crate::service::{Packing, secs, ship, ship_now, start, start_with};
 
 #[tokio::test]
-async fn a_short_partition_costs_time_and_no_lock() {
+async fn short_partition_costs_time_but_no_lock() {
     let etcd = start().await;
     let packing = Packing::of(7);
     etcd.advance(Duration::ZERO).await;
@@ -23,7 +23,7 @@ async fn a_short_partition_costs_time_and_no_lock() {
 }
 
 #[tokio::test]
-async fn a_long_partition_is_a_backend_error_and_a_loss() {
+async fn long_partition_fails_waiters_and_loses_locks() {
     let etcd = start().await;
     let packing = Packing::of(7);
     etcd.advance(Duration::ZERO).await;
@@ -39,7 +39,7 @@ async fn a_long_partition_is_a_backend_error_and_a_loss() {
 }
 
 #[tokio::test]
-async fn the_others_see_nothing_of_a_partition() {
+async fn partition_does_not_affect_other_processes() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     etcd.partition();
@@ -50,7 +50,7 @@ async fn the_others_see_nothing_of_a_partition() {
 }
 
 #[tokio::test]
-async fn a_delay_is_time_on_the_tests_clock() {
+async fn delay_passes_on_the_tests_clock() {
     let etcd = start_with(|config| config.wait(secs(60))).await;
     etcd.delay(Duration::from_millis(1_200));
     let held = tokio::spawn(etcd.locks().lock("orders/7").into_future());
@@ -63,7 +63,7 @@ async fn a_delay_is_time_on_the_tests_clock() {
 }
 
 #[tokio::test]
-async fn a_refusal_reaches_the_caller() {
+async fn refusal_reaches_the_caller() {
     let etcd = start().await;
     let denied = "etcdserver: permission denied".to_owned();
     etcd.fail_next(Fault::Refused(Code::PermissionDenied, denied));
@@ -76,14 +76,14 @@ async fn a_refusal_reaches_the_caller() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_leaves_no_ghost() {
+async fn ambiguous_outcome_leaves_no_key() {
     let etcd = start().await;
     for fault in [Fault::AnswerLost, Fault::RequestLost] {
         etcd.fail_next(fault);
         let (shipped, ()) = tokio::join!(ship(7), etcd.advance(secs(1)));
         assert_eq!(shipped.unwrap(), 7);
         assert_eq!(etcd.held().await, [""; 0]);
-        // Nobody is in the way of another process.
+        // No key is left in the way of another process.
         let other = etcd.second().await.unwrap();
         let held = other.lock("orders/7").try_once().await.unwrap();
         let error = ship_now(7).await.unwrap_err();

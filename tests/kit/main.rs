@@ -1,13 +1,13 @@
-//! The etcd in the process and the test kit for users, `etcd_locked::testing`, keep their word: no server, and no waiting.
+//! Tests of the users' test kit, `etcd_locked::testing`, and of the embedded etcd: no etcd process, and no waiting.
 
 mod clock;
 mod embedded;
 mod faults;
-mod kept;
-mod limits;
+mod isolation;
+mod lock_order;
 mod measured;
 mod names;
 mod operator;
-mod order;
+mod retention;
 mod service;
 mod waiters;

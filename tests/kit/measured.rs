@@ -1,4 +1,4 @@
-//! Feature `metrics`: what is measured, and by which names.
+//! Metrics (feature `metrics`): which series are recorded, under which names.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,16 @@ use metrics::{
     SharedString, Unit,
 };
 
-/// All that was told, by name and labels: how often, and the sum.
+/// Recorder of all series by name and labels: the number of records, and their sum.
 #[derive(Debug, Default, Clone)]
-struct Told(Arc<Mutex<BTreeMap<String, (u64, f64)>>>);
+struct Recorded(Arc<Mutex<BTreeMap<String, (u64, f64)>>>);
 
 struct Series {
     key: String,
-    told: Told,
+    recorded: Recorded,
 }
 
-impl Told {
+impl Recorded {
     fn series(&self, key: &Key) -> Arc<Series> {
         let mut labels: Vec<_> = key
             .labels()
@@ -28,20 +28,20 @@ impl Told {
         labels.sort();
         Arc::new(Series {
             key: format!("{} {}", key.name(), labels.join(" ")),
-            told: self.clone(),
+            recorded: self.clone(),
         })
     }
 
     fn of(&self, key: &str) -> Option<(u64, f64)> {
-        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.get(key).copied()
+        let series = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        series.get(key).copied()
     }
 }
 
 impl Series {
     fn add(&self, value: f64) {
-        let mut told = self.told.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (count, sum) = told.entry(self.key.clone()).or_default();
+        let mut series = (self.recorded.0.lock()).unwrap_or_else(PoisonError::into_inner);
+        let (count, sum) = series.entry(self.key.clone()).or_default();
         *count += 1;
         *sum += value;
     }
@@ -73,7 +73,7 @@ impl HistogramFn for Series {
     }
 }
 
-impl Recorder for Told {
+impl Recorder for Recorded {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
@@ -97,15 +97,15 @@ async fn measured(id: u64) -> Result<(), LockError> {
 }
 
 #[tokio::test]
-async fn waits_holds_losses_and_who_waits() -> Result<(), LockError> {
-    let told = Told::default();
-    metrics::set_global_recorder(told.clone()).expect("no other test here records");
+async fn records_waits_holds_losses_and_waiters() -> Result<(), LockError> {
+    let recorded = Recorded::default();
+    metrics::set_global_recorder(recorded.clone()).expect("no other test here records");
     let etcd = testing::start().await?;
     let holder = tokio::spawn(measured(7));
     assert_eq!(etcd.held().await, ["measured/7"]);
     let waiter = tokio::spawn(measured(7));
     assert_eq!(etcd.waiting().await, ["measured/7"]);
-    let waiting = told.of("etcd_locked_waiters lock=measured/<id>");
+    let waiting = recorded.of("etcd_locked_waiters lock=measured/<id>");
     assert_eq!(waiting.map(|it| it.1), Some(1.0));
     etcd.advance(Duration::from_secs(5)).await;
     let late = waiter.await.expect("no panic");
@@ -114,7 +114,11 @@ async fn waits_holds_losses_and_who_waits() -> Result<(), LockError> {
     let lost = holder.await.expect("no panic");
     assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
 
-    let of = |key: &str| told.of(key).unwrap_or_else(|| panic!("{key}: {told:#?}"));
+    let of = |key: &str| {
+        recorded
+            .of(key)
+            .unwrap_or_else(|| panic!("{key}: {recorded:#?}"))
+    };
     assert_eq!(of("etcd_locked_waiters lock=measured/<id>"), (4, 0.0));
     let granted = of("etcd_locked_wait_seconds lock=measured/<id> outcome=granted");
     assert_eq!(granted.0, 1);

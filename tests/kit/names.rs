@@ -1,4 +1,4 @@
-//! `held` and `waiting`: names to assert on.
+//! Names that a test asserts on: `held` and `waiting` of the test kit.
 
 use etcd_locked::lock_names;
 
@@ -11,7 +11,7 @@ lock_names! {
 }
 
 #[tokio::test]
-async fn held_and_waiting_are_told_by_name() {
+async fn held_and_waiting_list_names() {
     let etcd = start().await;
     assert_eq!(etcd.held().await, NONE);
     assert_eq!(etcd.waiting().await, NONE);
@@ -19,14 +19,14 @@ async fn held_and_waiting_are_told_by_name() {
     let seven = Packing::of(7);
     assert_eq!(etcd.held().await, ["orders/7", "orders/9"]);
 
-    // Two in the process's own queue, one in another process.
+    // Two in this process's wait queue, one in another process.
     let (one, two) = (tokio::spawn(ship(7)), tokio::spawn(ship(7)));
     let other = etcd.second().await.unwrap();
     let three = tokio::spawn(other.lock(Order { id: 9 }).into_future());
     assert_eq!(etcd.held().await, ["orders/7", "orders/9"]);
     assert_eq!(etcd.waiting().await, ["orders/7", "orders/7", "orders/9"]);
 
-    // One goes away.
+    // One waiter is cancelled.
     one.abort();
     assert_eq!(etcd.waiting().await, ["orders/7", "orders/9"]);
     seven.ship().await.unwrap();
@@ -37,13 +37,13 @@ async fn held_and_waiting_are_told_by_name() {
     assert_eq!(etcd.held().await, ["orders/9"]);
     assert_eq!(etcd.waiting().await, NONE);
 
-    // And a whole process.
+    // A whole process goes away.
     drop((held, other));
     assert_eq!(etcd.held().await, NONE);
 }
 
 #[tokio::test]
-async fn names_are_without_the_prefix() {
+async fn names_omit_the_prefix() {
     let etcd = start_with(|config| config.prefix("shop/locks/")).await;
     let packing = Packing::of(7);
     assert_eq!(etcd.held().await, ["orders/7"]);

@@ -1,4 +1,4 @@
-//! What an operator may do to a lock: take it away, revoke its lease, compact the history, or contend by hand.
+//! Operator actions on a lock: delete its key, revoke its lease, compact the history, or contend by hand.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use etcd_locked::etcd_client::PutOptions;
 use crate::service::{Packing, secs, ship, start};
 
 #[tokio::test]
-async fn a_lock_is_lost_at_once_and_the_next_has_it() {
+async fn deleted_lock_passes_to_the_next_waiter() {
     let etcd = start().await;
     let packing = Packing::of(7);
     let next = tokio::spawn(ship(7));
@@ -20,7 +20,7 @@ async fn a_lock_is_lost_at_once_and_the_next_has_it() {
 }
 
 #[tokio::test]
-async fn the_lock_of_another_process_can_be_lost() {
+async fn lose_reaches_a_lock_of_another_process() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     let held = other.lock("orders/7").await.unwrap();
@@ -32,7 +32,7 @@ async fn the_lock_of_another_process_can_be_lost() {
 }
 
 #[tokio::test]
-async fn what_nobody_holds_cannot_be_lost() {
+async fn lose_refuses_a_name_that_is_not_held() {
     let etcd = start().await;
     let nothing = etcd.lose("orders/7").await.unwrap_err().to_string();
     assert_eq!(nothing, "`orders/7` is not held, and nothing else is");
@@ -48,19 +48,19 @@ async fn what_nobody_holds_cannot_be_lost() {
 }
 
 #[tokio::test]
-async fn a_partition_hides_what_the_operator_did() {
+async fn partition_hides_the_operators_action() {
     let etcd = start().await;
     let held = etcd.locks().lock("orders/7").await.unwrap();
     etcd.partition();
     etcd.lose("orders/7").await.unwrap();
-    assert!(held.is_held(), "by magic");
+    assert!(held.is_held(), "the holder cannot know yet");
     etcd.heal();
     etcd.advance(Duration::ZERO).await;
     assert!(!held.is_held());
 }
 
 #[tokio::test]
-async fn revoked_leases_take_their_locks_along() {
+async fn revoking_leases_loses_their_locks() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     let theirs = other.lock("orders/8").await.unwrap();
@@ -73,14 +73,14 @@ async fn revoked_leases_take_their_locks_along() {
         "{cause:?}"
     );
     assert!(!theirs.is_held());
-    // Who waited goes on under a new lease.
+    // The waiter goes on under a new session.
     etcd.advance(secs(1)).await;
     assert_eq!(waiting.await.unwrap().unwrap(), 7);
     assert_eq!(ship(8).await.unwrap(), 8);
 }
 
 #[tokio::test]
-async fn a_compaction_is_nobodys_loss() {
+async fn compaction_loses_no_lock() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     let held = other.lock("orders/7").await.unwrap();
@@ -106,7 +106,7 @@ async fn a_compaction_is_nobodys_loss() {
 }
 
 #[tokio::test]
-async fn a_foreign_process_contends_through_a_client() {
+async fn foreign_key_contends_through_a_client() {
     let etcd = start().await;
     let mut client = etcd.client().await;
     let lease = client.lease_grant(60, None).await.unwrap().id();
@@ -122,7 +122,7 @@ async fn a_foreign_process_contends_through_a_client() {
     client.delete(key.clone(), None).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), 7);
 
-    // Behind us: one more that waits. Then its lease runs out by the test's clock.
+    // Behind our key: the foreign key waits until its lease expires by the test's clock.
     let packing = Packing::of(7);
     assert_eq!(etcd.held().await, ["orders/7"]);
     client.put(key, "", Some(options)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is tested with the kit: a service with annotated functions, as a user has one.
+//! Service under test: annotated functions, as a user has them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) async fn ship_now(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// Ships when told to.
+/// Ships once `done` is sent.
 #[etcd_locked("orders/<id>", wait = "10s")]
 pub(crate) async fn pack(id: u64, done: oneshot::Receiver<()>) -> Result<u64, LockError> {
     assert!(current().is_some_and(|lock| lock.is_held()));
@@ -35,25 +35,25 @@ pub(crate) struct Packing {
 
 impl Packing {
     pub(crate) fn of(id: u64) -> Packing {
-        let (done, told) = oneshot::channel();
+        let (done, receiver) = oneshot::channel();
         Packing {
-            call: tokio::spawn(pack(id, told)),
+            call: tokio::spawn(pack(id, receiver)),
             done,
         }
     }
 
-    /// Its body may end.
+    /// Lets the body end, and awaits the call.
     pub(crate) async fn ship(self) -> Result<u64, LockError> {
         let _ = self.done.send(());
         self.call.await.expect("no panic")
     }
 
-    /// Awaits its end.
+    /// Awaits the end of the call.
     pub(crate) async fn end(self) -> Result<u64, LockError> {
         self.call.await.expect("no panic")
     }
 
-    /// Why its lock was lost, if it has ended because of that.
+    /// Returns why the lock was lost; `None` if the call still runs.
     pub(crate) async fn loss(self) -> Option<LossCause> {
         if !self.call.is_finished() {
             return None;

@@ -1,4 +1,4 @@
-//! `max_waiters`: a name that is held for long does not fill the process.
+//! Limit of waiters (`max_waiters`): a name that is held for long does not fill the process.
 
 use std::future::IntoFuture;
 
@@ -7,23 +7,23 @@ use etcd_locked::LockError;
 use crate::service::{Packing, secs, ship, ship_now, start_with};
 
 #[tokio::test]
-async fn one_more_waiter_is_refused_at_once() {
+async fn refuses_one_more_waiter_at_once() {
     let etcd = start_with(|config| config.max_waiters(2)).await;
     let packing = Packing::of(7);
     assert_eq!(etcd.held().await, ["orders/7"]);
     let waiting = [tokio::spawn(ship(7)), tokio::spawn(ship(7))];
     assert_eq!(etcd.waiting().await, ["orders/7"; 2]);
-    // The clock stands where it is for all that concerns the engine.
+    // The test has not moved the clock, so the refusal is immediate.
     let refused = ship(8).await.unwrap_err();
     assert!(
         matches!(refused, LockError::Overloaded { .. }),
         "{refused:?}"
     );
     assert!(refused.is_retryable());
-    let told = refused.to_string();
+    let message = refused.to_string();
     assert!(
-        told.contains("`orders/<id>`") && told.contains("`max_waiters`"),
-        "{told}"
+        message.contains("`orders/<id>`") && message.contains("`max_waiters`"),
+        "{message}"
     );
     assert_eq!(ship_now(8).await.unwrap(), 8, "a single try does not wait");
     packing.ship().await.unwrap();
@@ -34,7 +34,7 @@ async fn one_more_waiter_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_body_may_take_another_lock_all_the_same() {
+async fn nested_call_is_not_limited() {
     let etcd = start_with(|config| config.max_waiters(1)).await;
     let held = etcd.locks().lock("orders/7").await.unwrap();
     let waiting = tokio::spawn(ship(7));
@@ -59,7 +59,7 @@ async fn waiters_that_time_out_make_room() {
 }
 
 #[tokio::test]
-async fn readers_that_join_others_wait_no_longer() {
+async fn joined_readers_are_no_waiters() {
     let etcd = start_with(|config| config.max_waiters(1)).await;
     let read = || etcd.locks().lock("reports/1").shared().into_future();
     let mut readers = Vec::new();
@@ -67,7 +67,7 @@ async fn readers_that_join_others_wait_no_longer() {
         readers.push(read().await.unwrap());
     }
     assert_eq!(etcd.held().await.len(), 3);
-    assert_eq!(ship(8).await.unwrap(), 8, "nobody waits");
+    assert_eq!(ship(8).await.unwrap(), 8, "no call waits");
     for reader in readers {
         reader.release().await.unwrap();
     }

@@ -1,12 +1,13 @@
-//! `ETCD_LOCKED_DECLARED_ONLY` in a cargo workspace: a member with templates, a member with declared names, and a package
-//! of other people with templates, which lies in the workspace as `cargo vendor` puts it there. The runtime is a stub:
-//! nothing is run.
+//! Test of `ETCD_LOCKED_DECLARED_ONLY` in a cargo workspace.
+//!
+//! One member has templates, one has declared names. A vendored package of other people has templates, and lies where
+//! `cargo vendor` puts it. The runtime is a stub, as nothing is run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// As much of the runtime as expansions name.
+/// Stub of the runtime, with all that expansions name.
 const RUNTIME: &str = r#"
 pub use etcd_locked_macros::etcd_locked;
 pub trait LockName { fn lock_name(&self) -> Name; }
@@ -44,7 +45,7 @@ etcd_locked::lock_names! { pub Order = "orders/<id: u64>"; }
 pub async fn ship(id: u64) -> Result<(), etcd_locked::LockError> { let _ = id; foreign::ship(id).await }
 "#;
 
-/// Where the package came from; nobody asks there.
+/// Source of the vendored package; cargo does not contact it.
 const GIT: &str = "https://example.org/foreign";
 
 struct Project {
@@ -85,7 +86,7 @@ impl Project {
         let members = "[workspace]\nresolver = \"3\"\nmembers = [\"declared\", \"templates\"]\nexclude = [\"stub\"]\n\
                        [patch.crates-io]\netcd-locked = { path = \"stub\" }\n";
         fs::write(root.join("Cargo.toml"), members).expect("a manifest");
-        // What is downloaded already, and the package nobody shall ask for.
+        // The packages that are downloaded already, and the vendored one.
         let lock = fs::read_to_string(repository.join("Cargo.lock")).expect("a lock file");
         let foreign = format!(
             "\n[[package]]\nname = \"foreign\"\nversion = \"0.1.0\"\nsource = \"git+{GIT}#{}\"\ndependencies = [\"etcd-locked\"]\n",
@@ -99,7 +100,7 @@ impl Project {
         }
     }
 
-    /// Writes cargo's configuration, with this value of the variable.
+    /// Writes cargo's configuration with this value of the variable.
     fn set(&self, value: &str) {
         let config = format!(
             "[env]\nETCD_LOCKED_DECLARED_ONLY = {value:?}\n\
@@ -109,7 +110,7 @@ impl Project {
         fs::write(self.root.join(".cargo/config.toml"), config).expect("a config");
     }
 
-    /// `cargo check` of one package, and what the compiler said.
+    /// Runs `cargo check` of one package. Returns true if it compiles, and the compiler's output.
     fn check(&self, package: &str) -> (bool, String) {
         let output = Command::new(env!("CARGO"))
             .current_dir(&self.root)
@@ -119,8 +120,8 @@ impl Project {
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
             .output()
             .expect("cargo");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.success(), said)
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), errors)
     }
 }
 
@@ -134,22 +135,26 @@ fn package(folder: &Path, name: &str, dependencies: &str, source: &str) {
 }
 
 #[test]
-fn a_team_can_allow_declared_names_only() {
+fn variable_refuses_templates_of_members_only() {
     let project = Project::new();
     let compiles = |package: &str| {
-        let (compiles, said) = project.check(package);
-        assert!(compiles, "{package}: {said}");
+        let (compiles, errors) = project.check(package);
+        assert!(compiles, "{package}: {errors}");
     };
     project.set("0");
     compiles("templates");
-    // Cargo notices that the variable is set, and compiles again what it says no to.
+    // cargo notices that the variable is set, and compiles the package again.
     project.set("1");
-    let (compiled, said) = project.check("templates");
-    assert!(!compiled && said.matches("error:").count() == 2, "{said}"); // ours, and cargo's "could not compile"
+    let (compiled, errors) = project.check("templates");
+    // The macro's error, and cargo's "could not compile".
     assert!(
-        said.contains("this workspace locks declared names only (`ETCD_LOCKED_DECLARED_ONLY`)"),
-        "{said}"
+        !compiled && errors.matches("error:").count() == 2,
+        "{errors}"
     );
-    assert!(said.contains("templates/src/lib.rs:2:28"), "{said}");
+    assert!(
+        errors.contains("this workspace locks declared names only (`ETCD_LOCKED_DECLARED_ONLY`)"),
+        "{errors}"
+    );
+    assert!(errors.contains("templates/src/lib.rs:2:28"), "{errors}");
     compiles("declared");
 }

@@ -1,4 +1,4 @@
-//! No value can change which lock is taken (invariant I9): shown on names that proptest makes up.
+//! Property tests of escaping: no value can change which lock is taken (invariant I9).
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use etcd_locked::{LockKey, LockName, Name};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::overlap::{Overlap, overlap as meeting, segments};
+use crate::overlap::{Overlap, overlap as overlap_of, segments};
 use crate::template::Template;
 
-/// Text around a placeholder: few letters, so that names come close to each other.
+/// Generates text around a placeholder, of few letters, so that names are often nearly equal.
 fn literal() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
@@ -18,7 +18,7 @@ fn literal() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A segment and the type of its placeholder.
+/// Generates a segment: literal text, or a typed placeholder with text around it.
 fn segment() -> impl Strategy<Value = String> {
     let ty = prop_oneof![Just("&str"), Just("u8"), Just("bool"), Just("char")];
     prop_oneof![
@@ -27,11 +27,11 @@ fn segment() -> impl Strategy<Value = String> {
     ]
 }
 
-fn a_template() -> impl Strategy<Value = String> {
+fn any_template() -> impl Strategy<Value = String> {
     vec(segment(), 1..4).prop_map(|segments| segments.join("/"))
 }
 
-/// A value of whichever type is asked for. Its text is made of what is easily mistaken.
+/// One value of each type. Its text has many characters that escaping must treat.
 #[derive(Clone, Debug, PartialEq)]
 struct Value {
     text: String,
@@ -55,7 +55,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A few templates live as long as the tests.
+/// Renders a name, and returns it with its unescaped values. The template is leaked.
 fn rendered(text: &str, values: &[Value]) -> (Name, Vec<String>) {
     let template = Template::parse_typed(text);
     assert_eq!(template.mistakes, [], "{text}");
@@ -90,10 +90,10 @@ fn rendered(text: &str, values: &[Value]) -> (Name, Vec<String>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Different values, different keys.
+    // Different values give different keys.
     #[test]
-    fn values_are_never_mistaken_for_others(
-        text in a_template(), one in vec(value(), 3), other in vec(value(), 3)
+    fn different_values_give_different_names(
+        text in any_template(), one in vec(value(), 3), other in vec(value(), 3)
     ) {
         let (name, written) = rendered(&text, &one);
         let (other_name, other_written) = rendered(&text, &other);
@@ -103,18 +103,18 @@ proptest! {
         }
     }
 
-    /// The same, with the boundary between two values in question.
+    // The same holds for values that differ in the boundary between them.
     #[test]
-    fn values_of_neighbours_do_not_flow_together(
+    fn neighbouring_values_stay_separate(
         one in vec("[a/%2F]{1,4}", 2), other in vec("[a/%2F]{1,4}", 2)
     ) {
         let name = |values: &[String]| name("<a>/<b>", &[&values[0], &values[1]]);
         prop_assert_eq!(name(&one) == name(&other), one == other);
     }
 
-    /// A value is one segment, whatever it is: the name has as many as the template, and the literal ones as they are.
+    // A value is one segment: the name has as many segments as the template, and the same literal ones.
     #[test]
-    fn a_name_stays_in_its_family(text in a_template(), values in vec(value(), 3)) {
+    fn name_keeps_the_segments_of_its_template(text in any_template(), values in vec(value(), 3)) {
         let (name, _) = rendered(&text, &values);
         if let Some(name) = name.text() {
             let pairs: Vec<_> = name.split('/').zip(text.split('/')).collect();
@@ -129,13 +129,13 @@ proptest! {
         }
     }
 
-    /// What the compiler lets stand beside each other never meets; and what it refuses as the same can.
+    // Two names that the compiler accepts together never overlap, with any values.
     #[test]
-    fn names_that_compile_together_have_no_key_in_common(
-        one in a_template(), other in a_template(), values in vec(value(), 3), other_values in vec(value(), 3)
+    fn accepted_names_have_no_key_in_common(
+        one in any_template(), other in any_template(), values in vec(value(), 3), other_values in vec(value(), 3)
     ) {
         let read = |text: &str| segments(text, &Template::parse_typed(text));
-        let meet = meeting(&read(&one), &read(&other));
+        let meet = overlap_of(&read(&one), &read(&other));
         let (name, _) = rendered(&one, &values);
         let (other_name, _) = rendered(&other, &other_values);
         if let (Some(name), Some(other_name)) = (name.text(), other_name.text()) {
@@ -150,9 +150,9 @@ proptest! {
         }
     }
 
-    /// A name that is fed back as text is the same name.
+    // A name that is given as text is the same name.
     #[test]
-    fn a_name_fed_back_stays_itself(text in a_template(), values in vec(value(), 3)) {
+    fn name_given_as_text_is_the_same_name(text in any_template(), values in vec(value(), 3)) {
         let (name, _) = rendered(&text, &values);
         if let Some(text) = name.text() {
             let again = text.lock_name();
@@ -161,9 +161,9 @@ proptest! {
         }
     }
 
-    /// And no other text is taken for a name that a value could have written otherwise.
+    // A text is a name only if no value is written in another way.
     #[test]
-    fn a_text_that_is_a_name_has_one_reading(text in "[a%2Ff/<>]{1,8}") {
+    fn text_is_a_name_only_in_its_canonical_form(text in "[a%2Ff/<>]{1,8}") {
         if let Some(name) = text.lock_name().text() {
             prop_assert_eq!(name, text.as_str(), "a name given at run time is not changed");
             prop_assert!(!name.contains("%f") && !name.contains("//") && !name.contains('<'));

@@ -1,6 +1,6 @@
-//! What can be shown of names without etcd: that escaping is injective, and what a whole team may decide.
+//! Name tests without etcd: escaping is injective, and a workspace may allow declared names only.
 
-// The very rule `lock_names!` decides by; a proc-macro crate exports nothing but macros.
+// The modules that decide for `lock_names!`, by path: a proc-macro crate exports only macros.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../macros/src/overlap.rs"]
 mod overlap;

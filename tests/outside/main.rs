@@ -1,4 +1,5 @@
-//! The first two examples of the documentation in a crate of their own. Holds `orders/42` until a line comes in.
+//! Crate outside the workspace with the first two examples of the documentation. It holds `orders/42` until a line comes
+//! in.
 
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ async fn handler(State(db): State<Db>, Path(id): Path<String>) -> Result<Json<Or
 
 #[tokio::main]
 async fn main() -> Result<(), AppError> {
-    // It must be a handler, and not merely compile.
+    // The function must be an axum handler, and not merely compile.
     let _: Router = Router::new().route("/{id}", get(handler)).with_state(Db);
     let Receipt(shipped) = ship(42).await?;
     let Json(order) = handler(State(Db), Path(shipped.to_string())).await?;

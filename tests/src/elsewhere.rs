@@ -1,15 +1,15 @@
-//! Lock sites of a crate that a test target links, for the list of templates.
+//! Lock sites of another crate that a test target links, for the list of templates.
 #![forbid(unsafe_code)]
 
 use etcd_locked::{LockError, LockKey, etcd_locked};
 
-/// A function, so that something of this file is referred to: never the sites themselves.
+/// Makes the linker keep this file without a reference to the lock sites themselves.
 #[must_use]
 pub fn linked() -> &'static str {
     "elsewhere"
 }
 
-/// Listed although nothing calls it.
+/// Lock site that is listed although nothing calls it.
 ///
 /// # Errors
 /// Those of the lock.
@@ -18,7 +18,7 @@ pub async fn function(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Listed although it is never instantiated.
+/// Lock site that is listed although it is never instantiated.
 ///
 /// # Errors
 /// Those of the lock.

@@ -1,4 +1,4 @@
-//! What the test target and the worker process share: one clock, and the witnesses of exclusion.
+//! Shared code of the test targets and the worker process: one clock, and the witnesses of exclusion.
 
 mod clock;
 pub mod elsewhere;
@@ -12,8 +12,9 @@ pub use witness::{Crowd, Witness};
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-/// An annotated `async unsafe fn` of this name, and a function that calls it: in a crate that forbids `unsafe` only another
-/// crate's macro can write one.
+/// Writes an annotated `async unsafe fn` of this name, and a function that calls it.
+///
+/// In a crate that forbids `unsafe`, only another crate's macro can write one.
 #[macro_export]
 macro_rules! unsafe_function {
     ($name:ident, $call:ident, $answer:expr) => {

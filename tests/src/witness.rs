@@ -1,25 +1,27 @@
+//! Witnesses of exclusion: directories in which processes see how many of them hold a lock at once.
+
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Sees whether two holders are inside at once: a directory that all tasks and processes of a test share.
+/// Witness of an exclusive lock: a directory that all tasks and processes of a test share.
 #[derive(Debug, Clone)]
 pub struct Witness {
     dir: PathBuf,
 }
 
 impl Witness {
-    /// The witness that looks at this directory.
+    /// Makes the witness of this directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// Goes in, counts one, goes out.
+    /// Enters, counts one visit, and leaves.
     ///
-    /// Two signs of a broken exclusion: somebody else inside is an error here, and a count that was read by two
-    /// loses one of them.
+    /// Two signs show a broken exclusion. Another holder inside is an error here; two visits that read the same count
+    /// are counted once.
     pub async fn visit(&self) -> io::Result<()> {
         let door = self.dir.join("inside");
         OpenOptions::new()
@@ -32,7 +34,7 @@ impl Witness {
         fs::remove_file(&door)
     }
 
-    /// How many visits have been counted.
+    /// Returns the number of counted visits.
     pub fn count(&self) -> io::Result<u64> {
         match fs::read_to_string(self.dir.join("count")) {
             Ok(text) => text.parse().map_err(io::Error::other),
@@ -42,19 +44,19 @@ impl Witness {
     }
 }
 
-/// Sees how many are inside at once: a directory that all processes of a test share.
+/// Witness of a limited number of holders: a directory that all processes of a test share.
 #[derive(Debug, Clone)]
 pub struct Crowd {
     dir: PathBuf,
 }
 
 impl Crowd {
-    /// The crowd in this directory.
+    /// Makes the crowd of this directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// Goes in, stays a little, and goes out; answers the most that were inside meanwhile.
+    /// Enters, stays 30 ms, and leaves. Returns the greatest number of holders that it saw inside.
     pub async fn visit(&self) -> io::Result<usize> {
         static VISITS: AtomicU64 = AtomicU64::new(0);
         let visit = VISITS.fetch_add(1, Ordering::Relaxed);

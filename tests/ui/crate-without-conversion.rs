@@ -1,6 +1,6 @@
 use etcd_locked::etcd_locked;
 
-// The error is at the return type, although the path of `crate` is written elsewhere.
+// rustc reports the error at the return type, although the path of `crate` is written elsewhere.
 #[etcd_locked("orders/<id>", crate = ::etcd_locked)]
 async fn ship(id: u64) -> String {
     String::new()

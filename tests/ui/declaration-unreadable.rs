@@ -8,7 +8,7 @@ etcd_locked::lock_names! {
     "templates/alone";
 }
 
-// What could be understood is there.
+// The structs of the readable declarations exist.
 fn main() {
     let _ = (Line, Job, Shard { n: 1 }, Nightly);
 }

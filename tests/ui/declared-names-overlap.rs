@@ -6,7 +6,7 @@ etcd_locked::lock_names! {
     pub NumberTwo = "numbers/2";
 }
 
-// They are there all the same.
+// Both structs exist all the same.
 fn main() {
     let _ = (Order { id: "1" }, Number { n: 1 }, Archive, NumberOne, NumberTwo);
 }

@@ -2,7 +2,7 @@ use std::pin::Pin;
 
 use etcd_locked::{LockError, etcd_locked};
 
-// An early `return` would go round the lock.
+// An early `return` would skip the lock.
 #[etcd_locked("orders/<id>")]
 fn ship(id: u64) -> Pin<Box<dyn Future<Output = Result<(), LockError>> + Send>> {
     if id == 0 {

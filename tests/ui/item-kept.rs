@@ -5,7 +5,7 @@ async fn ship(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-// No error here: `ship` exists, whatever its attribute says.
+// No error here: `ship` exists in spite of the mistake in its attribute.
 async fn caller() -> Result<u64, LockError> {
     ship(1).await
 }

@@ -1,4 +1,4 @@
-//! etcd from the distribution's packages, unpacked and not installed: no root, nothing outside `target/`.
+//! apt source of etcd: the distribution's packages, unpacked without root and without installing them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::{Result, workspace};
 
 const PACKAGES: [&str; 2] = ["etcd-server", "etcd-client"];
 
-/// Unpacks this machine's own packages below `dir`; the directory of the executables.
+/// Unpacks the packages of this machine's distribution below `dir`, and returns the directory of the executables.
 pub(crate) fn distribution(dir: &Path) -> Result<PathBuf> {
     if download(Command::new("apt-get"), dir).is_err() {
-        // Probably nobody has run `apt-get update` here, and we cannot without root: lists of our own then.
+        // The machine's package lists are probably missing. Updating them needs root, so xtask uses lists of its own.
         let state = State::new(None)?;
         state.update()?;
         download(state.apt_get(), dir)?;
@@ -21,10 +21,10 @@ pub(crate) fn distribution(dir: &Path) -> Result<PathBuf> {
     unpack(dir)
 }
 
-/// The same from another suite of the distribution.
+/// Unpacks the packages of another suite below `dir`, and returns the directory of the executables.
 pub(crate) fn suite(dir: &Path, suite: &str) -> Result<PathBuf> {
     let state = State::new(Some(suite))?;
-    // A source of the machine that lacks this suite is no failure: the download tells.
+    // Some sources of the machine may lack this suite. Only the download shows whether one has it.
     let updated = state.update();
     download(state.apt_get(), dir).map_err(|error| match updated {
         Ok(()) => error,
@@ -55,7 +55,7 @@ fn unpack(dir: &Path) -> Result<PathBuf> {
     Ok(dir.join("usr/bin"))
 }
 
-/// An apt state of our own: package lists and caches, over the machine's sources, keys and proxies.
+/// Private apt state: package lists and caches, over the machine's sources, keys and proxies.
 struct State {
     dir: tempfile::TempDir,
 }
@@ -111,7 +111,7 @@ impl State {
                 self.path("sources").display()
             );
         }
-        // Package lists only, no hooks of the machine's own updates, and no long wait for a mirror that is not there.
+        // Package lists only, no update hooks of the machine, and no long wait for a mirror that does not answer.
         conf += "\
 Acquire::Languages \"none\";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";
@@ -138,7 +138,7 @@ APT::Sandbox::User \"root\";
     }
 }
 
-/// What this machine's apt reads.
+/// Lists the source files that this machine's apt reads, each with its form.
 fn machine_sources() -> Vec<(PathBuf, Form)> {
     let parts = fs::read_dir("/etc/apt/sources.list.d")
         .into_iter()

@@ -1,4 +1,4 @@
-//! Where the demo runs: on the user's own etcd where one is named, else on an embedded one. Which, is said.
+//! etcd of the demo: the user's own where the environment names one, else an embedded one.
 
 use std::env;
 use std::fmt;
@@ -9,13 +9,13 @@ use std::process::{ChildStdout, Command, Stdio};
 use crate::process::Process;
 use crate::{Result, say};
 
-/// Package and binary of the embedded one.
+/// Package and binary of the embedded etcd.
 pub(crate) const EMBEDDED: (&str, &str) = ("etcd-locked-embedded", "etcd-locked-embedded");
 
-/// What names an etcd, the first that is set.
+/// Variables that name an etcd; the first that is set counts.
 const VARIABLES: [&str; 2] = ["ETCD_LOCKED_ENDPOINTS", "ETCDCTL_ENDPOINTS"];
 
-/// What the order service, which opens a plain client for the shop's data, could not follow.
+/// Variables of credentials. The order service's plain client, which it uses for the shop's data, does not read them.
 const CREDENTIALS: [&str; 8] = [
     "ETCD_LOCKED_USER",
     "ETCD_LOCKED_CACERT",
@@ -30,15 +30,15 @@ const CREDENTIALS: [&str; 8] = [
 /// Which etcd to use.
 #[derive(Debug)]
 pub(crate) enum Choice {
-    /// The one at these endpoints.
+    /// The etcd at these endpoints.
     Given(String),
-    /// One of our own.
+    /// An embedded etcd that the demo starts.
     Embedded,
 }
 
 impl Choice {
-    /// What the environment says.
-    pub(crate) fn made() -> Result<Self> {
+    /// Reads the choice from the environment. Without one, it is an embedded etcd, and a note says so.
+    pub(crate) fn from_environment() -> Result<Self> {
         let given = VARIABLES.into_iter().find_map(|variable| {
             let endpoints = env::var(variable).ok()?;
             (!endpoints.is_empty()).then_some((variable, endpoints))
@@ -67,7 +67,7 @@ impl Choice {
 #[derive(Debug)]
 pub(crate) struct Cluster {
     endpoints: String,
-    /// Ours, ended when dropped; and its output, kept open.
+    /// The embedded etcd, which ends when dropped, and its output, kept open.
     embedded: Option<(Process, BufReader<ChildStdout>)>,
 }
 
@@ -79,7 +79,7 @@ impl Cluster {
         }
     }
 
-    /// Starts this executable. It listens on TCP, because the services are processes.
+    /// Starts the executable of an embedded etcd. It listens on TCP, because the services are processes.
     pub(crate) fn embedded(executable: &Path) -> Result<Self> {
         let mut command = Command::new(executable);
         command
@@ -104,7 +104,7 @@ impl Cluster {
         })
     }
 
-    /// For `ETCD_LOCKED_ENDPOINTS`.
+    /// Returns the value for `ETCD_LOCKED_ENDPOINTS`.
     pub(crate) fn endpoints(&self) -> &str {
         &self.endpoints
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: what the lock is for, in numbers.
+//! `cargo xtask demo`: a sale over several services, without the lock and with it, in numbers.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::report::{Round, Table};
 use crate::service::{self, Service, Stats, Stock};
 use crate::{Result, load, say, workspace};
 
-/// Without the dependencies of other examples.
+/// cargo options that leave out the dependencies of other examples.
 const LIGHT: &[&str] = &["--no-default-features"];
 const SERVICES: usize = 3;
 const CUSTOMERS: usize = 120;
@@ -15,9 +15,9 @@ const PIECES: usize = 40;
 const ARTICLE: &str = "lamp";
 const PURCHASE: &str = "/orders/lamp/purchase";
 
-/// The last line, once both rounds are as they must be.
+/// Runs both rounds and checks them; returns the last line to print.
 pub(crate) fn demo() -> Result<String> {
-    let choice = Choice::made()?;
+    let choice = Choice::from_environment()?;
     say::step("building the order service (the first time takes a minute or two)");
     let (executable, cluster) = match choice {
         Choice::Given(endpoints) => {
@@ -77,7 +77,7 @@ fn round(cluster: &Cluster, executable: &Path, locked: bool) -> Result<Round> {
         return Err("no service".to_owned());
     };
     let sale = sale(first, &services, title);
-    // Whatever came of it: it may be somebody's cluster.
+    // Even after a failed sale: the cluster may have other users.
     first.discontinue(ARTICLE)?;
     let (answers, stats, Stock { left, sold }) = sale?;
     for service in services {
@@ -97,7 +97,7 @@ fn round(cluster: &Cluster, executable: &Path, locked: bool) -> Result<Round> {
     // The store knows, not the answers; but the two must agree.
     if sold != answers.bought {
         return Err(format!(
-            "{title}: {} customers were told that they bought, the book has {sold}",
+            "{title}: {} customers got the answer that they bought, the book has {sold}",
             answers.bought
         ));
     }
@@ -116,7 +116,7 @@ fn round(cluster: &Cluster, executable: &Path, locked: bool) -> Result<Round> {
     })
 }
 
-/// All customers at once; what they were told, what the services say, and what is in the store afterwards.
+/// Sends all customers at once. Returns their answers, the statistics of the services, and the stock afterwards.
 fn sale(
     first: &Service,
     services: &[Service],

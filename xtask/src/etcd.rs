@@ -1,4 +1,4 @@
-//! Which etcd to run: the user's choice, the machine's, or one brought below `target/tools/etcd`.
+//! etcd to run: the user's choice, the machine's, or one brought below `target/tools/etcd`.
 
 use std::env;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) struct Etcd {
 /// From this version on `etcdctl lock` does not run its command once its lease is gone.
 pub(crate) const CURRENT: Version = Version(3, 5, 0);
 
-/// `cargo xtask etcd`.
+/// Runs `cargo xtask etcd`: returns the variables that tests read, as shell assignments.
 pub(crate) fn locate() -> Result<String> {
     let first = Etcd::find()?;
     let current = Etcd::find_current(&first);
@@ -34,7 +34,7 @@ pub(crate) fn locate() -> Result<String> {
 }
 
 impl Etcd {
-    /// `ETCD_BIN`, else the one in `PATH`, else the distribution's package, else a wheel.
+    /// Finds an etcd: `ETCD_BIN`, else the one in `PATH`, else the distribution's package, else a wheel.
     pub(crate) fn find() -> Result<Self> {
         let etcd = match Self::chosen()? {
             Some(etcd) => etcd,
@@ -56,7 +56,7 @@ impl Etcd {
         Ok(etcd)
     }
 
-    /// A current one beside `first`, where it can be had; `None` if `first` is current itself.
+    /// Finds a current etcd in addition to `first`. `None` if `first` is current itself, or no source has one.
     pub(crate) fn find_current(first: &Self) -> Option<Self> {
         if first.version >= CURRENT {
             return None;
@@ -83,7 +83,7 @@ impl Etcd {
         }
     }
 
-    /// What tests read in their environment: this etcd, and the `etcdctl` of the best one if it is current.
+    /// Returns the variables that tests read: this etcd, and the `etcdctl` of the best one if it is current.
     pub(crate) fn variables<'a>(
         &'a self,
         best: &'a Self,
@@ -101,15 +101,15 @@ impl Etcd {
         let Some(server) = env::var_os("ETCD_BIN").map(PathBuf::from) else {
             return Ok(None);
         };
-        let beside = server
+        let neighbour = server
             .parent()
             .map(|dir| dir.join("etcdctl"))
             .filter(|ctl| ctl.is_file());
         let ctl = env::var_os("ETCDCTL_BIN")
             .map(PathBuf::from)
-            .or(beside)
+            .or(neighbour)
             .or_else(|| in_path("etcdctl"))
-            .ok_or_else(|| format!("ETCD_BIN is `{}`, but there is no etcdctl beside it or in PATH; set ETCDCTL_BIN", server.display()))?;
+            .ok_or_else(|| format!("ETCD_BIN is `{}`, but there is no etcdctl next to it or in PATH; set ETCDCTL_BIN", server.display()))?;
         Self::new(server, ctl)
             .map(Some)
             .map_err(|error| format!("{error}; ETCD_BIN and ETCDCTL_BIN must name an etcd server and its etcdctl, or be unset"))
@@ -123,7 +123,7 @@ impl Etcd {
         Self::new(dir.join("etcd"), dir.join("etcdctl"))
     }
 
-    /// Both, if they run.
+    /// Runs both to learn their versions.
     fn new(server: PathBuf, ctl: PathBuf) -> Result<Self> {
         let version = version(Command::new(&server).arg("--version"))?;
         let ctl_version = version_of_ctl(&ctl)?;
@@ -142,8 +142,8 @@ fn version_of_ctl(ctl: &Path) -> Result<Version> {
 
 fn version(command: &mut Command) -> Result<Version> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let said = output(command)?;
-    Version::find(&said).ok_or_else(|| format!("`{program}` does not say its version"))
+    let text = output(command)?;
+    Version::find(&text).ok_or_else(|| format!("`{program}` does not say its version"))
 }
 
 fn in_path(name: &str) -> Option<PathBuf> {
@@ -152,7 +152,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Where an etcd can be had.
+/// Source of an etcd.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Distribution,
@@ -185,7 +185,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The etcd below `target/tools/etcd/<name>`, fetched once; or why no source has one.
+/// Returns the etcd below `target/tools/etcd/<name>`, fetched once; or the reason why no source has one.
 fn bring(name: &str, sources: &[Source], least: Version) -> Result<Etcd> {
     let home = workspace::tools().join("etcd").join(name);
     if let Ok(etcd) = Etcd::below(&home) {
@@ -214,7 +214,7 @@ fn fetch(source: Source, home: &Path, least: Version) -> Result<Etcd> {
     if etcd.version < least {
         return Err(format!("it is only {}", etcd.version));
     }
-    // Renamed one by one: a second xtask that brings the same finds whole files at any time.
+    // Renamed one by one: a second xtask that brings the same etcd finds whole files at any time.
     for name in ["etcdctl", "etcd"] {
         fs::rename(bin.join(name), home.join(name)).map_err(io)?;
     }

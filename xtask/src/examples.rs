@@ -1,4 +1,4 @@
-//! `cargo xtask examples`: every example with its check, several at a time, a line for each.
+//! `cargo xtask examples`: runs every example with its check, several at a time, and prints a line for each.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::etcd::Etcd;
 use crate::process::Process;
 use crate::{Result, peers, say, workspace};
 
-/// An example, and the tests of it: those in this module of the target `systems`.
+/// An example: label, title, and the module of the target `systems` with its tests.
 #[derive(Debug, Clone, Copy)]
 struct Row(&'static str, &'static str, &'static str);
 
@@ -35,13 +35,13 @@ const ROWS: &[Row] = &[
     Row("leader", "long holder, cut off", "leader"),
 ];
 
-/// At a time. They mostly wait, but some of them for leases of two seconds.
+/// Number of rows at a time. Rows mostly wait, but some of them for leases of two seconds.
 const AT_ONCE: usize = 4;
 
-/// Longer than any single test takes before it gives up by itself.
+/// Limit of a row, longer than any single test takes before it gives up by itself.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// The rows with these labels, or all.
+/// Runs the rows with these labels, or all.
 pub(crate) fn examples(labels: &[String]) -> Result<String> {
     let rows = chosen(labels)?;
     say::step("etcd");
@@ -70,25 +70,23 @@ pub(crate) fn examples(labels: &[String]) -> Result<String> {
                 "--show-output",
             ])
             .envs(brought(row)?)
-            .env("RUST_BACKTRACE", "0") // what was printed and expected says it
+            .env("RUST_BACKTRACE", "0") // the printed and the expected lines are enough
             .envs(etcd.variables(best));
         run(row, command, &scratch)
     };
     let failed = run_all(&rows, run);
     if failed.is_empty() {
-        let how_many = rows.len();
-        return Ok(format!(
-            "examples: ok — {how_many} rows, each as it should be"
-        ));
+        let count = rows.len();
+        return Ok(format!("examples: ok — {count} rows, each as it should be"));
     }
-    for (row, said) in &failed {
-        eprintln!("\n== {} {}\n{}", row.0, row.1, said.trim_end());
+    for (row, output) in &failed {
+        eprintln!("\n== {} {}\n{}", row.0, row.1, output.trim_end());
     }
     let failed: Vec<_> = failed.iter().map(|(row, _)| row.0).collect();
     Err(format!("{} is not as it should be", failed.join(", ")))
 }
 
-/// What a row wants that not every machine has; the tests that want it are ignored but for here.
+/// Brings what a row needs and not every machine has. The tests that need it are ignored elsewhere.
 fn brought(row: Row) -> Result<Vec<(&'static str, PathBuf)>> {
     if row.0 != "interop" {
         return Ok(Vec::new());
@@ -116,13 +114,13 @@ fn chosen(labels: &[String]) -> Result<Vec<Row>> {
     labels.iter().map(find).collect()
 }
 
-/// The tests' executable; the examples are built along with it.
+/// Builds the tests and the examples, and returns the tests' executable.
 fn build() -> Result<PathBuf> {
     let options = ["--package", "etcd-locked-examples", "--test", "systems"];
     workspace::build_test(&options, "systems")
 }
 
-/// A file of tests that is in no row would not be run, and nobody would miss it.
+/// Refuses a module of tests that is in no row: it would not be run, and its absence would not be noticed.
 fn every_test_has_a_row(tests: &Path) -> Result<()> {
     let listed = crate::process::output(Command::new(tests).args(["--list", "--format=terse"]))?;
     let lost = listed.lines().find(|test| {
@@ -135,7 +133,7 @@ fn every_test_has_a_row(tests: &Path) -> Result<()> {
     }
 }
 
-/// Runs all rows, and prints their lines in order, each as soon as it is its turn; those that failed, with what they said.
+/// Runs all rows and prints their lines in order, each as early as the order allows. Returns failed rows with their output.
 fn run_all(rows: &[Row], run: impl Fn(Row) -> Result<()> + Sync) -> Vec<(Row, String)> {
     let next = Mutex::new(rows.iter().copied().enumerate());
     let (done, ended) = channel();
@@ -189,7 +187,7 @@ fn run_all(rows: &[Row], run: impl Fn(Row) -> Result<()> + Sync) -> Vec<(Row, St
         .collect()
 }
 
-/// One row; or all that was said.
+/// Runs one row; the error is its whole output.
 fn run(row: Row, mut command: Command, scratch: &TempDir) -> Result<()> {
     let io = |error: std::io::Error| format!("no place for the output of {}: {error}", row.0);
     let path = scratch.path().join(row.2);
@@ -199,16 +197,19 @@ fn run(row: Row, mut command: Command, scratch: &TempDir) -> Result<()> {
         .stdout(output.try_clone().map_err(io)?)
         .stderr(output);
     let status = Process::start(row.2, &mut command)?.wait(LIMIT);
-    let said = fs::read_to_string(&path).map_err(io)?;
+    let printed = fs::read_to_string(&path).map_err(io)?;
     match status {
-        Ok(status) if status.success() && !said.contains("\nrunning 0 tests") => {
-            for left_out in said.lines().filter(|line| line.starts_with("left out: ")) {
+        Ok(status) if status.success() && !printed.contains("\nrunning 0 tests") => {
+            for left_out in printed
+                .lines()
+                .filter(|line| line.starts_with("left out: "))
+            {
                 say::note(format_args!("{} {left_out}", row.0));
             }
             Ok(())
         }
         Ok(status) if status.success() => Err(format!("there is no test `{}::…`", row.2)),
-        Ok(_) => Err(said),
-        Err(error) => Err(format!("{error}\n{said}")),
+        Ok(_) => Err(printed),
+        Err(error) => Err(format!("{error}\n{printed}")),
     }
 }

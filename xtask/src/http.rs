@@ -1,4 +1,4 @@
-//! As much of an HTTP client as the demo needs.
+//! HTTP client, as much of one as the demo needs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Result;
 
-/// Longer than any purchase waits for its lock.
+/// Limit of a request, longer than any purchase waits for its lock.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A server's answer.
@@ -33,7 +33,7 @@ pub(crate) fn request(method: &str, address: SocketAddr, path: &str) -> Result<A
         })
 }
 
-/// HTTP/1.0: the answer is never chunked and ends where the connection ends.
+/// Exchanges one request by HTTP/1.0: the answer is never chunked and ends where the connection ends.
 fn exchange(method: &str, address: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -58,7 +58,7 @@ fn parse(text: &str) -> Option<Answer> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn an_answer_has_a_status_and_a_body() {
+    fn parses_status_and_body() {
         let answer = super::parse("HTTP/1.0 409 Conflict\r\ncontent-length: 8\r\n\r\nsold out")
             .expect("an answer");
         assert_eq!((answer.status, answer.body.as_str()), (409, "sold out"));

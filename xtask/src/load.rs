@@ -1,4 +1,4 @@
-//! Customers who all want the same thing at the same moment.
+//! Load of the demo: customers who all buy the same article at the same moment.
 
 use std::net::SocketAddr;
 use std::sync::Barrier;
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{Result, http};
 
-/// What the customers were told.
+/// Answers that the customers got.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) bought: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Answers {
     pub(crate) odd: Vec<String>,
 }
 
-/// Sends `customers` purchases at once, over all services in turn, and waits for the answers.
+/// Sends `customers` purchases at once, spread over all services, and waits for the answers.
 pub(crate) fn buy(
     services: &[SocketAddr],
     path: &str,

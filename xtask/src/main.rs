@@ -1,4 +1,4 @@
-//! `cargo xtask …`: sets up what this machine lacks, then runs.
+//! `cargo xtask …`: brings what this machine lacks, then runs tests, demo, examples, simulator and benchmarks.
 
 mod apt;
 mod bench;
@@ -26,7 +26,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-/// Every failure here is a message for the person at the terminal.
+/// Result whose error is a message for the person at the terminal.
 pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
 const USAGE: &str = "\
@@ -39,11 +39,11 @@ usage: cargo xtask <command>
   sim --seed N    one of them, every step in words
   sim --search    instead, every schedule of a few clients, as far as so many choices lead
   sim --write     all of it, and the bugs it must find; writes tests/sim/RESULTS.md
-  bench [--quick] every row of performance, ours and the peers in turn; writes benches/RESULTS.md and plots; --quick in
-                  five minutes, to target/bench
+  bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;
+                  --quick in five minutes, to target/bench
   bench --row P4  one of them
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
-  etcd            find or bring etcd, print what the tests get to know of it, as shell assignments
+  etcd            find or bring etcd, print the variables that tests read, as shell assignments
   mistakes        write the page of mistakes and what the compiler says, from tests/ui
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
@@ -51,8 +51,8 @@ Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an 
 ";
 
 fn main() -> ExitCode {
-    let line: Vec<String> = std::env::args().skip(1).collect();
-    let Some((command, args)) = line.split_first() else {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, args)) = arguments.split_first() else {
         eprint!("{USAGE}");
         return ExitCode::from(2);
     };
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         _ => {
             eprint!(
                 "xtask: cannot make sense of `{}`\n\n{USAGE}",
-                line.join(" ")
+                arguments.join(" ")
             );
             return ExitCode::from(2);
         }

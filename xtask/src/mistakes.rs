@@ -1,4 +1,4 @@
-//! `cargo xtask mistakes`: the page of mistakes and what the compiler says, written from the ui cases.
+//! `cargo xtask mistakes`: writes the page of mistakes and compiler errors from the cases in `tests/ui`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::{Result, workspace};
 
-/// Title, what the mistakes below it have in common, and the cases in the order in which one reads them.
+/// Groups of the page: title, what its mistakes have in common, and its cases in order.
 const GROUPS: &[(&str, &str, &[&str])] = &[
     (
         "The attribute",
-        "All mistakes of one attribute are told at once, each where it was typed; the function stays, so that its callers \
-         are no errors.",
+        "All mistakes of one attribute are reported at once, each where it was typed; the function stays, so that its \
+         callers are no errors.",
         &[
             "three-mistakes",
             "missing-name",
@@ -144,7 +144,7 @@ const GROUPS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// What every page of ours that is generated says first.
+/// First lines of the page.
 const HEAD: &str = "\
 <!-- Written by `cargo xtask mistakes` from tests/ui; not by hand. -->
 # Mistakes, and what the compiler says
@@ -203,7 +203,7 @@ fn generate() -> Result<String> {
     }
 }
 
-/// The names of all that fails to compile with an answer of its own.
+/// Lists the cases: the files that fail to compile with an error of their own.
 fn cases(folder: &Path) -> Result<BTreeSet<String>> {
     let io = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut cases = BTreeSet::new();
@@ -218,7 +218,7 @@ fn cases(folder: &Path) -> Result<BTreeSet<String>> {
     Ok(cases)
 }
 
-/// `misspelt-option` → `Misspelt option`
+/// Makes a heading: `misspelt-option` → `Misspelt option`.
 fn heading(case: &str) -> String {
     let mut words = case.replace('-', " ");
     if let Some(first) = words.get_mut(..1) {
@@ -227,7 +227,7 @@ fn heading(case: &str) -> String {
     words
 }
 
-/// The mistake itself.
+/// Returns the mistake itself: the source without imports, header and `fn main`.
 fn code(source: &str) -> String {
     let kept = source.lines().filter(|line| {
         !(line.starts_with("use ") || line.starts_with("//!") || *line == "fn main() {}")
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_what_the_cases_say() {
+    fn page_matches_the_ui_cases() {
         let page = read(&page()).unwrap();
         let wanted = generate().unwrap();
         let at = page
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_mistake_is_shown() {
+    fn shows_only_the_mistake() {
         let source = "use std::rc::Rc;\n\nuse a::b;\n\n#[etcd_locked(\"a\")]\nfn f() {\n    use c::d;\n}\n\nfn main() {}\n";
         assert_eq!(
             code(source),

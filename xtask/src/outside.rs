@@ -1,5 +1,6 @@
-//! A crate outside the workspace, as a user would have one: it finds protoc in `PATH`, compiles the first examples of the
-//! documentation, and its lock keeps `etcdctl lock` out.
+//! Test of a crate outside the workspace, as a user has one.
+//!
+//! It finds protoc in `PATH`, compiles the first examples of the documentation, and its lock keeps `etcdctl lock` out.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,21 +16,21 @@ use crate::process::{Process, run};
 use crate::server::Server;
 use crate::{Result, protoc, say, workspace};
 
-/// How long `etcdctl` must be seen waiting.
+/// Time for which `etcdctl` must be seen waiting.
 const WATCHED: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn test(etcd: &Etcd, contender: &Etcd) -> Result<()> {
     say::step("a crate outside the workspace, with protoc from PATH");
     let root = workspace::root();
-    // As deep below the root as where it is kept, so that its path to the runtime holds.
+    // The copy is as deep below the root as the original, so that its path to the runtime holds.
     let (kept, copy) = (root.join("tests/outside"), root.join("target/outside"));
     let io = |error: std::io::Error| format!("{}: {error}", copy.display());
     fs::create_dir_all(&copy).map_err(io)?;
     for name in ["Cargo.toml", "main.rs"] {
         fs::copy(kept.join(name), copy.join(name)).map_err(io)?;
     }
-    // The versions we test with, and nothing to look up.
+    // The versions that the workspace is tested with; cargo resolves nothing anew.
     fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock")).map_err(io)?;
     run("cargo build", build(&copy)?.current_dir(env::temp_dir()))?;
 
@@ -37,7 +38,7 @@ pub(crate) fn test(etcd: &Etcd, contender: &Etcd) -> Result<()> {
     excludes_etcdctl(&server, contender, &copy.join("target/debug/outside"))
 }
 
-/// Run from a directory where the workspace's `.cargo/config.toml` does not reach.
+/// Builds the copy. It runs in a directory that the workspace's `.cargo/config.toml` does not reach.
 fn build(copy: &Path) -> Result<Command> {
     let mut cargo = workspace::cargo();
     cargo
@@ -86,7 +87,7 @@ fn excludes_etcdctl(server: &Server, contender: &Etcd, executable: &Path) -> Res
     let start = Instant::now();
     while server.keys("locks/orders/42/")?.len() < 2 {
         if start.elapsed() > PATIENCE {
-            return Err("etcdctl does not queue beside our key below locks/orders/42/".to_owned());
+            return Err("etcdctl does not queue behind our key below locks/orders/42/".to_owned());
         }
     }
     thread::sleep(WATCHED);
@@ -100,7 +101,7 @@ fn excludes_etcdctl(server: &Server, contender: &Etcd, executable: &Path) -> Res
         contender.ctl_version
     ));
 
-    // A line on its input, and the body returns.
+    // After a line on its input the body returns.
     let mut stdin = holder.streams().stdin.take().ok_or("no input")?;
     stdin
         .write_all(b"\n")

@@ -1,4 +1,4 @@
-//! Programs in other languages, for the benches and the examples: what they need, and where it is brought.
+//! Peers: programs in Go and Python for the benches and the examples, brought below `target/tools/peers`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::process::output;
 use crate::{Result, say, workspace};
 
-/// Where Debian and its relatives keep the sources of Go packages.
+/// Folder in which Debian and its relatives keep the sources of Go packages.
 const GO_PACKAGES: &str = "/usr/share/gocode";
 const GO_PACKAGE: &str = "src/go.etcd.io/etcd/clientv3/concurrency";
 
@@ -16,8 +16,9 @@ pub(crate) struct Go {
     pub(crate) version: String,
 }
 
-/// Builds a program that locks by etcd's own Go package, from a folder of ours. The distribution brings compiler and package,
-/// because the package drags a hundred others behind it.
+/// Builds a program that locks by etcd's own Go package, from a folder of the workspace.
+///
+/// Compiler and package come from the distribution, because the package depends on a hundred others.
 pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
     let how = "apt-get install golang-go golang-etcd-server-dev";
     let version = output(Command::new("go").arg("version"))
@@ -51,7 +52,7 @@ pub(crate) struct Python {
     pub(crate) packages: PathBuf,
 }
 
-/// Has pip put what programs in Python lock with below `target/tools`.
+/// Installs the packages of the Python programs below `target/tools`, by pip.
 pub(crate) fn python() -> Result<Python> {
     let interpreter = PathBuf::from("python3");
     let wanted = workspace::root().join("benches/peers/python/requirements.txt");
@@ -81,7 +82,7 @@ pub(crate) fn python() -> Result<Python> {
     })
 }
 
-/// Whether what is there is what is wanted, and this interpreter's.
+/// Returns true if the wanted packages are installed, and this interpreter can import them.
 fn imports(interpreter: &Path, packages: &Path, wanted: &Path) -> bool {
     let text = |file: &Path| fs::read_to_string(file).ok();
     let same = text(&packages.join("requirements.txt")) == text(wanted);

@@ -1,7 +1,7 @@
-//! The processes we start, each ended by its id: when its value goes, and when the user presses Ctrl-C.
+//! Child processes of xtask, each ended by its id when its value drops and when the user presses Ctrl-C.
 //!
-//! Invariant: a child is reaped only under the lock of `RUNNING`, and leaves that list in the same step. So an id in the
-//! list is ours; the system cannot have given it to a stranger.
+//! Invariant: a child is reaped only under the lock of `RUNNING`, and leaves that list in the same step. So every id in the
+//! list is a child's; the system cannot have given it to a stranger.
 
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,10 @@ static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 const POLL: Duration = Duration::from_millis(10);
-/// How long a process has, after an interrupt, to end by itself.
+/// Time that a process has, after an interrupt, to end by itself.
 const GRACE: Duration = Duration::from_millis(300);
-/// How long the main thread has, after an interrupt, to drop what it holds.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Time that the main thread has, after an interrupt, to drop its values.
+const CLEAN_UP: Duration = Duration::from_secs(5);
 
 /// A child process.
 #[derive(Debug)]
@@ -47,12 +47,12 @@ impl Process {
         })
     }
 
-    /// Its standard streams, for whoever asked for pipes.
+    /// Returns the child with its standard streams, as far as they are pipes.
     pub(crate) fn streams(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// How it ended, if it has.
+    /// Returns how the process ended; `None` if it still runs.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let mut running = running();
         let status = self
@@ -66,7 +66,7 @@ impl Process {
         Ok(status)
     }
 
-    /// Waits until it ends, but not longer than `limit`.
+    /// Waits until the process ends, but not longer than `limit`.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -80,7 +80,7 @@ impl Process {
         }
     }
 
-    /// Asks it to end, and waits.
+    /// Asks the process to end, and waits.
     pub(crate) fn terminate(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.signal(Signal::TERM);
         self.wait(limit)
@@ -90,7 +90,7 @@ impl Process {
         let running = running();
         let pid = Pid::from_child(&self.child);
         if running.contains(&pid) {
-            // It fails only for a process that has just ended.
+            // The signal fails only for a process that has just ended.
             let _ = kill_process(pid, signal);
         }
     }
@@ -103,7 +103,7 @@ impl Drop for Process {
     }
 }
 
-/// Runs a command in the foreground, its output ours.
+/// Runs a command in the foreground, with its output on the terminal.
 pub(crate) fn run(name: &str, command: &mut Command) -> Result<()> {
     let status = Process::start(name, command)?.wait(Duration::MAX)?;
     if status.success() {
@@ -113,7 +113,7 @@ pub(crate) fn run(name: &str, command: &mut Command) -> Result<()> {
     }
 }
 
-/// Runs a command in silence; its standard output, or why there is none.
+/// Runs a command silently, and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -124,18 +124,18 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let said: Vec<_> = stderr
+    let lines: Vec<_> = stderr
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();
     Err(format!(
         "`{program}` ends with {}: {}",
         output.status,
-        said[said.len().saturating_sub(3)..].join("; ")
+        lines[lines.len().saturating_sub(3)..].join("; ")
     ))
 }
 
-/// From now on an interrupt ends every process of ours; what the main thread then meets is an error, and its drops clean up.
+/// Makes an interrupt end every child process. The main thread then meets an error, and cleans up by its drops.
 pub(crate) fn end_all_on_interrupt() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| format!("no signal handler: {error}"))?;
@@ -153,14 +153,14 @@ pub(crate) fn end_all_on_interrupt() -> Result<()> {
             for pid in running().iter() {
                 let _ = kill_process(*pid, Signal::KILL);
             }
-            thread::sleep(LAST_WORDS);
+            thread::sleep(CLEAN_UP);
             std::process::exit(130);
         }
     });
     Ok(())
 }
 
-/// Whether the user has had enough.
+/// Returns true after an interrupt by the user.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }

@@ -1,4 +1,4 @@
-//! The Protocol Buffers compiler that a crate carries.
+//! protoc, the Protocol Buffers compiler: the one that a crate carries, and the machine's.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -6,19 +6,19 @@ use std::process::Command;
 
 use crate::Result;
 
-/// Becomes protoc.
+/// Replaces this process by the carried protoc.
 pub(crate) fn exec(args: &[String]) -> Result<String> {
-    // It finds its standard types beside itself.
+    // It finds its standard types relative to its own path.
     let error = Command::new(carried()?).args(args).exec();
     Err(format!("protoc does not start: {error}; install protoc"))
 }
 
-/// The executable in its crate.
+/// Returns the executable that the crate carries.
 pub(crate) fn carried() -> Result<PathBuf> {
     protoc_bin_vendored::protoc_bin_path().map_err(|error| format!("{error}; install protoc"))
 }
 
-/// The machine's protoc, by the rule of the wrapper `xtask/protoc`: it must have its standard types beside it.
+/// Finds the machine's protoc. By the rule of the wrapper `xtask/protoc`, it must come with its standard types.
 pub(crate) fn of_machine() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let protoc = std::env::split_paths(&path)

@@ -1,20 +1,20 @@
-//! What a round of the demo came to, as a table.
+//! Table of the demo's rounds: pieces sold and left, locks taken, waits.
 
 use std::fmt;
 use std::time::Duration;
 
-/// One round, in the store's own numbers.
+/// One round, in the numbers of the store.
 #[derive(Debug)]
 pub(crate) struct Round {
     pub(crate) title: &'static str,
     /// Entries in the book of sales.
     pub(crate) sold: usize,
-    /// Pieces there were at the start.
+    /// Pieces on the shelf at the start.
     pub(crate) stock: usize,
-    /// What the shelf says at the end.
+    /// Pieces on the shelf at the end.
     pub(crate) left: usize,
     pub(crate) locks_taken: u64,
-    /// Ascending.
+    /// Waits for the lock, ascending.
     pub(crate) waits: Vec<Duration>,
 }
 
@@ -23,14 +23,14 @@ impl Round {
         self.sold.saturating_sub(self.stock)
     }
 
-    /// The smallest wait that at least `percent` of a hundred calls did not exceed.
+    /// Returns the smallest wait that at least `percent` of a hundred calls did not exceed.
     fn wait(&self, percent: usize) -> Option<Duration> {
         let rank = (self.waits.len() * percent).div_ceil(100);
         self.waits.get(rank.checked_sub(1)?).copied()
     }
 }
 
-/// The rounds, one a line.
+/// Table with one line for each round.
 #[derive(Debug)]
 pub(crate) struct Table<'a>(pub(crate) &'a [Round]);
 
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_is_one_of_the_waits() {
+    fn percentile_is_one_of_the_waits() {
         let hundred = round(1..=100);
         assert_eq!(hundred.wait(50), Some(Duration::from_millis(50)));
         assert_eq!(hundred.wait(99), Some(Duration::from_millis(99)));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn oversold_is_what_was_sold_beyond_the_stock() {
+    fn oversold_counts_sales_beyond_the_stock() {
         assert_eq!(round(0..0).oversold(), 1);
     }
 }

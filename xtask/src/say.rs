@@ -1,9 +1,9 @@
-//! What the person at the terminal reads while we work. Results go to stdout, this to stderr.
+//! Progress messages for the person at the terminal, on stderr; results go to stdout.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
 
-/// The next step begins.
+/// Announces the next step.
 pub(crate) fn step(title: impl Display) {
     if std::io::stderr().is_terminal() {
         eprintln!("\n\x1b[1m== {title}\x1b[0m");
@@ -12,7 +12,7 @@ pub(crate) fn step(title: impl Display) {
     }
 }
 
-/// Something worth knowing inside a step.
+/// Prints a note inside a step.
 pub(crate) fn note(text: impl Display) {
     eprintln!("   {text}");
 }

@@ -1,4 +1,4 @@
-//! An etcd of our own: free loopback ports, a data directory that goes with it.
+//! etcd server for one run: on free loopback ports, with a data directory that is removed after it.
 
 use std::env;
 use std::fs::{self, File};
@@ -15,19 +15,19 @@ use crate::{Result, http};
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// A running server, ended when dropped.
+/// A running server, which ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     etcd: Etcd,
     address: SocketAddr,
-    // Before the directory, so that it has ended when that is removed.
+    // Before the directory, so that the process has ended when the directory is removed.
     process: Process,
     dir: TempDir,
 }
 
 impl Server {
     pub(crate) fn start(etcd: &Etcd) -> Result<Self> {
-        // Between our look for free ports and etcd's bind another process may take one.
+        // Another process may take a free port before etcd binds it.
         let mut tries = 3;
         loop {
             let mut server = Self::spawn(etcd)?;
@@ -43,17 +43,17 @@ impl Server {
         }
     }
 
-    /// For `ETCD_LOCKED_ENDPOINTS`.
+    /// Returns the value for `ETCD_LOCKED_ENDPOINTS`.
     pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// `etcdctl`, on this server.
+    /// Makes a command of this etcd's `etcdctl`, on this server.
     pub(crate) fn ctl(&self) -> Command {
         self.ctl_of(&self.etcd)
     }
 
-    /// Another etcd's `etcdctl`, on this server.
+    /// Makes a command of another etcd's `etcdctl`, on this server.
     pub(crate) fn ctl_of(&self, etcd: &Etcd) -> Command {
         let mut ctl = without_settings(&etcd.ctl, "ETCDCTL_");
         ctl.env("ETCDCTL_API", "3")
@@ -62,7 +62,7 @@ impl Server {
         ctl
     }
 
-    /// The keys that begin with `prefix`.
+    /// Reads the keys that begin with `prefix`.
     pub(crate) fn keys(&self, prefix: &str) -> Result<Vec<String>> {
         let keys = output(self.ctl().args(["get", "--prefix", "--keys-only", prefix]))?;
         Ok(keys
@@ -113,7 +113,7 @@ impl Server {
             if let Some(status) = self.process.ended()? {
                 return Err(format!(
                     "etcd has ended with {status}: {}",
-                    self.last_words()
+                    self.last_line()
                 ));
             }
             if http::get(self.address, "/health").is_ok_and(|answer| answer.status == 200) {
@@ -123,11 +123,11 @@ impl Server {
         }
         Err(format!(
             "etcd is not healthy after {READY_WITHIN:?}: {}",
-            self.last_words()
+            self.last_line()
         ))
     }
 
-    fn last_words(&self) -> String {
+    fn last_line(&self) -> String {
         let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
         log.lines()
             .last()
@@ -136,7 +136,7 @@ impl Server {
     }
 }
 
-/// A program that reads settings from variables of this prefix, without the user's.
+/// Makes a command without the user's variables of this prefix, from which the program reads settings.
 fn without_settings(program: &std::path::Path, prefix: &str) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(prefix)) {
@@ -145,7 +145,7 @@ fn without_settings(program: &std::path::Path, prefix: &str) -> Command {
     command
 }
 
-/// Two that were free at the same time.
+/// Finds two addresses that were free at the same time.
 fn free_addresses() -> Result<[SocketAddr; 2]> {
     let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let both = || -> std::io::Result<_> {

@@ -1,4 +1,4 @@
-//! The order service, as the demo runs it.
+//! Order service of the demo: its processes, and its HTTP interface.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::process::Process;
 use crate::{Result, http};
 
-/// What all keys of the demo begin with: it may be run on a cluster that others use.
-const ROOM: &str = "etcd-locked-demo/";
+/// Prefix of all keys of the demo, which may run on a cluster with other users.
+const PREFIX: &str = "etcd-locked-demo/";
 
-/// Package and binary.
+/// Package and binary of the order service.
 pub(crate) const BINARY: (&str, &str) = ("etcd-locked-examples", "order-service");
 
-/// One process of it, ended when dropped.
+/// One process of the order service, which ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Service {
     process: Process,
@@ -26,14 +26,14 @@ pub(crate) struct Service {
     _stdout: BufReader<ChildStdout>,
 }
 
-/// What the store says of an article.
+/// Numbers of the store for one article.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stock {
     pub(crate) left: usize,
     pub(crate) sold: usize,
 }
 
-/// What a service says about itself.
+/// Statistics of one service.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) locks_taken: u64,
@@ -45,8 +45,8 @@ impl Service {
         let mut command = Command::new(executable);
         command
             .env("ORDER_SERVICE_LISTEN", "127.0.0.1:0")
-            .env("ORDER_SERVICE_ROOT", format!("{ROOM}shop/"))
-            .env("ETCD_LOCKED_PREFIX", format!("{ROOM}locks/"))
+            .env("ORDER_SERVICE_ROOT", format!("{PREFIX}shop/"))
+            .env("ETCD_LOCKED_PREFIX", format!("{PREFIX}locks/"))
             .env("ETCD_LOCKED_ENDPOINTS", endpoints)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
@@ -88,12 +88,12 @@ impl Service {
         parse(&body).ok_or_else(|| format!("order-service has odd statistics: {body}"))
     }
 
-    /// That many pieces on the shelf, and an empty book.
+    /// Puts that many pieces on the shelf, and empties the book.
     pub(crate) fn restock(&self, article: &str, pieces: usize) -> Result<()> {
         self.change("PUT", &format!("/stock/{article}/{pieces}"))
     }
 
-    /// Nothing of the article is left in the store.
+    /// Deletes everything of the article from the store.
     pub(crate) fn discontinue(&self, article: &str) -> Result<()> {
         self.change("DELETE", &format!("/stock/{article}"))
     }
@@ -113,7 +113,7 @@ impl Service {
         stock(&body).ok_or_else(|| format!("order-service has odd stock: {body}"))
     }
 
-    /// As an orchestrator would: SIGTERM, and it must end well.
+    /// Stops the service as an orchestrator would: by SIGTERM, after which it must end well.
     pub(crate) fn stop(mut self) -> Result<()> {
         let status = self.process.terminate(Duration::from_secs(15))?;
         if status.success() {
@@ -151,14 +151,14 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn stock_is_whole_or_refused() {
+    fn refuses_incomplete_stock() {
         let stock = super::Stock { left: 2, sold: 5 };
         assert_eq!(super::stock(r#"{"left":2,"sold":5}"#), Some(stock));
         assert_eq!(super::stock("no such article"), None);
     }
 
     #[test]
-    fn statistics_are_whole_or_refused() {
+    fn refuses_incomplete_statistics() {
         let stats = super::parse(r#"{"locks_taken":2,"waits_us":[5,7]}"#).expect("statistics");
         assert_eq!(stats.locks_taken, 2);
         assert_eq!(

@@ -1,8 +1,8 @@
-//! The two forms of apt's source lists.
+//! apt source lists, in both of their forms, with another suite in the place of the current one.
 
 use std::path::Path;
 
-/// How a source list is written.
+/// Form of a source list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// `deb [options] uri suite component…`, one source a line.
@@ -12,7 +12,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// What apt makes of a file of this name; it ignores all others.
+    /// Returns the form that a file of this name has to apt; `None` for a file that apt ignores.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "list" => Some(Self::Lines),
@@ -29,8 +29,9 @@ impl Form {
     }
 }
 
-/// The binary sources of `text` that name one of the suites `current`, with `suite` in its place. Anything else goes:
-/// updates, security and third parties have no such suite.
+/// Returns the binary sources of `text` that name one of the suites `current`, with `suite` in its place.
+///
+/// All other sources are dropped: updates, security and third parties have no such suite.
 pub(crate) fn with_suite(text: &str, form: Form, current: &[&str], suite: &str) -> String {
     match form {
         Form::Lines => text
@@ -104,7 +105,7 @@ mod tests {
     use super::{Form, with_suite};
 
     #[test]
-    fn a_line_keeps_all_but_its_suite() {
+    fn replaces_the_suite_of_a_line() {
         let list = "# ours\n\
             deb [arch=amd64 signed-by=/k.gpg] http://mirror/debian bookworm main contrib # near\n\
             deb http://mirror/debian bookworm-updates main\n\
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stanza_keeps_all_but_its_suites() {
+    fn replaces_the_suites_of_a_stanza() {
         let sources = "Types: deb deb-src\n# a snapshot\nURIs: http://mirror/debian\nSuites: bookworm bookworm-updates\n\
             Components: main\nSigned-By:\n -----BEGIN PGP-----\n .\n bookworm\n\n\
             Types: deb\nURIs: http://mirror/debian-security\nSuites: bookworm-security\nComponents: main\n\n\
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_replace_leaves_nothing() {
+    fn drops_sources_of_other_suites() {
         assert_eq!(
             with_suite(
                 "deb http://mirror/ubuntu noble main\n",

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything there is to test, on every etcd there is, the embedded one included.
+//! `cargo xtask test`: runs the whole test suite on every available etcd, the embedded one included.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::etcd::{CURRENT, Etcd};
 use crate::process::run;
 use crate::{Result, outside, say, workspace};
 
-/// On an embedded etcd the tests mostly wait, for leases to run out and the like, so many can wait at the same time.
+/// Number of test threads on an embedded etcd. These tests mostly wait, as for leases to expire, so many can wait at once.
 const THREADS_ON_EMBEDDED: &str = "8";
 
 pub(crate) fn test(args: &[String]) -> Result<String> {
@@ -61,7 +61,7 @@ pub(crate) fn test(args: &[String]) -> Result<String> {
     ))
 }
 
-/// These targets, unless the arguments name others.
+/// Restricts `cargo test` to these targets, unless the arguments name others.
 fn only(mut cargo: Command, targets: &[&str], args: &[String]) -> Command {
     if !args.iter().any(|arg| arg == "--test") {
         cargo.args(targets);
@@ -69,8 +69,9 @@ fn only(mut cargo: Command, targets: &[&str], args: &[String]) -> Command {
     cargo
 }
 
-/// `cargo test` with this etcd for the tests. Always of the whole workspace with all features: for one package alone cargo
-/// would compile other features of the same crates, and leave examples of the docs out.
+/// Makes `cargo test` with this etcd for the tests, of the whole workspace with all features.
+///
+/// For one package alone cargo would compile other features of the same crates, and leave out examples of the docs.
 fn suite(etcd: &Etcd, best: &Etcd) -> Command {
     let mut cargo = workspace::cargo();
     cargo

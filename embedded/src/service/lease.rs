@@ -1,4 +1,4 @@
-//! Leases.
+//! Lease service: grant, revoke, keep-alive, time-to-live and the list of leases.
 
 use std::sync::Arc;
 
@@ -15,8 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{Answer, NO_RUNTIME};
 use crate::shared::Shared;
 
-/// So many answers may wait for a client that does not read them; then its renewals wait too, as they would behind a full
-/// connection.
+/// Limit of answers that wait for a client to read them. At the limit its renewals wait too, as behind a full connection.
 const MOST_QUEUED: usize = 1_024;
 
 #[derive(Debug, Clone)]

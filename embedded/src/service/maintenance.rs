@@ -1,4 +1,4 @@
-//! What clients and operators ask in passing.
+//! Maintenance service: status, alarms and defragmentation; all else is refused as unknown.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl PbMaintenanceService for Maintenance {
 
     async fn status(&self, _: Request<PbStatusRequest>) -> Answer<PbStatusResponse> {
         let header = self.0.with(|state, _| state.store.header());
-        // There is no log: what a revision is to the store, an index would be to it.
+        // There is no log; the revision stands for its index.
         let index = u64::try_from(header.revision).unwrap_or_default();
         Ok(Response::new(PbStatusResponse {
             version: VERSION.to_owned(),
@@ -38,7 +38,7 @@ impl PbMaintenanceService for Maintenance {
         }))
     }
 
-    /// There is never an alarm.
+    /// Answers that there is no alarm.
     async fn alarm(&self, _: Request<PbAlarmRequest>) -> Answer<PbAlarmResponse> {
         let header = self.0.with(|state, _| state.store.header());
         Ok(Response::new(PbAlarmResponse {
@@ -47,7 +47,7 @@ impl PbMaintenanceService for Maintenance {
         }))
     }
 
-    /// There is nothing to defragment.
+    /// Does nothing: there is nothing to defragment.
     async fn defragment(&self, _: Request<PbDefragmentRequest>) -> Answer<PbDefragmentResponse> {
         Ok(Response::new(PbDefragmentResponse::default()))
     }

@@ -1,4 +1,4 @@
-//! etcd's services over gRPC: each only hands on to the store.
+//! gRPC services of the embedded etcd; each hands its requests on to the store.
 
 mod cluster;
 mod frame;
@@ -18,18 +18,18 @@ use std::pin::Pin;
 use tokio_stream::Stream;
 use tonic::{Response, Status};
 
-/// What a call answers.
+/// Answer of a call.
 type Answer<T> = Result<Response<T>, Status>;
 
-/// A stream that there is not.
+/// Stream of a call that is not served.
 type None<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// As gRPC says of what a server does not know.
+/// Refuses a method in the words of gRPC for an unknown one.
 fn unknown<T>(service: &str, method: &str) -> Result<T, Status> {
     Err(Status::unimplemented(format!(
         "unknown method {method} for service {service}"
     )))
 }
 
-/// Streams are served by a task.
+/// Refusal of streams outside a tokio runtime, as a task serves them.
 const NO_RUNTIME: &str = "an embedded etcd serves streams only to clients inside a tokio runtime";

@@ -1,4 +1,4 @@
-//! Watches.
+//! Watch service: one stream of responses for all watches of a client.
 
 use std::fmt;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ pub(crate) struct Watch(pub(crate) Arc<Shared>);
 
 #[tonic::async_trait]
 impl PbWatchService for Watch {
-    type WatchStream = Told;
+    type WatchStream = Responses;
 
     async fn watch(
         &self,
@@ -36,13 +36,13 @@ impl PbWatchService for Watch {
         let id = self.0.with(|state, now| state.watches.open(now));
         let shared = Arc::clone(&self.0);
         let mut requests = request.into_inner();
-        // A task of its own: a watch begins when it is asked for, not when the client next reads.
+        // A task of its own: a watch begins when the client asks for it, not when the client next reads.
         let asking = runtime.spawn(async move {
             while let Ok(Some(request)) = requests.message().await {
                 ask(&shared, id, request);
             }
         });
-        Ok(Response::new(Told {
+        Ok(Response::new(Responses {
             shared: Arc::clone(&self.0),
             id,
             asking: asking.abort_handle(),
@@ -80,8 +80,8 @@ fn ask(shared: &Shared, stream: StreamId, request: PbWatchRequest) {
     }
 }
 
-/// What a watch stream tells its client. Leases run out while it waits; nobody else would notice.
-pub(crate) struct Told {
+/// Responses of a watch stream. While it waits, it also wakes for the expiry of leases, as nothing else would.
+pub(crate) struct Responses {
     shared: Arc<Shared>,
     id: StreamId,
     asking: AbortHandle,
@@ -89,22 +89,22 @@ pub(crate) struct Told {
     ended: bool,
 }
 
-impl fmt::Debug for Told {
+impl fmt::Debug for Responses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told")
+        f.debug_struct("Responses")
             .field("id", &self.id)
             .finish_non_exhaustive()
     }
 }
 
-impl Drop for Told {
+impl Drop for Responses {
     fn drop(&mut self) {
         self.asking.abort();
         self.shared.with(|state, _| state.watches.close(self.id));
     }
 }
 
-impl Stream for Told {
+impl Stream for Responses {
     type Item = Result<PbWatchResponse, Status>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

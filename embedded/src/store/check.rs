@@ -1,4 +1,4 @@
-//! What is wrong with a request, whatever the store holds. In etcd's order: of several mistakes it names the first.
+//! Checks of requests that do not depend on the store. They follow etcd's order: of several mistakes it names the first.
 
 use std::collections::BTreeSet;
 
@@ -16,17 +16,17 @@ const MAX_TXN_OPS: usize = 128;
 /// etcd's `--max-request-bytes`.
 const MAX_REQUEST: usize = 1_572_864;
 
-/// What etcd lets a gRPC message be larger than a request.
+/// Bytes by which etcd lets a gRPC message exceed the limit of a request.
 const GRPC_OVERHEAD: usize = 512 * 1024;
 
-/// What a request's journey through raft adds: a header with an id (one byte less for half of all members' ids), and one
-/// field's tag.
+/// Bytes that raft adds to a request: a header with an id, and one field's tag. For half of all members' ids the header is
+/// one byte shorter.
 const RAFT_HEADER: usize = 15;
 
 /// Sort targets known to etcd.
 const SORT_TARGETS: std::ops::RangeInclusive<i32> = 0..=4;
 
-/// Whether it would have come through etcd's gRPC layer.
+/// Checks the limit of etcd's gRPC layer, and returns the size of the message.
 pub(super) fn sent(request: &impl Message) -> Result<usize, Refusal> {
     let (size, limit) = (request.encoded_len(), MAX_REQUEST + GRPC_OVERHEAD);
     if size > limit {
@@ -35,7 +35,7 @@ pub(super) fn sent(request: &impl Message) -> Result<usize, Refusal> {
     Ok(size)
 }
 
-/// Whether raft would have taken it, which reads do not need.
+/// Checks the limit of raft, which reads do not pass.
 pub(super) fn proposed(size: usize) -> Result<(), Refusal> {
     if RAFT_HEADER + prost::length_delimiter_len(size) + size > MAX_REQUEST {
         return Err(Refusal::too_large());
@@ -80,7 +80,7 @@ fn key(key: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A nested transaction may have what the outer one left.
+/// Checks the operations of a transaction. A nested one may have as many as the outer one left.
 fn operations(request: &PbTxnRequest, limit: usize) -> Result<(), Refusal> {
     let most = request
         .compare
@@ -105,10 +105,10 @@ fn operations(request: &PbTxnRequest, limit: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What a branch puts and deletes: no key may be put twice, or put and deleted.
+/// Puts and deletions of a branch: no key may be put twice, or put and deleted.
 ///
-/// As etcd, it does not see a deletion of "this key and all greater ones" (a `range_end` of one zero byte), nor a put in a
-/// nested transaction that a later nested one deletes.
+/// Like etcd, it misses a deletion of "this key and all greater ones", whose `range_end` is one zero byte. It also misses a
+/// put in a nested transaction that a later nested one deletes.
 #[derive(Default)]
 struct Overlaps<'a> {
     puts: BTreeSet<&'a [u8]>,

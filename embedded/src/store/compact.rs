@@ -1,11 +1,11 @@
-//! Forgetting the past.
+//! Compaction: forgets the revisions before a given one.
 
 use etcd_client::proto::{PbCompactionRequest, PbCompactionResponse};
 
 use super::{Refusal, Store};
 
 impl Store {
-    /// Forgets what was before a revision: reads and watches from before it are refused from now on.
+    /// Forgets the revisions before one; reads and watches of them are refused from now on.
     ///
     /// # Errors
     ///
@@ -21,7 +21,7 @@ impl Store {
             return Err(Refusal::future_revision());
         }
         self.compacted = request.revision;
-        // Only what changed since the last time has a past to forget, so this costs what was written, not what there is.
+        // Only keys that changed since the last compaction have a past. So the cost grows with the writes, not with the keys.
         for change in self.history.until(self.compacted) {
             self.keys.compact(&change.kv.key, self.compacted);
         }

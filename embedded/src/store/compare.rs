@@ -1,4 +1,4 @@
-//! The conditions of a transaction.
+//! Conditions of a transaction, compared with the keys they name.
 
 use std::cmp::Ordering;
 
@@ -17,7 +17,7 @@ impl Store {
         let span = Span::new(&compare.key, &compare.range_end);
         let mut keys = self.keys.range(span, self.revision).peekable();
         if keys.peek().is_none() {
-            // No key has all numbers at 0, but no value: an empty one would be a value.
+            // A missing key has all numbers at 0. It has no value, as an empty value would be one.
             return compare.target != PbCompareTarget::Value as i32
                 && fits(compare, &PbKeyValue::default());
         }

@@ -1,4 +1,4 @@
-//! What happened, in order: what watches are fed from.
+//! History of all changes since the last compaction, in order; watches read it.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -14,7 +14,7 @@ use super::span::Span;
 const PUT: i32 = 0;
 const DELETE: i32 = 1;
 
-/// Events were asked for that are forgotten.
+/// Error of a request for events that compaction has forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
     /// The first revision that is still remembered.
@@ -47,14 +47,14 @@ impl History {
         self.changes.range(first..)
     }
 
-    /// What happened up to and with this revision.
+    /// Returns the changes up to and with this revision.
     pub(super) fn until(&self, revision: i64) -> impl Iterator<Item = &Change> {
         self.changes
             .iter()
             .take_while(move |change| change.revision() <= revision)
     }
 
-    /// Forgets what happened before this revision, and of the revision itself what was undone within it.
+    /// Forgets the changes before this revision; of the revision itself, keeps the last change of each key.
     pub(super) fn compact(&mut self, revision: i64) {
         let later = self
             .changes
@@ -73,10 +73,10 @@ impl History {
 }
 
 impl Store {
-    /// What happened to the keys of `key..range_end` (by etcd's rules) from revision `from` on, one `Vec` for each revision
-    /// in which something did, in order.
+    /// Returns the events on the keys of `key..range_end` (by etcd's rules) from revision `from` on, in order. Each inner
+    /// `Vec` holds the events of one revision.
     ///
-    /// With `prev_kv`, each event tells what the key was before its revision, if that is remembered.
+    /// With `prev_kv`, each event has the key as it was before its revision, if that is remembered.
     ///
     /// # Errors
     ///
@@ -110,12 +110,12 @@ impl Store {
         Ok(revisions)
     }
 
-    /// Every change from this revision on that is remembered.
+    /// Returns every remembered change from this revision on.
     pub(crate) fn changes(&self, from: i64) -> impl Iterator<Item = &Change> {
         self.history.since(from)
     }
 
-    /// A change as a watch tells it.
+    /// Makes the event of a change, as watches send it.
     pub(crate) fn event(&self, change: &Change, prev_kv: bool) -> PbEvent {
         let kv = &change.kv;
         let created = !change.deleted && kv.create_revision == kv.mod_revision;

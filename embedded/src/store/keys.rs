@@ -1,4 +1,4 @@
-//! All keys, each with its past.
+//! Keys of the store, each with its past.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Change {
     }
 }
 
-/// Every key that ever was, until compaction forgets it; its changes, oldest first.
+/// Changes of every key, oldest first. Deleted keys are kept until compaction forgets them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys {
     changes: BTreeMap<Vec<u8>, Vec<Change>>,
@@ -36,12 +36,12 @@ impl Keys {
         }
     }
 
-    /// The key as it was after this revision.
+    /// Returns the key as it was after this revision.
     pub(super) fn get(&self, key: &[u8], revision: i64) -> Option<&Arc<PbKeyValue>> {
         at(self.changes.get(key)?, revision)
     }
 
-    /// The keys as they were after this revision, by name.
+    /// Returns the keys as they were after this revision, in order of their names.
     pub(super) fn range<'a>(
         &'a self,
         span: Span<'_>,
@@ -54,7 +54,7 @@ impl Keys {
             .filter_map(move |(_, changes)| at(changes, revision))
     }
 
-    /// Forgets what this key was before the revision.
+    /// Forgets this key's past before the revision.
     pub(super) fn compact(&mut self, key: &[u8], revision: i64) {
         let Some(changes) = self.changes.get_mut(key) else {
             return;
@@ -73,7 +73,7 @@ impl Keys {
 
 fn at(changes: &[Change], revision: i64) -> Option<&Arc<PbKeyValue>> {
     let last = match changes.last() {
-        Some(last) if last.revision() <= revision => last, // nearly always: the present is asked for
+        Some(last) if last.revision() <= revision => last, // nearly always: a read of the present
         _ => {
             let later = changes.partition_point(|change| change.revision() <= revision);
             &changes[later.checked_sub(1)?]

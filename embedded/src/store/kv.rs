@@ -1,4 +1,4 @@
-//! Writing one key, or deleting many.
+//! Put and delete outside of transactions.
 
 use etcd_client::proto::{PbDeleteRequest, PbDeleteResponse, PbPutRequest, PbPutResponse};
 
@@ -9,24 +9,24 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// There is no key in the request, or a value or lease beside "keep the old one"; there is no such lease; there is no
-    /// key whose value or lease could be kept; the request is too large.
+    /// The request has no key, or a value or lease although it keeps the old one, or is too large. Or its lease does not
+    /// exist, or the key whose value or lease it keeps.
     pub fn put(&mut self, request: &PbPutRequest) -> Result<PbPutResponse, Refusal> {
         let size = check::sent(request)?;
         check::put(request)?;
         check::proposed(size)?;
         self.lease_exists(request.lease)?;
-        self.has_what_it_keeps(request)?;
+        self.kept_key_exists(request)?;
         let mut response = self.write(|write| write.put(request, inner_header));
         response.header = Some(self.header());
         Ok(response)
     }
 
-    /// Deletes keys; no key, no revision.
+    /// Deletes keys. Where no key is deleted, there is no new revision.
     ///
     /// # Errors
     ///
-    /// There is no key in the request, or it is too large.
+    /// The request has no key, or is too large.
     pub fn delete_range(&mut self, request: &PbDeleteRequest) -> Result<PbDeleteResponse, Refusal> {
         let size = check::sent(request)?;
         check::delete(request)?;
@@ -43,7 +43,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn has_what_it_keeps(&self, request: &PbPutRequest) -> Result<(), Refusal> {
+    pub(super) fn kept_key_exists(&self, request: &PbPutRequest) -> Result<(), Refusal> {
         if (request.ignore_value || request.ignore_lease)
             && self.keys.get(&request.key, self.revision).is_none()
         {

@@ -1,4 +1,4 @@
-//! Granting, renewing and ending leases.
+//! Lease operations of the store: grant, renew, revoke, expire and list.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use etcd_client::proto::{
 
 use super::{Refusal, Store};
 
-/// In seconds: one and a half times etcd's default election time-out, rounded up.
+/// Shortest TTL, in seconds: one and a half times etcd's default election time-out, rounded up.
 const MIN_TTL: i64 = 2;
 
-/// In seconds.
+/// Longest TTL, in seconds.
 const MAX_TTL: i64 = 9_000_000_000;
 
 impl Store {
-    /// Ends the leases that have run out by `now`, each with its keys as one revision (none, if it has none).
+    /// Ends the leases that have expired by `now`, each with its keys as one revision. A lease without keys makes none.
     ///
     /// `now` is the time since any fixed start, the same one in every call.
     pub fn expire(&mut self, now: Duration) {
@@ -28,13 +28,13 @@ impl Store {
         }
     }
 
-    /// When the next lease runs out.
+    /// Returns the time at which the next lease expires.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Duration> {
         self.leases.first().map(|(until, _)| until)
     }
 
-    /// Another leader: each lease has its whole TTL again, and the term is one more.
+    /// Elects another leader: each lease has its whole TTL again, and the term is one more.
     pub fn promote(&mut self, now: Duration) {
         for id in self.leases.ids() {
             self.leases.renew(id, now);
@@ -46,7 +46,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// There is a lease of that id, or the TTL is above 9,000,000,000 seconds.
+    /// A lease has that id, or the TTL is above 9,000,000,000 seconds.
     pub fn lease_grant(
         &mut self,
         now: Duration,
@@ -76,7 +76,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// There is no such lease.
+    /// No lease has that id.
     pub fn lease_revoke(
         &mut self,
         request: &PbLeaseRevokeRequest,
@@ -90,7 +90,7 @@ impl Store {
         })
     }
 
-    /// Gives a lease its whole TTL again; an answered TTL of 0 says that there is no such lease.
+    /// Gives a lease its whole TTL again. A TTL of 0 in the answer means that there is no such lease.
     pub fn lease_keep_alive(&mut self, now: Duration, id: i64) -> PbLeaseKeepAliveResponse {
         PbLeaseKeepAliveResponse {
             header: Some(self.header()),
@@ -99,7 +99,7 @@ impl Store {
         }
     }
 
-    /// How long a lease has left, in whole seconds, and which keys hang on it; -1: there is no such lease.
+    /// Returns the time that a lease has left, in whole seconds, and its keys. A TTL of -1 means that there is no such lease.
     pub fn lease_time_to_live(
         &self,
         now: Duration,
@@ -128,7 +128,7 @@ impl Store {
         }
     }
 
-    /// All leases; those that end first, first.
+    /// Returns all leases, in the order in which they expire.
     pub fn lease_leases(&self) -> PbLeaseLeasesResponse {
         PbLeaseLeasesResponse {
             header: Some(self.header()),

@@ -1,4 +1,4 @@
-//! All leases: until when each lives, and which keys hang on it.
+//! Leases of the store, each with its end and its keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Leases {
         }
     }
 
-    /// An id that no lease has.
+    /// Chooses an id that no lease has.
     pub(super) fn choose(&mut self) -> i64 {
         loop {
             let id = self.next;
@@ -64,7 +64,7 @@ impl Leases {
         Some(lease)
     }
 
-    /// Gives it its whole TTL again, and tells how long that is.
+    /// Gives a lease its whole TTL again, and returns it in seconds.
     pub(super) fn renew(&mut self, id: i64, now: Duration) -> Option<i64> {
         let lease = self.leases.get_mut(&id)?;
         self.by_end.remove(&(lease.until, id));
@@ -77,12 +77,12 @@ impl Leases {
         self.leases.keys().copied().collect()
     }
 
-    /// Which one ends first, and when.
+    /// Returns the lease that ends first, and its end.
     pub(super) fn first(&self) -> Option<(Duration, i64)> {
         self.by_end.first().copied()
     }
 
-    /// Those that end first, first.
+    /// Returns all leases with their ends, in the order in which they end.
     pub(super) fn by_end(&self) -> impl Iterator<Item = (Duration, i64)> {
         self.by_end.iter().copied()
     }

@@ -1,4 +1,4 @@
-//! What etcd keeps, and what it answers: pure and deterministic.
+//! Store of an embedded etcd: keys, leases and revisions as a value, pure and deterministic.
 //!
 //! A [`Store`] is one etcd without its network, disk and clock. The same requests at the same times give the same answers,
 //! lease ids included. Answers, revisions, gRPC codes and messages are those of etcd 3.5; in particular
@@ -7,8 +7,8 @@
 //! - a lease that ends takes its keys along in one revision, in the order of their names;
 //! - the conditions of nested transactions are all decided on the state before the outer one.
 //!
-//! Where it differs: a lease ends at the very moment it runs out (etcd takes up to a second more), and of equal keys in a
-//! sorted range the smaller name comes first (etcd promises no order).
+//! It differs in two ways. A lease ends at the very moment it expires; etcd takes up to a second more. Of equal keys in a
+//! sorted range the smaller name comes first; etcd promises no order.
 
 mod check;
 mod compact;
@@ -38,26 +38,26 @@ use self::history::History;
 use self::keys::Keys;
 use self::leases::Leases;
 
-/// The id of the cluster in every answer's header.
+/// Id of the cluster, in every answer's header.
 pub const CLUSTER_ID: u64 = 0x00e7_cd10_cced_0001;
 
-/// The id of the only member, in every answer's header.
+/// Id of the only member, in every answer's header.
 pub const MEMBER_ID: u64 = 0x00e7_cd10_cced_0002;
 
-/// The release whose behaviour this is.
+/// Release of etcd that this store behaves like.
 pub const VERSION: &str = "3.5.16";
 
-/// The first lease id that is chosen here, unless said otherwise.
+/// Default of the first lease id that a store chooses.
 const FIRST_LEASE: i64 = 0x00e7_cd10_0000_0001;
 
-/// Keys, their past, and leases.
+/// Keys with their past, and leases.
 #[derive(Debug, Clone)]
 pub struct Store {
     keys: Keys,
     history: History,
     leases: Leases,
     revision: i64,
-    /// -1: never, as etcd has it; its first compaction may be at revision 0.
+    /// -1 before the first compaction, as in etcd: that one may be at revision 0.
     compacted: i64,
     term: u64,
 }
@@ -69,14 +69,15 @@ impl Default for Store {
 }
 
 impl Store {
-    /// An empty store, at revision 1 as an etcd that has just been set up.
+    /// Makes an empty store, at revision 1 like a new etcd.
     #[must_use]
     pub fn new() -> Self {
         Self::with_first_lease(FIRST_LEASE)
     }
 
-    /// An empty store that counts the leases whose ids it chooses from `first` on, which is to be positive: an etcd set up
-    /// in the place of another does not give out the same ids again.
+    /// Makes an empty store that chooses lease ids from `first` on, which must be positive.
+    ///
+    /// With another `first`, an etcd set up in the place of another does not grant the same ids again.
     #[must_use]
     pub fn with_first_lease(first: i64) -> Self {
         Self {
@@ -89,25 +90,25 @@ impl Store {
         }
     }
 
-    /// The revision of the last change.
+    /// Returns the revision of the last change.
     #[must_use]
     pub fn revision(&self) -> i64 {
         self.revision
     }
 
-    /// The revision before which nothing is remembered; 0 as long as nothing was compacted.
+    /// Returns the revision of the last compaction, before which nothing is remembered; 0 before the first one.
     #[must_use]
     pub fn compacted(&self) -> i64 {
         self.compacted.max(0)
     }
 
-    /// The number of the election that the leader has won; [`Store::promote`] is one more.
+    /// Returns the number of the leader's election; [`Store::promote`] adds one.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.term
     }
 
-    /// What stands at the top of an answer.
+    /// Makes the header of an answer.
     pub(crate) fn header(&self) -> PbResponseHeader {
         PbResponseHeader {
             cluster_id: CLUSTER_ID,
@@ -118,7 +119,7 @@ impl Store {
     }
 }
 
-/// What stands at the top of an answer inside a transaction's answer: etcd fills in no more.
+/// Makes the header of an answer inside a transaction's answer: etcd fills in the revision only.
 fn inner_header(revision: i64) -> PbResponseHeader {
     PbResponseHeader {
         revision,

@@ -1,4 +1,4 @@
-//! Reading.
+//! Range requests: reads keys, filtered, sorted and limited.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// There is no key in the request, or its revision is compacted or not reached yet.
+    /// The request has no key, or its revision is compacted or not reached yet.
     pub fn range(&self, request: &PbRangeRequest) -> Result<PbRangeResponse, Refusal> {
         check::sent(request)?;
         check::range(request)?;
@@ -27,8 +27,8 @@ impl Store {
         Ok(self.read(request, self.revision, self.header()))
     }
 
-    /// What a range answers whose revision is within the limits. `current` is this one, or in a transaction that has
-    /// written already the next.
+    /// Answers a range whose revision is within the limits. `current` is the present revision, or the next one in a
+    /// transaction that has already written.
     pub(super) fn read(
         &self,
         request: &PbRangeRequest,
@@ -51,8 +51,8 @@ impl Store {
         let limit = usize::try_from(request.limit).unwrap_or(0);
         let bounds = Bounds::of(request);
         let sorted = SortOrder::try_from(request.sort_order);
-        // etcd takes the first by name if nothing else is to be ordered or sorted out, one more than asked to see if there
-        // are more; only then it sorts them by a target that came without an order.
+        // Without an order and without bounds, etcd takes the first keys by name, one more than the limit. After that it
+        // sorts them, if the request has a target without an order.
         let enough = if limit > 0 && sorted == Ok(SortOrder::None) && bounds.is_none() {
             limit.saturating_add(1)
         } else {
@@ -88,7 +88,7 @@ impl Store {
     }
 }
 
-/// Revisions that what is answered must lie within.
+/// Bounds of the revisions of the keys in an answer.
 struct Bounds {
     modified: (i64, i64),
     created: (i64, i64),

@@ -1,4 +1,4 @@
-//! What etcd says when it refuses.
+//! Refusals of requests, with etcd's codes and messages.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use tonic::Code;
 pub struct Refusal {
     /// The gRPC code.
     pub code: Code,
-    /// The text beside it.
+    /// The gRPC message.
     pub message: String,
 }
 
@@ -100,7 +100,7 @@ impl Refusal {
         Self::new(Code::InvalidArgument, "etcdserver: request is too large")
     }
 
-    /// What the gRPC layer of etcd says, before etcd sees the request.
+    /// Refuses a message as etcd's gRPC layer does, before etcd sees the request.
     pub(super) fn message_too_large(size: usize, limit: usize) -> Self {
         Self::new(
             Code::ResourceExhausted,

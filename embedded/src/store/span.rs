@@ -1,4 +1,4 @@
-//! Which keys a request means.
+//! Span of keys: the `key` and `range_end` of a request.
 
 use std::ops::Bound;
 
@@ -11,7 +11,7 @@ pub(crate) enum Span<'a> {
     One(&'a [u8]),
     /// `range_end` is a lone zero byte: this key and all greater ones.
     From(&'a [u8]),
-    /// From the first, up to the second but without it; nothing, if that is the smaller one.
+    /// From the first key to the second, without the second. Empty if the second is not the greater one.
     Between(&'a [u8], &'a [u8]),
 }
 
@@ -32,7 +32,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// For a map's `range`, which wants the bounds in order; `None`: no key can be meant.
+    /// Returns the bounds for a map's `range`, which panics on reversed bounds; `None` if the span is empty.
     pub(super) fn bounds(&self) -> Option<Bounds<'a>> {
         match *self {
             Self::One(only) => Some((Bound::Included(only), Bound::Included(only))),

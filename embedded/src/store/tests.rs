@@ -1,4 +1,4 @@
-//! What etcd 3.5 does, rule by rule. That it does so, the differential test shows.
+//! Tests of the store against the rules of etcd 3.5. The differential test shows that etcd has these rules.
 
 use std::time::Duration;
 
@@ -107,9 +107,9 @@ fn names(kvs: &[PbKeyValue]) -> Vec<&str> {
         .collect()
 }
 
-/// What happened, as `revision:+key` or `revision:-key`; events of one revision share a string.
+/// Shows all events as `revision:+key` or `revision:-key`; events of one revision share a string.
 fn events(store: &Store, from: i64) -> Vec<String> {
-    let told = |event: &etcd_client::proto::PbEvent| {
+    let shown = |event: &etcd_client::proto::PbEvent| {
         let kv = event.kv.as_ref().unwrap();
         let sign = if event.r#type == 0 { '+' } else { '-' };
         format!(
@@ -122,12 +122,12 @@ fn events(store: &Store, from: i64) -> Vec<String> {
         .events(b"\0", b"\0", from, false)
         .unwrap()
         .iter()
-        .map(|revision| revision.iter().map(told).collect::<Vec<_>>().join(" "))
+        .map(|revision| revision.iter().map(shown).collect::<Vec<_>>().join(" "))
         .collect()
 }
 
 #[test]
-fn a_key_counts_its_versions_until_it_goes() {
+fn key_counts_its_versions_until_deleted() {
     let mut store = Store::new();
     assert_eq!(store.revision(), 1);
     store.put(&put("a", "1")).unwrap();
@@ -148,7 +148,7 @@ fn a_key_counts_its_versions_until_it_goes() {
 }
 
 #[test]
-fn ranges_end_where_etcd_says() {
+fn range_end_follows_etcds_rules() {
     let mut store = Store::new();
     for key in ["a", "b", "c"] {
         store.put(&put(key, "")).unwrap();
@@ -167,7 +167,7 @@ fn ranges_end_where_etcd_says() {
 }
 
 #[test]
-fn limits_orders_and_bounds() {
+fn range_applies_limit_order_and_bounds() {
     let mut store = Store::new();
     for (key, value) in [("b", "1"), ("a", "3"), ("c", "2")] {
         store.put(&put(key, value)).unwrap();
@@ -223,7 +223,7 @@ fn limits_orders_and_bounds() {
 }
 
 #[test]
-fn a_transaction_is_one_revision() {
+fn transaction_is_one_revision() {
     let mut store = Store::new();
     let request = txn(vec![
         op(get("a")),
@@ -253,7 +253,7 @@ fn a_transaction_is_one_revision() {
 }
 
 #[test]
-fn nested_conditions_are_decided_on_the_state_before() {
+fn nested_conditions_see_the_state_before() {
     let mut store = Store::new();
     let nested = PbTxnRequest {
         compare: vec![created("a", 0)],
@@ -272,7 +272,7 @@ fn nested_conditions_are_decided_on_the_state_before() {
 }
 
 #[test]
-fn conditions_hold_for_every_key_of_a_range() {
+fn range_condition_holds_for_every_key() {
     let mut store = Store::new();
     store.put(&put("p/1", "x")).unwrap();
     store.put(&put("p/2", "y")).unwrap();
@@ -303,7 +303,7 @@ fn conditions_hold_for_every_key_of_a_range() {
 }
 
 #[test]
-fn refusals_say_what_etcd_says() {
+fn refusals_have_etcds_codes_and_messages() {
     let mut store = Store::new();
     let says = |refused: Result<_, Refusal>, code, message: &str| {
         let refusal: Refusal = refused.unwrap_err();
@@ -378,7 +378,7 @@ fn refusals_say_what_etcd_says() {
 }
 
 #[test]
-fn compaction_forgets_what_was_before_it() {
+fn compaction_forgets_earlier_revisions() {
     let mut store = Store::new();
     for value in ["1", "2", "3"] {
         store.put(&put("a", value)).unwrap();
@@ -410,12 +410,12 @@ fn compaction_forgets_what_was_before_it() {
     let before = store.events(b"b", b"", 6, true).unwrap();
     assert_eq!(before[0][0].prev_kv, None, "that is forgotten");
     store.put(&put("a", "4")).unwrap();
-    let told = store.events(b"a", b"", 6, true).unwrap();
-    assert_eq!(told[0][0].prev_kv.as_ref().unwrap().value, b"3");
+    let after = store.events(b"a", b"", 6, true).unwrap();
+    assert_eq!(after[0][0].prev_kv.as_ref().unwrap().value, b"3");
 }
 
 #[test]
-fn a_lease_takes_its_keys_along_in_one_revision() {
+fn lease_ends_with_its_keys_in_one_revision() {
     let mut store = Store::new();
     let lease = grant(&mut store, 1);
     for key in ["c", "a", "b"] {
@@ -461,7 +461,7 @@ fn a_lease_takes_its_keys_along_in_one_revision() {
 }
 
 #[test]
-fn leases_have_ids_of_their_own() {
+fn lease_ids_are_unique() {
     let mut store = Store::new();
     let taken = PbLeaseGrantRequest { ttl: 5, id: 42 };
     store.lease_grant(START, &taken).unwrap();
@@ -485,7 +485,7 @@ fn leases_have_ids_of_their_own() {
 }
 
 #[test]
-fn a_new_leader_gives_every_lease_its_ttl_again() {
+fn new_leader_renews_every_lease() {
     let mut store = Store::new();
     grant(&mut store, 5);
     store.promote(Duration::from_secs(4));

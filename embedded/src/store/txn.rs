@@ -1,4 +1,4 @@
-//! Transactions, flat and nested.
+//! Transactions, flat and nested: conditions, then one branch as one revision.
 
 use etcd_client::proto::{
     PbRangeRequest, PbResponseHeader, PbResponseOp, PbTxnOpRequest, PbTxnOpResponse, PbTxnRequest,
@@ -13,8 +13,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with one of its operations (those of the branch not taken are only looked at as far as the store
-    /// need not be asked), too many operations, a key put twice or put and deleted.
+    /// One of its operations is refused, there are too many of them, or a key is put twice or put and deleted. Operations of
+    /// the branch not taken are checked only as far as this needs no store.
     pub fn txn(&mut self, request: &PbTxnRequest) -> Result<PbTxnResponse, Refusal> {
         let size = check::sent(request)?;
         check::txn(request)?;
@@ -23,10 +23,10 @@ impl Store {
         }
         let mut path = Vec::new();
         self.decide(request, &mut path);
-        // First all puts, then all ranges, as etcd names what is wrong.
+        // First all puts, then all ranges: of several mistakes etcd names the first in this order.
         self.check_branch(request, &mut path.iter(), &|store, op| match op {
             PbTxnOpRequest::RequestPut(put) => {
-                store.has_what_it_keeps(put)?;
+                store.kept_key_exists(put)?;
                 store.lease_exists(put.lease)
             }
             _ => Ok(()),
@@ -40,8 +40,8 @@ impl Store {
         Ok(response)
     }
 
-    /// Which branch each transaction takes, nested ones in their order behind the outer one. All conditions are decided on
-    /// the state before.
+    /// Decides which branch each transaction takes, the nested ones in order after the outer one. All conditions are decided
+    /// on the state before.
     fn decide(&self, request: &PbTxnRequest, path: &mut Vec<bool>) {
         let succeeded = self.holds(&request.compare);
         path.push(succeeded);
@@ -71,7 +71,7 @@ impl Store {
         Ok(())
     }
 
-    /// In a transaction, a negative revision is one of the past, before all that is remembered.
+    /// Refuses a revision that is compacted or not reached yet. In a transaction, a negative revision counts as compacted.
     fn within_limits(&self, range: &PbRangeRequest) -> Result<(), Refusal> {
         if range.revision > self.revision {
             return Err(Refusal::future_revision());
@@ -91,7 +91,7 @@ fn branch(request: &PbTxnRequest, succeeded: bool) -> &[PbTxnRequestOp] {
     }
 }
 
-/// As etcd sees it: a nested transaction counts as a write.
+/// Returns true for a transaction that only reads. As in etcd, a nested transaction counts as a write.
 fn reads_only(request: &PbTxnRequest) -> bool {
     request
         .success
@@ -131,7 +131,7 @@ fn carry_out(
         })
         .collect();
     PbTxnResponse {
-        header: Some(PbResponseHeader::default()), // of a nested one, etcd fills in nothing
+        header: Some(PbResponseHeader::default()), // etcd leaves a nested one's header empty
         succeeded,
         responses,
     }

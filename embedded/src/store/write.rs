@@ -1,4 +1,4 @@
-//! One revision in the making.
+//! Write: one revision in the making, of all changes made through it.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Store {
 }
 
 impl Write<'_> {
-    /// The revision that reads see: with the first change, the new one.
+    /// Returns the revision that reads see: after the first change, the new one.
     pub(super) fn revision(&self) -> i64 {
         self.store.revision + i64::from(self.changed)
     }
@@ -42,8 +42,10 @@ impl Write<'_> {
         self.changed = true;
     }
 
-    /// A request that was checked. Of a key that a from-key deletion of the same transaction took away, which etcd does not
-    /// survive, there is nothing to keep.
+    /// Puts a key; the request was checked.
+    ///
+    /// A from-key deletion of the same transaction may have removed the key whose value it keeps. etcd does not survive
+    /// that; here nothing is kept.
     pub(super) fn put(
         &mut self,
         request: &PbPutRequest,

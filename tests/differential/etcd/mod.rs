@@ -1,8 +1,8 @@
-//! Real etcds, whatever the promises are tested on.
+//! Real etcds for the comparison, in every run of the test suite.
 
 #[path = "../../it/etcd/ports.rs"]
 mod ports;
-#[allow(dead_code)] // they are not frozen here, say
+#[allow(dead_code)] // such as what stops and continues a process
 #[path = "../../it/etcd/process.rs"]
 mod process;
 #[path = "../../it/etcd/tools.rs"]
@@ -13,7 +13,7 @@ use etcd_client::Client;
 pub(crate) use self::process::Member as Etcd;
 pub(crate) use self::tools::etcdctl;
 
-/// What ends an etcd with the tests that have started it.
+/// Program that ends an etcd with the tests that have started it.
 const GUARD: &str = env!("CARGO_BIN_EXE_guard");
 
 impl Etcd {

@@ -1,6 +1,7 @@
-//! Runs a program for as long as our standard input stays open, so that no test leaves a server behind, however it
-//! ends: `guard <directory> <program> <argument>…` prints the program's process id and ends when the program does.
-//! Unless the last word said to us was `keep`, the directory goes with it.
+//! Guard process: runs a program as long as its standard input stays open, so that no test leaves a server behind.
+//!
+//! `guard <directory> <program> <argument>…` prints the program's process id and ends when the program does. When its
+//! input ends, it kills the program and removes the directory, unless the input was `keep`.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -21,11 +22,11 @@ fn main() -> io::Result<ExitCode> {
     println!("{}", child.id());
     io::stdout().flush()?;
 
-    let (told, orders) = channel();
+    let (send, ended) = channel();
     thread::spawn(move || {
-        let mut said = String::new();
-        let _ = io::stdin().read_to_string(&mut said);
-        let _ = told.send(said);
+        let mut input = String::new();
+        let _ = io::stdin().read_to_string(&mut input);
+        let _ = send.send(input);
     });
     loop {
         if let Some(status) = child.try_wait()? {
@@ -35,11 +36,11 @@ fn main() -> io::Result<ExitCode> {
                 ExitCode::FAILURE
             });
         }
-        if let Ok(said) = orders.recv_timeout(Duration::from_millis(20)) {
+        if let Ok(input) = ended.recv_timeout(Duration::from_millis(20)) {
             child.kill()?;
             child.wait()?;
-            // Killed without a word, the test process cannot clean up after itself.
-            if said != "keep" {
+            // A test process that was killed cannot clean up after itself.
+            if input != "keep" {
                 fs::remove_dir_all(&directory)?;
             }
             return Ok(ExitCode::SUCCESS);

@@ -1,23 +1,23 @@
-//! A process that takes locks, for tests that kill, stop and restart whole processes.
+//! Worker process that takes locks, for tests that kill, stop and restart whole processes.
 //!
-//! It uses the process-wide engine, as services do: started by the first lock from the environment unless told
-//! `init`. It is told what to do on standard input, one command a line, and says what happens on standard output:
+//! It uses the process-wide engine, as services do: the first lock starts it from the environment, or the command `init`
+//! does. It reads commands from standard input, one a line, and reports on standard output:
 //!
-//! | told | says |
+//! | command | output |
 //! |---|---|
 //! | `work <job>`, `work-five <job>` | `held <job> <token> <ns>`, then `polled <job> <ns>` at every poll of the body |
-//! | `done <job>` | `released <job>` once the body has ended; `lost <job> <cause> <ns>` if the lock went before |
+//! | `done <job>` | `released <job>` once the body has ended; `lost <job> <cause> <ns>` if the lock was lost before |
 //! | `churn <job> <times> <directory>` | `churned <job>` |
-//! | `read <job> <many>` | so many readers, each `reads <job>` once inside; all leave at `leave <job>`: `read <job>` each |
-//! | `permits <job> <many> <directory>` | so many calls for one of five permits: `permitted <job> <how many are inside>` each |
-//! | `nest <job> <other>` | `holds <job>`; once `done <job>` is told it asks for the other job's lock too: `nested <job>` |
-//! | `roam <seconds> <seed> <directory>` | `roamed <served> <visits> <refused> <longest wait in ms>` after calls for one to three of eight names at random, some under another; each name has its witness in a folder below |
+//! | `read <job> <count>` | that many readers, each `reads <job>` once inside; all leave at `leave <job>`: `read <job>` each |
+//! | `permits <job> <count> <directory>` | that many calls for one of five permits: `permitted <job> <number inside>` each |
+//! | `nest <job> <other>` | `holds <job>`; after `done <job>` it asks for the other job's lock too: `nested <job>` |
+//! | `roam <seconds> <seed> <directory>` | `roamed <served> <visits> <refused> <longest wait in ms>` after random calls for one to three of eight names, some of them nested; each name has its witness in a folder below |
 //! | `lock <name>` | `locked <name>` |
 //! | `init <endpoints>` | `initialised` |
 //! | `runtimes <job>` | `runtimes <job>` |
 //! | `shutdown <ms>` | `shut down` |
 //!
-//! Whatever goes wrong is `failed <what> <variant of LockError> <message>`. It ends when its standard input does.
+//! Every failure is reported as `failed <what> <variant of LockError> <message>`. The process ends with its standard input.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -49,11 +49,11 @@ async fn main() {
     while let Some(command) = commands.recv().await {
         let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        obey(&words, &mut bodies).await;
+        execute(&words, &mut bodies).await;
     }
 }
 
-async fn obey(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
+async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
     match *words {
         ["work", job] => spawn_body(
             job,
@@ -71,9 +71,9 @@ async fn obey(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             Some(done) => done.notify_waiters(),
             None => println!("failed {job} Unknown no such job"),
         },
-        ["read", job, many] => {
+        ["read", job, count] => {
             let done = bodies.entry(job.to_owned()).or_default();
-            for _ in 0..many.parse().expect("a number of readers") {
+            for _ in 0..count.parse().expect("a number of readers") {
                 let (job, done) = (job.to_owned(), done.clone());
                 tokio::spawn(async move {
                     match read(&job, &done).await {
@@ -83,8 +83,8 @@ async fn obey(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
                 });
             }
         }
-        ["permits", job, many, directory] => {
-            for _ in 0..many.parse().expect("a number of calls") {
+        ["permits", job, count, directory] => {
+            for _ in 0..count.parse().expect("a number of calls") {
                 let (job, crowd) = (job.to_owned(), Crowd::new(directory));
                 tokio::spawn(async move {
                     match one_of_five(&job, &crowd).await {
@@ -177,17 +177,17 @@ async fn visit(job: &str, witness: &Witness) -> Result<(), LockError> {
     Ok(())
 }
 
-/// What came of the calls of one who roams.
+/// Results of the random calls of `roam`.
 #[derive(Debug, Default)]
 struct Roamed {
     served: u64,
-    /// One for each name of a call that was served.
+    /// Visits counted, one for each name of a served call.
     visits: u64,
     refused: u64,
     longest: Duration,
 }
 
-/// Two tasks that ask for names at random, until the time is over.
+/// Calls for random names in two tasks until the time is over.
 async fn roam(time: Duration, seed: u64, directory: &Path) {
     let (one, other) = tokio::join!(
         roam_alone(time, 2 * seed + 1, directory),
@@ -212,7 +212,7 @@ async fn roam_alone(time: Duration, seed: u64, directory: &Path) -> Roamed {
         let began = Instant::now();
         match roam_once(&names, inner.as_deref(), directory, &mut roamed).await {
             Ok(()) => {}
-            // Reasons, all of them: the wait was over, or the calls waited for each other.
+            // Expected refusals: the wait was over, or the calls waited for each other.
             Err(
                 LockError::Timeout { .. }
                 | LockError::Deadlock { .. }
@@ -233,11 +233,11 @@ async fn roam_once(
 ) -> Result<(), LockError> {
     let held = call_for(names).await?;
     let inside = held.hold(async {
-        look_in(names, directory, roamed).await;
+        visit_all(names, directory, roamed).await;
         match inner {
             Some(names) => {
                 let held = call_for(names).await?;
-                held.hold(look_in(names, directory, roamed)).await?;
+                held.hold(visit_all(names, directory, roamed)).await?;
                 held.release().await
             }
             None => Ok(()),
@@ -255,7 +255,7 @@ fn call_for(names: &[u64]) -> etcd_locked::Acquire {
     all.wait(Duration::from_secs(10))
 }
 
-async fn look_in(names: &[u64], directory: &Path, roamed: &mut Roamed) {
+async fn visit_all(names: &[u64], directory: &Path, roamed: &mut Roamed) {
     roamed.served += 1;
     for name in names {
         let witness = Witness::new(directory.join(name.to_string()));
@@ -285,7 +285,7 @@ async fn one_of_five(job: &str, crowd: &Crowd) -> Result<usize, LockError> {
     }
 }
 
-/// One to three of eight, each once.
+/// Chooses one to three of eight names, each once.
 fn some_names(random: &mut u64) -> Vec<u64> {
     let mut names = vec![below(random, 8)];
     for _ in 0..below(random, 3) {
@@ -297,7 +297,7 @@ fn some_names(random: &mut u64) -> Vec<u64> {
     names
 }
 
-/// xorshift: any spread will do here.
+/// Returns a random number below `end`, by xorshift.
 fn below(random: &mut u64, end: u64) -> u64 {
     *random ^= *random << 13;
     *random ^= *random >> 7;
@@ -305,7 +305,7 @@ fn below(random: &mut u64, end: u64) -> u64 {
     *random % end
 }
 
-/// Stays until it is told that it is done, and says so each time it is polled.
+/// Body of a job: runs until the command `done`, and reports each poll.
 async fn body(job: &str, done: &Notify) {
     let token = current().map(|held| held.token().as_i64());
     println!(
@@ -348,7 +348,7 @@ fn spawn_body<F: Future<Output = Result<(), LockError>> + Send + 'static>(
     });
 }
 
-/// Two tokio runtimes of one process contend over the one engine; one of them ends, the other goes on.
+/// Lets two tokio runtimes contend over the one engine of the process; one runtime ends, the other goes on.
 fn runtimes(job: &str) {
     let directory =
         std::env::temp_dir().join(format!("etcd-locked-runtimes-{}", std::process::id()));

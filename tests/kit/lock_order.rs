@@ -1,4 +1,4 @@
-//! Locks that are taken in opposite order in two places: told before they ever wait for each other.
+//! Lock order: two places that take locks in opposite order are reported before they ever wait for each other.
 
 use std::sync::{Arc, Mutex};
 
@@ -33,7 +33,7 @@ async fn stock_then_order_if_free(id: u64) -> Result<(), LockError> {
 }
 
 #[tokio::test]
-async fn under_test_it_is_refused_with_both_places() {
+async fn refuses_an_inverted_order_with_both_places() {
     let _etcd = start().await;
     order_then_stock(7).await.unwrap();
     let refused = stock_then_order(8).await.unwrap_err();
@@ -51,12 +51,12 @@ async fn under_test_it_is_refused_with_both_places() {
     assert!(here.ends_with("::take_order"), "{here}");
     assert!(there.ends_with("::take_stock"), "{there}");
     assert!(!refused.is_retryable());
-    let told = refused.to_string();
+    let message = refused.to_string();
     assert!(
-        told.contains("`orders/<id>`") && !told.contains('8'),
-        "{told}"
+        message.contains("`orders/<id>`") && !message.contains('8'),
+        "{message}"
     );
-    // Neither the order that came first, nor each lock alone, nor both in one call.
+    // Allowed are the order that came first, each lock alone, and both in one call.
     order_then_stock(8).await.unwrap();
     take_order(8).await.unwrap();
     take_stock(8).await.unwrap();
@@ -67,12 +67,12 @@ async fn under_test_it_is_refused_with_both_places() {
         .release()
         .await
         .unwrap();
-    // A single try waits for nobody.
+    // A try never waits, so its order does not matter.
     stock_then_order_if_free(8).await.unwrap();
 }
 
 #[tokio::test]
-async fn of_another_engine_it_says_nothing() {
+async fn orders_of_two_engines_are_independent() {
     let first = start().await;
     order_then_stock(7).await.unwrap();
     drop(first);
@@ -80,7 +80,7 @@ async fn of_another_engine_it_says_nothing() {
     stock_then_order(7).await.unwrap();
 }
 
-/// What is told at the level of a warning.
+/// Subscriber that collects events of the level warning.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
 
@@ -115,7 +115,7 @@ impl tracing::Subscriber for Warnings {
 }
 
 #[tokio::test]
-async fn otherwise_it_is_one_warning_a_pair() {
+async fn warns_once_a_pair_where_inversions_are_allowed() {
     let etcd = start().await;
     etcd.allow_order_inversions();
     let warnings = Warnings::default();
@@ -124,9 +124,9 @@ async fn otherwise_it_is_one_warning_a_pair() {
         order_then_stock(id).await.unwrap();
         stock_then_order(id).await.unwrap();
     }
-    let told = warnings.0.lock().unwrap().clone();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let seen = warnings.0.lock().unwrap().clone();
+    assert_eq!(seen.len(), 1, "{seen:?}");
     for part in ["stock/<id>", "orders/<id>", "::take_order", "::take_stock"] {
-        assert!(told[0].contains(part), "{part}: {told:?}");
+        assert!(seen[0].contains(part), "{part}: {seen:?}");
     }
 }

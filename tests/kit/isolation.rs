@@ -1,4 +1,4 @@
-//! Whom a kit concerns: the calls of its thread, and nobody else.
+//! Isolation of a test kit: it affects the calls of its own thread only.
 
 use std::sync::Barrier;
 use std::thread;
@@ -8,13 +8,13 @@ use tokio::runtime::Builder;
 
 use crate::service::{Packing, secs, ship, start};
 
-/// Everything uses the environment in this test binary, and nothing there says where etcd is.
-async fn is_untouched() -> bool {
+/// Returns true if a call outside of kits finds no etcd: in this test binary, the environment names none.
+async fn finds_no_etcd() -> bool {
     matches!(ship(7).await, Err(LockError::NotInitialized { .. }))
 }
 
 #[test]
-fn two_kits_do_not_see_each_other() {
+fn two_kits_are_independent() {
     let both = Barrier::new(2);
     let test = || {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -25,7 +25,7 @@ fn two_kits_do_not_see_each_other() {
             both.wait();
             assert_eq!(etcd.held().await, ["orders/7"]);
             assert_eq!(etcd.waiting().await, [""; 0]);
-            // Its clock is its own.
+            // Each kit has a clock of its own.
             etcd.advance(secs(100)).await;
             etcd.lose("orders/7").await.unwrap();
             assert!(packing.loss().await.is_some());
@@ -41,21 +41,21 @@ fn two_kits_do_not_see_each_other() {
 }
 
 #[tokio::test]
-async fn the_global_engine_is_untouched() {
-    assert!(is_untouched().await);
+async fn kit_leaves_the_global_engine_alone() {
+    assert!(finds_no_etcd().await);
     let etcd = start().await;
     assert_eq!(ship(7).await.unwrap(), 7);
     let elsewhere = thread::spawn(|| {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(is_untouched())
+        runtime.block_on(finds_no_etcd())
     });
     assert!(elsewhere.join().unwrap());
     drop(etcd);
-    assert!(is_untouched().await);
+    assert!(finds_no_etcd().await);
 }
 
 #[tokio::test]
-async fn a_kit_within_a_kit_gives_way_again() {
+async fn outer_kit_returns_after_the_inner_one() {
     let outer = start().await;
     let packing = Packing::of(7);
     assert_eq!(outer.held().await, ["orders/7"]);
@@ -69,7 +69,7 @@ async fn a_kit_within_a_kit_gives_way_again() {
 }
 
 #[test]
-fn on_a_runtime_of_several_threads_a_scope_carries_it() {
+fn scope_carries_the_kit_to_other_threads() {
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -82,7 +82,7 @@ fn on_a_runtime_of_several_threads_a_scope_carries_it() {
         assert_eq!(shipped.await.unwrap().unwrap(), 7);
         let spawned = tokio::spawn(ship(7)).await.unwrap();
         assert!(matches!(spawned, Err(LockError::NotInitialized { .. })));
-        // The test's own future has it.
+        // The test's own future uses the kit.
         let held = lock("orders/7").await.unwrap();
         assert_eq!(etcd.held().await, ["orders/7"]);
         held.release().await.unwrap();
@@ -90,13 +90,13 @@ fn on_a_runtime_of_several_threads_a_scope_carries_it() {
 }
 
 #[tokio::test]
-async fn dropped_it_ends_even_in_a_partition() {
+async fn dropping_the_kit_ends_a_partition() {
     let etcd = start().await;
     let held = etcd.locks().lock("orders/7").await.unwrap();
     let locks = etcd.locks().clone();
     etcd.partition();
     drop(etcd);
-    // Its engine lives as long as somebody has a handle on it, and reaches its etcd again.
+    // The engine lives as long as a handle on it, and reaches its etcd again.
     held.release().await.unwrap();
     locks
         .lock("orders/8")

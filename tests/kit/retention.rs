@@ -1,4 +1,4 @@
-//! `at_least`: a name stays locked although the body was quick, and although its process has ended.
+//! Retention (`at_least`): a name stays locked after a quick body, and after a shutdown.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -24,7 +24,7 @@ async fn report_soon(day: u64) -> Result<u64, LockError> {
     Ok(day)
 }
 
-/// One poll, by nobody's task.
+/// Polls a future once, outside of any task.
 fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -40,7 +40,7 @@ fn is_held<T: std::fmt::Debug>(answer: Result<T, LockError>) {
 }
 
 #[tokio::test]
-async fn nobody_has_it_before_the_time_is_over() {
+async fn retained_name_refuses_calls_until_the_time_is_over() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     for report_once in [0, 1] {
@@ -64,7 +64,7 @@ async fn nobody_has_it_before_the_time_is_over() {
 }
 
 #[tokio::test]
-async fn who_waits_gets_it_then() {
+async fn waiters_are_admitted_when_the_time_is_over() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     report(7).await.unwrap();
@@ -86,7 +86,7 @@ async fn who_waits_gets_it_then() {
 }
 
 #[tokio::test]
-async fn a_shutdown_keeps_the_promise() {
+async fn shutdown_keeps_retained_names_locked() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
     report_soon(7).await.unwrap();
@@ -110,12 +110,12 @@ async fn a_shutdown_keeps_the_promise() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waited_for_any_more_keeps_nothing() {
+async fn dropped_call_retains_nothing() {
     let etcd = start().await;
     etcd.delay(Duration::from_millis(100));
     let mut call = Box::pin(lock("reports/7").at_least(secs(60)).into_future());
     assert!(poll_once(call.as_mut()).is_pending());
-    // Granted, and not taken.
+    // Granted, but the caller has not polled again.
     etcd.advance(secs(2)).await;
     assert_eq!(etcd.held().await.len(), 1);
     drop(call);
@@ -125,7 +125,7 @@ async fn a_call_that_nobody_waited_for_any_more_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn longer_than_the_body_may_run_is_a_mistake() {
+async fn refuses_at_least_above_at_most() {
     let etcd = start().await;
     let call = etcd.locks().lock("reports/7");
     let wrong = call.at_least(secs(2)).at_most(secs(1)).await.unwrap_err();
@@ -139,7 +139,7 @@ async fn report_within(day: u64) -> Result<u64, LockError> {
 }
 
 #[tokio::test]
-async fn used_again_it_keeps_the_lock_of_the_body_around() {
+async fn reentrant_call_retains_the_outer_lock() {
     let etcd = start().await;
     let held = lock("reports/7").await.unwrap();
     held.hold(report_within(7)).await.unwrap().unwrap();

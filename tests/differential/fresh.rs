@@ -1,4 +1,4 @@
-//! An etcd that has just been started: its first revisions, which random cases never see, and what is said too seldom.
+//! Fresh etcd: its first revisions, which random cases never see, and operations that they play too rarely.
 
 use crate::etcd::Etcd;
 use crate::op::{Delete, End, Lease, Op, Put, Range, Rev, Watch};
@@ -56,7 +56,7 @@ fn watch(stream: usize, start: i64) -> Op {
 }
 
 #[test]
-fn an_etcd_that_was_just_started() {
+fn fresh_etcds_answer_alike() {
     let ops = [
         everything(0),
         everything(1),
