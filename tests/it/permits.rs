@@ -1,4 +1,4 @@
-//! `permits = N`: at most so many at a time, over all processes, and everybody agrees on how many.
+//! `permits = N`: at most N bodies at a time, over all processes.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -21,14 +21,14 @@ async fn send(locks: &Locks, region: &str) -> Result<(), LockError> {
 }
 
 #[test]
-fn five_of_sixty_four_and_never_six() {
+fn never_more_than_five_permits_of_sixty_four() {
     run(async {
         let corner = Corner::new().await;
         let directory = tempdir().unwrap();
         let start = |_| Worker::start(corner.environment());
         let mut workers: Vec<Worker> = (0..4).map(start).collect();
         for worker in &mut workers {
-            worker.tell(&format!("permits mail 16 {}", directory.path().display()));
+            worker.send(&format!("permits mail 16 {}", directory.path().display()));
         }
         let mut most = 0;
         for worker in &mut workers {
@@ -38,7 +38,7 @@ fn five_of_sixty_four_and_never_six() {
                 most = most.max(inside.unwrap_or(usize::MAX));
             }
         }
-        assert_eq!(most, 5, "so many were inside at once");
+        assert_eq!(most, 5, "the most bodies inside at once");
         corner.until_empty().await;
     });
 }
@@ -65,14 +65,14 @@ fn permits_are_counted_over_engines_and_given_in_order() {
         let second = tokio::spawn(third.lock(REGION).permits(2).wait_forever().into_future());
         corner.until_contenders(REGION, 4).await;
         one.release().await.unwrap();
-        let first = within("the first one's turn", first)
+        let first = within("the first one's admission", first)
             .await
             .unwrap()
             .unwrap();
         sleep(Duration::from_millis(200)).await;
         assert!(!second.is_finished(), "there are three inside");
         first.release().await.unwrap();
-        let second = within("the second one's turn", second).await.unwrap();
+        let second = within("the second one's admission", second).await.unwrap();
         second.unwrap().release().await.unwrap();
         two.release().await.unwrap();
         corner.until_empty().await;
@@ -99,7 +99,7 @@ fn who_wants_another_number_is_told_who_disagrees() {
             let holder = holder.expect("a record");
             assert_eq!((theirs, holder.pid()), (5, std::process::id()));
         }
-        // It has left nothing that others would wait for.
+        // The refused call has left no key that others would wait for.
         corner.until_contenders(REGION, 1).await;
         held.release().await.unwrap();
         send(&other, "eu").await.unwrap();
@@ -140,17 +140,20 @@ fn permits_readers_and_a_writer_exclude_each_other() {
 }
 
 #[test]
-fn a_permit_passes_on_inside_the_process() {
+fn a_permit_is_handed_over_inside_the_process() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let one = locks.lock(REGION).permits(1).await.unwrap();
         let next = tokio::spawn(locks.lock(REGION).permits(1).wait_forever().into_future());
-        // Not in etcd: there is no second permit that its key could stand for.
+        // The second call has no key in etcd, because there is no second permit to contend for.
         sleep(Duration::from_millis(200)).await;
         assert_eq!(corner.contenders(REGION).await.len(), 1);
         one.release().await.unwrap();
-        let next = within("the next one's turn", next).await.unwrap().unwrap();
+        let next = within("the next one's admission", next)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(next.token().handover(), 1);
         next.release().await.unwrap();
         corner.until_empty().await;
@@ -158,7 +161,7 @@ fn a_permit_passes_on_inside_the_process() {
 }
 
 #[test]
-fn etcdctl_waits_for_permits_and_they_for_it() {
+fn etcdctl_and_permits_exclude_each_other() {
     run(async {
         let corner = Corner::new().await;
         let (locks, other) = (corner.locks().await, corner.locks().await);
@@ -169,7 +172,7 @@ fn etcdctl_waits_for_permits_and_they_for_it() {
         let later = tokio::spawn(later.into_future());
         corner.until_contenders(REGION, 3).await;
         sleep(Duration::from_millis(300)).await;
-        let said = etcdctl.unheard();
+        let said = etcdctl.unread();
         assert!(said.is_empty(), "etcdctl is in with a permit: {said:?}");
         assert!(!later.is_finished(), "a permit overtakes etcdctl");
         permit.release().await.unwrap();
@@ -177,14 +180,17 @@ fn etcdctl_waits_for_permits_and_they_for_it() {
         sleep(Duration::from_millis(300)).await;
         assert!(!later.is_finished(), "a permit is in with etcdctl");
         etcdctl.terminate();
-        let later = within("the permit's turn", later).await.unwrap().unwrap();
+        let later = within("the permit's admission", later)
+            .await
+            .unwrap()
+            .unwrap();
         later.release().await.unwrap();
         corner.until_empty().await;
     });
 }
 
 #[test]
-fn a_number_of_permits_that_cannot_be_is_refused() {
+fn an_invalid_number_of_permits_is_refused() {
     run(async {
         let locks = Corner::new().await.locks().await;
         for bad in [0, 1025] {
