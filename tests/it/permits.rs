@@ -3,22 +3,18 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use etcd_locked::{LockError, Locks, etcd_locked};
+use etcd_locked::LockError;
+use etcd_locked_tests::Crowd;
 use tempfile::tempdir;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::corner::Corner;
+use crate::corner::{Corner, take};
 use crate::foreign::etcdctl_lock;
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
 const REGION: &str = "smtp/eu";
-
-#[etcd_locked("smtp/<region>", permits = 3, locks = locks)]
-async fn send(locks: &Locks, region: &str) -> Result<(), LockError> {
-    let _ = region;
-    Ok(())
-}
 
 #[test]
 fn never_more_than_five_permits_of_sixty_four() {
@@ -79,30 +75,42 @@ fn permits_are_counted_over_engines_and_given_in_order() {
     });
 }
 
+/// A deployment that changes the number runs old and new processes together: each call counts older permits by its own number.
 #[test]
-fn who_wants_another_number_is_told_who_disagrees() {
+fn a_rolling_change_of_permits_never_exceeds_the_larger() {
     run(async {
         let corner = Corner::new().await;
-        let (locks, other) = (corner.locks().await, corner.locks().await);
-        let held = locks.lock(REGION).permits(5).await.unwrap();
-        for disagrees in [&locks, &other] {
-            let error = send(disagrees, "eu").await.unwrap_err();
-            assert!(!error.is_retryable());
-            let text = error.to_string();
-            assert!(
-                text.starts_with("lock `smtp/<region>` has 5 permits for others, such as "),
-                "{text}"
-            );
-            let LockError::Mismatch { theirs, holder, .. } = error else {
-                panic!("{error:?}")
-            };
-            let holder = holder.expect("a record");
-            assert_eq!((theirs, holder.pid()), (5, std::process::id()));
+        let (old, new) = (corner.locks().await, corner.locks().await);
+        let directory = tempdir().unwrap();
+        let crowd = Crowd::new(directory.path());
+        // The old number allows two holders, and only the new number admits a third.
+        let first = take("the first permit", old.lock(REGION).permits(2)).await;
+        let second = take("the second permit", old.lock(REGION).permits(2)).await;
+        let third = take("the third permit", new.lock(REGION).permits(3)).await;
+        let mut calls = JoinSet::new();
+        for (locks, permits) in [(&old, 2), (&new, 3)] {
+            for _ in 0..20 {
+                let call = locks.lock(REGION).permits(permits).wait_forever();
+                let crowd = crowd.clone();
+                calls.spawn(async move {
+                    let held = call.await.expect("admitted");
+                    let visit = held.hold(crowd.visit()).await.expect("not lost");
+                    held.release().await.expect("released");
+                    visit.expect("a visit")
+                });
+            }
         }
-        // The refused call has left no key that others would wait for.
-        corner.until_contenders(REGION, 1).await;
-        held.release().await.unwrap();
-        send(&other, "eu").await.unwrap();
+        // The holders' work: time to catch a call that does not wait.
+        sleep(Duration::from_millis(200)).await;
+        assert!(calls.try_join_next().is_none(), "there are four inside");
+        for held in [first, second, third] {
+            held.release().await.unwrap();
+        }
+        let mut most = 0;
+        while let Some(inside) = within("the next call's end", calls.join_next()).await {
+            most = most.max(inside.expect("no panic"));
+        }
+        assert!((1..=3).contains(&most), "{most} were inside at once");
         corner.until_empty().await;
     });
 }
