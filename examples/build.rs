@@ -1,4 +1,4 @@
-//! The messages and traits of the gRPC service, for it and for its test.
+//! Build script: generates the messages and traits of the gRPC service.
 
 fn main() -> std::io::Result<()> {
     #[cfg(feature = "heavy")]

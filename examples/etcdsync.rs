@@ -1,4 +1,4 @@
-//! New, Lock, Unlock, in so many lines, for where there is no function to put the attribute on.
+//! Locks without the attribute: New, Lock, Unlock, for code without a function to annotate.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use tracing_subscriber::EnvFilter;
 
 async fn guarded(machines: &[&str], seconds: u64) -> Result<(), LockError> {
-    // New: an endpoint that does not answer is passed over, at this and at every step.
+    // New: at this and every later step, the engine skips an endpoint that does not answer.
     let locks = Locks::connect(Config::new(machines.to_vec()).ttl(Duration::from_secs(10))).await?;
     who_has_it(&locks).await?;
     // Lock
@@ -33,7 +33,7 @@ async fn work(seconds: u64) {
     sleep(Duration::from_secs(seconds)).await;
 }
 
-/// A try says who is in the way: host, process and time, as they stand in etcd.
+/// Tries once, and prints the holder's host, process and time from its record in etcd.
 async fn who_has_it(locks: &Locks) -> Result<(), LockError> {
     match locks.lock("mylock").try_once().await {
         Ok(held) => held.release().await,

@@ -1,4 +1,4 @@
-//! What a lock must keep to, shown on a cluster of three: exclusion, safety, availability, symmetry. For the third it asks
+//! Four conditions of a lock on a cluster of three: exclusion, safety, availability, symmetry. For availability the program asks
 //! you to end the server that leads.
 //!
 //! ```sh
@@ -20,7 +20,7 @@ use tokio::time::sleep;
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 const COUNTER: &str = "conditions/counter";
-const TURNS: usize = 20;
+const ROUNDS: usize = 20;
 
 #[tokio::main]
 async fn main() -> Result {
@@ -28,7 +28,7 @@ async fn main() -> Result {
     let part = env::args().nth(1);
     let part = locks.scope(async {
         match part.as_deref() {
-            Some("turns") => turns(&locks).await,
+            Some("rounds") => rounds(&locks).await,
             Some("hold") => Ok(hold_for_ever().await?),
             _ => show(&locks).await,
         }
@@ -45,17 +45,17 @@ async fn show(locks: &Locks) -> Result {
     symmetry(locks).await
 }
 
-/// Another process of this program.
+/// Starts another process of this program.
 fn process(part: &str) -> Result<Child> {
     let mut command = Command::new(env::current_exe()?);
     Ok(command.arg(part).kill_on_drop(true).spawn()?)
 }
 
-// Exclusion: of all who want it, one has it.
+// Exclusion: of all processes that want the lock, one has it.
 
-/// Reads, thinks, writes: without the lock two would read the same.
+/// Reads, waits, writes: without the lock two processes would read the same count.
 #[etcd_locked("conditions/exclusion", wait = "60s")]
-async fn turn(client: &mut Client) -> Result {
+async fn count_once(client: &mut Client) -> Result {
     let count = counter(client).await?;
     sleep(Duration::from_millis(5)).await;
     client.put(COUNTER, (count + 1).to_string(), None).await?;
@@ -68,10 +68,10 @@ async fn counter(client: &mut Client) -> Result<usize> {
     Ok(kv.map_or(Ok(0), |kv| kv.value_str().unwrap_or("?").parse())?)
 }
 
-async fn turns(locks: &Locks) -> Result {
+async fn rounds(locks: &Locks) -> Result {
     let mut client = locks.client().await?;
-    for _ in 0..TURNS {
-        turn(&mut client).await?;
+    for _ in 0..ROUNDS {
+        count_once(&mut client).await?;
     }
     Ok(())
 }
@@ -79,8 +79,8 @@ async fn turns(locks: &Locks) -> Result {
 async fn exclusion(locks: &Locks) -> Result {
     let mut client = locks.client().await?;
     client.delete(COUNTER, None).await?;
-    let mut others = [process("turns")?, process("turns")?];
-    turns(locks).await?;
+    let mut others = [process("rounds")?, process("rounds")?];
+    rounds(locks).await?;
     for other in &mut others {
         if !other.wait().await?.success() {
             return Err("a process has failed".into());
@@ -88,13 +88,13 @@ async fn exclusion(locks: &Locks) -> Result {
     }
     let count = counter(&mut client).await?;
     println!(
-        "exclusion: three processes, {} turns, {count} counted",
-        3 * TURNS
+        "exclusion: three processes, {} rounds, {count} counted",
+        3 * ROUNDS
     );
     Ok(())
 }
 
-// Safety: a holder that crashes blocks nobody for longer than its TTL.
+// Safety: a holder that crashes blocks others no longer than its TTL.
 
 #[etcd_locked("conditions/safety", ttl = "5s")]
 async fn hold_for_ever() -> std::result::Result<(), LockError> {
@@ -143,7 +143,7 @@ async fn without_the_leader(leader: &str) -> Result {
     BufReader::new(stdin())
         .read_line(&mut String::new())
         .await?;
-    // The lock is kept by the servers that are left. Were it lost, this body would not be polled any more.
+    // The remaining servers keep the lock. If it were lost, this body would not be polled again.
     sleep(Duration::from_secs(12)).await;
     println!("availability: the lock was kept for longer than its TTL");
     Ok(())
@@ -162,12 +162,12 @@ async fn availability(locks: &Locks) -> Result {
         .unwrap_or_default();
     without_the_leader(&urls).await?;
 
-    turns(locks).await?;
-    println!("availability: {TURNS} turns without it");
+    rounds(locks).await?;
+    println!("availability: {ROUNDS} rounds without it");
     Ok(())
 }
 
-// Symmetry: who has taken it releases it, and nobody else.
+// Symmetry: only the owner of a lock releases it.
 
 lock_names! {
     Symmetry = "conditions/symmetry";
@@ -175,7 +175,7 @@ lock_names! {
 
 async fn symmetry(locks: &Locks) -> Result {
     let mut client = locks.client().await?;
-    // One has the lock, and does not hear that somebody deletes its key: by now there is another of that very name.
+    // An operator deletes the key of a holder, and another key of the same name is created before the holder knows.
     let late = locks.lock(Symmetry).await?;
     let was = keys(&mut client).await?;
     delete_keys(&mut client).await?;
@@ -183,7 +183,7 @@ async fn symmetry(locks: &Locks) -> Result {
         client.put(key.clone(), "", None).await?;
     }
     let is = keys(&mut client).await?;
-    let _ = late.release().await; // an error, where it has heard of it meanwhile
+    let _ = late.release().await; // an error, if the engine has noticed meanwhile
     if was != is && keys(&mut client).await? == is {
         println!(
             "symmetry: a late release, and a key of the same name, created later: it is still there"
@@ -191,7 +191,7 @@ async fn symmetry(locks: &Locks) -> Result {
     }
     delete_keys(&mut client).await?;
 
-    // Or by now another has it.
+    // The same, but another process owns the lock by now.
     let late = locks.lock(Symmetry).await?;
     delete_keys(&mut client).await?;
     let another = Locks::connect(Config::from_env()?).await?;
@@ -216,7 +216,7 @@ async fn symmetry(locks: &Locks) -> Result {
     Ok(())
 }
 
-/// What an operator may do: `etcdctl del --prefix`.
+/// Deletes the keys of the name, as an operator may with `etcdctl del --prefix`.
 async fn delete_keys(client: &mut Client) -> Result {
     let below = DeleteOptions::new().with_prefix();
     client
@@ -225,7 +225,7 @@ async fn delete_keys(client: &mut Client) -> Result {
     Ok(())
 }
 
-/// What is in etcd for the name, and since when.
+/// Reads the keys of the name, each with its create revision.
 async fn keys(client: &mut Client) -> Result<Vec<(Vec<u8>, i64)>> {
     let below = GetOptions::new().with_prefix();
     let found = client

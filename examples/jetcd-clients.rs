@@ -1,4 +1,4 @@
-//! An etcd client beside the locks: keys, leases, watches, members, status; and a write that etcd refuses once the lock is lost.
+//! etcd client next to the locks: keys, leases, watches, members, status, and a write that etcd refuses once the lock is lost.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin jetcd-clients
@@ -15,7 +15,7 @@ use etcd_locked::{Config, LockGuard, Locks};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = Locks::connect(Config::from_env()?).await?;
-    // The endpoints, certificates and user of the locks, on connections of its own.
+    // The client has the endpoints, certificates and user of the locks, and connections of its own.
     let mut client = locks.client().await?;
 
     let below = WatchOptions::new().with_prefix();
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("Lease: granted for {} s", left.granted_ttl());
     client.lease_revoke(lease).await?;
 
-    // Two keys were put, and one went with its lease.
+    // Three events: two puts, and the deletion of the key whose lease was revoked.
     let mut seen = 0;
     while seen < 3
         && let Some(answer) = watch.message().await?
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What to do where a late write would do harm: etcd itself compares, in the transaction that writes.
+/// Writes with a fence, for data that a late write would harm: etcd compares in the transaction that writes.
 async fn write(
     client: &mut Client,
     held: &LockGuard,
@@ -79,10 +79,10 @@ async fn fenced(locks: &Locks, client: &mut Client) -> Result<(), Box<dyn Error>
     let held = locks.lock("jetcd/ledger").await?;
     println!(
         "fenced write under the lock: {}",
-        said(write(client, &held, "100").await?)
+        outcome(write(client, &held, "100").await?)
     );
 
-    // Somebody revokes the lease of the lock; or this process was paused for too long.
+    // An operator revokes the lease of the lock; a process that is paused for too long loses it likewise.
     let below = GetOptions::new().with_prefix();
     let keys = client.get("locks/jetcd/ledger/", Some(below)).await?;
     for kv in keys.kvs() {
@@ -91,7 +91,7 @@ async fn fenced(locks: &Locks, client: &mut Client) -> Result<(), Box<dyn Error>
     println!("the lock is lost: {}", held.lost().await);
     println!(
         "fenced write after that: {}",
-        said(write(client, &held, "0").await?)
+        outcome(write(client, &held, "0").await?)
     );
     for kv in client.get("jetcd/balance", None).await?.kvs() {
         println!("the balance is {}", kv.value_str()?);
@@ -99,6 +99,6 @@ async fn fenced(locks: &Locks, client: &mut Client) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-fn said(written: bool) -> &'static str {
+fn outcome(written: bool) -> &'static str {
     if written { "done" } else { "refused by etcd" }
 }

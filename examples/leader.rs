@@ -1,9 +1,8 @@
-//! One replica of several leads, for as long as it can: it polls a mailbox, moves data, feeds a queue, whatever must be done by
-//! one. The others stand by. When the leader ends, its successor is there at once; when it crashes, after the TTL.
+//! Leader election: one replica of several leads for as long as it can, and does the work that only one may do. The others stand
+//! by. When the leader ends, its successor leads at once; when it crashes, after the TTL.
 //!
-//! And when it is cut off from etcd, it stops *before* its lease can have run out, so no successor ever works beside it. For
-//! that it needs nobody to tell it: before each poll its lease is compared with the clock, and so the work ends at its next
-//! await at the latest.
+//! A leader that is cut off from etcd stops *before* its lease can expire, so it never overlaps its successor. It needs no
+//! message for that: the lease is compared with the clock before each poll, so the work ends at its next await at the latest.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 use etcd_locked::{LockError, etcd_locked};
 use tokio::time::sleep;
 
-/// Leads until that is over, and comes back only to say why. `ttl`: how long the others wait for a leader that has crashed.
+/// Leads until the lock is lost, and returns only the reason. `ttl` is the time that the others wait for a crashed leader.
 #[etcd_locked("leaders/billing", wait = "forever", ttl = "5s")]
 async fn lead(replica: &str) -> Result<Infallible, LockError> {
     let mut term = Term::begin(replica);
@@ -26,7 +25,7 @@ async fn lead(replica: &str) -> Result<Infallible, LockError> {
     }
 }
 
-/// Dropped wherever the body is, so here is the place to tidy up; without an await, as nothing is polled any more.
+/// A term of the leader. It is dropped with the body, so its `Drop` is the place to tidy up, without an await.
 struct Term<'a> {
     replica: &'a str,
     pieces: u32,
@@ -35,7 +34,7 @@ struct Term<'a> {
 
 impl<'a> Term<'a> {
     fn begin(replica: &'a str) -> Self {
-        // What it writes elsewhere should carry this number, for stores that refuse an older one: see the example `fencing`.
+        // Writes to other stores should carry this token, so that the store can refuse an older one: see the example `fencing`.
         let token = etcd_locked::current().map_or(0, |held| held.token().as_i64());
         println!("{replica} leads, with token {token}");
         let last = Instant::now();
@@ -71,13 +70,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ = tokio::signal::ctrl_c() => Ok(()),
         _ = terminate.recv() => Ok(()),
     };
-    // Whatever it held it has let go of with its future. Here that reaches etcd.
+    // The dropped future has released the lock; the shutdown awaits that the release reaches etcd.
     etcd_locked::shutdown(Duration::from_secs(5)).await;
     println!("{replica} has ended");
     Ok(ended?)
 }
 
-/// Stands for election again and again, until there is no hope in that: no right to the key, say, or no endpoint.
+/// Stands for election again and again, until an error is permanent, such as a missing permission or endpoint.
 async fn stand(replica: &str) -> LockError {
     loop {
         println!("{replica} stands by");

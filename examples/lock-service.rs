@@ -1,5 +1,5 @@
-//! Five threads of a process that wait for a lock, for longer than its TTL, without losing their places. They share one engine,
-//! as all of a process do: one connection, one lease, renewed while they wait.
+//! Long waits: five threads of a process wait for a lock for longer than its TTL, and keep their order. All threads share one
+//! engine with one connection and one lease, which it renews while they wait.
 //!
 //! etcd's own lock service and `etcdctl lock` queue with them:
 //!
@@ -19,10 +19,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
 #[etcd_locked("mylock", wait = "forever")]
-async fn turn(thread: u64, seconds: u64) -> Result<(), LockError> {
+async fn work(thread: u64, seconds: u64) -> Result<(), LockError> {
     println!("thread {thread} has the lock");
     sleep(Duration::from_secs(seconds)).await;
-    println!("thread {thread} lets go");
+    println!("thread {thread} releases it");
     Ok(())
 }
 
@@ -49,10 +49,10 @@ fn contend(threads: u64, seconds: u64) -> Result<(), Box<dyn std::error::Error>>
     let mut running = Vec::new();
     for thread in 1..=threads {
         println!("thread {thread} wants the lock");
-        // Each on a runtime of its own, or whatever else runs futures.
+        // Each thread has a runtime of its own; any executor will do.
         let own = self::runtime()?;
-        running.push(thread::spawn(move || own.block_on(turn(thread, seconds))));
-        thread::sleep(Duration::from_millis(100)); // so that they come in order
+        running.push(thread::spawn(move || own.block_on(work(thread, seconds))));
+        thread::sleep(Duration::from_millis(100)); // so that the threads queue in order
     }
     for thread in running {
         thread.join().map_err(|_| "a thread has panicked")??;

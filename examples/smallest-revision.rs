@@ -1,5 +1,5 @@
-//! A contender for a lock: the key with the smallest revision has it, the others watch the one before theirs. Run some of them
-//! in windows of their own, and kill one that waits: the next one passes it over once its lease has run out.
+//! Contender for a lock: the key with the smallest revision owns it, and each other watches the key before its own. Run some in
+//! windows of their own, and kill one that waits: the next one skips it once its lease has expired.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
@@ -12,12 +12,13 @@ use etcd_locked::{LockError, current, etcd_locked};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-/// The lease, its heartbeat, the queue, the watch: all that is the attribute. A crashed contender blocks others for 15 seconds.
+/// Works under the lock. The attribute does the rest: lease, heartbeat, queue and watch. A crashed contender blocks others for
+/// 15 seconds.
 #[etcd_locked("contest/demo", ttl = "15s", wait = "forever")]
 async fn work(name: &str, begun: oneshot::Sender<()>) -> Result<(), LockError> {
     let _ = begun.send(());
     if let Some(lock) = current() {
-        // It grows from owner to owner: a fencing token.
+        // The revision grows from owner to owner, so it is a fencing token.
         let revision = lock.token().revision();
         println!("{name}: lock successfully. [revision]:{revision}");
     }

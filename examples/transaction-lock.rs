@@ -1,5 +1,5 @@
-//! One transaction decides: if nobody has the lock it is ours, else we are told who has it, and go. The lease is renewed for
-//! as long as the work takes.
+//! Single try: one transaction takes the lock if it is free, else the program prints its holder and ends. The engine renews the
+//! lease for as long as the work takes.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
@@ -12,11 +12,11 @@ use std::time::Duration;
 use etcd_locked::{LockError, etcd_locked};
 use tokio::time::sleep;
 
-/// `wait = "none"`: one try, and nothing is left behind by a try that fails.
+/// Works under the lock. `wait = "none"` tries once, and a try that fails leaves no key behind.
 #[etcd_locked("jobs/report", wait = "none", ttl = "2s")]
 async fn report(seconds: u64) -> Result<(), LockError> {
     println!("lock successfully");
-    sleep(Duration::from_secs(seconds)).await; // the work, as long as it likes
+    sleep(Duration::from_secs(seconds)).await; // the work, which may take longer than the TTL
     println!("the work is done");
     Ok(())
 }

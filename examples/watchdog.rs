@@ -1,5 +1,5 @@
-//! Three tasks, and work that takes three times the TTL. What other libraries do with a watchdog task beside each lock happens
-//! by itself here: leases are renewed at a third of their TTL, and where one is lost all the same, the body is stopped.
+//! Work longer than the TTL: three tasks, each with work of three TTLs. Other libraries need a watchdog task for each lock. Here
+//! the engine renews leases at a third of their TTL, and stops the body if one is lost all the same.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin watchdog
@@ -10,8 +10,8 @@ use std::time::Duration;
 use etcd_locked::{LockError, etcd_locked};
 use tokio::time::sleep;
 
-/// Two seconds are the shortest TTL etcd knows. Take a longer one, unless a crashed holder must block nobody for longer: below
-/// five, a change of etcd's leader may cost the lock.
+/// Works under the lock. Two seconds are the shortest TTL that etcd allows. Below five, a change of etcd's leader may cost the
+/// lock. So take a longer one, unless a crashed holder must not block others for longer.
 #[etcd_locked("watchdog/report", ttl = "2s", wait = "forever")]
 async fn work(task: u32) -> Result<(), LockError> {
     println!("task {task} has the lock");

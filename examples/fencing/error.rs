@@ -1,4 +1,4 @@
-//! All that can go wrong here.
+//! Error of the example.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! A row in a database that a late writer cannot spoil.
+//! Fenced row in a database, which refuses a late write.
 //!
-//! A lock that is lost stops its body, but not what has left the process already: a statement on the wire, a job in a queue, a
-//! single poll that lasts for minutes. Against those helps the fencing token. It grows from owner to owner, each write brings
-//! it along, and the row refuses what is older than what it has seen. Here on SQLite, or on what `DATABASE_URL` says:
+//! The loss of a lock stops its body, but not the requests that have left the process: a statement on the wire, a job in a queue,
+//! a single poll that lasts for minutes. The fencing token helps against those. It grows from owner to owner, each write carries
+//! it, and the row refuses a token older than its own. The example runs on SQLite, or on `DATABASE_URL`:
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
@@ -38,7 +38,7 @@ async fn show(store: &Store) -> Result<(), AppError> {
     two_versions(store).await
 }
 
-/// Two processes, as it were: each has an engine of its own.
+/// Shows a late write of `a`. The two clients have an engine each, so they act as two processes.
 async fn a_late_write(store: &Store) -> Result<(), AppError> {
     let (a, b) = (client("a").await?, client("b").await?);
     store.insert(INVOICE).await?;
@@ -50,7 +50,7 @@ async fn a_late_write(store: &Store) -> Result<(), AppError> {
         async move { pay_slowly(&a, &store, held, late).await }
     });
     let _ = is_held.await;
-    // `etcdctl del --prefix locks/invoices/7/`. That its lease runs out, because it is cut off or stopped, takes longer.
+    // The same as `etcdctl del --prefix locks/invoices/7/`; an expired lease has the same effect, but takes longer.
     let key = format!("locks/invoices/{INVOICE}/");
     let mut etcd = a.client().await?;
     etcd.delete(key, Some(DeleteOptions::new().with_prefix()))
@@ -74,7 +74,7 @@ async fn pay(locks: &Locks, store: &Store, who: &str, id: i64) -> Result<(), App
     write(store, who, id, token()).await
 }
 
-/// `on_lost = "continue"` makes sure that the write really is late; nothing else would.
+/// Pays late: `on_lost = "continue"` lets the body write after the loss of its lock.
 #[etcd_locked("invoices/7", locks = locks, on_lost = "continue")]
 async fn pay_slowly(
     locks: &Locks,
@@ -89,7 +89,7 @@ async fn pay_slowly(
     write(store, "a", INVOICE, token).await
 }
 
-/// To be taken at the beginning: it is of this body.
+/// Returns the token of the calling body, which has to read it before the lock can be lost.
 fn token() -> i64 {
     etcd_locked::current().map_or(0, |lock| lock.token().as_i64())
 }
@@ -104,8 +104,8 @@ async fn write(store: &Store, who: &str, id: i64, token: i64) -> Result<(), AppE
     Ok(())
 }
 
-/// The optimistic way: nobody waits, and who comes second does its work again. For one row of one database that is enough. It
-/// is not where the work must not be done twice, or reaches beyond the row: a mail, a payment, a file.
+/// Shows the optimistic way: no client waits, and the second one does its work again. That is enough for one row of one database.
+/// It is not enough if the work must not be done twice or reaches beyond the row: a mail, a payment, a file.
 async fn two_versions(store: &Store) -> Result<(), AppError> {
     let (a, b) = (store.read(INVOICE).await?, store.read(INVOICE).await?);
     for (who, mut read) in [("a", a), ("b", b)] {

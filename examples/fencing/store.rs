@@ -1,4 +1,4 @@
-//! Invoices in a table; the same statements for SQLite and PostgreSQL.
+//! Table of invoices, with the same statements for SQLite and PostgreSQL.
 
 use sqlx::AnyPool;
 use sqlx::Row;
@@ -19,7 +19,7 @@ pub(crate) struct Invoice {
 }
 
 impl Store {
-    /// Makes the table; or finds one that a process has left which was killed.
+    /// Creates the table, unless a killed process has left one.
     pub(crate) async fn connect(url: &str) -> Result<Self, AppError> {
         install_default_drivers();
         // One connection: each to `sqlite::memory:` would be a database of its own.
@@ -48,7 +48,7 @@ impl Store {
         Ok(())
     }
 
-    /// Fenced: false if somebody has written who had the lock later. `<=`, as one owner may write several times.
+    /// Writes with a fence; false if a later owner of the lock has written. `<=`, because one owner may write several times.
     pub(crate) async fn set(&self, id: i64, state: &str, token: i64) -> Result<bool, AppError> {
         let update = "update etcd_locked_invoices set state = $1, token = $2, version = version + 1 \
                       where id = $3 and token <= $2";
@@ -56,7 +56,7 @@ impl Store {
         Ok(update.execute(&self.pool).await?.rows_affected() == 1)
     }
 
-    /// What it would be without.
+    /// Writes without a fence, for comparison.
     pub(crate) async fn set_unguarded(&self, id: i64, state: &str) -> Result<(), AppError> {
         let update = "update etcd_locked_invoices set unguarded = $1 where id = $2";
         sqlx::query(update)
@@ -67,7 +67,7 @@ impl Store {
         Ok(())
     }
 
-    /// Optimistic: false if somebody has written since this version was read.
+    /// Writes optimistically; false if the row has changed since this version was read.
     pub(crate) async fn set_version(
         &self,
         id: i64,
@@ -89,7 +89,7 @@ impl Store {
         })
     }
 
-    /// The table goes with the example.
+    /// Drops the table.
     pub(crate) async fn remove(self) -> Result<(), AppError> {
         sqlx::query("drop table etcd_locked_invoices")
             .execute(&self.pool)

@@ -1,9 +1,9 @@
-//! One lock, many languages: a counter in a plain file, which each contender reads, thinks about for a moment, and writes.
-//! Whoever came in between would lose a count.
+//! A lock shared by many languages: it guards a counter in a plain file, which each contender reads and writes a moment later.
+//! Without the lock, two contenders would read the same count.
 //!
-//! This is our contender (`ours`), and the one that asks etcd's own lock service (`service`), which is there for clients that
-//! have no lock of their own. Beside it are those in Go, Python and for `etcdctl`; `README.md` says what each of them does not
-//! promise. All print a line a turn: the count, who they are, their fencing token, their key.
+//! This program has two contenders: ours (`ours`), and one that asks etcd's lock service (`service`), which serves clients
+//! without a lock of their own. The others are in Go, in Python and for `etcdctl`; `README.md` says what each does not promise.
+//! Each contender prints a line a round: the count, its kind, its fencing token, its key.
 //!
 //! ```sh
 //! export ETCDCTL_ENDPOINTS=http://127.0.0.1:2379
@@ -18,9 +18,9 @@ use std::time::Duration;
 use etcd_locked::etcd_client::{Client, LockOptions};
 use etcd_locked::{LockError, etcd_locked};
 
-/// What the lock is called everywhere: ours is `counter`, and our keys are below `locks/`.
+/// The name of the lock in all languages. Ours is `counter`, because our keys are below `locks/`.
 const LOCK: &str = "locks/counter";
-/// Of the lease that the service's lock hangs on, in seconds.
+/// TTL of the lease to which the service's lock is attached, in seconds.
 const TTL: i64 = 10;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
@@ -28,52 +28,52 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 #[tokio::main]
 async fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [kind, file, turns] = args.as_slice() else {
-        return Err("usage: interop ours|service <file> <turns>".into());
+    let [kind, file, rounds] = args.as_slice() else {
+        return Err("usage: interop ours|service <file> <rounds>".into());
     };
-    let (file, turns) = (Path::new(file), turns.parse()?);
+    let (file, rounds) = (Path::new(file), rounds.parse()?);
     match kind.as_str() {
-        "ours" => ours(file, turns).await,
-        "service" => service(file, turns).await,
+        "ours" => ours(file, rounds).await,
+        "service" => service(file, rounds).await,
         other => Err(format!("`{other}` is neither `ours` nor `service`").into()),
     }
 }
 
-async fn ours(file: &Path, turns: u32) -> Result<()> {
-    for _ in 0..turns {
-        let (count, token) = turn(file).await?;
+async fn ours(file: &Path, rounds: u32) -> Result<()> {
+    for _ in 0..rounds {
+        let (count, token) = locked_count(file).await?;
         println!("{count} ours {token}");
     }
     etcd_locked::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
 
-/// All that sharing a lock takes here: the name.
+/// Counts under the lock; to share it with other languages, only the name has to match.
 #[etcd_locked("counter", wait = "60s")]
-async fn turn(file: &Path) -> Result<(u64, i64), TurnError> {
+async fn locked_count(file: &Path) -> Result<(u64, i64), CountError> {
     let token = etcd_locked::current().map(|held| held.token().revision());
     Ok((count(file).await?, token.unwrap_or_default()))
 }
 
 #[derive(Debug)]
-enum TurnError {
+enum CountError {
     Lock(LockError),
     File(std::io::Error),
 }
 
-impl From<LockError> for TurnError {
+impl From<LockError> for CountError {
     fn from(error: LockError) -> Self {
         Self::Lock(error)
     }
 }
 
-impl From<std::io::Error> for TurnError {
+impl From<std::io::Error> for CountError {
     fn from(error: std::io::Error) -> Self {
         Self::File(error)
     }
 }
 
-impl std::fmt::Display for TurnError {
+impl std::fmt::Display for CountError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Lock(error) => error.fmt(f),
@@ -82,10 +82,10 @@ impl std::fmt::Display for TurnError {
     }
 }
 
-impl Error for TurnError {}
+impl Error for CountError {}
 
-/// The lock service queues for us, and that is all it does: the lease is ours to keep alive, its loss ours to notice.
-async fn service(file: &Path, turns: u32) -> Result<()> {
+/// Counts under a lock of the lock service. The service only queues: the client has to renew the lease and to notice its loss.
+async fn service(file: &Path, rounds: u32) -> Result<()> {
     let endpoints = std::env::var("ETCDCTL_ENDPOINTS")?;
     let mut client = Client::connect(endpoints.split(',').collect::<Vec<_>>(), None).await?;
     let lease = client.lease_grant(TTL, None).await?.id();
@@ -94,19 +94,19 @@ async fn service(file: &Path, turns: u32) -> Result<()> {
         let third = Duration::from_secs(TTL as u64 / 3);
         loop {
             tokio::time::sleep(third).await;
-            // An answer that does not come is a no, in time to stop.
+            // A renewal without an answer counts as failed, in time to stop.
             let renewed = tokio::time::timeout(third, async {
                 keeper.keep_alive().await?;
                 kept.message().await
             });
             if !matches!(renewed.await, Ok(Ok(Some(answer))) if answer.ttl() > 0) {
-                // Nobody else would stop the one who believes to have the lock.
+                // The service does not stop a client whose lock is lost, so the client ends itself.
                 eprintln!("interop: the lease of the lock service is not renewed any more");
                 std::process::exit(1);
             }
         }
     });
-    for _ in 0..turns {
+    for _ in 0..rounds {
         let options = LockOptions::new().with_lease(lease);
         let locked = client.lock(LOCK, Some(options)).await?;
         let token = locked
@@ -122,7 +122,7 @@ async fn service(file: &Path, turns: u32) -> Result<()> {
     Ok(())
 }
 
-/// Reads, waits, writes: what nobody else may come in between of.
+/// Reads, waits, writes: correct only if no other contender does so in between.
 async fn count(file: &Path) -> std::io::Result<u64> {
     let read = std::fs::read_to_string(file)?;
     let count: u64 = read.trim().parse().map_err(std::io::Error::other)?;

@@ -1,4 +1,4 @@
-//! When a request came in, as an argument of its handler.
+//! Arrival time of a request, as an argument of its handler.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-/// Extracted before the handler is called, so also before it waits for its lock.
+/// The arrival time, extracted before the handler is called, so before it waits for its lock.
 pub(crate) struct Arrived(Instant);
 
 impl Arrived {

@@ -1,20 +1,20 @@
-//! Everything that can go wrong with a purchase, and what HTTP calls it.
+//! Errors of a purchase, and their answers over HTTP.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use etcd_locked::{LockError, etcd_client};
 
-/// Why there is no receipt.
+/// The reason why there is no receipt.
 #[derive(Debug)]
 pub(crate) enum AppError {
     SoldOut,
     UnknownArticle,
-    /// The lock could not be had, or was lost under way.
+    /// The lock was refused, or lost during the body.
     Lock(LockError),
     Store(etcd_client::Error),
 }
 
-/// All that `#[etcd_locked]` asks of an error type.
+/// The only conversion that `#[etcd_locked]` needs of an error type.
 impl From<LockError> for AppError {
     fn from(error: LockError) -> Self {
         Self::Lock(error)
@@ -42,7 +42,7 @@ impl IntoResponse for AppError {
             )
                 .into_response(),
             Self::Lock(error) => {
-                // The text names hosts and endpoints: for the log, not for the customer.
+                // The text names hosts and endpoints, so it is for the log, not for the customer.
                 eprintln!("{error}");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()
             }

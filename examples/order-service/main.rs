@@ -1,5 +1,5 @@
-//! An order service that may run as many processes as you like: selling one piece reads the stock, asks for the payment and
-//! writes the stock back, and a lock per article keeps two of these apart, wherever they run.
+//! Order service of any number of processes. To sell a piece it reads the stock, asks for the payment and writes the stock back;
+//! a lock for each article makes that exclusive over all processes.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ORDER_SERVICE_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin order-service
@@ -8,8 +8,8 @@
 //! curl http://127.0.0.1:8080/stock/lamp                    # {"left":39,"sold":1}
 //! ```
 //!
-//! The shop's keys are below `shop/`, or below `ORDER_SERVICE_ROOT`. `ORDER_SERVICE_UNLOCKED=1` runs the same code without
-//! the lock, to see what happens then; `cargo xtask demo` does both.
+//! The shop's keys are below `shop/`, or below `ORDER_SERVICE_ROOT`. `ORDER_SERVICE_UNLOCKED=1` runs the same code without the
+//! lock, to show the difference; `cargo xtask demo` does both.
 
 mod arrived;
 mod error;
@@ -34,7 +34,7 @@ use crate::error::AppError;
 use crate::shop::{Receipt, Shop, Stock};
 use crate::stats::{Stats, Summary};
 
-/// What every handler gets.
+/// The state of every handler.
 #[derive(Clone)]
 struct App {
     shop: Shop,
@@ -52,7 +52,7 @@ async fn purchase(
     app.shop.sell(&sku).await.map(Json)
 }
 
-/// The same without the attribute. Do not copy this one.
+/// Sells one piece without the lock. Do not copy this one.
 async fn purchase_unlocked(
     State(app): State<App>,
     Path(sku): Path<String>,
@@ -62,7 +62,7 @@ async fn purchase_unlocked(
     app.shop.sell(&sku).await.map(Json)
 }
 
-/// A new delivery: that many pieces on the shelf, and an empty book.
+/// Puts this many pieces on the shelf, and empties the book.
 #[etcd_locked("orders/<sku>")]
 async fn restock(
     State(app): State<App>,
@@ -71,7 +71,7 @@ async fn restock(
     app.shop.restock(&sku, pieces).await
 }
 
-/// The article is not sold any more.
+/// Removes an article.
 #[etcd_locked("orders/<sku>")]
 async fn discontinue(State(app): State<App>, Path(sku): Path<String>) -> Result<(), AppError> {
     app.shop.discontinue(&sku).await
@@ -97,7 +97,7 @@ async fn main() -> ExitCode {
 }
 
 async fn serve() -> Result<(), Box<dyn Error>> {
-    // Here and not at the first request: a wrong endpoint should show when the service starts.
+    // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
     etcd_locked::init(Config::from_env()?.service("order-service")).await?;
     let endpoints = env::var("ETCD_LOCKED_ENDPOINTS")
         .map_err(|_| "set ETCD_LOCKED_ENDPOINTS, the shop's data is there too")?;
@@ -127,7 +127,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         .with_graceful_shutdown(asked_to_end()?)
         .await?;
 
-    // The requests are answered; what is left of locks goes now, so that nobody waits for a lease to run out.
+    // All requests are answered. The shutdown releases the remaining locks, so that no other process waits for a lease to expire.
     etcd_locked::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

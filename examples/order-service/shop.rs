@@ -1,4 +1,4 @@
-//! The shop's own data. It could be any database; here it is the etcd at hand, used without transactions.
+//! Data of the shop. It could be in any database; here it is in the same etcd, used without transactions.
 
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,21 +9,21 @@ use serde::Serialize;
 
 use crate::error::AppError;
 
-/// Shelf `<root><sku>/stock`, and one entry `<root><sku>/sold/<order>` in the book for each piece sold.
+/// The shop: a shelf `<root><sku>/stock`, and an entry `<root><sku>/sold/<order>` in the book for each piece sold.
 #[derive(Clone)]
 pub(crate) struct Shop {
     etcd: Client,
     root: String,
 }
 
-/// What a customer gets.
+/// The receipt of a customer.
 #[derive(Serialize)]
 pub(crate) struct Receipt {
     order: String,
     left: u64,
 }
 
-/// What the store says of an article.
+/// The stock of an article.
 #[derive(Serialize)]
 pub(crate) struct Stock {
     left: u64,
@@ -37,7 +37,7 @@ impl Shop {
         Ok(Self { etcd, root })
     }
 
-    /// Read, think, write: right only as long as nobody else sells this article meanwhile.
+    /// Reads, waits, writes: correct only if no other request sells this article meanwhile.
     pub(crate) async fn sell(&self, sku: &str) -> Result<Receipt, AppError> {
         let left = self
             .left(sku)
@@ -95,12 +95,12 @@ impl Shop {
     }
 }
 
-/// The bank takes its time.
+/// Waits for the bank.
 async fn payment() {
     tokio::time::sleep(Duration::from_millis(5)).await;
 }
 
-/// Unique among the processes of one machine.
+/// Returns an order number that is unique among the processes of one machine.
 fn order_number() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))

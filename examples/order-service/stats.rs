@@ -1,4 +1,4 @@
-//! How many locks, and how long the requests waited. A service in production would feed a histogram instead.
+//! Statistics: the number of locks taken, and how long requests waited. A service in production would feed a histogram instead.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::arrived::Arrived;
 
-/// What this process has seen.
+/// The statistics of this process.
 #[derive(Default)]
 pub(crate) struct Stats {
     seen: Mutex<Seen>,
@@ -27,7 +27,7 @@ pub(crate) struct Summary {
 }
 
 impl Stats {
-    /// A handler's body begins. `current()` is the lock it runs under, if any.
+    /// Records that a handler's body begins. `current()` is the lock it runs under, if any.
     pub(crate) fn begin(&self, arrived: Arrived) {
         let wait = arrived.ago();
         let mut seen = self.seen();

@@ -1,4 +1,4 @@
-//! The shop behind actix-web; see `axum.rs` beside it for how to talk to it.
+//! The shop behind actix-web; `axum.rs` shows the requests, which are the same.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin shop-actix
@@ -21,16 +21,16 @@ use serde::Deserialize;
 use crate::shop::{Error, Order, Shelf, Shop};
 use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
 
-/// What a customer sends.
+/// The body of a customer's order.
 #[derive(Deserialize)]
 struct Wanted {
     sku: String,
     pieces: u32,
 }
 
-/// Both locks or none. `detach`: a server drops the handler of a client that has gone, but money is under way here, so the body
-/// has a task of its own and comes to its end, under its locks, whoever waits for the answer. What goes into a task must be
-/// `Send`: `actix_web::Error` is not, `Error` is.
+/// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
+/// `detach` the body has a task of its own and runs to its end under its locks. The body and its result must be `Send`:
+/// `actix_web::Error` is not, `Error` is.
 #[put("/orders/{id}")]
 #[etcd_locked(locks::Order { id: *id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach)]
 async fn place(
@@ -41,8 +41,8 @@ async fn place(
     shop.place(*id, &wanted.sku, wanted.pieces).await.map(Json)
 }
 
-/// Without `detach`: when the client has gone, the body is dropped where it awaits, and the lock is free at once. Who finds the
-/// order in other hands is told so, instead of waiting: 423.
+/// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
+/// order that is locked gets 423 instead of waiting.
 #[post("/orders/{id}/invoice")]
 #[etcd_locked(locks::Order { id: *id }, wait = "none")]
 async fn invoice(shop: Data<Shop>, id: Path<u64>) -> Result<Json<Order>, Error> {
@@ -57,7 +57,7 @@ async fn restock(shop: Data<Shop>, on: Path<(String, u32)>) -> Result<HttpRespon
     Ok(HttpResponse::Ok().finish())
 }
 
-// What only looks needs no lock.
+// Reads need no lock.
 
 #[get("/orders/{id}")]
 async fn order(shop: Data<Shop>, id: Path<u64>) -> Result<Json<Order>, Error> {
@@ -81,7 +81,7 @@ impl ResponseError for Error {
 
     fn error_response(&self) -> HttpResponse {
         match self {
-            // Feature `actix`: 423, 503 with `Retry-After`, … as the lock has it.
+            // The feature `actix` makes the answer: 423, 503 with `Retry-After`, …
             Self::Lock(error) => return error.error_response(),
             Self::Store(error) => eprintln!("{error}"),
             _ => {}
@@ -103,7 +103,7 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let ends = asked_to_end()?;
-    // Here and not at the first request: a wrong endpoint should show when the service starts.
+    // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
     etcd_locked::init(Config::from_env()?.service("shop-actix")).await?;
     let shop = Data::new(Shop::open().await?);
 
@@ -116,16 +116,16 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
             .service((place, order, invoice, restock, shelf))
     };
     let server = HttpServer::new(app)
-        // Else a client that has gone is noticed when its answer is written, and a body without `detach` runs on for nobody.
+        // Else actix notices a client that has gone only when it writes the answer, and a body without `detach` runs on.
         .h1_allow_half_closed(false)
-        .disable_signals() // what they mean is said below
+        .disable_signals() // the task below handles them
         .shutdown_timeout(LAST_ANSWERS.as_secs())
         .listen(listener)?
         .run();
 
-    // Asked to end, the server takes no more clients, and the locks come first: who waits for one is refused and asks another
-    // replica, bodies come to their end or are dropped when the grace is over, all locks are given back. Only then may the
-    // workers end: they are what detached bodies run on, also those whose clients have gone.
+    // On a signal the server accepts no more clients. The locks come first: waiting requests are refused, so that their clients
+    // ask another replica. Bodies run to their end or are dropped after the grace, and all locks are released. The workers end
+    // last, because detached bodies run on them.
     let handle = server.handle();
     actix_web::rt::spawn(async move {
         ends.await;

@@ -1,4 +1,4 @@
-//! The shop behind axum. Run as many processes of it as you like, on one database:
+//! The shop behind axum. Any number of its processes may share one database:
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin shop-axum
@@ -28,15 +28,15 @@ use tokio::time::timeout;
 use crate::shop::{Error, Order, Shelf, Shop};
 use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
 
-/// What a customer sends.
+/// The body of a customer's order.
 #[derive(Deserialize)]
 struct Wanted {
     sku: String,
     pieces: u32,
 }
 
-/// Both locks or none. `detach`: a server drops the handler of a client that has gone, but money is under way here, so the body
-/// has a task of its own and comes to its end, under its locks, whoever waits for the answer.
+/// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
+/// `detach` the body has a task of its own and runs to its end under its locks.
 #[etcd_locked(locks::Order { id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach)]
 async fn place(
     State(shop): State<Shop>,
@@ -46,8 +46,8 @@ async fn place(
     shop.place(id, &wanted.sku, wanted.pieces).await.map(Json)
 }
 
-/// Without `detach`: when the client has gone, the body is dropped where it awaits, and the lock is free at once. Who finds the
-/// order in other hands is told so, instead of waiting: 423.
+/// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
+/// order that is locked gets 423 instead of waiting.
 #[etcd_locked(locks::Order { id }, wait = "none")]
 async fn invoice(State(shop): State<Shop>, Path(id): Path<u64>) -> Result<Json<Order>, Error> {
     shop.invoice(id).await.map(Json)
@@ -61,7 +61,7 @@ async fn restock(
     shop.restock(&sku, pieces).await
 }
 
-// What only looks needs no lock.
+// Reads need no lock.
 
 async fn order(State(shop): State<Shop>, Path(id): Path<u64>) -> Result<Json<Order>, Error> {
     shop.order(id).await.map(Json)
@@ -76,7 +76,7 @@ impl IntoResponse for Error {
         let status = match self {
             Self::SoldOut => StatusCode::CONFLICT,
             Self::UnknownArticle | Self::UnknownOrder => StatusCode::NOT_FOUND,
-            // Feature `axum`: 423, 503 with `Retry-After`, … as the lock has it.
+            // The feature `axum` makes the answer: 423, 503 with `Retry-After`, …
             Self::Lock(error) => return error.into_response(),
             Self::Store(ref error) => {
                 eprintln!("{error}");
@@ -100,7 +100,7 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let (ends, shut_down) = (asked_to_end()?, asked_to_end()?);
-    // Here and not at the first request: a wrong endpoint should show when the service starts.
+    // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
     etcd_locked::init(Config::from_env()?.service("shop-axum")).await?;
     let router = Router::new()
         .route("/orders/{id}", put(place).get(order))
@@ -113,16 +113,16 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let listener = TcpListener::bind(&listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
 
-    // Asked to end, the server takes no more requests and answers those it has. Beside it, and not after it, the locks: who
-    // waits for one is refused now and asks another replica, bodies come to their end or are dropped when the grace is over,
-    // so that the server comes to its end as well; then all locks are given back and no lease is left to run out.
+    // On a signal the server accepts no more requests and answers those it has. The locks shut down at the same time: waiting
+    // requests are refused, so that their clients ask another replica. Bodies run to their end or are dropped after the grace,
+    // so the server ends as well. All locks are released, and no lease is left.
     let server = axum::serve(listener, router).with_graceful_shutdown(ends);
     let mut server = tokio::spawn(server.into_future());
     let ended = tokio::select! {
         () = shut_down => None,
-        ended = &mut server => Some(ended), // at once, as nobody was being served; or it has failed
+        ended = &mut server => Some(ended), // it had no open requests, or has failed
     };
-    etcd_locked::shutdown(GRACE).await; // waits for detached bodies too, whose clients have gone
+    etcd_locked::shutdown(GRACE).await; // also waits for detached bodies whose clients have gone
     let ended = match ended {
         None => timeout(LAST_ANSWERS, server).await.ok(),
         ended => ended,

@@ -1,8 +1,8 @@
-//! The locks of the shop, declared once: a handler that misspells one does not compile.
+//! Lock names of the shop, declared once, so that a handler that misspells one does not compile.
 
 etcd_locked::lock_names! {
-    /// An order: one request at a time changes it, in whichever process.
+    /// An order, which one request at a time changes, over all processes.
     pub(crate) Order = "orders/<id: u64>";
-    /// What there is of an article.
+    /// The stock of an article.
     pub(crate) Shelf = "shelves/<sku: &str>";
 }

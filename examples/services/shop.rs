@@ -1,5 +1,5 @@
-//! The shop that all three services are a door to: shelves and orders in SQLite, a bank, a printer. It takes no locks; who
-//! calls it has them.
+//! The shop behind all three services: shelves and orders in SQLite, a bank, a printer. It takes no locks; its callers hold
+//! them.
 
 use std::env::{self, VarError};
 use std::error;
@@ -27,37 +27,37 @@ pub(crate) struct Shop {
     printer: Duration,
 }
 
-/// An order, as the store has it.
+/// An order in the store.
 #[derive(Debug, Serialize)]
 pub(crate) struct Order {
     pub(crate) id: u64,
     pub(crate) sku: String,
     pub(crate) pieces: u32,
-    /// `paying` while the bank is asked, then `paid`.
+    /// `paying` until the bank has paid, then `paid`.
     pub(crate) state: String,
     /// `none`, `printing`, `printed`.
     pub(crate) invoice: String,
 }
 
-/// What there is of an article, and what was paid for.
+/// The pieces of an article that are left, and those that were paid for.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shelf {
     pub(crate) left: u32,
     pub(crate) sold: u32,
 }
 
-/// Why something is not done.
+/// The reason why a request is not carried out.
 #[derive(Debug)]
 pub(crate) enum Error {
     SoldOut,
     UnknownArticle,
     UnknownOrder,
-    /// The lock could not be had, or was lost under way.
+    /// The lock was refused, or lost during the body.
     Lock(LockError),
     Store(sqlx::Error),
 }
 
-/// All that `#[etcd_locked]` asks of an error type.
+/// The only conversion that `#[etcd_locked]` needs of an error type.
 impl From<LockError> for Error {
     fn from(error: LockError) -> Self {
         Self::Lock(error)
@@ -73,7 +73,7 @@ impl From<sqlx::Error> for Error {
 impl Shop {
     /// Opens the database `SHOP_DATABASE`, which several processes may use at a time.
     ///
-    /// `SHOP_BANK_MS` and `SHOP_PRINTER_MS` are how long bank and printer take.
+    /// `SHOP_BANK_MS` and `SHOP_PRINTER_MS` set how long bank and printer take.
     pub(crate) async fn open() -> Result<Self, Box<dyn error::Error>> {
         let database = env::var_os("SHOP_DATABASE").map_or("shop.db".into(), PathBuf::from);
         let options = SqliteConnectOptions::new()
@@ -90,7 +90,7 @@ impl Shop {
         })
     }
 
-    /// That many pieces of an article, from now on. Under its `Shelf`.
+    /// Sets the pieces of an article. The caller holds its `Shelf`.
     pub(crate) async fn restock(&self, sku: &str, pieces: u32) -> Result<(), Error> {
         sqlx::query("insert or replace into shelves (sku, pieces) values (?, ?)")
             .bind(sku)
@@ -100,7 +100,7 @@ impl Shop {
         Ok(())
     }
 
-    /// What is left, and what was sold.
+    /// Reads how many pieces are left and how many were sold.
     pub(crate) async fn shelf(&self, sku: &str) -> Result<Shelf, Error> {
         let left = self.left(sku).await?;
         let paid = "select coalesce(sum(pieces), 0) from orders where sku = ? and state = 'paid'";
@@ -111,18 +111,18 @@ impl Shop {
         Ok(Shelf { left, sold })
     }
 
-    /// An order and all that belongs to it: it is written down, the bank pays, the pieces leave the shelf. Under its `Order`
-    /// and the article's `Shelf`.
+    /// Places an order: writes it down, has the bank pay, takes the pieces off the shelf. The caller holds its `Order` and the
+    /// article's `Shelf`.
     ///
-    /// Not to be dropped in the middle: then there is an order that is `paying` for ever, and nobody knows of what was paid.
-    /// Asked for again, an order that is paid is only told; one that is not, after a crash, is carried on.
+    /// Must not be dropped in the middle, or the order stays `paying` although the bank may have paid. A second request for a
+    /// paid order only returns it; for an order that a crash left unpaid, it continues.
     pub(crate) async fn place(&self, id: u64, sku: &str, pieces: u32) -> Result<Order, Error> {
         match self.order(id).await {
             Ok(order) if order.state == "paid" => return Ok(order),
             Ok(_) | Err(Error::UnknownOrder) => {}
             Err(error) => return Err(error),
         }
-        // No transaction can be open for as long as a bank takes, so between here and the end there is nothing but the lock.
+        // No transaction can stay open for as long as a bank takes, so from here to the end only the lock excludes others.
         let left = self.left(sku).await?;
         let left = left.checked_sub(pieces).ok_or(Error::SoldOut)?;
         let begun = "insert or replace into orders values (?, ?, ?, 'paying', 'none')";
@@ -132,7 +132,7 @@ impl Shop {
             .bind(pieces)
             .execute(&self.store)
             .await?;
-        sleep(self.bank).await; // told the order's number, it pays for an order once
+        sleep(self.bank).await; // the bank gets the order's number, so it pays for an order once
 
         let mut both = self.store.begin().await?;
         sqlx::query("update shelves set pieces = ? where sku = ?")
@@ -148,7 +148,7 @@ impl Shop {
         self.order(id).await
     }
 
-    /// An order as it stands, for which nobody has to wait.
+    /// Reads an order, without a lock.
     pub(crate) async fn order(&self, id: u64) -> Result<Order, Error> {
         let found = sqlx::query_as("select sku, pieces, state, invoice from orders where id = ?")
             .bind(id.cast_signed())
@@ -164,9 +164,9 @@ impl Shop {
         })
     }
 
-    /// Prints the invoice of an order. Under its `Order`: two at a time would be printed on one sheet.
+    /// Prints the invoice of an order. The caller holds its `Order`, or two invoices would be printed on one sheet.
     ///
-    /// May be dropped in the middle: the next one begins anew.
+    /// May be dropped in the middle, because the next call prints again.
     pub(crate) async fn invoice(&self, id: u64) -> Result<Order, Error> {
         self.order(id).await?;
         self.invoice_is(id, "printing").await?;
@@ -195,14 +195,14 @@ impl Shop {
 }
 
 impl fmt::Display for Error {
-    /// For the customer.
+    /// Writes the text for the customer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SoldOut => "sold out",
             Self::UnknownArticle => "no such article",
             Self::UnknownOrder => "no such order",
-            // The errors themselves name hosts and files: for the log.
-            Self::Lock(_) => "somebody is at it",
+            // The errors themselves name hosts and files, so they are for the log only.
+            Self::Lock(_) => "busy, try again",
             Self::Store(_) => "the shop is out of order",
         })
     }

@@ -1,17 +1,18 @@
-//! When a service is to end.
+//! Signals that end a service, and the time it has to end.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long what runs may go on after that. With `LAST_ANSWERS`: less than whoever asks waits before it kills (Kubernetes: 30 s).
+/// The time that running bodies have after the signal. With `LAST_ANSWERS` it is less than the time after which the sender of
+/// the signal kills the process (Kubernetes: 30 s).
 pub(crate) const GRACE: Duration = Duration::from_secs(20);
 
-/// How long the server then has for answers that are not yet with their clients; some clients never take theirs.
+/// The time that the server then has to send its last answers, because some clients never read theirs.
 pub(crate) const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Ready at the first SIGTERM or SIGINT from now on.
+/// Returns a future that completes at the first SIGTERM or SIGINT from now on.
 pub(crate) fn asked_to_end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,

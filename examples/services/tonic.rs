@@ -1,4 +1,4 @@
-//! The shop behind tonic: gRPC, as `shop.proto` says.
+//! The shop behind tonic: the gRPC service of `shop.proto`.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin shop-tonic
@@ -22,7 +22,7 @@ use crate::proto::{Article, Delivery, Nothing, Order, OrderId, Shelf, Wanted};
 use crate::shop::{Error, Shop};
 use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
 
-/// What `shop.proto` says, in Rust.
+/// The code generated from `shop.proto`.
 #[allow(unreachable_pub)]
 mod proto {
     tonic::include_proto!("shop");
@@ -38,8 +38,8 @@ impl Orders for Service {
         place(self.shop.clone(), request.into_inner()).await
     }
 
-    /// Without `detach`: when the client has gone, the body is dropped where it awaits, and the lock is free at once. Who finds
-    /// the order in other hands is told so, instead of waiting: `ABORTED`.
+    /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for
+    /// an order that is locked gets `ABORTED` instead of waiting.
     #[etcd_locked(locks::Order { id: request.get_ref().id }, wait = "none")]
     async fn invoice(&self, request: Request<OrderId>) -> Result<Response<Order>, Status> {
         let order = self.shop.invoice(request.get_ref().id).await?;
@@ -53,7 +53,7 @@ impl Orders for Service {
         Ok(Response::new(Nothing {}))
     }
 
-    // What only looks needs no lock.
+    // Reads need no lock.
 
     async fn look(&self, request: Request<OrderId>) -> Result<Response<Order>, Status> {
         let order = self.shop.order(request.get_ref().id).await?;
@@ -66,11 +66,11 @@ impl Orders for Service {
     }
 }
 
-/// Both locks or none. `detach`: a server drops the handler of a client that has gone, but money is under way here, so the body
-/// has a task of its own and comes to its end, under its locks, whoever waits for the answer. Such a task cannot borrow, and a
-/// method of a service has `&self`: hence this function, which has all it needs.
+/// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
+/// `detach` the body has a task of its own and runs to its end under its locks. Such a task cannot borrow, so this is a function
+/// that owns its arguments, not a method with `&self`.
 ///
-/// `Status` is `From<LockError>` by the feature `tonic`: `ABORTED`, `UNAVAILABLE`, … as the lock has it.
+/// The feature `tonic` makes a `Status` of a `LockError`: `ABORTED`, `UNAVAILABLE`, …
 #[etcd_locked(locks::Order { id: wanted.id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach)]
 async fn place(shop: Shop, wanted: Wanted) -> Result<Response<Order>, Status> {
     let order = shop.place(wanted.id, &wanted.sku, wanted.pieces).await?;
@@ -117,7 +117,7 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let (ends, shut_down) = (asked_to_end()?, asked_to_end()?);
-    // Here and not at the first request: a wrong endpoint should show when the service starts.
+    // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
     etcd_locked::init(Config::from_env()?.service("shop-tonic")).await?;
     let shop = Shop::open().await?;
 
@@ -125,18 +125,18 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let incoming = TcpIncoming::bind(listen.parse()?)?;
     println!("listening on http://{}", incoming.local_addr()?);
 
-    // Asked to end, the server takes no more calls and answers those it has. Beside it, and not after it, the locks: who waits
-    // for one is refused now and asks another replica, bodies come to their end or are dropped when the grace is over, so that
-    // the server comes to its end as well; then all locks are given back and no lease is left to run out.
+    // On a signal the server accepts no more calls and answers those it has. The locks shut down at the same time: waiting
+    // calls are refused, so that their clients ask another replica. Bodies run to their end or are dropped after the grace, so
+    // the server ends as well. All locks are released, and no lease is left.
     let server = Server::builder()
         .add_service(OrdersServer::new(Service { shop }))
         .serve_with_incoming_shutdown(incoming, ends);
     let mut server = tokio::spawn(server);
     let ended = tokio::select! {
         () = shut_down => None,
-        ended = &mut server => Some(ended), // at once, as nobody was being served; or it has failed
+        ended = &mut server => Some(ended), // it had no open calls, or has failed
     };
-    etcd_locked::shutdown(GRACE).await; // waits for detached bodies too, whose clients have gone
+    etcd_locked::shutdown(GRACE).await; // also waits for detached bodies whose clients have gone
     let ended = match ended {
         None => timeout(LAST_ANSWERS, server).await.ok(),
         ended => ended,

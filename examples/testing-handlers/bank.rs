@@ -1,4 +1,4 @@
-//! Where the money goes: a far-away system that takes its time. Here it is only a picture of one.
+//! Model of a bank: a remote system that takes its time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,14 +10,14 @@ use tokio::sync::Semaphore;
 pub(crate) struct Bank(Arc<Accounts>);
 
 struct Accounts {
-    /// What was paid out for each order.
+    /// The number of payments for each order.
     paid: Mutex<HashMap<u64, u32>>,
-    /// Payments may pass.
+    /// The payments that may pass.
     gate: Semaphore,
 }
 
 impl Bank {
-    /// A bank that works.
+    /// Creates a bank in which payments pass at once.
     pub(crate) fn open() -> Self {
         Self::with_gate(Semaphore::MAX_PERMITS)
     }
@@ -29,13 +29,13 @@ impl Bank {
         }))
     }
 
-    /// How often an order was paid out.
+    /// Returns how often an order was paid.
     pub(crate) fn paid(&self, order: u64) -> u32 {
         let paid = self.0.paid.lock().unwrap_or_else(PoisonError::into_inner);
         paid.get(&order).copied().unwrap_or(0)
     }
 
-    /// Pays out; it asks for nothing, so who calls must know that it is due.
+    /// Pays without any check, so the caller must know that the payment is due.
     pub(crate) async fn pay(&self, order: u64) {
         if let Ok(passed) = self.0.gate.acquire().await {
             passed.forget();
@@ -47,7 +47,7 @@ impl Bank {
 
 #[cfg(test)]
 impl Bank {
-    /// A bank in which everything waits until it is let through.
+    /// Creates a bank in which each payment waits until the test lets it through.
     pub(crate) fn slow() -> Self {
         Self::with_gate(0)
     }

@@ -1,10 +1,10 @@
-//! A handler that takes a lock, and its tests: for contention, time-out and loss, without a server and in milliseconds.
+//! Handler with a lock, and its tests for contention, time-out and loss, without a server and in milliseconds.
 //!
 //! ```sh
 //! cargo test -p etcd-locked-examples --bin testing-handlers
 //! ```
 //!
-//! It is a service like any other; the part to look at is `tests.rs`.
+//! The service is like any other; the part to read is `tests.rs`.
 
 mod bank;
 mod refund;
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 
 use crate::bank::Bank;
 
-/// All there is to the service, for `main` and for the tests.
+/// Builds the service, for `main` and for the tests.
 fn service(bank: Bank) -> Router {
     Router::new()
         .route("/orders/{order}/refund", post(refund::handler))
@@ -29,7 +29,7 @@ fn service(bank: Bank) -> Router {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Where etcd is, the environment says.
+    // The environment says where etcd is.
     let listener = TcpListener::bind("127.0.0.1:8080").await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, service(Bank::open()))

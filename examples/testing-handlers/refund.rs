@@ -1,4 +1,4 @@
-//! Refunds: each order once, however often it is asked for and by how many processes.
+//! Refunds: an order is refunded once, over any number of requests and processes.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -7,7 +7,7 @@ use etcd_locked::{LockError, etcd_locked};
 
 use crate::bank::Bank;
 
-/// Why there is no refund.
+/// The reason why there is no refund.
 #[derive(Debug)]
 pub(crate) enum Refused {
     PaidAlready,
@@ -26,9 +26,9 @@ pub(crate) async fn handler(State(bank): State<Bank>, Path(order): Path<u64>) ->
         Ok(()) => (StatusCode::OK, "refunded").into_response(),
         Err(Refused::PaidAlready) => (StatusCode::CONFLICT, "refunded before").into_response(),
         Err(Refused::Lock(LockError::Timeout { .. })) => {
-            (StatusCode::LOCKED, "somebody is at it").into_response()
+            (StatusCode::LOCKED, "busy, try again").into_response()
         }
-        // Whether the bank has paid is for a human to find out.
+        // The bank may or may not have paid, which a person has to find out.
         Err(Refused::Lock(LockError::Lost { .. })) => {
             (StatusCode::BAD_GATEWAY, "broken off").into_response()
         }
@@ -36,7 +36,7 @@ pub(crate) async fn handler(State(bank): State<Bank>, Path(order): Path<u64>) ->
     }
 }
 
-/// Looks, and then pays: right only as long as nobody else does the same for this order meanwhile.
+/// Reads, then pays: correct only if no other request does the same for this order meanwhile.
 #[etcd_locked("orders/<order>", wait = "5s")]
 async fn refund(bank: &Bank, order: u64) -> Result<(), Refused> {
     if bank.paid(order) > 0 {

@@ -1,4 +1,4 @@
-//! Each test has an etcd and an engine of its own: they run in parallel, and the handler knows nothing of it.
+//! Tests of the handler. Each has an etcd and an engine of its own, so they run in parallel, and the handler needs no change.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::service;
 
 type Result = std::result::Result<(), LockError>;
 
-/// One request to the service, without a port.
+/// Sends one request to the service, without a port.
 async fn refund(bank: Bank, order: u64) -> StatusCode {
     let request = Request::post(format!("/orders/{order}/refund"))
         .body(Body::empty())
@@ -32,16 +32,16 @@ async fn an_order_is_refunded_once() -> Result {
     Ok(())
 }
 
-/// Contention: two customers' clicks at once. The second waits, and finds it paid.
+/// Contention: two customers click at once. The second request waits, and finds the order paid.
 #[tokio::test]
-async fn of_two_requests_at_once_one_waits_for_the_other() -> Result {
+async fn two_requests_for_one_order_wait_for_each_other() -> Result {
     let etcd = testing::start().await?;
     let bank = Bank::slow();
     let first = tokio::spawn(refund(bank.clone(), 7));
     assert_eq!(etcd.held().await, ["orders/7"]);
     let second = tokio::spawn(refund(bank.clone(), 7));
     let another = tokio::spawn(refund(bank.clone(), 8));
-    assert_eq!(etcd.waiting().await, ["orders/7"]); // and nobody waits for order 8
+    assert_eq!(etcd.waiting().await, ["orders/7"]); // no request waits for order 8
     bank.let_one_through();
     bank.let_one_through();
     assert_eq!(first.await.expect("no panic"), StatusCode::OK);
@@ -51,9 +51,9 @@ async fn of_two_requests_at_once_one_waits_for_the_other() -> Result {
     Ok(())
 }
 
-/// Time-out: another process has the order, for longer than a customer waits.
+/// Time-out: another process holds the order for longer than a customer waits.
 #[tokio::test]
-async fn an_order_that_stays_busy_is_told_so() -> Result {
+async fn an_order_that_stays_locked_times_out() -> Result {
     let etcd = testing::start().await?;
     let other = etcd.second().await?;
     let held = other.lock("orders/7").await?;
@@ -65,9 +65,9 @@ async fn an_order_that_stays_busy_is_told_so() -> Result {
     held.release().await
 }
 
-/// Loss: an operator takes the lock away while the bank is at it. The body is dropped where it waits.
+/// Loss: an operator deletes the lock while the bank works. The body is dropped at its await.
 #[tokio::test]
-async fn a_refund_is_broken_off_when_its_lock_is_lost() -> Result {
+async fn a_refund_ends_when_its_lock_is_lost() -> Result {
     let etcd = testing::start().await?;
     let bank = Bank::slow();
     let answer = tokio::spawn(refund(bank.clone(), 7));
@@ -78,9 +78,9 @@ async fn a_refund_is_broken_off_when_its_lock_is_lost() -> Result {
     Ok(())
 }
 
-/// Loss again: etcd cannot be reached for longer than the lease lasts.
+/// Loss again: etcd is unreachable for longer than the lease lasts.
 #[tokio::test]
-async fn a_refund_is_broken_off_when_etcd_is_gone() -> Result {
+async fn a_refund_ends_when_etcd_is_gone() -> Result {
     let etcd = testing::start().await?;
     let bank = Bank::slow();
     let answer = tokio::spawn(refund(bank.clone(), 7));
@@ -89,7 +89,7 @@ async fn a_refund_is_broken_off_when_etcd_is_gone() -> Result {
     etcd.advance(Duration::from_secs(15)).await;
     assert_eq!(answer.await.expect("no panic"), StatusCode::BAD_GATEWAY);
 
-    // Others are told that it is not theirs to mend.
+    // Other requests get 503: the fault is not theirs.
     let wait = etcd.advance(Duration::from_secs(10));
     let (answer, ()) = tokio::join!(refund(bank.clone(), 8), wait);
     assert_eq!(answer, StatusCode::SERVICE_UNAVAILABLE);

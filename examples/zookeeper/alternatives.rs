@@ -1,4 +1,4 @@
-//! What the recipe names beside the plain lock.
+//! Variants of the recipe's lock: readers with a writer, and a reentrant call.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tokio::sync::Barrier;
 
 use crate::{Result, client, end};
 
-/// Two readers at a time, and a writer between them and the next.
+/// Shows two readers that hold the lock together, and a writer that waits for both.
 pub(crate) async fn readers() -> Result<()> {
     let clients = [client("a").await?, client("b").await?, client("c").await?];
     let [a, b, c] = &clients;
-    // Each waits inside for the other, and the writer for both: alone no reader would come out.
+    // Each reader waits inside for the other, so the two end only if they hold the lock together.
     let together = Barrier::new(3);
     let writer = async {
         together.wait().await;
@@ -38,7 +38,7 @@ async fn write(locks: &Locks, who: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// One function under a lock calls another under the same.
+/// Shows a function under a lock that calls another under the same lock.
 pub(crate) async fn again() -> Result<()> {
     let a = client("a").await?;
     ship(&a, 7).await?;
@@ -50,7 +50,7 @@ pub(crate) async fn again() -> Result<()> {
 async fn ship(locks: &Locks, id: u64) -> Result<(), LockError> {
     println!("a ships order {id}");
     bill(locks, id).await?;
-    // Without `reentrant` it is told at once, and does not wait for itself.
+    // Without `reentrant` the call is refused at once, instead of waiting for its own task.
     match check(locks, id).await {
         Err(error) => println!("a checks order {id}: {error}"),
         Ok(()) => println!("a checks order {id}"),
@@ -58,7 +58,7 @@ async fn ship(locks: &Locks, id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Under the lock of `ship`, or under its own.
+/// Runs under the lock of `ship`, or under a lock of its own.
 #[etcd_locked("zookeeper/orders/<id>", locks = locks, reentrant)]
 async fn bill(locks: &Locks, id: u64) -> Result<(), LockError> {
     println!("a bills order {id}, under the same lock");

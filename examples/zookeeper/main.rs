@@ -1,15 +1,15 @@
-//! The lock recipe of ZooKeeper, step by step, with what it has and what its authors have to leave to the reader.
+//! ZooKeeper's lock recipe, step by step, including the problems that the recipe leaves to the reader.
 //!
-//! There: an ephemeral sequential node each, the lowest has the lock, each watches the one before it. Here: a key each, attached
-//! to a lease, the one created first has the lock, each watches those before it. A client there is a [`Locks`] here; as a rule
-//! a process needs one, and never sees it. The version column, which the recipe names beside it, is in the example `fencing`.
+//! In ZooKeeper each contender has an ephemeral sequential node, the lowest owns the lock, and each watches the one before it.
+//! Here each has a key attached to a lease, the oldest owns the lock, and each watches those before it. A ZooKeeper client is a
+//! [`Locks`] here; most processes need one, and never see it. The version column of the recipe is in the example `fencing`.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin zookeeper
 //! ```
 
 mod alternatives;
-mod circle;
+mod cycle;
 mod nodes;
 mod queue;
 mod session;
@@ -20,7 +20,7 @@ use etcd_locked::{Config, LockError, Locks};
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// What a session lasts at least when its client has gone. The shortest there is, as this is to be quick.
+/// The TTL of a session whose client has gone: the shortest that etcd allows, to keep the example quick.
 const SESSION: Duration = Duration::from_secs(2);
 
 #[tokio::main]
@@ -35,7 +35,7 @@ async fn main() -> Result<()> {
     println!("== a session expires");
     session::show().await?;
     println!("== A-B and B-A");
-    circle::show().await?;
+    cycle::show().await?;
     println!("== read-write lock");
     alternatives::readers().await?;
     println!("== reentrant lock");
@@ -48,7 +48,7 @@ async fn basics() -> Result<()> {
     println!("a locks, with token {}", held.token());
     match b.lock("zookeeper/basics").try_once().await {
         Err(LockError::Held { holder, .. }) => {
-            let by = holder.map_or("somebody".to_owned(), |holder| holder.service().to_owned());
+            let by = holder.map_or("unknown".to_owned(), |holder| holder.service().to_owned());
             println!("b tries: held by {by}");
         }
         other => println!("b tries: {other:?}"),
@@ -63,13 +63,13 @@ async fn basics() -> Result<()> {
     Ok(())
 }
 
-/// With a session of its own.
+/// Connects a client with a session of its own.
 async fn client(name: &str) -> Result<Locks> {
     let config = Config::from_env()?.service(name).ttl(SESSION);
     Ok(Locks::connect(config).await?)
 }
 
-/// Ends their sessions.
+/// Ends the sessions of these clients.
 async fn end<const N: usize>(clients: [Locks; N]) {
     for client in clients {
         client.shutdown(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! The queue of a lock as it is in etcd: its nodes.
+//! Nodes of a lock: its queue as etcd stores it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use etcd_locked::etcd_client::{Client, GetOptions, KeyValue, SortOrder, SortTarg
 
 use crate::Result;
 
-/// Those of a lock, in the order in which they will have it: the first has it.
+/// Reads the nodes of a lock in the order of admission; the first owns it.
 pub(crate) async fn nodes(etcd: &mut Client, lock: &str) -> Result<Vec<KeyValue>> {
     let options = GetOptions::new()
         .with_prefix()
@@ -15,7 +15,7 @@ pub(crate) async fn nodes(etcd: &mut Client, lock: &str) -> Result<Vec<KeyValue>
     Ok(found.take_kvs())
 }
 
-/// Waits until there are so many.
+/// Waits until a lock has this many nodes.
 pub(crate) async fn until(etcd: &mut Client, lock: &str, many: usize) -> Result<()> {
     while nodes(etcd, lock).await?.len() != many {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -23,7 +23,7 @@ pub(crate) async fn until(etcd: &mut Client, lock: &str, many: usize) -> Result<
     Ok(())
 }
 
-/// The session it is attached to, which is the last part of its name.
+/// Returns the session of a node, which is the last part of its key.
 pub(crate) fn session(node: &KeyValue) -> String {
     let key = String::from_utf8_lossy(node.key());
     key.rsplit('/').next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Four clients in a line, and the third is killed.
+//! Queue of four clients, of which the third is killed.
 
 use std::future::pending;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) async fn show() -> Result<()> {
     println!("a locks");
     let second = tokio::spawn(take(b.clone(), "b"));
     until(&mut etcd, LOCK, 2).await?;
-    // One that can be killed.
+    // `c` is a process of its own, so that it can be killed.
     let mut c = Command::new(std::env::current_exe()?);
     let mut c = c.arg("wait").kill_on_drop(true).spawn()?;
     until(&mut etcd, LOCK, 3).await?;
@@ -56,7 +56,7 @@ async fn take(locks: Locks, who: &'static str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// What `c` does, in a process of its own.
+/// Runs the part of `c`, in a process of its own.
 pub(crate) async fn wait() -> Result<()> {
     let c = client("c").await?;
     let held = c.lock(LOCK).wait_forever().await?;

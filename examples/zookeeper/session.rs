@@ -1,5 +1,5 @@
-//! A session expires while its client holds a lock: its work is stopped, and the client goes on with another session. Nobody
-//! has to reconnect, or to register anything anew.
+//! Expired session: a client's work stops with its lock, and the client goes on with another session. The program need neither
+//! reconnect nor register anything anew.
 
 use std::future::pending;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn work(locks: &Locks) -> Result<(), LockError> {
     pending().await
 }
 
-/// What etcd does when it has not heard of a client for the TTL.
+/// Revokes the lease of the holder, as etcd does after a TTL without renewal.
 async fn expire(a: &Locks) -> Result<i64> {
     let mut etcd = a.client().await?;
     tokio::time::sleep(Duration::from_millis(200)).await; // the work has begun

@@ -1,5 +1,5 @@
-//! Requests whose outcome nobody tells: they may have been done, or be done later. Neither gives a lock to two, and
-//! neither leaves a key behind.
+//! Ambiguous outcomes: requests that etcd may have applied, or may apply later. They never give a lock to two holders, and leave
+//! no key behind.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::proxy::{Proxy, Way};
 
-/// An engine behind a proxy, and one that is not; both have locked something, so that leases and connections are there.
+/// An engine behind a proxy and one without. Both have locked a name, so their leases and connections exist.
 struct Scene {
     corner: Corner,
     proxy: Proxy,
@@ -37,7 +37,7 @@ impl Scene {
         }
     }
 
-    /// The name can be taken by everybody, and after that nothing is left: no ghost of an earlier request.
+    /// Asserts that both engines can take the name, and that no key of an earlier request is left afterwards.
     async fn is_clean(&self) {
         for locks in [&self.theirs, &self.mine] {
             let held = take("the name free again", locks.lock("orders/7").wait_forever()).await;
@@ -52,8 +52,8 @@ fn queue_up(locks: &Locks) -> JoinHandle<Result<LockGuard, LockError>> {
     tokio::spawn(locks.lock("orders/7").wait_forever().into_future())
 }
 
-async fn turn(waiter: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
-    within("the call's turn", waiter)
+async fn admitted(waiter: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
+    within("the call's admission", waiter)
         .await
         .expect("no panic")
         .expect("served")
@@ -65,19 +65,19 @@ fn an_acquisition_whose_answer_is_lost_is_served() {
         let scene = Scene::new().await;
         scene.proxy.freeze(Way::Answers);
         let call = queue_up(&scene.mine);
-        // Done, and nobody knows.
+        // etcd has created the key, and the engine does not know.
         scene.corner.until_contenders("orders/7", 1).await;
         let other = queue_up(&scene.theirs);
         scene.corner.until_contenders("orders/7", 2).await;
         scene.proxy.cut();
         scene.proxy.thaw();
-        let held = turn(call).await;
+        let held = admitted(call).await;
         assert!(held.is_held());
-        // The other one stands behind exactly one key of ours.
+        // The other engine waits for exactly one key of ours.
         assert_eq!(scene.corner.contenders("orders/7").await.len(), 2);
         assert!(!other.is_finished(), "both hold the lock");
         held.release().await.unwrap();
-        turn(other).await.release().await.unwrap();
+        admitted(other).await.release().await.unwrap();
         scene.is_clean().await;
     });
 }
@@ -104,7 +104,7 @@ fn an_acquisition_whose_caller_is_gone_leaves_no_ghost() {
 }
 
 #[test]
-fn a_late_answer_is_not_too_late() {
+fn a_late_answer_still_counts() {
     run(async {
         let scene = Scene::new().await;
         scene.proxy.freeze(Way::Answers);
@@ -112,28 +112,28 @@ fn a_late_answer_is_not_too_late() {
         scene.corner.until_contenders("orders/7", 1).await;
         let other = queue_up(&scene.theirs);
         scene.corner.until_contenders("orders/7", 2).await;
-        // On the same connection, whatever the engine thinks of it by now.
+        // The answer arrives on the same connection, whether or not the engine has given it up.
         scene.proxy.thaw();
-        let held = turn(call).await;
+        let held = admitted(call).await;
         assert!(!other.is_finished(), "both hold the lock");
         held.release().await.unwrap();
-        turn(other).await.release().await.unwrap();
+        admitted(other).await.release().await.unwrap();
         scene.is_clean().await;
     });
 }
 
-/// A request that arrives after its sender has given it up: etcd must not do it any more, or it must do no harm.
+/// A request that arrives after its sender has given it up must not be applied, or must do no harm.
 #[test]
 fn an_acquisition_that_arrives_late_makes_no_ghost() {
     run(async {
         let scene = Scene::new().await;
         scene.proxy.freeze_existing(Way::Requests);
         let call = queue_up(&scene.mine);
-        // Served over a connection that is not frozen, once the engine has given the old one up.
-        let held = turn(call).await;
+        // The call is admitted over a new connection, once the engine has given up the frozen one.
+        let held = admitted(call).await;
         let keys = scene.corner.contenders("orders/7").await;
         assert_eq!(keys.len(), 1);
-        // What has been waiting arrives while the lock is held …
+        // The delayed request arrives while the lock is held …
         scene.proxy.thaw();
         within("the delayed requests", scene.proxy.until_drained()).await;
         assert_eq!(
@@ -152,8 +152,12 @@ fn an_acquisition_that_arrives_after_its_release_makes_no_ghost() {
     run(async {
         let scene = Scene::new().await;
         scene.proxy.freeze_existing(Way::Requests);
-        turn(queue_up(&scene.mine)).await.release().await.unwrap();
-        // … and when it is long over.
+        admitted(queue_up(&scene.mine))
+            .await
+            .release()
+            .await
+            .unwrap();
+        // … and here after its release.
         scene.proxy.thaw();
         within("the delayed requests", scene.proxy.until_drained()).await;
         scene.corner.until_empty().await;
@@ -162,7 +166,7 @@ fn an_acquisition_that_arrives_after_its_release_makes_no_ghost() {
 }
 
 #[test]
-fn a_wait_that_ends_in_the_dark_leaves_no_ghost() {
+fn a_wait_that_ends_unanswered_leaves_no_ghost() {
     run(async {
         let scene = Scene::new().await;
         scene.proxy.freeze(Way::Answers);
@@ -191,20 +195,20 @@ fn a_release_whose_answer_is_lost_is_resolved() {
         scene.corner.until_contenders("orders/7", 2).await;
         scene.proxy.freeze(Way::Answers);
         drop(held);
-        let next = turn(next).await;
-        // This process queues again behind its own release, of which it does not know yet.
+        let next = admitted(next).await;
+        // This process queues again before it knows the outcome of its own release.
         let again = queue_up(&scene.mine);
         scene.proxy.cut();
         scene.proxy.thaw();
         scene.corner.until_contenders("orders/7", 2).await;
         next.release().await.unwrap();
-        turn(again).await.release().await.unwrap();
+        admitted(again).await.release().await.unwrap();
         scene.is_clean().await;
     });
 }
 
 #[test]
-fn a_network_that_breaks_all_the_time_gives_no_lock_to_two() {
+fn a_breaking_network_never_admits_two() {
     run(async {
         let scene = Scene::new().await;
         let directory = tempfile::tempdir().unwrap();
@@ -214,7 +218,7 @@ fn a_network_that_breaks_all_the_time_gives_no_lock_to_two() {
             tokio::spawn(async move {
                 for _ in 0..15 {
                     let held = locks.lock("orders/7").wait_forever().await.unwrap();
-                    held.hold(async { witness.visit().await.expect("nobody else is inside") })
+                    held.hold(async { witness.visit().await.expect("no other visitor is inside") })
                         .await
                         .unwrap();
                     held.release().await.unwrap();
@@ -228,7 +232,7 @@ fn a_network_that_breaks_all_the_time_gives_no_lock_to_two() {
         ];
         let breaking = async {
             loop {
-                // The storm's rhythm.
+                // The interval between two cuts.
                 tokio::time::sleep(Duration::from_millis(70)).await;
                 scene.proxy.cut();
             }

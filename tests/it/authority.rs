@@ -1,4 +1,4 @@
-//! Certificates for etcds that speak TLS; made anew for each test, so that none can expire in the repository.
+//! Certificate authority for etcds with TLS: certificates are made for each test, so none can expire in the repository.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-/// An authority that nobody trusts who does not know it.
+/// An authority that only clients configured with its certificate trust.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -28,20 +28,20 @@ impl Authority {
         authority
     }
 
-    /// Its own certificate.
+    /// Returns its own certificate.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// The file with its own certificate.
+    /// Returns the file with its own certificate.
     pub(crate) fn file(&self) -> PathBuf {
         self.directory.path().join("authority.pem")
     }
 
-    /// A certificate for this name, and its key.
+    /// Issues a certificate for this name; returns it and its key.
     pub(crate) fn issue(&self, name: &str) -> (String, String) {
         let mut params = CertificateParams::new([name.to_owned()]).expect("a good name");
-        // etcd shows its own certificate when it calls itself.
+        // etcd presents this certificate as a client, too, when it connects to itself.
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
@@ -51,7 +51,7 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// The flags with which etcd shows a certificate for its address.
+    /// Returns the flags with which etcd presents a certificate for its address.
     pub(crate) fn server_flags(&self) -> Vec<String> {
         let (certificate, key) = self.issue("127.0.0.1");
         let file = |name: &str, text: String| {

@@ -1,4 +1,4 @@
-//! A call with `release = "background"` does not wait for its release, which is as good as any other.
+//! `release = "background"`: the call does not wait for its release, which completes all the same.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn visit(locks: &Locks, id: u64) -> Result<Token, LockError> {
     Ok(current().expect("a lock").token())
 }
 
-/// etcd hears nothing any more once the body runs.
+/// Cuts the engine's requests off as soon as the body runs.
 #[etcd_locked("orders/<id>", locks = locks, release = "background")]
 async fn freeze(locks: &Locks, id: u64, proxy: &Proxy) -> Result<(), LockError> {
     proxy.freeze(Way::Requests);
@@ -36,7 +36,7 @@ fn the_call_returns_though_etcd_does_not_answer() {
 }
 
 #[test]
-fn calls_one_after_another_keep_the_key() {
+fn consecutive_calls_keep_the_key() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -48,13 +48,13 @@ fn calls_one_after_another_keep_the_key() {
             kept += u32::from(token.revision() == before.revision());
             before = token;
         }
-        assert!(kept > 0, "each of them took the lock anew");
+        assert!(kept > 0, "each call created a new key");
         corner.until_empty().await;
     });
 }
 
 #[test]
-fn the_key_goes_though_nobody_calls_again() {
+fn the_key_goes_without_another_call() {
     run(async {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
@@ -65,7 +65,7 @@ fn the_key_goes_though_nobody_calls_again() {
 }
 
 #[test]
-fn a_shutdown_waits_for_what_is_left() {
+fn a_shutdown_waits_for_background_releases() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;

@@ -1,6 +1,6 @@
-//! A future that is dropped, at whatever await point, leaves nothing behind: no key, no place in a queue.
+//! Cancellation: a future dropped at any await point leaves neither a key nor a waiter behind.
 //!
-//! The TTL is 15 s and nothing here waits that long, so no lease that runs out can help.
+//! The TTL is 15 s and no test here waits that long, so no expired lease can help.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::corner::{Corner, pass};
 use crate::limit::{run, within};
 use crate::steps::{When, poll_then_drop};
 
-/// More await points than anything here has; reaching it means that a future never ends.
+/// More await points than any call here has; to reach it means that a future never ends.
 const ENDLESS: usize = 100;
 
 /// Awaits of several kinds: of the executor, of a timer, of another lock.
@@ -41,8 +41,7 @@ async fn take_and_release(locks: &Locks) -> Result<(), LockError> {
     locks.lock("orders/7").wait_forever().await?.release().await
 }
 
-/// Everybody, the engine that was asked included, can take the name at once, and afterwards it is as if nothing had
-/// happened.
+/// Asserts that both engines can take the name at once, and that no key is left afterwards.
 async fn nothing_is_left(corner: &Corner, engines: [&Locks; 2]) {
     for locks in engines {
         let call = locks.lock("orders/7").wait(Duration::from_secs(5));
@@ -51,7 +50,7 @@ async fn nothing_is_left(corner: &Corner, engines: [&Locks; 2]) {
     corner.until_empty().await;
 }
 
-/// Drops the call after no poll, after one, after two …, until it is done first.
+/// Drops the call after no poll, after one, after two …, until the call is done first.
 async fn dropped_at_every_point<'a, F, C>(corner: &Corner, mine: &'a Locks, call: C)
 where
     F: Future<Output = Result<(), LockError>>,
@@ -71,7 +70,8 @@ where
     }
 }
 
-/// The same behind a holder in another engine, which lets go once the call waits in etcd (or is gone).
+/// Drops the call at every point while another engine holds the name. That engine releases once the call waits in etcd or is
+/// gone.
 async fn dropped_at_every_point_while_waiting<'a, F, C>(corner: &Corner, mine: &'a Locks, call: C)
 where
     F: Future<Output = Result<(), LockError>>,
@@ -81,7 +81,7 @@ where
     for when in [When::AtOnce, When::WhenWoken] {
         let mut done = None;
         for polls in 0..ENDLESS {
-            let held = holder.lock("orders/7").await.expect("nobody else is there");
+            let held = holder.lock("orders/7").await.expect("no other holder");
             let gone = Notify::new();
             let dropped = async {
                 let done = poll_then_drop(polls, when, call(mine)).await;
@@ -92,8 +92,8 @@ where
                 tokio::select! {
                     _ = corner.until_contenders("orders/7", 2) => {}
                     () = gone.notified() => {
-                        // What the engine was asked before is on its way to etcd by now, and has to come back although
-                        // the name is still held.
+                        // The engine's earlier request is on its way to etcd by now. Its key has to go although the name
+                        // is still held.
                         pass("another lock", mine.lock("stock/8")).await;
                         corner.until_contenders("orders/7", 1).await;
                     }
@@ -161,7 +161,7 @@ fn a_dropped_waiting_call_leaves_nothing() {
     });
 }
 
-/// The first lock of an engine also makes it get a lease and a session key: more to interrupt.
+/// The first lock of an engine also creates a lease and a session key, so there are more points to interrupt.
 #[test]
 fn a_dropped_first_call_leaves_nothing() {
     run(async {

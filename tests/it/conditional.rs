@@ -1,4 +1,4 @@
-//! `when`: the lock is taken only if that is so, and it is asked before all else.
+//! `when`: the condition is evaluated before all else, and the lock is taken only if it holds.
 
 use std::sync::Mutex;
 
@@ -36,7 +36,7 @@ fn without_the_condition_nothing_is_taken() {
     });
 }
 
-/// An engine that could answer nothing is not asked.
+/// A call whose condition is false, so that it needs no engine.
 #[etcd_locked("orders/<id>", when = false, at_most = "1ms", on_lost = "continue")]
 async fn never(id: u64) -> Result<u64, LockError> {
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -49,7 +49,7 @@ async fn outer(locks: &Locks) -> Result<Option<String>, LockError> {
 }
 
 #[test]
-fn the_current_lock_stays_the_caller_s() {
+fn without_the_condition_the_callers_lock_stays_current() {
     run(async {
         let locks = Corner::new().await.locks().await;
         assert_eq!(outer(&locks).await.unwrap().as_deref(), Some("outer"));
@@ -58,14 +58,14 @@ fn the_current_lock_stays_the_caller_s() {
 
 #[test]
 fn without_the_condition_no_engine_is_needed() {
-    // In this process there is no engine but those of the tests' own.
+    // This process has no engine of its own; each test has one.
     run(async {
         assert!(etcd_locked::lock("orders/7").await.is_err());
         assert_eq!(never(7).await.unwrap(), 7);
     });
 }
 
-/// Says when it is asked.
+/// A name that records when it is evaluated.
 struct Spoken<'a>(&'a Mutex<Vec<&'static str>>, &'static str);
 
 impl LockName for Spoken<'_> {
@@ -76,7 +76,7 @@ impl LockName for Spoken<'_> {
 }
 
 fn say(said: &Mutex<Vec<&'static str>>, what: &'static str) {
-    said.lock().expect("nobody panics").push(what);
+    said.lock().expect("not poisoned").push(what);
 }
 
 #[etcd_locked(
@@ -105,7 +105,7 @@ async fn in_order(
 }
 
 #[test]
-fn the_condition_is_asked_first_and_then_the_rest_if_it_holds() {
+fn the_condition_is_evaluated_before_all_else() {
     run(async {
         let locks = Corner::new().await.locks().await;
         for (locked, order) in [

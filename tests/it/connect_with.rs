@@ -1,4 +1,4 @@
-//! Where no URL says how etcd is reached, a closure does.
+//! `Config::connect_with`: a closure makes the engine's etcd client.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,14 +12,14 @@ use crate::etcd::{Etcd, free_port};
 use crate::limit::{run, within};
 use crate::proxy::{Proxy, Way};
 
-/// By a closure that connects there, and notes on which thread.
+/// Returns a configuration whose closure connects to this endpoint and records the thread it runs on.
 fn noting(endpoint: String, threads: &Arc<Mutex<Vec<String>>>) -> Config {
     let threads = Arc::clone(threads);
     Config::connect_with(move |options| {
         let (endpoint, threads) = (endpoint.clone(), Arc::clone(&threads));
         async move {
             let thread = std::thread::current().name().unwrap_or("?").to_owned();
-            threads.lock().expect("nobody panics with it").push(thread);
+            threads.lock().expect("not poisoned").push(thread);
             Client::connect([endpoint], Some(options)).await
         }
     })
@@ -36,7 +36,7 @@ fn a_closure_makes_the_engines_client_on_its_thread() {
         assert_eq!(corner.contenders("orders/7").await.len(), 1);
         held.release().await.unwrap();
         assert_eq!(*threads.lock().unwrap(), ["etcd-locked"]);
-        // A client of the caller's own is made by it too, here.
+        // The closure also makes the caller's own client, on the caller's thread.
         let mut client = locks.client().await.unwrap();
         client.get("x", None).await.unwrap();
         assert_eq!(threads.lock().unwrap().len(), 2);
@@ -45,7 +45,7 @@ fn a_closure_makes_the_engines_client_on_its_thread() {
 }
 
 #[test]
-fn a_connection_that_went_silent_is_made_anew() {
+fn a_silent_connection_is_replaced() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::of(etcd).await;
@@ -65,7 +65,7 @@ fn a_connection_that_went_silent_is_made_anew() {
 }
 
 #[test]
-fn a_closure_that_cannot_connect_for_once_is_asked_again() {
+fn a_closure_that_fails_once_is_called_again() {
     run(async {
         let corner = Corner::new().await;
         let endpoint = corner.endpoint.clone();
@@ -87,22 +87,22 @@ fn a_closure_that_cannot_connect_for_once_is_asked_again() {
 }
 
 #[test]
-fn what_the_closure_says_is_told_and_named() {
+fn an_error_of_the_closure_is_reported() {
     run(async {
-        let nobody = format!("http://127.0.0.1:{}", free_port());
-        let config = noting(nobody, &Arc::default());
+        let dead = format!("http://127.0.0.1:{}", free_port());
+        let config = noting(dead, &Arc::default());
         let connected = Locks::connect(config.connect_timeout(Duration::from_secs(1)));
         let error = within("a refusal", connected).await.unwrap_err();
         assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("connect_with: tcp connect error"), "{text}");
 
-        // An error that no waiting mends, and a panic: neither takes the engine along.
+        // A permanent error and a panic: neither ends the engine.
         let config = Config::connect_with(|_| async { Err(Error::EndpointsNotManaged) });
         let error = within("a refusal", Locks::connect(config)).await;
         let text = error.unwrap_err().to_string();
         assert!(text.contains("connect_with: "), "{text}");
-        let config = Config::connect_with(|_| async { panic!("of the user's") });
+        let config = Config::connect_with(|_| async { panic!("the user's closure panics") });
         let began = Instant::now();
         let connected = Locks::connect(config.connect_timeout(Duration::from_secs(1)));
         let error = within("a refusal", connected).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! One test's corner of an etcd: a prefix of its own, engines that use it, and a plain look at the keys below it.
+//! Corner of an etcd for one test: a prefix of its own, engines that use it, and plain reads of the keys below it.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -14,11 +14,11 @@ use crate::limit::{PATIENCE, within};
 
 /// A prefix that no other test uses.
 pub(crate) struct Corner {
-    /// On TCP, for other processes and for proxies.
+    /// The URL of etcd over TCP, for other processes and for proxies.
     pub(crate) endpoint: String,
     pub(crate) prefix: String,
     pub(crate) client: Client,
-    /// How an engine of this process gets to etcd.
+    /// The configuration with which engines of this process reach etcd.
     reached: Config,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Key {
 }
 
 impl Corner {
-    /// A corner of the shared server.
+    /// Creates a corner of the shared server.
     pub(crate) async fn new() -> Corner {
         Self::of(Etcd::shared().await).await
     }
 
-    /// A corner of this server.
+    /// Creates a corner of this server.
     pub(crate) async fn of(etcd: &Etcd) -> Corner {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         Corner {
@@ -48,12 +48,12 @@ impl Corner {
         }
     }
 
-    /// How an engine comes to work here.
+    /// Returns the configuration of engines in this corner.
     pub(crate) fn config(&self) -> Config {
         self.in_this_corner(self.reached.clone())
     }
 
-    /// The same over other endpoints, such as a proxy's.
+    /// Returns the configuration over other endpoints, such as a proxy's.
     pub(crate) fn config_via<const N: usize>(&self, endpoints: [String; N]) -> Config {
         self.in_this_corner(Config::new(endpoints))
     }
@@ -62,17 +62,17 @@ impl Corner {
         config.prefix(&self.prefix).service("tests")
     }
 
-    /// An engine that works here.
+    /// Connects an engine in this corner.
     pub(crate) async fn locks(&self) -> Locks {
         connect(self.config()).await
     }
 
-    /// An engine that works here, with this TTL.
+    /// Connects an engine in this corner, with this TTL.
     pub(crate) async fn locks_with_ttl(&self, ttl: Duration) -> Locks {
         connect(self.config().ttl(ttl)).await
     }
 
-    /// What the environment of a worker must say for it to work here.
+    /// Returns the environment of a worker in this corner.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("ETCD_LOCKED_ENDPOINTS", self.endpoint.clone()),
@@ -80,25 +80,25 @@ impl Corner {
         ]
     }
 
-    /// The directory of a name: its contenders are the direct children.
+    /// Returns the directory of a name, whose direct children are the contenders.
     pub(crate) fn below(&self, name: &str) -> String {
         format!("{}{name}/", self.prefix)
     }
 
-    /// The keys below a prefix, oldest first.
+    /// Reads the keys below a prefix, oldest first.
     pub(crate) async fn keys(&self, below: &str) -> Vec<Key> {
         self.try_keys(below)
             .await
             .expect("etcd answers the test's own client")
     }
 
-    /// Those that contend for a name, the owner first.
+    /// Reads the contenders for a name, the owner first.
     pub(crate) async fn contenders(&self, name: &str) -> Vec<Key> {
         let below = self.below(name);
         direct(self.keys(&below).await, &below)
     }
 
-    /// Awaits that this many contend for a name.
+    /// Awaits that a name has this many contenders.
     pub(crate) async fn until_contenders(&self, name: &str, count: usize) -> Vec<Key> {
         let below = self.below(name);
         let what = format!("{count} contenders for `{name}`");
@@ -110,18 +110,18 @@ impl Corner {
         direct(keys, &below)
     }
 
-    /// Awaits that no key of ours is left, long before a lease could have run out.
+    /// Awaits that no key of this corner is left, long before a lease could expire.
     pub(crate) async fn until_empty(&self) {
         self.until("no key left", &self.prefix, <[Key]>::is_empty)
             .await;
     }
 
-    /// The session keys of the engines that work here.
+    /// Reads the session keys of the engines in this corner.
     pub(crate) async fn sessions(&self) -> Vec<Key> {
         self.keys(&self.session_prefix()).await
     }
 
-    /// Where the session keys are.
+    /// Returns the prefix of the session keys.
     pub(crate) fn session_prefix(&self) -> String {
         format!(
             "{}%s/",
@@ -129,7 +129,7 @@ impl Corner {
         )
     }
 
-    /// The leases that the keys of a name hang on.
+    /// Reads the leases of the contenders for a name.
     pub(crate) async fn leases(&self, name: &str) -> BTreeSet<i64> {
         self.contenders(name)
             .await
@@ -138,20 +138,20 @@ impl Corner {
             .collect()
     }
 
-    /// Whether etcd still knows a lease.
+    /// Returns whether etcd still knows a lease.
     pub(crate) async fn lease_lives(&self, lease: i64) -> bool {
         let answer = self.client.clone().lease_time_to_live(lease, None).await;
         answer.expect("etcd answers the test's own client").ttl() > 0
     }
 
-    /// The revision that etcd is at.
+    /// Reads the current revision of etcd.
     pub(crate) async fn revision(&self) -> i64 {
         let answer = self.client.clone().get("nothing", None).await;
         let answer = answer.expect("etcd answers the test's own client");
         answer.header().expect("a header").revision()
     }
 
-    /// How many puts and deletes of keys of ours came after a revision, up to a mark that is set now.
+    /// Counts the puts and deletes in this corner after a revision, up to a mark that is set now.
     pub(crate) async fn changes_after(&self, revision: i64) -> usize {
         let mut client = self.client.clone();
         let options = WatchOptions::new()
@@ -181,7 +181,7 @@ impl Corner {
         }
     }
 
-    /// Awaits, by a watch, that the keys below a prefix are as wanted.
+    /// Awaits, by a watch, that the keys below a prefix satisfy `wanted`.
     pub(crate) async fn until(
         &self,
         what: &str,
@@ -193,7 +193,7 @@ impl Corner {
                 if let Some(keys) = self.watch(below, &wanted).await {
                     return keys;
                 }
-                // etcd is down, or the watch was cancelled: again in a moment.
+                // etcd is down or has cancelled the watch, so a new one is opened after a pause.
                 sleep(Duration::from_millis(50)).await;
             }
         };
@@ -206,7 +206,7 @@ impl Corner {
         }
     }
 
-    /// One watch, opened before the first look so that nothing falls between.
+    /// Watches until the keys satisfy `wanted`. The watch is open before the first read, so no change falls between.
     async fn watch(&self, below: &str, wanted: &impl Fn(&[Key]) -> bool) -> Option<Vec<Key>> {
         let mut client = self.client.clone();
         let mut watch = client
@@ -214,7 +214,7 @@ impl Corner {
             .await
             .ok()?;
         loop {
-            // The first message says that the watch is open, every later one that something changed.
+            // The first message means that the watch is open, every later one that a key has changed.
             let message = watch.message().await.ok()??;
             if message.canceled() {
                 return None;
@@ -241,14 +241,14 @@ impl Corner {
     }
 }
 
-/// An engine.
+/// Connects an engine.
 pub(crate) async fn connect(config: Config) -> Locks {
     within("connecting an engine", Locks::connect(config))
         .await
         .expect("the engine connects")
 }
 
-/// Takes a lock that is to be had.
+/// Takes a lock, and panics if the call is refused.
 pub(crate) async fn take(
     what: &str,
     call: impl IntoFuture<Output = Result<LockGuard, LockError>>,
@@ -258,7 +258,7 @@ pub(crate) async fn take(
         .unwrap_or_else(|error| panic!("{what}: {error:?}"))
 }
 
-/// Takes a lock that is to be had, and lets it go again.
+/// Takes a lock and releases it, and panics if either fails.
 pub(crate) async fn pass(what: &str, call: impl IntoFuture<Output = Result<LockGuard, LockError>>) {
     let released = take(what, call).await.release();
     within(what, released)

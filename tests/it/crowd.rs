@@ -1,5 +1,5 @@
-//! Many processes that ask for several names at random, some while they hold others: nobody overlaps, nothing hangs, and every
-//! call is served or refused with a reason.
+//! Random load of many processes: calls want several names, some while they hold others. No bodies overlap, no call hangs, and
+//! every call is admitted or refused with a reason.
 //!
 //! The full run, sixteen processes for a minute: `cargo xtask test --test it -- --ignored sixteen_processes --nocapture`.
 
@@ -13,10 +13,10 @@ use crate::corner::Corner;
 use crate::limit::{PATIENCE, run};
 use crate::worker::Worker;
 
-/// As many as the workers choose from.
+/// The number of names that the workers choose from.
 const NAMES: u64 = 8;
 
-/// A call waits for 10 s at most, and what it has inside for 10 s more.
+/// Milliseconds that a call may take: it waits for at most 10 s, and the call inside it for 10 s more.
 const LONGEST: u64 = 21_000;
 
 async fn roam(processes: u64, seconds: u64) {
@@ -31,7 +31,7 @@ async fn roam(processes: u64, seconds: u64) {
         .collect();
     for (seed, worker) in workers.iter_mut().enumerate() {
         let directory = directory.path().display();
-        worker.tell(&format!("roam {seconds} {seed} {directory}"));
+        worker.send(&format!("roam {seconds} {seed} {directory}"));
     }
     let limit = Duration::from_secs(seconds) + PATIENCE;
     let [mut served, mut visits, mut refused, mut longest] = [0; 4];
@@ -46,7 +46,7 @@ async fn roam(processes: u64, seconds: u64) {
         visits += figures[1];
         refused += figures[2];
         longest = longest.max(figures[3]);
-        assert_eq!(worker.unheard(), [""; 0]);
+        assert_eq!(worker.unread(), [""; 0]);
     }
     println!(
         "{processes} processes, {seconds} s: {served} calls served, {refused} refused with a reason, the longest took {longest} ms"
@@ -60,7 +60,7 @@ async fn roam(processes: u64, seconds: u64) {
 }
 
 #[test]
-fn processes_that_take_several_names_at_random_neither_overlap_nor_hang() {
+fn random_calls_for_several_names_exclude_and_end() {
     run(roam(4, 5));
 }
 

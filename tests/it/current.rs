@@ -1,4 +1,4 @@
-//! `current()`: a body knows the lock it runs under; what is not a body knows of none.
+//! `current()`: a body knows the lock it runs under; outside a body there is none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn stock(locks: &Locks, sku: u32) -> Result<Option<String>, LockError> {
 
 #[etcd_locked("orders/<id>", locks = locks)]
 async fn meet(locks: &Locks, id: u64, barrier: &Barrier) -> Result<Option<String>, LockError> {
-    // Both are inside at once, and each is polled in between the other's polls.
+    // Both bodies are inside at once, and their polls alternate.
     barrier.wait().await;
     for _ in 0..10 {
         assert_eq!(text(), Some(format!("orders/{id}")));
@@ -52,7 +52,7 @@ async fn spawning(locks: &Locks, id: u64) -> Result<Option<String>, LockError> {
 
 #[etcd_locked("orders/<id>", locks = locks)]
 async fn twice(locks: &Locks, id: u64) -> Result<(), LockError> {
-    // Under the very lock it wants.
+    // The inner call wants the lock that this body holds.
     order(locks, id).await.map(|_| ())
 }
 
@@ -69,7 +69,7 @@ fn a_body_knows_its_lock() {
         assert!(current().is_none(), "the call is over");
         assert!(
             !inside.is_held(),
-            "what left the body says that the lock is still held"
+            "a `Current` outside its body claims that the lock is still held"
         );
     });
 }
@@ -160,7 +160,7 @@ fn a_current_lock_can_be_handed_to_another_task() {
 }
 
 #[test]
-fn a_body_that_wants_its_own_lock_is_told() {
+fn a_body_that_wants_its_own_lock_is_refused() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -169,7 +169,7 @@ fn a_body_that_wants_its_own_lock_is_told() {
             .unwrap_err();
         assert!(matches!(error, LockError::SelfDeadlock { .. }), "{error:?}");
         assert!(!error.is_retryable());
-        // In a branch of its own as well, and with a guard.
+        // The same under a guard.
         let held = locks.lock("orders/42").await.unwrap();
         let inner = held.hold(async { locks.lock("orders/42").await.map(drop) });
         let inner = within("a refusal instead of a hang", inner).await.unwrap();

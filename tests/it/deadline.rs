@@ -1,4 +1,4 @@
-//! `deadline`: a point in time bounds the wait, and nothing else.
+//! `deadline`: a point in time that bounds the wait, and nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -28,12 +28,12 @@ fn a_wait_is_over_at_its_deadline() {
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
         let held = take("their lock", theirs.lock("orders/7")).await;
         let due = Instant::now() + Duration::from_millis(300);
-        let (time, told) = waited(within("the deadline", by(&mine, 7, due)).await);
+        let (time, named) = waited(within("the deadline", by(&mine, 7, due)).await);
         assert!(Instant::now() >= due, "too early");
         assert!(time < Duration::from_secs(5), "{time:?}");
-        assert!(told, "etcd has told who holds it");
+        assert!(named, "the error does not name the holder");
         held.release().await.unwrap();
-        // It is about the wait, not about the body.
+        // The deadline bounds the wait, not the body.
         let due = Instant::now() + Duration::from_secs(20);
         assert_eq!(by(&mine, 7, due).await.unwrap(), 7);
         corner.until_empty().await;
@@ -71,7 +71,7 @@ async fn skipped(locks: &Locks, id: u64, due: tokio::time::Instant) -> Option<u6
 }
 
 #[test]
-fn a_deadline_that_has_passed_is_answered_at_once_without_a_word_to_etcd() {
+fn a_passed_deadline_refuses_at_once_without_asking_etcd() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -87,12 +87,12 @@ fn a_deadline_that_has_passed_is_answered_at_once_without_a_word_to_etcd() {
         assert_eq!(skipped(&locks, 7, passed.into()).await, None);
         let tried = locks.lock("orders/7").try_once().deadline(passed).await;
         assert_eq!(waited(tried), (Duration::ZERO, false));
-        // What was written would show as an event.
+        // A write would show as an event.
         let before = corner.revision().await;
         let ended = by(&locks, 8, passed).await;
         assert_eq!(waited(ended), (Duration::ZERO, false));
         assert_eq!(corner.changes_after(before).await, 0);
-        // A name that is none is told all the same.
+        // An invalid name is refused all the same.
         let never = locks.lock("orders//7").deadline(passed).await;
         assert!(matches!(never, Err(LockError::InvalidName { .. })));
     });

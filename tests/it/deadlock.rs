@@ -1,4 +1,4 @@
-//! Tasks that wait for each other's locks: one of them is told so, and soon; nobody else ever is.
+//! Deadlock detection: of tasks in a cycle exactly one gets `Deadlock`, within seconds; tasks outside a cycle never do.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::corner::Corner;
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
-/// A circle across processes is cut within this.
+/// The time within which a cycle across processes is broken.
 const SOON: Duration = Duration::from_secs(5);
 
 #[etcd_locked("accounts/<first>", locks = &locks, wait = "forever")]
@@ -32,7 +32,7 @@ async fn inner(locks: &Locks, name: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Two tasks that take two locks in opposite order, each on its engine: how they end, and how long that takes.
+/// Runs two tasks that take two locks in opposite order, each on its engine; returns their results and the time they took.
 async fn crosswise(one: Locks, other: Locks) -> ([Result<(), LockError>; 2], Duration) {
     let both = Arc::new(Barrier::new(2));
     let began = Instant::now();
@@ -42,7 +42,7 @@ async fn crosswise(one: Locks, other: Locks) -> ([Result<(), LockError>; 2], Dur
     (within("the end of both", ends).await, began.elapsed())
 }
 
-/// One has both locks, the other is told of the circle; what it is told.
+/// Checks that exactly one of the two tasks was refused, and returns its error.
 fn the_one_refused(ends: [Result<(), LockError>; 2]) -> LockError {
     let mut refused: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
     assert_eq!(refused.len(), 1, "{refused:?}");
@@ -50,7 +50,7 @@ fn the_one_refused(ends: [Result<(), LockError>; 2]) -> LockError {
 }
 
 #[test]
-fn crosswise_across_engines_one_is_served_and_one_is_told() {
+fn detects_cycle_across_engines() {
     run(async {
         let corner = Corner::new().await;
         for _ in 0..3 {
@@ -86,7 +86,7 @@ fn crosswise_across_engines_one_is_served_and_one_is_told() {
 }
 
 #[test]
-fn crosswise_in_one_engine_is_told_at_once() {
+fn detects_cycle_in_one_engine_at_once() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -99,7 +99,7 @@ fn crosswise_in_one_engine_is_told_at_once() {
 }
 
 #[test]
-fn crosswise_across_processes_one_is_served_and_one_is_told() {
+fn detects_cycle_across_processes() {
     run(async {
         let corner = Corner::new().await;
         let mut workers = [
@@ -107,12 +107,12 @@ fn crosswise_across_processes_one_is_served_and_one_is_told() {
             Worker::start(corner.environment()),
         ];
         for (worker, [first, second]) in workers.iter_mut().zip([["a", "b"], ["b", "a"]]) {
-            worker.tell(&format!("nest {first} {second}"));
+            worker.send(&format!("nest {first} {second}"));
             assert_eq!(worker.says("holds").await, first);
         }
         let began = Instant::now();
         for (worker, first) in workers.iter_mut().zip(["a", "b"]) {
-            worker.tell(&format!("done {first}"));
+            worker.send(&format!("done {first}"));
         }
         let mut ends = Vec::new();
         for worker in &mut workers {
@@ -136,7 +136,7 @@ async fn transfer(locks: &Locks, from: &str, to: &str) -> Result<(), LockError> 
 }
 
 #[test]
-fn a_call_with_several_names_gives_way_unheard() {
+fn a_group_gives_way_without_an_error() {
     run(async {
         let corner = Corner::new().await;
         let both = Arc::new(Barrier::new(2));
@@ -173,9 +173,9 @@ async fn third_step(locks: &Locks) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Everybody waits for seconds, and nobody in a circle.
+/// All tasks wait for seconds, but they keep one order, so there is no cycle.
 #[test]
-fn who_keeps_an_order_is_never_told_of_a_deadlock() {
+fn ordered_calls_are_never_refused_as_deadlock() {
     run(async {
         let corner = Corner::new().await;
         let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! Declared names are small types: what they lock, what they show, and what may stand in them.
+//! Declared names (`lock_names!`): the names they lock, the text they show, and the values they may contain.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -107,7 +107,7 @@ fn a_uuid_may_stand_in_a_name() {
 }
 
 mod inside_a_facade {
-    //! The runtime under another name, and a macro of the facade's own.
+    //! A facade that re-exports the runtime under another name, and wraps its macro.
     pub(super) use ::etcd_locked as locking;
 
     #[derive(locking::LockKey)]
@@ -124,7 +124,7 @@ mod inside_a_facade {
 }
 
 #[test]
-fn a_facade_can_hand_on_everything() {
+fn a_facade_can_reexport_everything() {
     use inside_a_facade::{Facade, Key};
     assert_eq!(text(Facade { key: Key(1) }), "facades/1");
 }
@@ -135,7 +135,7 @@ fn a_name_can_be_declared_inside_a_function() {
     assert_eq!(text(Local { id: 1 }), "locals/1");
 }
 
-/// How often the expression of `expression` was evaluated.
+/// The number of evaluations of the name of `expression`.
 static EVALUATED: AtomicUsize = AtomicUsize::new(0);
 
 fn counted(id: u64) -> Order {
@@ -179,7 +179,7 @@ async fn constant(locks: &Locks) -> Result<Name, LockError> {
     name().await
 }
 
-/// A flag's word, an option's and one that is nearly an option's are arguments like others.
+/// An argument may have the name of a flag or of an option.
 #[etcd_locked((shared), locks = locks)]
 async fn argument_like_a_flag(locks: &Locks, shared: &str) -> Result<Name, LockError> {
     name().await

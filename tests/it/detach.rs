@@ -1,4 +1,4 @@
-//! `detach`: a body that has begun comes to its end, whatever becomes of its caller.
+//! `detach`: a body that has begun runs to its end, even if its caller is dropped.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
@@ -14,7 +14,7 @@ use crate::limit::{run, within};
 use crate::spans::Spans;
 use crate::under::{alone, name, with_locks};
 
-/// What a test and a body tell each other.
+/// Signals between a test and a body.
 #[derive(Default)]
 struct Signs {
     inside: Notify,
@@ -32,7 +32,7 @@ async fn ship(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<String, LockEr
 }
 
 #[test]
-fn a_caller_that_goes_away_does_not_cut_the_body() {
+fn a_detached_body_outlives_its_caller() {
     run(async {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
@@ -60,7 +60,7 @@ fn a_caller_that_goes_away_does_not_cut_the_body() {
 }
 
 #[test]
-fn a_caller_that_stays_has_the_answer_once_the_lock_is_free() {
+fn a_caller_that_stays_gets_the_answer_after_the_release() {
     run(async {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
@@ -73,7 +73,7 @@ fn a_caller_that_stays_has_the_answer_once_the_lock_is_free() {
 }
 
 #[test]
-fn a_caller_that_goes_away_while_it_waits_takes_nothing() {
+fn an_aborted_waiter_never_starts_its_detached_body() {
     run(async {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
@@ -90,7 +90,7 @@ fn a_caller_that_goes_away_while_it_waits_takes_nothing() {
     });
 }
 
-/// A payload no library of anybody's would make.
+/// A panic payload that no library makes.
 #[derive(Debug, PartialEq)]
 struct Payload(u32);
 
@@ -101,7 +101,7 @@ async fn fail(locks: Locks, id: u32) -> Result<(), LockError> {
 }
 
 #[test]
-fn a_panic_is_the_caller_s_and_the_lock_is_free() {
+fn a_panic_reaches_the_caller_and_frees_the_lock() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -114,7 +114,7 @@ fn a_panic_is_the_caller_s_and_the_lock_is_free() {
 }
 
 #[test]
-fn a_shutdown_waits_for_it() {
+fn a_shutdown_waits_for_a_detached_body() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -144,7 +144,7 @@ async fn lost(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<(), LockError>
 }
 
 #[test]
-fn what_ends_the_body_early_is_told_to_the_caller() {
+fn a_caller_gets_the_error_that_ended_its_detached_body() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -197,7 +197,7 @@ async fn generic<T: Clone + Send + 'static>(
 }
 
 #[test]
-fn whatever_owns_its_arguments_may_be_detached() {
+fn any_function_that_owns_its_arguments_may_be_detached() {
     alone(async {
         let shop = Arc::new(Shop { shard: 3 });
         let kept = shop.clone().keep(7).await.unwrap();
@@ -210,10 +210,11 @@ fn whatever_owns_its_arguments_may_be_detached() {
     });
 }
 
-/// Where an annotated function finds its engine, and under which lock its caller runs: it takes both along.
+/// A detached body that uses the engine of its caller's scope, under the lock of its caller.
 #[etcd_locked("inner/<id>", detach)]
 async fn inner(id: u64) -> Result<(), LockError> {
-    // The caller's body awaits this one: it would wait for itself. But it may go on without it, and so keeps its lock to itself.
+    // The caller's body awaits this one, so waiting for the caller's lock would be a deadlock. The caller may also go on without
+    // this body, so the lock is not reentered either.
     for refused in [
         etcd_locked::lock("outer").await,
         etcd_locked::lock("outer").reentrant().await,
@@ -242,7 +243,7 @@ async fn outer() -> Result<Option<String>, LockError> {
 }
 
 #[test]
-fn it_takes_along_the_engine_and_the_locks_of_its_caller() {
+fn a_detached_body_inherits_engine_and_locks() {
     with_locks(async |locks: &Locks| {
         let under = locks.scope(outer()).await.unwrap();
         assert_eq!(under.as_deref(), Some("7, outer"));
@@ -259,7 +260,7 @@ async fn wants(locks: Locks, name: &'static str, signs: Arc<Signs>) -> Result<()
 }
 
 #[test]
-fn a_caller_that_goes_on_without_it_is_no_obstacle_and_keeps_its_lock() {
+fn a_detached_body_waits_for_the_lock_of_its_caller() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -272,13 +273,13 @@ fn a_caller_that_goes_on_without_it_is_no_obstacle_and_keeps_its_lock() {
                 () = signs.inside.notified() => drop(call),
             }
             signs.go.notify_one();
-            // It waits for this body, as any other task would.
+            // The detached body waits for the end of this body, as any other task would.
             let waits = tokio::time::timeout(Duration::from_millis(300), signs.done.notified());
             assert!(waits.await.is_err(), "two bodies under one lock");
         };
         held.hold(outer).await.unwrap();
         held.release().await.unwrap();
-        within("its turn", signs.done.notified()).await;
+        within("the detached body's admission", signs.done.notified()).await;
         corner.until_empty().await;
     });
 }
@@ -290,7 +291,7 @@ async fn again(locks: Locks, signs: Arc<Signs>) -> Result<(), LockError> {
     pending().await
 }
 
-/// Says that it was dropped.
+/// Signals its drop.
 struct Leaving(Arc<Signs>);
 
 impl Drop for Leaving {
@@ -300,7 +301,7 @@ impl Drop for Leaving {
 }
 
 #[test]
-fn what_uses_a_lock_again_stands_and_falls_with_its_caller() {
+fn a_detached_reentrant_body_ends_with_its_caller() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -313,7 +314,7 @@ fn what_uses_a_lock_again_stands_and_falls_with_its_caller() {
                 () = signs.inside.notified() => {}
             }
             drop(call);
-            // Now, and not some time later in another task.
+            // The body is dropped with the call, not later in another task.
             poll_fn(|cx| {
                 let done = pin!(signs.done.notified()).poll(cx);
                 assert!(done.is_ready(), "two bodies under one lock");
@@ -323,14 +324,23 @@ fn what_uses_a_lock_again_stands_and_falls_with_its_caller() {
         };
         held.hold(outer).await.unwrap();
         held.release().await.unwrap();
-        // By itself it has a lock of its own, and a task.
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_detached_reentrant_body_outlives_a_caller_without_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let signs = Arc::new(Signs::default());
         let caller = tokio::spawn(again(locks.clone(), signs.clone()));
         within("the body inside", signs.inside.notified()).await;
         caller.abort();
         let cut = tokio::time::timeout(Duration::from_millis(100), signs.done.notified()).await;
-        assert!(cut.is_err(), "cut by its caller");
+        assert!(cut.is_err(), "the body ended with its caller");
         within("the shutdown", locks.shutdown(Duration::ZERO)).await;
-        within("its end", signs.done.notified()).await;
+        within("the body's end", signs.done.notified()).await;
         corner.until_empty().await;
     });
 }
@@ -359,7 +369,7 @@ async fn traced(locks: Locks) -> Result<Option<&'static str>, LockError> {
 }
 
 #[test]
-fn the_span_goes_along() {
+fn a_detached_body_keeps_its_span() {
     use tracing::Instrument as _;
 
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -375,15 +385,15 @@ fn the_span_goes_along() {
     });
 }
 
-/// Polled by one executor at first and by another later, or dropped in between: whoever is inside is inside.
+/// A call may move to another executor, or be dropped in between; its body goes on all the while.
 #[test]
-fn a_call_that_is_not_polled_any_more_goes_on() {
+fn a_detached_body_runs_on_without_polls() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let signs = Arc::new(Signs::default());
         let mut call = Box::pin(ship(locks, 7, signs.clone()));
-        // Until it is inside, which its task says.
+        // Polls the call until the body signals that it has begun.
         let mut inside = pin!(signs.inside.notified());
         within(
             "the body inside",

@@ -1,4 +1,4 @@
-//! One endpoint of several that is dead, frozen or taken away is nobody's problem.
+//! Endpoints: calls go on while one of several is dead, frozen or removed.
 
 use std::time::{Duration, Instant};
 
@@ -31,11 +31,11 @@ fn a_refused_endpoint_of_three_is_not_noticed() {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
         let proxy = Proxy::start(etcd.address()).await;
-        let nobody = format!("http://127.0.0.1:{}", free_port());
-        // The dead one in every place: a client that favours the first is caught as well.
-        for turn in 0..3 {
-            let mut endpoints = [nobody.clone(), etcd.endpoint(), proxy.endpoint()];
-            endpoints.rotate_left(turn);
+        let dead = format!("http://127.0.0.1:{}", free_port());
+        // The dead endpoint in every position, to catch a client that favours the first as well.
+        for rotation in 0..3 {
+            let mut endpoints = [dead.clone(), etcd.endpoint(), proxy.endpoint()];
+            endpoints.rotate_left(rotation);
             let locks = connect(corner.config_via(endpoints)).await;
             calls(&locks, 70).await;
         }
@@ -44,14 +44,14 @@ fn a_refused_endpoint_of_three_is_not_noticed() {
 }
 
 #[test]
-fn a_client_of_ones_own_passes_a_dead_endpoint_over() {
+fn a_users_client_skips_a_dead_endpoint() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
-        let nobody = || format!("http://127.0.0.1:{}", free_port());
-        for turn in 0..3 {
-            let mut endpoints = [nobody(), etcd.endpoint(), nobody()];
-            endpoints.rotate_left(turn);
+        let dead = || format!("http://127.0.0.1:{}", free_port());
+        for rotation in 0..3 {
+            let mut endpoints = [dead(), etcd.endpoint(), dead()];
+            endpoints.rotate_left(rotation);
             let locks = connect(corner.config_via(endpoints)).await;
             let mut client = locks.client().await.unwrap();
             let key = format!("{}own", corner.prefix);
@@ -65,7 +65,7 @@ fn a_client_of_ones_own_passes_a_dead_endpoint_over() {
 }
 
 #[test]
-fn a_client_of_ones_own_outlives_the_endpoint_it_uses() {
+fn a_users_client_survives_the_loss_of_its_endpoint() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
@@ -77,7 +77,7 @@ fn a_client_of_ones_own_outlives_the_endpoint_it_uses() {
         let locks = connect(corner.config_via(endpoints)).await;
         let mut client = locks.client().await.unwrap();
         client.get("nothing", None).await.unwrap();
-        // Whichever it is.
+        // One after the other, because either may be the one in use.
         for proxy in &mut proxies {
             proxy.refuse().await;
             proxy.cut();
@@ -109,7 +109,7 @@ fn a_frozen_endpoint_costs_time_and_no_lock() {
         let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
         let held = locks.lock("reports/today").await.unwrap();
         let kept = held.hold(async {
-            // One after the other, so that whichever the engine likes is met.
+            // One after the other, because either may be the one in use.
             for proxy in &proxies {
                 proxy.freeze(Way::Requests);
                 proxy.freeze(Way::Answers);
@@ -127,7 +127,7 @@ fn a_frozen_endpoint_costs_time_and_no_lock() {
 }
 
 #[test]
-fn an_endpoint_frozen_from_the_start_does_not_keep_anybody_out() {
+fn an_endpoint_frozen_from_the_start_blocks_no_call() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
@@ -157,10 +157,9 @@ fn a_slow_network_only_costs_time() {
     });
 }
 
-/// Such a TTL leaves a renewal 300 ms: not enough for two round trips here, so that a connection is not to be had at
-/// one go.
+/// This TTL leaves a renewal 300 ms: too little for two round trips here, so a connection takes more than one attempt.
 #[test]
-fn a_connection_over_a_slow_network_is_opened_anew_within_a_short_ttl() {
+fn a_slow_network_reconnects_within_a_short_ttl() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
@@ -196,11 +195,11 @@ fn a_dead_member_of_a_cluster_is_not_noticed() {
             calls(&locks, 20).await;
             cluster.members[follower].kill();
             calls(&locks, 200).await;
-            // Back again, so that the next one may go: the leader itself.
+            // The follower comes back, so that the leader may die next.
             cluster.members[follower].start_again().await;
             let killed = Instant::now();
             cluster.members[leader].kill();
-            // While there is no leader, a call may be told to come again; once there is one, none is.
+            // Without a leader a call may fail as retryable; with one, none fails.
             let elected = async {
                 while let Err(error) = locks.lock("orders/7").await {
                     assert!(error.is_retryable(), "{error:?}");
@@ -208,7 +207,7 @@ fn a_dead_member_of_a_cluster_is_not_noticed() {
             };
             within("a lock under the new leader", elected).await;
             calls(&locks, 20).await;
-            // The body's work: past the TTL, so that renewals must have found their way as well.
+            // The body's work: past the TTL, so that renewals must have arrived as well.
             sleep(Duration::from_secs(11).saturating_sub(killed.elapsed())).await;
         });
         within_the_cluster("the body's end", kept).await.unwrap();
@@ -218,7 +217,7 @@ fn a_dead_member_of_a_cluster_is_not_noticed() {
     });
 }
 
-/// These bodies work for longer than other tests take.
+/// Awaits the end of a body that works for longer than other tests take.
 async fn within_the_cluster<F: Future>(what: &str, event: F) -> F::Output {
     crate::limit::within_time(Duration::from_secs(60), what, event).await
 }

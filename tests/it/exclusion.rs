@@ -1,4 +1,4 @@
-//! At most one holder per name: across tasks, engines and processes.
+//! Mutual exclusion: a name has at most one holder across tasks, engines and processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,14 +16,14 @@ use crate::worker::Worker;
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "forever")]
 async fn visit(locks: &Locks, id: u64, witness: &Witness) -> Result<(), LockError> {
-    witness.visit().await.expect("nobody else is inside");
+    witness.visit().await.expect("no other visitor is inside");
     Ok(())
 }
 
 /// The same lock under another spelling, and with a TTL, hence a lease, of its own.
 #[etcd_locked("orders/7", locks = locks, wait = "forever", ttl = "7s")]
 async fn visit_seven(locks: &Locks, witness: &Witness) -> Result<(), LockError> {
-    witness.visit().await.expect("nobody else is inside");
+    witness.visit().await.expect("no other visitor is inside");
     Ok(())
 }
 
@@ -108,9 +108,9 @@ fn processes_exclude_each_other() {
             .map(|_| Worker::start(corner.environment()))
             .collect();
         for worker in &mut workers {
-            // Two tasks each: what one process keeps apart and what etcd keeps apart, at once.
-            worker.tell(&format!("churn till 15 {}", directory.path().display()));
-            worker.tell(&format!("churn till 15 {}", directory.path().display()));
+            // Two tasks each: the process excludes its own tasks while etcd excludes processes.
+            worker.send(&format!("churn till 15 {}", directory.path().display()));
+            worker.send(&format!("churn till 15 {}", directory.path().display()));
         }
         for worker in &mut workers {
             worker.says("churned").await;
@@ -159,12 +159,12 @@ fn a_held_name_is_not_entered_before_its_release() {
             held.release().await.unwrap();
         });
         corner.until_contenders("orders/7", 2).await;
-        // The holder's work: long enough for a waiter that does not wait to be caught.
+        // The holder's work: long enough to catch a waiter that does not wait.
         tokio::time::sleep(Duration::from_millis(500)).await;
         order.store(1, Ordering::SeqCst);
         held.release().await.unwrap();
         assert_eq!(
-            within("the waiter's turn", entry).await.unwrap(),
+            within("the waiter's admission", entry).await.unwrap(),
             1,
             "the waiter was in before the release"
         );

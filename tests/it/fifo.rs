@@ -1,4 +1,4 @@
-//! First come, first served: in one engine, across engines and across processes.
+//! FIFO order: first come, first served, in one engine, across engines and across processes.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ fn calls_of_one_engine_are_served_in_order() {
         let mut tasks = JoinSet::new();
         for who in 0..10 {
             let mut call = Box::pin(enter(locks.clone(), 1, who, order.clone()));
-            // A call has its place from its first poll on; only then the next one comes.
+            // A call enters the wait queue at its first poll, so each is polled before the next is made.
             assert!(
                 call.as_mut()
                     .poll(&mut Context::from_waker(Waker::noop()))
@@ -75,7 +75,7 @@ fn processes_are_served_in_order() {
         let mut workers = Vec::new();
         for who in 0..3 {
             let mut worker = Worker::start(corner.environment());
-            worker.tell("work till");
+            worker.send("work till");
             corner.until_contenders("jobs/till", who + 2).await;
             workers.push(worker);
         }
@@ -83,19 +83,19 @@ fn processes_are_served_in_order() {
         let mut entries = Vec::new();
         for worker in &mut workers {
             let entry = worker.says("held").await;
-            worker.tell("done till");
+            worker.send("done till");
             worker.says("released").await;
             entries.push(entry.split(' ').nth(2).unwrap().parse::<u64>().unwrap());
         }
         assert!(
             entries.is_sorted(),
-            "the times of entry, in the order of coming: {entries:?}"
+            "the times of entry, in the order of arrival: {entries:?}"
         );
     });
 }
 
 #[test]
-fn a_dropped_call_gives_up_its_place_and_no_other() {
+fn a_dropped_call_leaves_the_order_of_others() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -124,7 +124,7 @@ fn a_dropped_call_gives_up_its_place_and_no_other() {
 }
 
 #[test]
-fn a_try_does_not_overtake_those_who_wait() {
+fn a_try_does_not_overtake_waiters() {
     run(async {
         let corner = Corner::new().await;
         let (first, second) = (corner.locks().await, corner.locks().await);
@@ -138,12 +138,12 @@ fn a_try_does_not_overtake_those_who_wait() {
         );
         corner.until_contenders("till/1", 2).await;
         held.release().await.unwrap();
-        // The waiter owns the name now, although it has not looked yet.
+        // The waiter owns the name now, although its engine has not read that yet.
         let refused = first.lock("till/1").try_once().await;
         assert!(
             matches!(refused, Err(LockError::Held { .. })),
             "{refused:?}"
         );
-        pass("the waiter's turn", waiter).await;
+        pass("the waiter's admission", waiter).await;
     });
 }

@@ -1,4 +1,4 @@
-//! The locks of other languages: `etcdctl lock`, which is Go's `concurrency.Mutex`, and whatever else puts keys there.
+//! Foreign locks: `etcdctl lock`, which is Go's `concurrency.Mutex`, and other clients that put keys below a name.
 
 use std::future::IntoFuture;
 use std::process::Command;
@@ -15,11 +15,11 @@ use crate::etcd::etcdctl;
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
-/// `etcdctl lock` of this name: says its key once it has the lock, and lets go on SIGTERM; or runs a command.
+/// Starts `etcdctl lock` on this name. It prints its key once it has the lock and releases on SIGTERM, or it runs a command.
 pub(crate) fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Worker {
     let mut etcdctl = Command::new(etcdctl());
     etcdctl
-        // It would complain of every variable that is not its own.
+        // etcdctl complains of every `ETCD…` variable that is not its own.
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .env("ETCDCTL_API", "3")
@@ -40,10 +40,10 @@ fn etcdctl_waits_behind_us() {
         let held = corner.locks().await.lock("orders/42").await.unwrap();
         let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
         let keys = corner.until_contenders("orders/42", 2).await;
-        // The holder's work: etcdctl had time to get in if it could.
+        // The holder's work: time to catch an etcdctl that does not wait.
         sleep(Duration::from_millis(500)).await;
         assert_eq!(
-            etcdctl.unheard(),
+            etcdctl.unread(),
             Vec::<String>::new(),
             "etcdctl has the lock while we hold it"
         );
@@ -62,7 +62,7 @@ fn we_wait_behind_etcdctl() {
         let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
         etcdctl.line().await;
         let refused = locks.lock("orders/42").try_once().await;
-        // It writes no record, so there is nobody to name.
+        // etcdctl writes no record, so the error names no holder.
         assert!(
             matches!(refused, Err(LockError::Held { holder: None, .. })),
             "{refused:?}"
@@ -76,11 +76,11 @@ fn we_wait_behind_etcdctl() {
             }
         });
         corner.until_contenders("orders/42", 2).await;
-        // The holder's work: we had time to get in if we could.
+        // The holder's work: time to catch a waiter of ours that does not wait.
         sleep(Duration::from_millis(500)).await;
         terminated.store(true, Ordering::SeqCst);
         etcdctl.terminate();
-        let (held, in_time) = within("our turn", waiter).await.unwrap();
+        let (held, in_time) = within("our admission", waiter).await.unwrap();
         assert!(in_time, "we were in while etcdctl held the lock");
         held.release().await.unwrap();
         corner.until_empty().await;
@@ -88,7 +88,7 @@ fn we_wait_behind_etcdctl() {
 }
 
 #[test]
-fn the_queue_is_one_for_both() {
+fn etcdctl_and_we_share_one_queue() {
     run(async {
         let corner = Corner::new().await;
         let held = corner.locks().await.lock("orders/42").await.unwrap();
@@ -105,11 +105,11 @@ fn the_queue_is_one_for_both() {
         corner.until_contenders("orders/42", 3).await;
         held.release().await.unwrap();
         etcdctl.line().await;
-        // Served only when the one before it is done.
+        // Our waiter is admitted only after etcdctl is done.
         sleep(Duration::from_millis(300)).await;
         assert!(!after.is_finished(), "we overtook etcdctl");
         etcdctl.terminate();
-        within("our turn", after)
+        within("our admission", after)
             .await
             .unwrap()
             .unwrap()
@@ -155,7 +155,7 @@ fn a_foreign_key_directly_below_a_name_blocks_it() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
-        let key = format!("{}someone", corner.below("orders/42"));
+        let key = format!("{}foreign", corner.below("orders/42"));
         let mut client = corner.client.clone();
         client.put(key.clone(), "not a record", None).await.unwrap();
         let refused = locks.lock("orders/42").try_once().await;
@@ -174,7 +174,7 @@ fn a_foreign_key_directly_below_a_name_blocks_it() {
         let waiter = tokio::spawn(locks.lock("orders/42").wait_forever().into_future());
         corner.until_contenders("orders/42", 2).await;
         client.delete(key, None).await.unwrap();
-        within("our turn", waiter)
+        within("our admission", waiter)
             .await
             .unwrap()
             .unwrap()
@@ -191,7 +191,7 @@ fn deeper_keys_do_not_block() {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let mut client = corner.client.clone();
-        // Older than anything of ours, and more than one.
+        // Several keys, all older than any of ours.
         for deeper in ["lines/1", "lines/2", "a/b/c"] {
             client
                 .put(format!("{}{deeper}", corner.below("orders/42")), "", None)
@@ -207,7 +207,7 @@ fn deeper_keys_do_not_block() {
             .await
             .unwrap();
         let held = take("a lock above them", locks.lock("orders/42")).await;
-        // The one directly below still does.
+        // A key directly below the name still blocks.
         let refused = corner.locks().await.lock("orders/42").try_once().await;
         assert!(
             matches!(
@@ -235,7 +235,7 @@ fn a_younger_foreign_key_does_not_disturb_the_holder() {
             .put(key.clone(), "", Some(PutOptions::new().with_lease(lease)))
             .await
             .unwrap();
-        // The holder's work: long enough for it to look at its key again.
+        // The holder's work: long enough for its engine to read the key again.
         held.hold(sleep(Duration::from_secs(2))).await.unwrap();
         assert!(held.is_held());
         held.release().await.unwrap();

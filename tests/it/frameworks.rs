@@ -1,4 +1,4 @@
-//! Beside the attributes and traits of other crates the attribute does what it does alone.
+//! Frameworks: the attribute works together with the attributes and traits of other crates.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ fn axum_handlers() {
     });
 }
 
-/// What the handler and its client tell each other.
+/// Signals between the handler and its client.
 #[derive(Default)]
 struct Packing {
     begun: Notify,
@@ -155,7 +155,7 @@ fn an_axum_handler_that_is_detached_outlives_its_client() {
         assert_eq!(status, StatusCode::LOCKED, "{said}");
         packing.go.notify_one();
         packing.packed.notified().await;
-        // Its successor waits for the lock, and finds it free.
+        // The next call takes the lock once the body has ended.
         let successor = etcd_locked::lock("parcels/7").await.unwrap();
         successor.release().await.unwrap();
         packing.go.notify_one();
@@ -164,7 +164,7 @@ fn an_axum_handler_that_is_detached_outlives_its_client() {
     });
 }
 
-// Its `Path` derefs to the values, so that their fields are fields of the argument.
+// actix's `Path` derefs to the values, so their fields are fields of the argument.
 #[actix_web::post("/orders/{id}")]
 #[etcd_locked("orders/<path.0>")]
 async fn below_route(path: web::Path<(u64,)>, body: String) -> Result<HttpResponse, AppError> {
@@ -223,7 +223,7 @@ struct Ship {
     order: u64,
 }
 
-/// As tonic-build writes it for a service.
+/// A service trait as tonic-build writes it.
 #[tonic::async_trait]
 trait Warehouse: Send + Sync + 'static {
     async fn ship(
@@ -303,14 +303,14 @@ fn tonic_service_methods() {
     });
 }
 
-/// The engine of a test that has no place to set one up.
+/// Connects the engine of a test that has no place to set one up.
 async fn engine() -> Locks {
     Corner::new().await.locks().await
 }
 
 #[etcd_locked("tests/one-at-a-time", locks = &engine().await)]
 #[tokio::test]
-async fn below_is_tokio_test() -> Result<(), AppError> {
+async fn works_above_tokio_test() -> Result<(), AppError> {
     yield_now().await;
     assert_eq!(name(), "tests/one-at-a-time");
     Ok(())
@@ -324,10 +324,10 @@ async fn below_is_tokio_main(n: u8) -> String {
 }
 
 #[test]
-fn below_is_tokio_main_which_makes_it_a_plain_function() {
+fn works_above_tokio_main() {
     with_locks(async |locks| {
         let locks = locks.clone();
-        // A thread without a runtime, as `main` has it.
+        // A thread without a runtime, like that of `main`.
         let main = thread::spawn(move || {
             let _default = locks.set_default();
             below_is_tokio_main(7)

@@ -1,4 +1,4 @@
-//! Inside a process a lock passes from call to call without a word to etcd, and other processes are not kept waiting for it.
+//! Hand-over: inside a process a lock passes from call to call without a request to etcd, and other processes still get it.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::limit::{run, within};
 
 type Waiting = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
-/// A call that has its place in the queue: it has been polled.
+/// Polls the call once, so that it is in the wait queue.
 fn queue_up(call: Acquire) -> Waiting {
     let mut call: Waiting = Box::pin(call.wait_forever().into_future());
     let mut cx = Context::from_waker(Waker::noop());
@@ -23,7 +23,7 @@ fn queue_up(call: Acquire) -> Waiting {
 }
 
 #[test]
-fn a_lock_is_handed_on_with_its_key() {
+fn a_hand_over_keeps_the_key() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -49,7 +49,7 @@ fn a_lock_is_handed_on_with_its_key() {
 }
 
 #[test]
-fn of_several_locks_each_goes_to_whom_it_is_all_he_wants() {
+fn a_hand_over_goes_to_calls_it_completes() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -58,22 +58,22 @@ fn of_several_locks_each_goes_to_whom_it_is_all_he_wants() {
         let both = queue_up(locks.lock("orders/8").and("orders/9"));
         let single = queue_up(locks.lock("orders/7"));
         held.release().await.unwrap();
-        let single = within("the single lock's turn", single).await.unwrap();
+        let single = within("the single lock's admission", single).await.unwrap();
         assert_eq!(single.token().handover(), 1);
         assert!(
             corner.contenders("orders/8").await.is_empty(),
-            "a part is kept for nobody"
+            "a name is kept for a call that cannot have all of its names"
         );
         elsewhere.release().await.unwrap();
-        pass("both locks' turn", both).await;
+        pass("both locks' admission", both).await;
         single.release().await.unwrap();
         corner.until_empty().await;
     });
 }
 
-/// A process whose calls never end would keep the lock for ever.
+/// Without a bound on hand-overs, a busy process would keep the lock for ever.
 #[test]
-fn another_process_gets_its_turn_while_one_hands_on() {
+fn another_process_is_admitted_despite_hand_overs() {
     run(async {
         let corner = Corner::new().await;
         let (busy, other) = (corner.locks().await, corner.locks().await);
@@ -96,7 +96,11 @@ fn another_process_gets_its_turn_while_one_hands_on() {
         }
         for _ in 0..10 {
             corner.until_contenders("orders/7", 1).await;
-            pass("the other's turn", other.lock("orders/7").wait_forever()).await;
+            pass(
+                "the other's admission",
+                other.lock("orders/7").wait_forever(),
+            )
+            .await;
         }
         over.store(true, Ordering::SeqCst);
         while let Some(ended) = within("the busy ones' end", tasks.join_next()).await {
@@ -104,7 +108,7 @@ fn another_process_gets_its_turn_while_one_hands_on() {
         }
         assert!(
             runs.load(Ordering::SeqCst) > 0,
-            "none was handed on meanwhile"
+            "there was no hand-over meanwhile"
         );
         corner.until_empty().await;
     });

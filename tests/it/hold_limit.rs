@@ -1,4 +1,4 @@
-//! `at_most`: a body that outlasts its limit is dropped, then its lock is free; a lock is renewed for as long as it is held.
+//! Hold limit (`at_most`): a body beyond its limit is dropped, then its lock is released.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::under::{alone, with_locks};
 
 const LIMIT: Duration = Duration::from_millis(200);
 
-/// Says that it was dropped while the lock was still held.
+/// Records whether the lock was still held when this was dropped.
 struct DroppedUnder {
     lock: Current,
     held: Arc<AtomicBool>,
@@ -33,7 +33,7 @@ async fn stay(locks: &Locks, id: u64, held: Arc<AtomicBool>) -> Result<(), LockE
 }
 
 #[test]
-fn a_body_that_outlasts_its_limit_is_dropped_and_then_its_key() {
+fn a_body_beyond_its_limit_is_dropped_before_its_key_goes() {
     run(async {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
@@ -69,22 +69,26 @@ async fn skipped(id: u64) -> Option<u64> {
 }
 
 #[etcd_locked("orders/<id>", at_most = "50ms", on_error = |error| matches!(error, LockError::HoldLimit { .. }))]
-async fn told(id: u64) -> bool {
+async fn handled(id: u64) -> bool {
     let _ = id;
     pending().await
 }
 
 #[test]
-fn what_ends_in_time_answers_and_what_does_not_goes_the_way_of_errors() {
+fn a_body_within_its_limit_answers() {
+    alone(async { assert_eq!(quick(7).await.unwrap(), 7) });
+}
+
+#[test]
+fn a_hold_limit_is_handled_as_any_other_error() {
     alone(async {
-        assert_eq!(quick(7).await.unwrap(), 7);
         assert_eq!(skipped(7).await, None);
-        assert!(told(7).await);
+        assert!(handled(7).await);
     });
 }
 
 #[test]
-fn by_hand_it_is_the_bodies_that_are_limited_and_not_the_lock() {
+fn a_guard_limits_its_bodies_and_stays_held() {
     with_locks(async |locks: &Locks| {
         let held = locks.lock("orders/7").at_most(LIMIT).await.unwrap();
         assert_eq!(held.hold(async { 5 }).await.unwrap(), 5);
@@ -108,7 +112,7 @@ fn by_hand_it_is_the_bodies_that_are_limited_and_not_the_lock() {
     });
 }
 
-/// A body that is polled all the time needs no waking; nor is it admitted.
+/// A body that is polled all the time needs no wake-up, and is stopped before its next poll.
 #[test]
 fn a_busy_body_is_stopped_too() {
     with_locks(async |locks: &Locks| {

@@ -1,4 +1,4 @@
-//! No test hangs: everything is awaited under a limit, and the message says what did not come.
+//! Time limits of the tests: every event is awaited under a limit, so no test hangs, and the message names the missing event.
 
 use std::future::{Future, IntoFuture};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-/// How long a single event may take where the test has no closer limit of its own; generous, for busy machines.
+/// Limit of a single event unless the test sets a closer one; generous, for busy machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a whole test may take.
+/// Limit of a whole test.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Runs a test on a runtime of its own.
@@ -32,7 +32,7 @@ pub(crate) async fn within<F: IntoFuture>(what: &str, event: F) -> F::Output {
     within_time(PATIENCE, what, event).await
 }
 
-/// Awaits one event that has a limit of its own.
+/// Awaits one event under its own limit.
 pub(crate) async fn within_time<F: IntoFuture>(limit: Duration, what: &str, event: F) -> F::Output {
     match timeout(limit, event).await {
         Ok(output) => output,

@@ -1,5 +1,5 @@
-//! No lint fires because of the attribute, and the user's own lints fire as they would without it.
-//! Both are decided while compiling; the tests only use the functions, lest they be dead code.
+//! Lints: none fires because of the attribute, and the user's own lints fire as they would without it.
+//! The compiler decides both; the tests only use the functions, so that they are not dead code.
 #![deny(warnings, clippy::all, clippy::pedantic, clippy::nursery)]
 #![deny(
     keyword_idents,
@@ -146,7 +146,7 @@ impl Shop {
 lock_names! {
     /// One order.
     Order = "lints/orders/<id: u64>";
-    /// What somebody keeps, by its name and its owner.
+    /// A stored item, by its name and its owner.
     #[derive(Clone, Copy)]
     Kept = "lints/kept/<owner: Customer>/<what: &str>";
     /// All of it.
@@ -157,7 +157,7 @@ lock_names! {
 #[derive(Clone, Copy, LockKey)]
 struct Customer(u64);
 
-/// Where an order is.
+/// The state of an order.
 #[derive(Clone, Copy, LockKey)]
 enum State {
     New,

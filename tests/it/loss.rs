@@ -1,4 +1,4 @@
-//! A lock that is lost ends its body, says why, and leaves the others able to go on.
+//! Loss of a lock: it ends the body, carries its cause, and leaves other calls able to go on.
 
 use std::future::{Future, IntoFuture, pending, poll_fn};
 use std::pin::pin;
@@ -17,11 +17,11 @@ use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
 use crate::proxy::{Proxy, Way};
 
-/// How long an operator's deed may stay unnoticed, at a TTL of 15 s: the holder watches its key once it has held the
-/// lock for about a second.
+/// The time within which a holder notices an operator's change, at a TTL of 15 s. The holder watches its key once it has held
+/// the lock for about a second.
 const NOTICE: Duration = Duration::from_secs(4);
 
-/// Says that it has been dropped.
+/// Sets its flag when it is dropped.
 struct Dropped(Arc<AtomicBool>);
 
 impl Drop for Dropped {
@@ -37,7 +37,7 @@ async fn stay(locks: &Locks, id: u64, inside: &Notify, dropped: Dropped) -> Resu
     pending().await
 }
 
-/// A call that never ends by itself, the moment it is inside, and whether its body has been dropped.
+/// A call that never ends by itself, and whether its body has been dropped.
 struct Staying {
     call: tokio::task::JoinHandle<Result<(), LockError>>,
     dropped: Arc<AtomicBool>,
@@ -79,7 +79,7 @@ fn a_revoked_lease_ends_the_body() {
         let body = Staying::begin(&locks).await;
         let lease = corner.contenders("orders/7").await[0].lease;
         corner.client.clone().lease_revoke(lease).await.unwrap();
-        // Which of the two is seen first, the lease gone or its key, is etcd's affair.
+        // etcd decides which the holder sees first: the end of the lease or the deletion of its key.
         let cause = body.lost().await;
         assert!(
             matches!(cause, LossCause::Revoked | LossCause::Deleted),
@@ -106,7 +106,7 @@ fn a_deleted_key_ends_the_body() {
     });
 }
 
-/// A put without our lease detaches the key from it: nobody would remove it after a crash.
+/// A put without our lease detaches the key from it, and then no expiry removes the key after a crash.
 #[test]
 fn an_overwritten_key_is_repaired_or_ends_the_body() {
     run(async {
@@ -131,16 +131,16 @@ fn an_overwritten_key_is_repaired_or_ends_the_body() {
                 assert!(matches!(ended, Err(LockError::Lost { cause: LossCause::Overwritten, .. })), "{ended:?}");
             }
         }
-        // Neither way may leave a key that belongs to nobody.
+        // Neither outcome may leave a key without an owner.
         corner.until_empty().await;
         let other = corner.locks().await;
         pass("a lock after it", other.lock("orders/7")).await;
     });
 }
 
-/// The second overwrite is no accident: at the latest now the lock is given up or repaired again, never left detached.
+/// A key under a foreign lease is repaired or given up, never left there.
 #[test]
-fn a_key_overwritten_with_a_foreign_lease_does_not_outlive_the_body() {
+fn a_key_put_under_a_foreign_lease_ends_with_the_body() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -166,13 +166,13 @@ fn a_key_overwritten_with_a_foreign_lease_does_not_outlive_the_body() {
 }
 
 #[test]
-fn a_guard_and_the_body_hear_of_the_loss() {
+fn a_guard_and_its_body_observe_the_loss() {
     run(async {
         let corner = Corner::new().await;
         let held = corner.locks().await.lock("orders/7").await.unwrap();
         let (send, receive) = tokio::sync::oneshot::channel();
         let body = held.hold(async {
-            // `current()` may leave the body; what it says is true there as well.
+            // `current()` may leave the body, and stays true outside.
             let _ = send.send(current().unwrap());
             pending::<()>().await;
         });
@@ -199,11 +199,11 @@ fn a_guard_and_the_body_hear_of_the_loss() {
         );
         assert_eq!(cause, LossCause::Deleted);
         assert_eq!(
-            within("the guard's own word", held.lost()).await,
+            within("the loss of the guard", held.lost()).await,
             LossCause::Deleted
         );
         assert!(!held.is_held());
-        // There is nothing left to do in a lost lock.
+        // A lost lock admits no further body.
         let mut ran = false;
         let late = held.hold(async { ran = true }).await;
         assert!(matches!(late, Err(LockError::Lost { .. })), "{late:?}");
@@ -218,21 +218,21 @@ fn waiters_of_the_process_go_on_with_another_lease() {
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
         let elsewhere = theirs.lock("orders/8").await.unwrap();
         let body = Staying::begin(&mine).await;
-        // One waits behind the body in this process, one behind another process.
+        // One call waits for the body in this process, one for another process.
         let local = tokio::spawn(mine.lock("orders/7").wait_forever().into_future());
         let remote = tokio::spawn(mine.lock("orders/8").wait_forever().into_future());
         corner.until_contenders("orders/8", 2).await;
         let lease = corner.contenders("orders/7").await[0].lease;
         corner.client.clone().lease_revoke(lease).await.unwrap();
         body.lost().await;
-        let local = within("the local waiter's turn", local)
+        let local = within("the local waiter's admission", local)
             .await
             .unwrap()
             .unwrap();
         assert!(!corner.leases("orders/7").await.contains(&lease));
         corner.until_contenders("orders/8", 2).await;
         elsewhere.release().await.unwrap();
-        let remote = within("the remote waiter's turn", remote)
+        let remote = within("the remote waiter's admission", remote)
             .await
             .unwrap()
             .unwrap();
@@ -242,7 +242,7 @@ fn waiters_of_the_process_go_on_with_another_lease() {
     });
 }
 
-/// What was seen of a body: the time of its last poll, how many there were, and whether one was admitted without the lock.
+/// Observations of a body: the time of its last poll, the number of polls, and whether one took place without the lock.
 #[derive(Default)]
 struct Polls {
     last: AtomicU64,
@@ -250,7 +250,7 @@ struct Polls {
     unlocked: AtomicBool,
 }
 
-/// A body that is polled all the time.
+/// Runs a body that is polled all the time.
 async fn busy(polls: &Polls) {
     let mut tick = interval(Duration::from_millis(5));
     let mut work = pin!(async {
@@ -266,11 +266,11 @@ async fn busy(polls: &Polls) {
     .await
 }
 
-/// Polls what holds a body, and sees whether the body is polled although the lock had gone before the guard was asked: what
-/// goes between its word and the poll is nobody's fault.
+/// Polls the holding future, and records whether it polls the body although the lock was lost before that poll. A loss between
+/// the guard's check and the poll cannot be avoided, and does not count.
 ///
-/// The neighbour is another lock under the same lease, which is over at the same moment: to ask the lock itself would be to
-/// tell its guard.
+/// The neighbour is another lock under the same lease, which is lost at the same moment. To ask the lock itself would make its
+/// own guard notice the loss.
 async fn observed<T>(
     neighbour: &LockGuard,
     polls: &Polls,
@@ -289,7 +289,7 @@ async fn observed<T>(
     .await
 }
 
-/// A holder cut off by a network that does this, and another process that waits: they must not meet.
+/// Cuts a holder off by this fault of the network, and checks that it never overlaps a waiter of another process.
 async fn cut_off(weather: impl FnOnce(&Proxy)) {
     let ttl = Duration::from_secs(2);
     let etcd = Etcd::shared().await;
@@ -312,17 +312,18 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
         });
         corner.until_contenders("orders/7", 2).await;
         weather(&proxy);
-        // One TTL from the last renewal, which is sent within one TTL from now; the rest is etcd's and the machine's.
+        // The lease ends one TTL after the last renewal, which is sent within one TTL from now. The rest is slack for etcd and
+        // the machine.
         within_time(
             3 * ttl + Duration::from_secs(1),
-            "the waiter's turn",
+            "the waiter's admission",
             waiter,
         )
         .await
         .expect("no panic")
     };
     let (ended, (theirs, entered)) =
-        within("loss and turn", async { tokio::join!(body, rest) }).await;
+        within("loss and admission", async { tokio::join!(body, rest) }).await;
     assert!(
         matches!(
             ended,
@@ -341,11 +342,11 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
     );
     assert!(
         !polls.unlocked.load(Ordering::SeqCst),
-        "a poll was admitted without the lock"
+        "the body was polled without the lock"
     );
     assert!(!held.is_held());
 
-    // Healed: the engine works again, with what is left of its old lease in nobody's way.
+    // After the fault the engine works again, and the rest of its old lease blocks no call.
     drop((held, neighbour));
     proxy.thaw();
     theirs.release().await.expect("a release that is confirmed");
@@ -361,7 +362,7 @@ fn a_holder_that_is_cut_off_stops_before_the_next_enters() {
     }));
 }
 
-/// The renewals arrive; only the holder does not know. It has to stop renewing, or nobody would ever get in.
+/// The renewals arrive, but the holder does not know. It has to stop renewing, or no other process is ever admitted.
 #[test]
 fn a_holder_without_answers_stops_and_lets_others_in() {
     run(cut_off(|proxy| proxy.freeze(Way::Answers)));

@@ -1,5 +1,5 @@
-//! What the library promises, one module per promise: shown on real etcd processes and, where `ETCD_LOCKED_TESTS_ON` says
-//! `embedded`, on etcds in this process, which its engines reach in memory. `real_only` says what is left out there.
+//! Tests of the library's promises, one module per promise. They run on real etcd processes. With `ETCD_LOCKED_TESTS_ON=embedded`
+//! they run on etcds inside this process, which engines reach in memory; `real_only` lists the tests that are left out there.
 
 mod authority;
 mod background;
@@ -30,7 +30,6 @@ mod foreign;
 mod frameworks;
 mod handover;
 mod hold_limit;
-mod kept;
 mod loss;
 mod names;
 mod on_lost;
@@ -43,6 +42,7 @@ mod reentrant;
 mod release;
 mod renewal;
 mod restart;
+mod retention;
 mod runtimes;
 mod scope;
 mod several;

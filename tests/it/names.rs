@@ -1,4 +1,4 @@
-//! Whatever a value is, it is one segment of the name it stands in, or refused; and a name given at run time is checked.
+//! Lock names: each value is one segment of its name or refused, and names given at run time are checked.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ async fn pair(locks: &Locks, a: &str, b: &str) -> Result<Name, LockError> {
     Ok(current().expect("inside").name().clone())
 }
 
-/// What may stand in a placeholder, one of each kind.
+/// Values that may stand in a placeholder, one of each kind.
 struct Values<'a> {
     integer: u64,
     negative: i8,
@@ -42,7 +42,7 @@ async fn values(locks: &Locks, v: Values<'_>) -> Result<Name, LockError> {
     Ok(current().expect("inside").name().clone())
 }
 
-/// Nasty values, and pairs that are easily mistaken for one another.
+/// Hostile values, and pairs that are easily mistaken for one another.
 fn hostile() -> Vec<String> {
     let mut values: Vec<String> = [
         "/",
@@ -115,7 +115,7 @@ fn a_value_is_one_segment_whatever_it_is() {
             let name = within("a hostile value", name_of(&locks, &value))
                 .await
                 .unwrap();
-            // Held by its text, so that etcd shows the very key.
+            // Taken by its text, so that etcd shows exactly that key.
             let held = locks
                 .lock(&name)
                 .await
@@ -146,7 +146,7 @@ fn a_value_is_one_segment_whatever_it_is() {
 }
 
 #[test]
-fn values_of_two_placeholders_do_not_flow_together() {
+fn values_of_two_placeholders_never_merge() {
     run(async {
         let locks = Corner::new().await.locks().await;
         let mut seen = HashMap::new();
@@ -215,7 +215,7 @@ fn a_name_given_at_run_time_is_checked() {
                 .await
                 .unwrap_or_else(|error| panic!("{name:?}: {error:?}"));
             assert_eq!(corner.contenders(name).await.len(), 1, "{name:?}");
-            // What a guard says its name is, can be locked again.
+            // The name that a guard returns can be locked again.
             let again = held.name().clone();
             held.release().await.unwrap();
             pass("the same lock", locks.lock(again)).await;

@@ -1,4 +1,4 @@
-//! `on_lost = "continue"`: the body runs on, and can tell; whatever somebody else has by then stays theirs.
+//! `on_lost = "continue"`: the body runs on after a loss, can see the loss, and never touches the next holder's lock.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::corner::{Corner, pass, take};
 use crate::limit::{run, within};
 
-/// Runs until it may end; answers what it was told of the loss, if there was one.
+/// Runs until it may end, and returns the cause of the loss, if there was one.
 #[etcd_locked("orders/<id>", locks = locks, on_lost = "continue")]
 async fn go_on(
     locks: &Locks,
@@ -55,7 +55,7 @@ impl Going {
     }
 }
 
-/// By a shutdown, after it had begun.
+/// Returns whether a shutdown ended the body.
 fn is_cut_off<T>(ended: &Result<T, LockError>) -> bool {
     matches!(ended, Err(LockError::Lost { cause, .. }) if *cause == LossCause::Shutdown)
 }
@@ -69,7 +69,7 @@ fn the_body_runs_on_and_its_answer_stands() {
         let key = corner.contenders("orders/7").await[0].clone();
         corner.client.clone().delete(key.text, None).await.unwrap();
         within("the loss", going.inside.notified()).await;
-        // What others have by now is theirs: the end of the body does not touch it.
+        // Another process holds the lock by now, and the end of the body does not touch its key.
         let next = take("the next lock", theirs.lock("orders/7")).await;
         let theirs = corner.contenders("orders/7").await;
         assert_eq!(going.end().await.unwrap(), Some(LossCause::Deleted));
@@ -82,7 +82,7 @@ fn the_body_runs_on_and_its_answer_stands() {
 }
 
 #[test]
-fn a_lease_that_is_gone_is_no_end_either() {
+fn a_body_runs_on_after_its_lease_is_revoked() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -101,7 +101,7 @@ fn a_lease_that_is_gone_is_no_end_either() {
 }
 
 #[test]
-fn without_a_loss_it_changes_nothing() {
+fn without_a_loss_the_option_changes_nothing() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -112,7 +112,7 @@ fn without_a_loss_it_changes_nothing() {
 }
 
 #[test]
-fn a_shutdown_ends_it_when_its_grace_is_over() {
+fn a_shutdown_ends_the_body_when_its_grace_is_over() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -125,7 +125,7 @@ fn a_shutdown_ends_it_when_its_grace_is_over() {
 }
 
 #[test]
-fn a_shutdown_ends_what_goes_on_without_its_lock() {
+fn a_shutdown_ends_a_body_that_has_lost_its_lock() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -146,7 +146,7 @@ async fn limited(locks: &Locks, id: u64, inside: &Notify) -> Result<(), LockErro
 }
 
 #[test]
-fn its_limit_ends_it_after_a_loss_too() {
+fn a_hold_limit_ends_the_body_after_a_loss() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;

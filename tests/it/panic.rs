@@ -1,4 +1,4 @@
-//! A panic in a body goes on to the caller, and the lock is free.
+//! Panics in a body: the panic reaches the caller, and the lock is free.
 
 use std::any::Any;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use etcd_locked::{LockError, Locks, etcd_locked};
 use crate::corner::{Corner, pass};
 use crate::limit::{run, within};
 
-/// A payload no library of anybody's would make.
+/// A panic payload that no library makes.
 #[derive(Debug, PartialEq)]
 struct Payload(u32);
 
@@ -33,7 +33,7 @@ fn a_panic_in_the_body_releases_the_lock() {
         });
         let ended = within("the panic", task).await.unwrap_err();
         assert_eq!(payload(ended.into_panic()), Payload(7));
-        // The TTL is 15 s: it is not the lease that frees the name.
+        // The TTL is 15 s, so the name is not freed by an expired lease.
         for locks in [&theirs, &mine] {
             let next = locks.lock("orders/7").wait(Duration::from_secs(5));
             pass("the next lock", next).await;

@@ -1,4 +1,4 @@
-//! With authentication on, a lock costs a permission for its prefix and one for the session keys beside it.
+//! Permissions: with authentication on, a lock needs one for its prefix and one for the session keys.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn call(locks: &Locks, family: &str, id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-/// A user who may lock `shop/orders/…` and nothing else.
+/// Starts an etcd whose user `shop` may lock `shop/orders/…` and nothing else.
 async fn server() -> Etcd {
     let etcd = Etcd::start().await;
     etcd.enable_auth("shop", "secret", &["shop/orders/", "shop%s/"])
@@ -37,7 +37,7 @@ fn a_user_with_the_two_ranges_can_lock() {
         for id in 0..10 {
             within("a call", call(&locks, "orders", id)).await.unwrap();
         }
-        // Past a renewal, which 3.5.30 checks as well.
+        // Past a renewal, for which etcd 3.5.30 checks permissions as well.
         let held = locks
             .lock("orders/7")
             .ttl(Duration::from_secs(2))
@@ -59,7 +59,7 @@ fn a_forbidden_name_is_denied_and_fails_alone() {
     run(async {
         let etcd = server().await;
         let locks = connect(config(&etcd)).await;
-        // At the same time, so that they would like to travel together.
+        // At the same time, so that the engine would batch both in one transaction.
         let forbidden = async {
             let mut errors = Vec::new();
             for id in 0..10 {
@@ -71,7 +71,7 @@ fn a_forbidden_name_is_denied_and_fails_alone() {
             for id in 0..30 {
                 call(&locks, "orders", id)
                     .await
-                    .expect("the lawful neighbour of a forbidden name");
+                    .expect("a permitted name next to a forbidden one");
             }
         };
         let (errors, ()) = within("all calls", async { tokio::join!(forbidden, allowed) }).await;
@@ -97,7 +97,7 @@ fn a_forbidden_name_is_denied_and_fails_alone() {
 }
 
 #[test]
-fn a_user_without_the_session_keys_is_told_which_permission_is_missing() {
+fn a_missing_session_key_permission_is_named() {
     real_etcd_only!();
     run(async {
         let etcd = Etcd::start().await;

@@ -1,34 +1,30 @@
-//! `permits = N`: at most so many at a time, over all processes, and everybody agrees on how many.
+//! `permits = N`: at most N bodies at a time, over all processes.
 
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use etcd_locked::{LockError, Locks, etcd_locked};
+use etcd_locked::LockError;
+use etcd_locked_tests::Crowd;
 use tempfile::tempdir;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::corner::Corner;
+use crate::corner::{Corner, take};
 use crate::foreign::etcdctl_lock;
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
 const REGION: &str = "smtp/eu";
 
-#[etcd_locked("smtp/<region>", permits = 3, locks = locks)]
-async fn send(locks: &Locks, region: &str) -> Result<(), LockError> {
-    let _ = region;
-    Ok(())
-}
-
 #[test]
-fn five_of_sixty_four_and_never_six() {
+fn never_more_than_five_permits_of_sixty_four() {
     run(async {
         let corner = Corner::new().await;
         let directory = tempdir().unwrap();
         let start = |_| Worker::start(corner.environment());
         let mut workers: Vec<Worker> = (0..4).map(start).collect();
         for worker in &mut workers {
-            worker.tell(&format!("permits mail 16 {}", directory.path().display()));
+            worker.send(&format!("permits mail 16 {}", directory.path().display()));
         }
         let mut most = 0;
         for worker in &mut workers {
@@ -38,7 +34,7 @@ fn five_of_sixty_four_and_never_six() {
                 most = most.max(inside.unwrap_or(usize::MAX));
             }
         }
-        assert_eq!(most, 5, "so many were inside at once");
+        assert_eq!(most, 5, "the most bodies inside at once");
         corner.until_empty().await;
     });
 }
@@ -65,44 +61,56 @@ fn permits_are_counted_over_engines_and_given_in_order() {
         let second = tokio::spawn(third.lock(REGION).permits(2).wait_forever().into_future());
         corner.until_contenders(REGION, 4).await;
         one.release().await.unwrap();
-        let first = within("the first one's turn", first)
+        let first = within("the first one's admission", first)
             .await
             .unwrap()
             .unwrap();
         sleep(Duration::from_millis(200)).await;
         assert!(!second.is_finished(), "there are three inside");
         first.release().await.unwrap();
-        let second = within("the second one's turn", second).await.unwrap();
+        let second = within("the second one's admission", second).await.unwrap();
         second.unwrap().release().await.unwrap();
         two.release().await.unwrap();
         corner.until_empty().await;
     });
 }
 
+/// A deployment that changes the number runs old and new processes together: each call counts older permits by its own number.
 #[test]
-fn who_wants_another_number_is_told_who_disagrees() {
+fn a_rolling_change_of_permits_never_exceeds_the_larger() {
     run(async {
         let corner = Corner::new().await;
-        let (locks, other) = (corner.locks().await, corner.locks().await);
-        let held = locks.lock(REGION).permits(5).await.unwrap();
-        for disagrees in [&locks, &other] {
-            let error = send(disagrees, "eu").await.unwrap_err();
-            assert!(!error.is_retryable());
-            let text = error.to_string();
-            assert!(
-                text.starts_with("lock `smtp/<region>` has 5 permits for others, such as "),
-                "{text}"
-            );
-            let LockError::Mismatch { theirs, holder, .. } = error else {
-                panic!("{error:?}")
-            };
-            let holder = holder.expect("a record");
-            assert_eq!((theirs, holder.pid()), (5, std::process::id()));
+        let (old, new) = (corner.locks().await, corner.locks().await);
+        let directory = tempdir().unwrap();
+        let crowd = Crowd::new(directory.path());
+        // The old number allows two holders, and only the new number admits a third.
+        let first = take("the first permit", old.lock(REGION).permits(2)).await;
+        let second = take("the second permit", old.lock(REGION).permits(2)).await;
+        let third = take("the third permit", new.lock(REGION).permits(3)).await;
+        let mut calls = JoinSet::new();
+        for (locks, permits) in [(&old, 2), (&new, 3)] {
+            for _ in 0..20 {
+                let call = locks.lock(REGION).permits(permits).wait_forever();
+                let crowd = crowd.clone();
+                calls.spawn(async move {
+                    let held = call.await.expect("admitted");
+                    let visit = held.hold(crowd.visit()).await.expect("not lost");
+                    held.release().await.expect("released");
+                    visit.expect("a visit")
+                });
+            }
         }
-        // It has left nothing that others would wait for.
-        corner.until_contenders(REGION, 1).await;
-        held.release().await.unwrap();
-        send(&other, "eu").await.unwrap();
+        // The holders' work: time to catch a call that does not wait.
+        sleep(Duration::from_millis(200)).await;
+        assert!(calls.try_join_next().is_none(), "there are four inside");
+        for held in [first, second, third] {
+            held.release().await.unwrap();
+        }
+        let mut most = 0;
+        while let Some(inside) = within("the next call's end", calls.join_next()).await {
+            most = most.max(inside.expect("no panic"));
+        }
+        assert!((1..=3).contains(&most), "{most} were inside at once");
         corner.until_empty().await;
     });
 }
@@ -140,17 +148,20 @@ fn permits_readers_and_a_writer_exclude_each_other() {
 }
 
 #[test]
-fn a_permit_passes_on_inside_the_process() {
+fn a_permit_is_handed_over_inside_the_process() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let one = locks.lock(REGION).permits(1).await.unwrap();
         let next = tokio::spawn(locks.lock(REGION).permits(1).wait_forever().into_future());
-        // Not in etcd: there is no second permit that its key could stand for.
+        // The second call has no key in etcd, because there is no second permit to contend for.
         sleep(Duration::from_millis(200)).await;
         assert_eq!(corner.contenders(REGION).await.len(), 1);
         one.release().await.unwrap();
-        let next = within("the next one's turn", next).await.unwrap().unwrap();
+        let next = within("the next one's admission", next)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(next.token().handover(), 1);
         next.release().await.unwrap();
         corner.until_empty().await;
@@ -158,7 +169,7 @@ fn a_permit_passes_on_inside_the_process() {
 }
 
 #[test]
-fn etcdctl_waits_for_permits_and_they_for_it() {
+fn etcdctl_and_permits_exclude_each_other() {
     run(async {
         let corner = Corner::new().await;
         let (locks, other) = (corner.locks().await, corner.locks().await);
@@ -169,7 +180,7 @@ fn etcdctl_waits_for_permits_and_they_for_it() {
         let later = tokio::spawn(later.into_future());
         corner.until_contenders(REGION, 3).await;
         sleep(Duration::from_millis(300)).await;
-        let said = etcdctl.unheard();
+        let said = etcdctl.unread();
         assert!(said.is_empty(), "etcdctl is in with a permit: {said:?}");
         assert!(!later.is_finished(), "a permit overtakes etcdctl");
         permit.release().await.unwrap();
@@ -177,14 +188,17 @@ fn etcdctl_waits_for_permits_and_they_for_it() {
         sleep(Duration::from_millis(300)).await;
         assert!(!later.is_finished(), "a permit is in with etcdctl");
         etcdctl.terminate();
-        let later = within("the permit's turn", later).await.unwrap().unwrap();
+        let later = within("the permit's admission", later)
+            .await
+            .unwrap()
+            .unwrap();
         later.release().await.unwrap();
         corner.until_empty().await;
     });
 }
 
 #[test]
-fn a_number_of_permits_that_cannot_be_is_refused() {
+fn an_invalid_number_of_permits_is_refused() {
     run(async {
         let locks = Corner::new().await.locks().await;
         for bad in [0, 1025] {

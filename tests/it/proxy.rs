@@ -1,4 +1,4 @@
-//! A network that misbehaves on request: a TCP proxy between an engine and etcd.
+//! TCP proxy between an engine and etcd that freezes, delays and cuts connections on request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::etcd::free_port;
 
-/// One way through the proxy.
+/// A direction through the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// From the engine to etcd.
@@ -22,18 +22,18 @@ pub(crate) enum Way {
     Answers,
 }
 
-/// What the network does at the moment.
+/// The faults of the network at the moment.
 #[derive(Debug, Clone, Default)]
 struct Weather {
-    /// Connections up to this number let no requests through; they wait in the proxy.
+    /// The number up to which connections pass no requests on; requests wait in the proxy.
     requests_frozen: u64,
-    /// The same for answers.
+    /// The number up to which connections pass no answers on.
     answers_frozen: u64,
-    /// Connections up to this number are closed.
+    /// The number up to which connections are closed.
     cut: u64,
-    /// What every chunk waits.
+    /// The time that every chunk waits.
     delay: Duration,
-    /// How many connections there have been.
+    /// The number of connections so far.
     connections: u64,
     /// Chunks read from one side and not yet written to the other.
     in_flight: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy to `host:port`, in fair weather.
+    /// Starts a proxy to `host:port`, without faults.
     pub(crate) async fn start(target: impl Into<String>) -> Proxy {
         let mut proxy = Proxy {
             address: SocketAddr::from(([127, 0, 0, 1], free_port())),
@@ -61,39 +61,39 @@ impl Proxy {
         proxy
     }
 
-    /// What a client is configured with.
+    /// Returns the URL for clients.
     pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Lets nothing through this way, neither on old connections nor on new ones; what is sent waits here.
+    /// Passes nothing on in this direction, on old and new connections alike; the data waits in the proxy.
     pub(crate) fn freeze(&self, way: Way) {
         self.set_frozen(way, |_| u64::MAX);
     }
 
-    /// Lets nothing through this way on the connections there are; new ones are not concerned.
+    /// Passes nothing on in this direction on present connections; new ones are not affected.
     pub(crate) fn freeze_existing(&self, way: Way) {
         self.set_frozen(way, |connections| connections);
     }
 
-    /// Lets everything through again, beginning with what has been waiting.
+    /// Passes everything on again, beginning with the data that has been waiting.
     pub(crate) fn thaw(&self) {
         self.set_frozen(Way::Requests, |_| 0);
         self.set_frozen(Way::Answers, |_| 0);
     }
 
-    /// Closes all connections; what was waiting in them is lost. New ones are accepted.
+    /// Closes all connections, so that the data waiting in them is lost. The proxy accepts new ones.
     pub(crate) fn cut(&self) {
         self.weather
             .send_modify(|weather| weather.cut = weather.connections);
     }
 
-    /// Makes every chunk wait, each way.
+    /// Delays every chunk, in both directions.
     pub(crate) fn delay(&self, delay: Duration) {
         self.weather.send_modify(|weather| weather.delay = delay);
     }
 
-    /// Refuses new connections; the old ones go on.
+    /// Refuses new connections; present ones go on.
     pub(crate) async fn refuse(&mut self) {
         if let Some(accepting) = self.accepting.take() {
             accepting.abort();
@@ -113,7 +113,7 @@ impl Proxy {
         )));
     }
 
-    /// Awaits that everything that was waiting has been passed on.
+    /// Awaits that all waiting data has been passed on.
     pub(crate) async fn until_drained(&self) {
         let mut weather = self.weather.subscribe();
         weather
@@ -157,7 +157,7 @@ async fn accept(listener: TcpListener, target: String, weather: watch::Sender<We
             });
             let (near_read, near_write) = near.into_split();
             let (far_read, far_write) = far.into_split();
-            // Each way ends by itself: a client that hangs up does not take back what it has sent.
+            // Each direction ends by itself: a client that hangs up does not take back the data it has sent.
             tokio::spawn(pump(
                 near_read,
                 far_write,
@@ -197,7 +197,7 @@ async fn pump(
     }
 }
 
-/// Passes one chunk on when the weather lets it through; an empty one says that its side has hung up.
+/// Passes one chunk on when no fault holds it back; an empty chunk means that its side has hung up.
 async fn pass(
     chunk: &[u8],
     to: &mut OwnedWriteHalf,

@@ -1,4 +1,4 @@
-//! A queued call is served, whatever happens to keys: to those before it and to its own.
+//! Queue of contenders in etcd: a waiting call is admitted, whatever happens to its key and to the keys before it.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ fn queue_up(locks: &Locks) -> JoinHandle<Result<LockGuard, LockError>> {
     tokio::spawn(locks.lock("orders/7").wait_forever().into_future())
 }
 
-async fn turn(waiter: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
-    within("the waiter's turn", waiter)
+async fn admitted(waiter: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
+    within("the waiter's admission", waiter)
         .await
         .expect("no panic")
         .expect("served")
@@ -50,11 +50,11 @@ fn a_predecessor_that_gives_up_is_not_taken_for_the_owner() {
             "{gave_up:?}"
         );
         corner.until_contenders("orders/7", 2).await;
-        // The holder's work: time for a waiter that takes its predecessor's end for its own turn.
+        // The holder's work: time to catch a waiter that takes its predecessor's end for its own admission.
         sleep(Duration::from_millis(300)).await;
         released.store(true, Ordering::SeqCst);
         held.release().await.unwrap();
-        let (held, in_time) = within("the last one's turn", last).await.unwrap();
+        let (held, in_time) = within("the last one's admission", last).await.unwrap();
         assert!(in_time, "the last one was in before the owner's release");
         held.release().await.unwrap();
         corner.until_empty().await;
@@ -72,7 +72,7 @@ fn a_waiting_key_that_is_deleted_is_put_again() {
         corner.client.clone().delete(key.text, None).await.unwrap();
         corner.until_contenders("orders/7", 2).await;
         held.release().await.unwrap();
-        turn(waiter).await.release().await.unwrap();
+        admitted(waiter).await.release().await.unwrap();
         corner.until_empty().await;
     });
 }
@@ -93,12 +93,12 @@ fn a_waiting_lease_that_is_revoked_is_replaced() {
             })
             .await;
         held.release().await.unwrap();
-        turn(waiter).await.release().await.unwrap();
+        admitted(waiter).await.release().await.unwrap();
         corner.until_empty().await;
     });
 }
 
-/// An overwritten key hangs on a lease of somebody else's, or on none: it would outlive its process.
+/// An overwritten key has a foreign lease or none, so it would outlive its process.
 #[test]
 fn a_waiting_key_that_is_overwritten_is_served_and_goes() {
     run(async {
@@ -106,7 +106,7 @@ fn a_waiting_key_that_is_overwritten_is_served_and_goes() {
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
         let mut client = corner.client.clone();
         let foreign = client.lease_grant(600, None).await.unwrap().id();
-        // The waiter hears of both at about the same time, in either order.
+        // The waiter's engine observes both events at about the same time, in either order.
         for _ in 0..20 {
             let held = theirs.lock("orders/7").await.unwrap();
             let waiter = queue_up(&mine);
@@ -120,7 +120,7 @@ fn a_waiting_key_that_is_overwritten_is_served_and_goes() {
                 .await
                 .unwrap();
             held.release().await.unwrap();
-            turn(waiter).await.release().await.unwrap();
+            admitted(waiter).await.release().await.unwrap();
             corner.until_empty().await;
         }
     });
@@ -140,7 +140,7 @@ fn a_holders_key_that_is_deleted_lets_the_next_in() {
             .delete(keys[0].text.clone(), None)
             .await
             .unwrap();
-        turn(waiter).await.release().await.unwrap();
+        admitted(waiter).await.release().await.unwrap();
     });
 }
 
@@ -165,7 +165,7 @@ fn many_waiters_give_up_and_none_is_in_the_way() {
             );
         }
         held.release().await.unwrap();
-        turn(patient).await.release().await.unwrap();
+        admitted(patient).await.release().await.unwrap();
         corner.until_empty().await;
     });
 }
@@ -187,21 +187,21 @@ fn compaction_hides_no_hand_over() {
                         .header()
                         .unwrap()
                         .revision();
-                    // Refused when nothing has been written since the last time.
+                    // etcd refuses if there was no write since the last compaction.
                     let _ = client
                         .compact(now, Some(CompactionOptions::new().with_physical()))
                         .await;
-                    // The storm's rhythm.
+                    // The interval between two compactions.
                     sleep(Duration::from_millis(20)).await;
                 }
             }
         });
         let mut held = engines[0].lock("orders/7").await.unwrap();
-        for turn_number in 1..=20 {
-            let waiter = queue_up(&engines[turn_number % 2]);
+        for round in 1..=20 {
+            let waiter = queue_up(&engines[round % 2]);
             corner.until_contenders("orders/7", 2).await;
             held.release().await.unwrap();
-            held = turn(waiter).await;
+            held = admitted(waiter).await;
         }
         held.release().await.unwrap();
         compacting.abort();

@@ -1,7 +1,7 @@
-//! What an embedded etcd cannot show, by its nature. Everything else runs on it as on a real one, from the same source.
+//! List of the tests that need a real etcd. All others run on an embedded one as well, from the same source.
 //!
-//! One of those shows less there: `endpoints::a_dead_member_of_a_cluster_is_not_noticed` has three ports and one store, so nobody is
-//! elected and nothing is replicated.
+//! One of those shows less there: in `endpoints::a_dead_member_of_a_cluster_is_not_noticed` three ports share one store, so there
+//! is neither an election nor replication.
 
 use std::any::type_name;
 use std::fs;
@@ -12,10 +12,10 @@ use crate::corner::Corner;
 use crate::etcd::on_embedded;
 use crate::limit::run;
 
-const TLS: &str = "it is about TLS to etcd: an embedded one has no certificates";
-const USERS: &str = "it is about etcd's users and roles: an embedded one has none";
+const TLS: &str = "the test is about TLS to etcd: an embedded one has no certificates";
+const USERS: &str = "the test is about etcd's users and roles: an embedded one has none";
 
-/// The tests that begin with `real_etcd_only!()`, and why.
+/// The tests that begin with `real_etcd_only!()`, each with its reason.
 const REAL_ETCD_ONLY: &[(&str, &str)] = &[
     (
         "permissions::a_forbidden_name_is_denied_and_fails_alone",
@@ -23,17 +23,17 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
     ),
     ("permissions::a_user_with_the_two_ranges_can_lock", USERS),
     (
-        "permissions::a_user_without_the_session_keys_is_told_which_permission_is_missing",
+        "permissions::a_missing_session_key_permission_is_named",
         USERS,
     ),
-    ("startup::a_certificate_nobody_trusts_is_named", TLS),
-    ("startup::a_certificate_of_our_own_is_shown", TLS),
-    ("startup::a_certificate_that_is_trusted_will_do", TLS),
+    ("startup::an_untrusted_certificate_is_named", TLS),
+    ("startup::a_client_certificate_is_presented", TLS),
+    ("startup::a_trusted_certificate_is_accepted", TLS),
     ("startup::a_failed_login_is_named", USERS),
     ("startup::no_tls_to_an_etcd_with_tls_is_named", TLS),
 ];
 
-/// Begins a test that is in the table above: it ends here where etcd is embedded.
+/// Begins a test of the table above, and ends it at once if etcd is embedded.
 macro_rules! real_etcd_only {
     () => {{
         fn here() {}
@@ -45,7 +45,7 @@ macro_rules! real_etcd_only {
 
 pub(crate) use real_etcd_only;
 
-/// `here` is a function inside the test; its name has the test's.
+/// Returns whether to leave the test out. `here` is a function inside the test, so its path contains the test's.
 pub(crate) fn is_left_out<F>(_here: &F) -> bool {
     let path = type_name::<F>().trim_end_matches("::here");
     let (_, test) = path.split_once("::").expect("a crate's name");
@@ -54,7 +54,7 @@ pub(crate) fn is_left_out<F>(_here: &F) -> bool {
         .find(|(name, _)| *name == test)
         .unwrap_or_else(|| panic!("say in tests/it/real_only.rs why `{test}` needs a real etcd"));
     if on_embedded() {
-        // Not `eprintln!`, which a test that passes is not heard by.
+        // Not `eprintln!`: the test harness captures it, and shows nothing of a test that passes.
         let _ = writeln!(io::stderr(), "test {test} ... left out: {why}");
     }
     on_embedded()
@@ -77,10 +77,13 @@ fn the_tests_left_out_are_those_in_the_table() {
         .filter(|path| path.is_file() && !path.ends_with("real_only.rs"))
         .map(|path| read(&path).matches(MARK).count())
         .sum();
-    assert_eq!(marks, REAL_ETCD_ONLY.len(), "the table is not all");
+    assert_eq!(
+        marks,
+        REAL_ETCD_ONLY.len(),
+        "a test outside the table is left out"
+    );
 }
 
-/// Nobody takes the one for the other.
 #[test]
 fn the_etcd_is_the_one_that_was_asked_for() {
     run(async {

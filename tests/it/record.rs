@@ -1,4 +1,4 @@
-//! What is in etcd while a lock is held, for operators and for the locks of other languages.
+//! Holder record: the key and value in etcd while a lock is held, for operators and other clients.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use crate::limit::{run, within};
 use crate::worker::Worker;
 
 #[etcd_locked("orders/<id>", locks = locks)]
-async fn look(locks: &Locks, id: u64, corner: &Corner) -> Result<Vec<Key>, LockError> {
+async fn keys(locks: &Locks, id: u64, corner: &Corner) -> Result<Vec<Key>, LockError> {
     Ok(corner.contenders("orders/42").await)
 }
 
@@ -18,7 +18,7 @@ async fn look(locks: &Locks, id: u64, corner: &Corner) -> Result<Vec<Key>, LockE
 fn a_key_is_named_for_its_lock_and_its_lease() {
     run(async {
         let corner = Corner::new().await;
-        let keys = within("the call", look(&corner.locks().await, 42, &corner))
+        let keys = within("the call", keys(&corner.locks().await, 42, &corner))
             .await
             .unwrap();
         let [key] = keys.as_slice() else {
@@ -28,7 +28,10 @@ fn a_key_is_named_for_its_lock_and_its_lease() {
             key.text,
             format!("{}orders/42/{:x}", corner.prefix, key.lease)
         );
-        assert!(key.lease != 0, "nobody would remove it after a crash");
+        assert!(
+            key.lease != 0,
+            "without a lease the key would outlive a crash"
+        );
     });
 }
 
@@ -37,13 +40,13 @@ fn a_value_says_who_holds_the_lock() {
     run(async {
         let corner = Corner::new().await;
         let before = SystemTime::now() - Duration::from_secs(1);
-        let keys = within("the call", look(&corner.locks().await, 42, &corner))
+        let keys = within("the call", keys(&corner.locks().await, 42, &corner))
             .await
             .unwrap();
         let record: Value = serde_json::from_slice(&keys[0].value).expect("JSON");
         assert_eq!(record["pid"], std::process::id());
         assert_eq!(record["service"], "tests");
-        assert_eq!(record["function"], concat!(module_path!(), "::look"));
+        assert_eq!(record["function"], concat!(module_path!(), "::keys"));
         assert_eq!(record["template"], "orders/<id>");
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux");
         assert_eq!(record["host"], host.trim());
@@ -62,13 +65,13 @@ fn a_refused_caller_reads_the_same_record() {
         let mut environment = corner.environment();
         environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
         let mut worker = Worker::start(environment);
-        worker.tell("work till");
+        worker.send("work till");
         worker.says("held").await;
         let refused = corner.locks().await.lock("jobs/till").try_once().await;
         let Err(error @ LockError::Held { .. }) = refused else {
             panic!("{refused:?}")
         };
-        // An operator reads in the log who to ask.
+        // The error names the holder, so that an operator knows which process to ask.
         for part in ["till service", &worker.pid().to_string()] {
             assert!(error.to_string().contains(part), "no {part} in `{error}`");
         }
@@ -86,7 +89,7 @@ fn a_refused_caller_reads_the_same_record() {
         assert_eq!(holder.template(), Some("jobs/<job>"));
         assert_eq!(holder.function(), Some("worker::work"));
         humantime::parse_rfc3339(holder.since()).expect("RFC 3339");
-        worker.tell("done till");
+        worker.send("done till");
         worker.says("released").await;
     });
 }
@@ -107,7 +110,7 @@ fn a_lock_without_a_function_says_so() {
 }
 
 #[test]
-fn a_session_key_hangs_beside_the_locks() {
+fn a_session_key_carries_the_lease_of_its_locks() {
     run(async {
         let corner = Corner::new().await;
         let held = corner.locks().await.lock("orders/42").await.unwrap();
@@ -125,8 +128,7 @@ fn a_session_key_hangs_beside_the_locks() {
     });
 }
 
-/// Every key ever made stays in etcd's index until the next compaction: a new one for each lock would make it slower
-/// with every lock.
+/// Every key ever created stays in etcd's index until the next compaction, so a new key for each lock would slow etcd down.
 #[test]
 fn keys_are_used_again() {
     run(async {
@@ -144,7 +146,7 @@ fn keys_are_used_again() {
 }
 
 #[test]
-fn a_ttl_of_its_own_is_the_lease_s() {
+fn a_calls_own_ttl_is_that_of_its_lease() {
     run(async {
         let corner = Corner::new().await;
         let locks = connect(corner.config().ttl(Duration::from_secs(7))).await;

@@ -1,4 +1,4 @@
-//! `reentrant`: a lock that the task holds already is used again, and belongs to the body that took it.
+//! `reentrant`: a call uses the lock that its task already holds; the lock stays that of the outer body.
 
 use std::future::{Future, pending, poll_fn};
 use std::task::Poll;
@@ -37,7 +37,7 @@ async fn outer(
 }
 
 #[test]
-fn the_lock_is_used_again_without_a_word_to_etcd_and_stays() {
+fn a_reentrant_call_sends_nothing_to_etcd() {
     run(async {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
@@ -48,26 +48,26 @@ fn the_lock_is_used_again_without_a_word_to_etcd_and_stays() {
                 assert_eq!(order(&mine, 7).await?, outer);
             }
             assert_eq!(corner.changes_after(before).await, 0);
-            // The end of the inner ones has freed nothing.
+            // The end of the inner calls has released nothing.
             let refused = theirs.lock("orders/7").try_once().await;
             assert!(
                 matches!(refused, Err(LockError::Held { .. })),
                 "{refused:?}"
             );
-            // Another name is taken as always.
+            // Another name is taken as usual.
             assert_eq!(order(&mine, 8).await?.0, "orders/8");
             Ok(())
         };
         within("the calls", outer(&mine, 7, body)).await.unwrap();
         pass("the next lock", theirs.lock("orders/7")).await;
-        // Nor does it do without one.
+        // Without an outer lock the call takes one of its own.
         assert_eq!(order(&mine, 7).await.unwrap().0, "orders/7");
         corner.until_empty().await;
     });
 }
 
 #[test]
-fn by_hand_too() {
+fn a_guard_is_reentrant_too() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -80,7 +80,7 @@ fn by_hand_too() {
             assert_eq!(again.hold(async { inside() }).await?, inside());
             again.release().await?;
             drop(locks.lock("orders/7").reentrant().await?);
-            // A limit is that of what runs under the inner one.
+            // A hold limit applies to the bodies of the inner guard.
             let limited = locks.lock("orders/7").at_most(Duration::from_millis(50));
             let limited = limited.reentrant().await?;
             let ended = limited.hold(pending::<()>()).await;
@@ -104,7 +104,7 @@ async fn lost(locks: &Locks, id: u64, entered: &Notify) -> Result<LossCause, Loc
             assert!(!inner.is_held());
             assert_eq!(inner.lost().await, cause);
             assert!(matches!(inner.release().await, Err(LockError::Lost { .. })));
-            // Nor is what is lost taken for held.
+            // A lost lock is not reentered.
             let refused = order(locks, id).await;
             assert!(
                 matches!(refused, Err(LockError::Lost { .. })),
@@ -117,7 +117,7 @@ async fn lost(locks: &Locks, id: u64, entered: &Notify) -> Result<LossCause, Loc
 }
 
 #[test]
-fn what_the_outer_loses_is_lost_to_the_inner() {
+fn a_loss_of_the_outer_lock_reaches_the_inner() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -143,7 +143,7 @@ async fn let_out(locks: &Locks, id: u64) -> Result<(LockGuard, etcd_locked::Curr
 }
 
 #[test]
-fn what_outlives_the_body_that_took_it_is_lost() {
+fn a_reentrant_guard_is_lost_outside_its_body() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -161,7 +161,7 @@ fn what_outlives_the_body_that_took_it_is_lost() {
             ),
             "{late:?}"
         );
-        assert!(!ran, "a body ran under a lock of the past");
+        assert!(!ran, "a body ran under a released lock");
         pass("the next lock", locks.lock("orders/7")).await;
         drop(held);
         corner.until_empty().await;
@@ -175,7 +175,7 @@ async fn meet(locks: &Locks, id: u64, barrier: &Barrier) -> Result<(), LockError
 }
 
 #[test]
-fn joined_branches_share_it_and_a_spawned_task_does_not() {
+fn only_branches_of_the_task_share_a_reentrant_lock() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -197,7 +197,7 @@ fn joined_branches_share_it_and_a_spawned_task_does_not() {
     });
 }
 
-/// The names with their tokens.
+/// Returns the names with their tokens.
 fn tokens(held: &LockGuard) -> Vec<(String, Token)> {
     let text = |name: &etcd_locked::Name| name.text().expect("held, hence valid").to_owned();
     held.tokens()
@@ -206,28 +206,28 @@ fn tokens(held: &LockGuard) -> Vec<(String, Token)> {
 }
 
 #[test]
-fn of_several_names_all_are_held_or_none() {
+fn a_reentrant_group_is_held_fully_or_not_at_all() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let both = || locks.lock("b").and("a").and("b").reentrant();
-        // None: taken as always.
+        // None is held: the call takes both as usual.
         let held = both().await.unwrap();
         assert_eq!(corner.contenders("a").await.len(), 1);
-        // All, by one call: in the order of the inner.
+        // All are held by one call: the inner call lists them in its own order.
         let inner = async {
             let again = locks.lock("a").and("b").reentrant().await.unwrap();
-            let mut turned = tokens(&again);
-            turned.reverse();
-            assert_eq!(turned, tokens(&held));
+            let mut reversed = tokens(&again);
+            reversed.reverse();
+            assert_eq!(reversed, tokens(&held));
             assert_eq!(
                 tokens(&locks.lock("a").reentrant().await.unwrap()),
-                [turned[1].clone()]
+                [reversed[1].clone()]
             );
         };
         held.hold(inner).await.unwrap();
         held.release().await.unwrap();
-        // All, by several calls, one of which has used another's again.
+        // All are held by several calls, one of them reentrant itself.
         let a = locks.lock("a").await.unwrap();
         let inner = async {
             let again = locks.lock("a").reentrant().await.unwrap();
@@ -240,7 +240,7 @@ fn of_several_names_all_are_held_or_none() {
                 assert!(!all.is_held() && a.is_held(), "one of them is gone");
             };
             again.hold(inner).await.unwrap();
-            // Some: refused, and nothing is taken.
+            // Only some are held: the call is refused and takes nothing.
             let refused = within("the refusal", both()).await;
             let Err(LockError::SelfDeadlock { name }) = refused else {
                 panic!("{refused:?}")
@@ -276,15 +276,15 @@ fn a_fence_that_the_inner_made_falls_with_the_outer() {
         assert!(guarded().await);
         held.release().await.unwrap();
         let next = within("the next", next).await.unwrap().unwrap();
-        assert_eq!(next.token().handover(), 0, "the key was handed on");
+        assert_eq!(next.token().handover(), 0, "the key was handed over");
         assert!(!guarded().await);
         next.release().await.unwrap();
     });
 }
 
-/// What is held needs no waiting: neither `wait` nor `deadline` nor a shutdown is in the way.
+/// A held name needs no wait, so neither `wait` nor `deadline` nor a shutdown refuses the call.
 #[test]
-fn what_is_held_is_there_at_once() {
+fn a_held_name_is_reentered_at_once() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -320,14 +320,14 @@ async fn again(locks: &Locks, id: u64, polled: &Notify) -> Result<(), LockError>
 }
 
 #[test]
-fn a_call_that_is_moved_out_of_the_body_around_is_not_polled_under_its_lock() {
+fn a_reentrant_call_moved_out_of_its_body_is_not_polled() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let (mine, polled) = (locks.clone(), Notify::new());
         let mut moved = Box::pin(async move { again(&mine, 7, &polled).await });
         let body = async || {
-            // It has the lock, and has begun; then it goes on elsewhere, beside this body.
+            // The call has the lock and its body has begun; then it moves to another task, parallel to this body.
             assert!(poll_fn(|cx| Poll::Ready(moved.as_mut().poll(cx).is_pending())).await);
             let answer = within("the other task", tokio::spawn(moved)).await.unwrap();
             let released = matches!(

@@ -1,5 +1,4 @@
-//! A release is confirmed where that is possible, never changes what the body returned, and never removes anything but
-//! what it was issued for.
+//! Release: it is confirmed where possible, never changes the body's result, and removes only the key it was issued for.
 
 use std::future::pending;
 use std::thread;
@@ -69,7 +68,7 @@ async fn fail(locks: &Locks, id: u64, watched: Watched) -> Result<(), LockError>
     panic!("as planned")
 }
 
-/// A local of a body; when dropped it looks whether the body's key is still there.
+/// A local of a body that counts the body's keys in etcd when it is dropped.
 struct Watched {
     endpoint: String,
     below: String,
@@ -79,8 +78,8 @@ struct Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         let (endpoint, below) = (self.endpoint.clone(), self.below.clone());
-        let look = thread::spawn(move || {
-            // What a key that was released too early needs to be gone.
+        let read = thread::spawn(move || {
+            // Time for a key that was released too early to be deleted.
             thread::sleep(Duration::from_millis(200));
             let runtime = Builder::new_current_thread()
                 .enable_all()
@@ -96,7 +95,7 @@ impl Drop for Watched {
                 below.expect("etcd answers").count()
             })
         });
-        let _ = self.sent.send(look.join().expect("a look at etcd"));
+        let _ = self.sent.send(read.join().expect("a read of etcd"));
     }
 }
 
@@ -126,7 +125,7 @@ fn a_failing_release_keeps_the_value() {
 }
 
 #[test]
-fn a_release_that_fails_is_made_up_for() {
+fn a_failed_release_is_completed_later() {
     run(async {
         let etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
@@ -137,7 +136,7 @@ fn a_release_that_fails_is_made_up_for() {
             Ok(7)
         );
         etcd.lock().await.start_again().await;
-        // The TTL is 15 s and etcd gives leases their full time again when it starts: it is the engine that cleans up.
+        // The TTL is 15 s, and a restarted etcd gives leases their full time again. So the engine cleans up, not an expiry.
         let next = theirs.lock("orders/7").wait(Duration::from_secs(10));
         pass("the next lock", next).await;
         pass("the first one again", mine.lock("orders/7")).await;
@@ -190,7 +189,7 @@ fn a_dropped_guard_is_released_in_the_background() {
         let locks = corner.locks().await;
         drop(locks.lock("orders/7").await.unwrap());
         corner.until_empty().await;
-        // The next in the same process need not wait for that.
+        // The next call of the process need not wait for that.
         for _ in 0..10 {
             drop(
                 within("the next lock", locks.lock("orders/7"))
@@ -212,7 +211,7 @@ fn a_delayed_release_spares_what_came_later() {
         let held = locks.lock("orders/7").await.unwrap();
         let key = corner.contenders("orders/7").await[0].clone();
 
-        // The release stays on the way while the key is deleted and made anew.
+        // The release is delayed while the key is deleted and created anew.
         proxy.freeze(Way::Requests);
         drop(held);
         let mut client = corner.client.clone();
@@ -228,9 +227,9 @@ fn a_delayed_release_spares_what_came_later() {
             .unwrap();
         let newer = corner.contenders("orders/7").await;
         proxy.thaw();
-        // An answered lock of another name says that the engine's requests get through again …
+        // A lock of another name shows that the engine's requests arrive again.
         pass("another lock", locks.lock("orders/8")).await;
-        // … and a refused try of this one that the release is over: until then the name is closed.
+        // A refused try of this name shows that the release is over, because it waits for the release.
         let refused = within("a try", locks.lock("orders/7").try_once()).await;
         assert!(
             matches!(refused, Err(LockError::Held { .. })),

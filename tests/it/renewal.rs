@@ -1,4 +1,4 @@
-//! A lock is kept for as long as its body runs, however short its TTL.
+//! Renewal: a lock is held for as long as its body runs, however short its TTL.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn a_lock_outlives_several_ttls() {
         let (mine, theirs) = (corner.locks_with_ttl(TTL).await, corner.locks().await);
         let held = mine.lock("reports/today").await.unwrap();
         let token = held.token();
-        // A waiter's key has to be kept as well, or its place in the queue would be lost.
+        // A waiter's key is renewed as well, or the waiter would lose its place.
         let waiting = tokio::spawn({
             let call = connect(corner.config().ttl(TTL))
                 .await
@@ -30,7 +30,7 @@ fn a_lock_outlives_several_ttls() {
             .hold(async {
                 let started = Instant::now();
                 for second in 1..=7 {
-                    // The body's work: it has to last.
+                    // The body's work, several TTLs long.
                     sleep_until(started + Duration::from_secs(second)).await;
                     assert!(current().unwrap().is_held(), "lost after {second} s");
                     let refused = theirs.lock("reports/today").try_once().await;
@@ -50,7 +50,7 @@ fn a_lock_outlives_several_ttls() {
             "the waiter has another key than at first"
         );
         held.release().await.unwrap();
-        let next = within("the waiter's turn", waiting).await.unwrap();
+        let next = within("the waiter's admission", waiting).await.unwrap();
         assert!(next > token, "{next} after {token}");
         corner.until_empty().await;
     });
@@ -84,7 +84,7 @@ fn an_idle_engine_is_ready_after_many_ttls() {
         let corner = Corner::new().await;
         let locks = corner.locks_with_ttl(TTL).await;
         pass("a free name", locks.lock("reports/today")).await;
-        // The idle time itself; whether the engine keeps its lease meanwhile is its own affair.
+        // The idle time itself. The engine may or may not keep its lease meanwhile.
         tokio::time::sleep(3 * TTL).await;
         let held = take("a lock after a pause", locks.lock("reports/today")).await;
         assert_eq!(corner.contenders("reports/today").await.len(), 1);

@@ -1,4 +1,4 @@
-//! etcd goes away and comes back: a short absence is not noticed, a long one costs the locks and nothing else.
+//! Restarts of etcd: a short absence is not noticed, a long one costs the locks and nothing else.
 
 use std::future::{IntoFuture, pending};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn a_lock_survives_a_restart_of_etcd() {
         corner.until_contenders("orders/7", 2).await;
         let kept = held.hold(async {
             etcd.restart().await;
-            // Both are there again, or still: the body's work goes on past the next renewal.
+            // Both keys are there, and the body's work goes on past the next renewal.
             corner.until_contenders("orders/7", 2).await;
             tokio::time::sleep(Duration::from_secs(6)).await;
         });
@@ -32,7 +32,10 @@ fn a_lock_survives_a_restart_of_etcd() {
         // New locks work on the same engines, and the waiter goes on.
         pass("another lock", mine.lock("orders/8")).await;
         held.release().await.unwrap();
-        let next = within("the waiter's turn", waiter).await.unwrap().unwrap();
+        let next = within("the waiter's admission", waiter)
+            .await
+            .unwrap()
+            .unwrap();
         assert!(next.token() > token);
         next.release().await.unwrap();
         corner.until_empty().await;
@@ -49,7 +52,7 @@ fn a_call_made_while_etcd_restarts_is_served() {
         etcd.kill();
         let call = tokio::spawn(locks.lock("orders/7").wait_forever().into_future());
         etcd.start_again().await;
-        within("the call's turn", call)
+        within("the call's admission", call)
             .await
             .unwrap()
             .unwrap()
@@ -69,13 +72,13 @@ fn an_etcd_that_freezes_for_a_moment_is_not_noticed() {
         let held = locks.lock("orders/7").await.unwrap();
         let kept = held.hold(async {
             etcd.stop();
-            // The moment: a renewal falls due in it, and goes unanswered for a while.
+            // The freeze itself: a renewal falls due in it, and stays unanswered for a while.
             tokio::time::sleep(Duration::from_millis(2_500)).await;
             let other = tokio::spawn(locks.lock("orders/8").wait_forever().into_future());
             let (mut client, moment) = (corner.client.clone(), Duration::from_millis(500));
             let asked = tokio::time::timeout(moment, client.get("orders", None)).await;
-            assert!(asked.is_err(), "it is not frozen: {asked:?}");
-            assert!(!other.is_finished(), "it is not frozen for the engine");
+            assert!(asked.is_err(), "etcd is not frozen: {asked:?}");
+            assert!(!other.is_finished(), "etcd is not frozen for the engine");
             etcd.cont();
             let other = within("a lock after the moment", other).await.unwrap();
             other.unwrap().release().await.unwrap();
@@ -88,7 +91,7 @@ fn an_etcd_that_freezes_for_a_moment_is_not_noticed() {
 }
 
 #[test]
-fn an_absence_longer_than_the_ttl_ends_the_body_and_the_engine_recovers() {
+fn an_engine_recovers_from_an_absence_beyond_the_ttl() {
     run(async {
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
@@ -108,10 +111,10 @@ fn an_absence_longer_than_the_ttl_ends_the_body_and_the_engine_recovers() {
             "{ended:?}"
         );
         drop(held);
-        // Nobody gets in while there is no etcd, and nobody has to be told when it is back.
+        // No call is admitted while etcd is gone, and the waiter needs no help when etcd is back.
         assert!(!waiter.is_finished());
         etcd.start_again().await;
-        within("the waiter's turn", waiter)
+        within("the waiter's admission", waiter)
             .await
             .unwrap()
             .unwrap()
@@ -128,7 +131,7 @@ fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
         let locks = corner.locks().await;
-        // Revisions beyond what the fresh etcd will have.
+        // Revisions beyond those of the fresh etcd.
         for _ in 0..20 {
             pass("a free name", locks.lock("orders/8")).await;
         }

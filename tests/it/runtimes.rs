@@ -1,4 +1,4 @@
-//! The engine has a thread of its own: no executor can starve it, end it, or be the wrong one, nor one that cannot be woken.
+//! Executors: the engine has a thread of its own, so any executor will do, and none can starve or end the engine.
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::pin;
@@ -25,7 +25,7 @@ fn runtime() -> Runtime {
         .expect("a runtime")
 }
 
-/// Blocks its executor, as nobody should.
+/// Blocks its executor, which is a mistake of the caller.
 #[etcd_locked("orders/<id>", locks = locks)]
 async fn block(
     locks: &Locks,
@@ -48,7 +48,7 @@ fn a_blocked_executor_keeps_the_lock() {
         let (inside, entered) = oneshot::channel();
         let awake = Arc::new(AtomicBool::new(false));
         let blocked = thread::spawn({
-            // The engine itself stays with us: its end would revoke the lease we look at.
+            // This test keeps a handle on the engine, because its end would revoke the lease that the test reads.
             let (locks, awake) = (mine.clone(), awake.clone());
             move || runtime().block_on(block(&locks, 7, inside, &awake))
         });
@@ -61,7 +61,7 @@ fn a_blocked_executor_keeps_the_lock() {
                 Ok(held) => {
                     assert!(
                         awake.load(Ordering::SeqCst),
-                        "somebody was in while the executor was blocked"
+                        "a second holder was admitted while the executor was blocked"
                     );
                     held.release().await.unwrap();
                 }
@@ -83,13 +83,13 @@ fn a_blocked_executor_keeps_the_lock() {
 }
 
 #[test]
-fn two_runtimes_share_the_process_s_engine() {
+fn two_runtimes_share_the_engine_of_the_process() {
     run(async {
         let corner = Corner::new().await;
         let mut worker = Worker::start(corner.environment());
-        worker.tell("runtimes till");
+        worker.send("runtimes till");
         worker.says("runtimes").await;
-        // One engine, hence one lease, hence one session.
+        // One engine has one lease, hence one session key.
         assert_eq!(corner.sessions().await.len(), 1);
         corner.until_empty().await;
     });
@@ -100,7 +100,7 @@ fn an_engine_outlives_the_runtime_it_was_made_on() {
     run(async {
         let corner = Corner::new().await;
         let config = corner.config().ttl(TTL);
-        // A guard that comes out alive, and a waiter that goes down with its runtime.
+        // A guard that outlives its runtime, and a waiter that ends with it.
         let (locks, held) = thread::spawn(move || {
             let first = runtime();
             let locks = first.block_on(Locks::connect(config)).unwrap();
@@ -115,7 +115,7 @@ fn an_engine_outlives_the_runtime_it_was_made_on() {
         })
         .join()
         .unwrap();
-        // Renewed by nobody's runtime but the engine's.
+        // Only the engine's own runtime renews the lease.
         within("the body", held.hold(tokio::time::sleep(2 * TTL)))
             .await
             .unwrap();
@@ -148,7 +148,7 @@ fn a_runtime_that_ends_releases_what_its_tasks_held() {
     });
 }
 
-/// Wakes a thread that runs one future and has no tokio.
+/// Waker of a thread that runs one future without tokio.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -168,7 +168,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Of an executor with a fault.
+/// Waker of a faulty executor.
 struct Broken(AtomicBool);
 
 impl Wake for Broken {
@@ -179,7 +179,7 @@ impl Wake for Broken {
 }
 
 #[test]
-fn an_executor_that_cannot_be_woken_is_nobody_elses_trouble() {
+fn a_panicking_waker_harms_no_other_call() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -189,11 +189,11 @@ fn an_executor_that_cannot_be_woken_is_nobody_elses_trouble() {
         let mut waiting = pin!(locks.lock("orders/7").into_future());
         let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
-        // It passes to the one that waits.
+        // The release hands the lock over to the waiter.
         within("the release", held.release()).await.unwrap();
         assert!(broken.0.load(Ordering::SeqCst), "not woken");
         pass("another lock", locks.lock("orders/8")).await;
-        let passed = within("the lock that passed", waiting).await.unwrap();
+        let passed = within("the hand-over", waiting).await.unwrap();
         assert!(passed.is_held());
     });
 }
@@ -209,7 +209,7 @@ async fn detached(locks: Locks, id: u64) -> Result<u64, LockError> {
 }
 
 #[test]
-fn any_executor_will_do() {
+fn any_executor_is_supported() {
     run(async {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.config(), corner.config());
@@ -230,7 +230,7 @@ fn any_executor_will_do() {
             let late = block_on(held.hold(std::future::pending::<()>()));
             assert!(matches!(late, Err(LockError::HoldLimit { .. })), "{late:?}");
             block_on(held.release()).unwrap();
-            // But there is none for a task of its own, and nothing is taken for one.
+            // Without tokio a detached body cannot be spawned, so the call is refused and takes nothing.
             let error = block_on(detached(locks.clone(), 7)).unwrap_err();
             assert!(matches!(error, LockError::Config { .. }), "{error:?}");
             assert!(error.to_string().contains("tokio runtime"), "{error}");
@@ -247,7 +247,7 @@ fn any_executor_will_do() {
     });
 }
 
-/// Hands wake-ups on, and counts them.
+/// Waker that forwards wake-ups and counts them.
 struct Counted(Waker, AtomicUsize);
 
 impl Wake for Counted {
@@ -263,7 +263,7 @@ async fn brief(locks: &Locks, id: u64) -> Result<u64, LockError> {
 }
 
 #[test]
-fn a_call_is_woken_for_its_lock_and_for_its_release_and_no_more() {
+fn a_call_is_woken_at_most_twice() {
     run(async {
         let locks = Corner::new().await.locks().await;
         let mut call = pin!(brief(&locks, 7));

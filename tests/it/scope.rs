@@ -1,4 +1,4 @@
-//! Which engine a call uses: its own `locks = …`, else the scope's, else the thread's, else the process's.
+//! Engine of a call: its own `locks = …`, else the scope's, else the thread's, else the process's.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use crate::corner::Corner;
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
-/// Says in whose corner it runs, by looking where its key is.
+/// Returns for each corner whether the call runs there, that is, whether its key is there.
 #[etcd_locked("orders/<id>")]
 async fn whose(id: u64, corners: &[&Corner]) -> Result<Vec<bool>, LockError> {
     let mut here = Vec::new();
@@ -40,17 +40,17 @@ fn a_call_in_a_scope_uses_its_engine() {
         let (first, second) = (one.locks().await, two.locks().await);
         let calls = async {
             assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
-            // An inner scope, and the outer one again.
+            // An inner scope, then the outer one again.
             assert_eq!(
                 second.scope(whose(7, &corners)).await.unwrap(),
                 [false, true]
             );
             assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
-            // The function `lock` as well.
+            // The function `lock` uses the scope as well.
             let held = etcd_locked::lock("orders/8").await.unwrap();
             assert_eq!(one.contenders("orders/8").await.len(), 1);
             held.release().await.unwrap();
-            // The option goes before any scope.
+            // The option precedes any scope.
             assert_eq!(
                 whose_by_option(&second, 7, &corners).await.unwrap(),
                 [false, true]
@@ -88,14 +88,14 @@ fn a_scope_ends_with_its_future() {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         assert_eq!(locks.scope(async { 7 }).await, 7);
-        // No scope, no default, nothing initialised in this process: what `Locks::scope` gave is gone.
+        // This process has neither a default nor an initialised engine, so outside the scope there is none.
         let spawned = locks.scope(async {
             tokio::spawn(async { etcd_locked::lock("orders/7").await.map(drop) }).await
         });
         let error = within("the call", spawned).await.unwrap().unwrap_err();
         assert!(
             matches!(error, LockError::NotInitialized { .. }),
-            "a spawned task is in nobody's scope: {error:?}"
+            "a spawned task is outside the scope: {error:?}"
         );
         let error = within("the call", whose(7, &[&corner])).await.unwrap_err();
         assert!(
@@ -120,14 +120,14 @@ fn a_thread_has_its_default() {
                     for _ in 0..10 {
                         assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
                     }
-                    // A spawned task runs on this thread.
+                    // A spawned task runs on this thread, so it uses the same default.
                     let held = tokio::spawn(async { etcd_locked::lock("orders/7").await })
                         .await
                         .unwrap()
                         .unwrap();
                     assert_eq!(mine.contenders("orders/7").await.len(), 1);
                     held.release().await.unwrap();
-                    // A scope goes before the thread's default.
+                    // A scope precedes the thread's default.
                     assert_eq!(
                         others.scope(whose(7, &corners)).await.unwrap(),
                         [false, true]
@@ -170,10 +170,10 @@ fn the_process_has_its_engine() {
     run(async {
         let corner = Corner::new().await;
         let mut worker = Worker::start(corner.environment());
-        worker.tell("work till");
+        worker.send("work till");
         worker.says("held").await;
         assert_eq!(corner.contenders("jobs/till").await.len(), 1);
-        worker.tell("done till");
+        worker.send("done till");
         worker.says("released").await;
     });
 }

@@ -1,4 +1,4 @@
-//! Several names on one call: all or none, each once, and never a deadlock among such calls.
+//! Several names on one call: the call takes all or none, each once, and such calls never deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ async fn transfer(locks: &Locks, from: usize, to: usize, bank: &Bank) -> Result<
     Ok(())
 }
 
-/// Accounts, and whether somebody is at them.
+/// Accounts, and whether a body is at them.
 #[derive(Default)]
 struct Bank([AtomicBool; 5]);
 
@@ -44,9 +44,9 @@ fn opposite_transfers_never_wait_for_each_other() {
             for task in 0..8 {
                 let (locks, bank) = (locks.clone(), bank.clone());
                 tasks.spawn(async move {
-                    for turn in 0..6 {
-                        let from = (engine + task + turn) % 5;
-                        let to = (from + 1 + (task * 3 + turn) % 4) % 5;
+                    for round in 0..6 {
+                        let from = (engine + task + round) % 5;
+                        let to = (from + 1 + (task * 3 + round) % 4) % 5;
                         transfer(&locks, from, to, &bank).await.expect("served");
                         if task == 0 {
                             let one = locks.lock(format!("accounts/{to}")).wait_forever();
@@ -66,7 +66,7 @@ fn opposite_transfers_never_wait_for_each_other() {
 }
 
 #[test]
-fn all_or_none() {
+fn a_group_takes_all_names_or_none() {
     run(async {
         let corner = Corner::new().await;
         let (ours, other) = (corner.locks().await, corner.locks().await);
@@ -110,7 +110,7 @@ fn all_or_none() {
 }
 
 #[test]
-fn each_has_its_token() {
+fn each_name_has_its_token() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -150,7 +150,7 @@ async fn names(locks: &Locks, from: u8, to: u8) -> Result<Vec<String>, LockError
 }
 
 #[test]
-fn the_body_sees_all_of_them() {
+fn a_body_sees_all_its_names() {
     run(async {
         let locks = Corner::new().await.locks().await;
         let texts = names(&locks, 1, 2).await.unwrap();
@@ -160,13 +160,13 @@ fn the_body_sees_all_of_them() {
 }
 
 #[test]
-fn one_that_is_lost_takes_the_others_along() {
+fn loss_of_one_name_is_loss_of_all() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let held = locks.lock("accounts/1").and("accounts/2").await.unwrap();
         let key = corner.contenders("accounts/2").await.remove(0);
-        // The key is watched once the lock has been held for a second.
+        // The engine watches the key once the lock has been held for a second.
         corner.client.clone().delete(key.text, None).await.unwrap();
         assert_eq!(within("the loss", held.lost()).await, LossCause::Deleted);
         drop(held);
@@ -176,7 +176,7 @@ fn one_that_is_lost_takes_the_others_along() {
 }
 
 #[test]
-fn a_holder_of_one_may_not_ask_for_it_again() {
+fn a_nested_group_with_a_held_name_is_refused() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -191,7 +191,7 @@ fn a_holder_of_one_may_not_ask_for_it_again() {
 }
 
 #[test]
-fn too_many_are_refused() {
+fn too_many_names_are_refused() {
     run(async {
         let locks = Corner::new().await.locks().await;
         let all =

@@ -1,4 +1,4 @@
-//! Every shape of function runs under its lock and answers what it would without; that each compiles is half of the test.
+//! Shapes of annotated functions: each compiles, runs under its lock, and answers as it would without the attribute.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -106,7 +106,7 @@ fn methods_with_any_self() {
         );
         let (seen, boxed) = Box::new(shop.clone()).in_a_box().await.unwrap();
         assert_eq!((seen.as_str(), boxed.shard), ("shops/4", 4));
-        // The name is what it was at the call.
+        // The name is the one at the call.
         assert_eq!(Pin::new(&mut shop).pinned().await.unwrap(), "shops/4");
         let (seen, shop) = Shop::associated(&shop).await.unwrap();
         assert_eq!((seen.as_str(), shop.shard), ("shops/5", 5));
@@ -265,7 +265,7 @@ async fn ends(how: &str) -> Result<String, AppError> {
 fn return_and_question_mark_end_the_body_and_release() {
     alone(async {
         for _ in 0..2 {
-            // The second round would wait for a lock that the first had kept.
+            // The second round would wait if the first had not released.
             assert_eq!(ends("returns").await.unwrap(), "ends/returns");
             assert_eq!(ends("7").await.unwrap(), "ends/7 7");
             assert_eq!(
@@ -390,7 +390,7 @@ fn a_function_that_returns_a_future() {
     });
 }
 
-// Our own lints forbid `unsafe`; what another crate's macro says is that crate's.
+// Our lints forbid `unsafe`, but not in the expansion of another crate's macro.
 etcd_locked_tests::unsafe_function!(unsafe_to_call, call_it, name());
 
 #[test]
@@ -432,7 +432,7 @@ fn functions_that_a_macro_writes() {
     });
 }
 
-/// As a team's own crate would pass ours on.
+/// A re-export, as in a team's own facade crate.
 mod platform {
     pub(super) mod locking {
         pub(crate) use etcd_locked::*;
@@ -454,7 +454,7 @@ fn a_renamed_crate() {
 #[etcd_locked("upper/<n>")]
 #[etcd_locked("lower/<n>")]
 async fn two_attributes(n: u8) -> Result<String, LockError> {
-    // The upper one expands first, so it is the inner one; that the other is held as well shows in who wants it again.
+    // The upper attribute expands first, so its lock is the inner one. A call for the outer name shows that it is held as well.
     let again = etcd_locked::lock(format!("lower/{n}")).try_once().await;
     assert!(matches!(again, Err(LockError::SelfDeadlock { .. })));
     Ok(name())
@@ -498,7 +498,7 @@ mod names_of_the_users_own {
 }
 
 #[test]
-fn names_of_the_users_own_are_not_ours() {
+fn user_names_do_not_collide_with_ours() {
     alone(async {
         assert_eq!(
             shadowing(1, "!", 2).await.unwrap(),
@@ -564,7 +564,7 @@ fn panics() -> ! {
 #[test]
 fn bodies_that_never_return() {
     alone(async {
-        // Dropped while its body runs, at whatever await that is.
+        // The call is dropped while its body runs.
         let dropped = timeout(Duration::from_millis(300), diverging()).await;
         assert!(dropped.is_err());
         let mut panicking = pin!(panicking());

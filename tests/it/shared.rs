@@ -1,5 +1,4 @@
-//! `shared`: readers are together, writers alone, and neither starves; Go's plain mutex on the name keeps out both, and is kept
-//! out by both.
+//! `shared`: readers hold a name together, writers alone, and neither starves. Go's plain mutex on the name excludes both.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::worker::Worker;
 
 const DAY: &str = "reports/monday";
 
-/// Long enough for whoever would come in to do so; and for a look that showed nobody to have been too long ago.
+/// Long enough to catch a call that is admitted wrongly, and for an earlier read of the queue to be stale.
 const A_WHILE: Duration = Duration::from_millis(400);
 
 #[etcd_locked("reports/<day>", shared, locks = locks, wait = "5s")]
@@ -26,21 +25,21 @@ async fn read(locks: &Locks, day: &str, together: &Barrier) -> Result<i64, LockE
 }
 
 #[test]
-fn readers_of_many_processes_overlap_and_a_writer_in_the_middle_overlaps_nobody() {
+fn readers_overlap_across_processes_and_a_writer_is_alone() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let start = |_| Worker::start(corner.environment());
         let mut workers: Vec<Worker> = (0..4).map(start).collect();
         for worker in &mut workers {
-            worker.tell("read day 16");
+            worker.send("read day 16");
         }
         for worker in &mut workers {
             for _ in 0..16 {
                 worker.says("reads").await;
             }
         }
-        // All 64 are inside. They have one key a process.
+        // All 64 readers are inside, with one key a process.
         let keys = corner.until_contenders("jobs/day", 4).await;
         assert!(keys.iter().all(|key| key.text.ends_with(".r")), "{keys:?}");
 
@@ -48,25 +47,28 @@ fn readers_of_many_processes_overlap_and_a_writer_in_the_middle_overlaps_nobody(
         corner.until_contenders("jobs/day", 5).await;
         sleep(A_WHILE).await;
         for worker in &mut workers {
-            worker.tell("read day 4");
+            worker.send("read day 4");
         }
         sleep(A_WHILE).await;
         assert!(!writer.is_finished(), "the writer is in with the readers");
         for worker in &mut workers {
-            let said = worker.unheard();
+            let said = worker.unread();
             assert!(said.is_empty(), "a reader overtakes the writer: {said:?}");
-            worker.tell("leave day");
+            worker.send("leave day");
         }
         for worker in &mut workers {
             for _ in 0..16 {
                 worker.says("read").await;
             }
         }
-        let written = within("the writer's turn", writer).await.unwrap().unwrap();
+        let written = within("the writer's admission", writer)
+            .await
+            .unwrap()
+            .unwrap();
         corner.until_contenders("jobs/day", 5).await;
         sleep(A_WHILE).await;
         for worker in &mut workers {
-            let said = worker.unheard();
+            let said = worker.unread();
             assert!(said.is_empty(), "a reader is in with the writer: {said:?}");
         }
         written.release().await.unwrap();
@@ -74,14 +76,14 @@ fn readers_of_many_processes_overlap_and_a_writer_in_the_middle_overlaps_nobody(
             for _ in 0..4 {
                 worker.says("reads").await;
             }
-            worker.tell("leave day");
+            worker.send("leave day");
         }
         corner.until_empty().await;
     });
 }
 
 #[test]
-fn readers_of_a_process_have_one_key_and_a_token_each() {
+fn readers_of_a_process_have_a_token_each() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -116,7 +118,7 @@ fn a_key_goes_with_the_last_of_its_readers() {
         one.release().await.unwrap();
         corner.until_contenders(DAY, 1).await;
         assert!(two.is_held());
-        // One who comes later, and of another TTL, has a key of its own.
+        // A later reader with another TTL has a key of its own.
         let other = locks.lock(DAY).shared().ttl(Duration::from_secs(30));
         let other = other.await.unwrap();
         corner.until_contenders(DAY, 2).await;
@@ -127,7 +129,7 @@ fn a_key_goes_with_the_last_of_its_readers() {
 }
 
 #[test]
-fn the_loss_of_their_key_ends_all_its_readers() {
+fn loss_of_a_key_ends_all_its_readers() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -140,26 +142,29 @@ fn the_loss_of_their_key_ends_all_its_readers() {
             let cause = within("the loss", held.lost()).await;
             assert_eq!(cause, LossCause::Deleted);
         }
-        // A new reader relies on nothing of that.
+        // A new reader does not rely on the lost key.
         let three = tokio::spawn(locks.lock(DAY).shared().into_future());
         drop((one, two));
-        let three = within("a reader's turn", three).await.unwrap().unwrap();
+        let three = within("a reader's admission", three)
+            .await
+            .unwrap()
+            .unwrap();
         three.release().await.unwrap();
         corner.until_empty().await;
     });
 }
 
 #[test]
-fn a_single_try_comes_in_beside_readers_only() {
+fn a_single_try_joins_readers_only() {
     run(async {
         let corner = Corner::new().await;
         let (locks, other) = (corner.locks().await, corner.locks().await);
         let held = locks.lock(DAY).shared().await.unwrap();
-        let beside = other.lock(DAY).shared().try_once().await.unwrap();
+        let joined = other.lock(DAY).shared().try_once().await.unwrap();
         let alone = other.lock(DAY).try_once().await;
         assert!(matches!(alone, Err(LockError::Held { .. })), "{alone:?}");
         let here = locks.lock(DAY).shared().try_once().await.unwrap();
-        for reader in [held, beside, here] {
+        for reader in [held, joined, here] {
             reader.release().await.unwrap();
         }
         let writer = locks.lock(DAY).await.unwrap();
@@ -218,7 +223,7 @@ fn several_names_are_shared_together() {
 }
 
 #[test]
-fn etcdctl_waits_for_readers_and_they_for_it() {
+fn etcdctl_and_readers_exclude_each_other() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -226,7 +231,7 @@ fn etcdctl_waits_for_readers_and_they_for_it() {
         let mut etcdctl = etcdctl_lock(&corner, DAY, &[]);
         let keys = corner.until_contenders(DAY, 2).await;
         sleep(A_WHILE).await;
-        let said = etcdctl.unheard();
+        let said = etcdctl.unread();
         assert!(said.is_empty(), "etcdctl is in with a reader: {said:?}");
         let later = tokio::spawn(locks.lock(DAY).shared().wait_forever().into_future());
         sleep(A_WHILE).await;
@@ -237,7 +242,10 @@ fn etcdctl_waits_for_readers_and_they_for_it() {
         sleep(A_WHILE).await;
         assert!(!later.is_finished(), "a reader is in with etcdctl");
         etcdctl.terminate();
-        let later = within("the reader's turn", later).await.unwrap().unwrap();
+        let later = within("the reader's admission", later)
+            .await
+            .unwrap()
+            .unwrap();
         later.release().await.unwrap();
         corner.until_empty().await;
     });

@@ -1,4 +1,4 @@
-//! A shutdown refuses new locks, waits for bodies, ends those that take too long, and leaves nothing in etcd.
+//! Shutdown: it refuses new locks, waits for bodies, ends those beyond the grace, and leaves nothing in etcd.
 
 use std::future::{IntoFuture, pending};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ const GRACE: Duration = Duration::from_secs(10);
 async fn until(locks: &Locks, id: u64, inside: &Notify, done: &Notify) -> Result<u8, LockError> {
     inside.notify_one();
     done.notified().await;
-    // A body that is under way may take what it needs to come to its end.
+    // A body that has begun may take the locks it needs to end.
     locks.lock("stock/9").await?.release().await?;
     Ok(7)
 }
 
-/// Nothing of these leases is left in etcd, and that long before they could have run out.
+/// Asserts that no key and none of these leases is left in etcd, long before they could expire.
 async fn nothing_is_left(corner: &Corner, leases: &[i64]) {
     corner.until_empty().await;
     assert_eq!(corner.sessions().await, []);
@@ -104,7 +104,7 @@ fn a_body_that_takes_too_long_is_cancelled() {
 }
 
 #[test]
-fn waiters_are_told() {
+fn a_shutdown_refuses_waiters() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -133,7 +133,7 @@ fn background_releases_are_flushed() {
         }
         let lease = corner.sessions().await[0].lease;
         within("the shutdown's end", locks.shutdown(GRACE)).await;
-        // At once: nothing is left to wait for.
+        // No wait here: the shutdown has awaited all releases.
         assert_eq!(corner.keys(&corner.prefix).await, []);
         nothing_is_left(&corner, &[lease]).await;
     });
@@ -170,7 +170,7 @@ fn the_other_engines_of_a_process_go_on() {
 }
 
 #[test]
-fn a_guard_that_is_kept_does_not_hold_up_the_shutdown_for_ever() {
+fn a_kept_guard_does_not_block_the_shutdown() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -192,25 +192,25 @@ fn a_process_stays_shut_down() {
     run(async {
         let corner = Corner::new().await;
         let mut worker = Worker::start(corner.environment());
-        worker.tell("work till");
+        worker.send("work till");
         worker.says("held").await;
-        worker.tell("done till");
+        worker.send("done till");
         worker.says("released").await;
         let lease = corner.sessions().await[0].lease;
-        worker.tell("shutdown 5000");
+        worker.send("shutdown 5000");
         worker.says("shut").await;
         nothing_is_left(&corner, &[lease]).await;
-        worker.tell("lock orders/7");
+        worker.send("lock orders/7");
         assert!(
             worker
                 .says("failed")
                 .await
                 .starts_with("orders/7 ShuttingDown")
         );
-        worker.tell(&format!("init {}", corner.endpoint));
+        worker.send(&format!("init {}", corner.endpoint));
         let refused = worker.says("failed").await;
         assert!(refused.starts_with("init "), "{refused}");
-        worker.tell("lock orders/7");
+        worker.send("lock orders/7");
         assert!(
             worker
                 .says("failed")

@@ -1,4 +1,4 @@
-//! Which spans are entered, as a subscriber sees it.
+//! Subscriber that records which `tracing` spans are entered.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use tracing::span::{Attributes, Record};
 use tracing::{Event, Id, Metadata, Subscriber};
 use tracing_core::span::Current;
 
-/// Those of one test.
+/// The spans of one test.
 #[derive(Default)]
 pub(crate) struct Spans {
     known: Mutex<Vec<&'static Metadata<'static>>>,
@@ -19,7 +19,7 @@ impl Subscriber for Spans {
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut known = self.known.lock().expect("nobody panics");
+        let mut known = self.known.lock().expect("not poisoned");
         known.push(span.metadata());
         Id::from_u64(known.len() as u64)
     }
@@ -31,21 +31,21 @@ impl Subscriber for Spans {
     fn enter(&self, span: &Id) {
         self.entered
             .lock()
-            .expect("nobody panics")
+            .expect("not poisoned")
             .push(span.clone());
     }
 
     fn exit(&self, span: &Id) {
-        let mut entered = self.entered.lock().expect("nobody panics");
+        let mut entered = self.entered.lock().expect("not poisoned");
         let at = entered.iter().rposition(|it| it == span);
         entered.remove(at.expect("entered before"));
     }
 
     fn current_span(&self) -> Current {
-        match self.entered.lock().expect("nobody panics").last() {
+        match self.entered.lock().expect("not poisoned").last() {
             None => Current::none(),
             Some(span) => {
-                let known = self.known.lock().expect("nobody panics");
+                let known = self.known.lock().expect("not poisoned");
                 let metadata = known[span.into_u64() as usize - 1];
                 Current::new(span.clone(), metadata)
             }

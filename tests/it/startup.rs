@@ -1,4 +1,4 @@
-//! Starting: from the environment or by `init`, once; and when etcd is not there, an error that says where and why.
+//! Start-up: an engine starts once, from the environment or by `init`. If etcd is unreachable, the error says where and why.
 
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,15 @@ use crate::worker::Worker;
 
 const NOTHING: [(&str, &str); 0] = [];
 
-/// What connecting may take in these tests, and what comes on top on a busy machine.
+/// The connect time-out in these tests, and the slack for a busy machine.
 const CONNECT: Duration = Duration::from_secs(2);
 const SLACK: Duration = Duration::from_millis(1_500);
 
-/// Connects in vain; the error, which names the endpoint and came in time.
+/// Connects in vain, checks that the error came in time and names the endpoint, and returns it.
 async fn refused(config: Config, endpoint: &str) -> LockError {
     let started = Instant::now();
     let connected = within("a refusal", async {
-        // An engine that connects with the first lock only is told then.
+        // An engine that connects only with the first lock gets the error there.
         Locks::connect(config.connect_timeout(CONNECT))
             .await?
             .lock("orders/7")
@@ -51,25 +51,25 @@ fn says(error: &LockError, words: &[&str]) {
 }
 
 #[test]
-fn a_process_in_which_nothing_is_set_is_told_what_to_set() {
+fn a_process_without_settings_names_what_to_set() {
     run(async {
         let mut worker = Worker::start(NOTHING);
-        worker.tell("lock orders/7");
+        worker.send("lock orders/7");
         let failed = worker.says("failed").await;
         assert!(failed.starts_with("orders/7 NotInitialized"), "{failed}");
         assert!(failed.contains("ETCD_LOCKED_ENDPOINTS"), "{failed}");
-        worker.tell("work till");
+        worker.send("work till");
         assert!(
             worker
                 .says("failed")
                 .await
                 .starts_with("till NotInitialized")
         );
-        // It is not too late to do what was said.
+        // The process may still follow the advice of the error.
         let corner = Corner::new().await;
-        worker.tell(&format!("init {}", corner.endpoint));
+        worker.send(&format!("init {}", corner.endpoint));
         worker.says("initialised").await;
-        worker.tell("lock initialised/late");
+        worker.send("lock initialised/late");
         worker.says("locked").await;
     });
 }
@@ -80,12 +80,12 @@ fn a_process_is_initialised_once() {
         let corner = Corner::new().await;
         let init = format!("init {}", corner.endpoint);
         let mut worker = Worker::start(NOTHING);
-        worker.tell(&init);
+        worker.send(&init);
         worker.says("initialised").await;
-        worker.tell(&init);
+        worker.send(&init);
         let failed = worker.says("failed").await;
         assert!(failed.starts_with("init AlreadyInitialized"), "{failed}");
-        worker.tell("lock initialised/once");
+        worker.send("lock initialised/once");
         worker.says("locked").await;
     });
 }
@@ -95,9 +95,9 @@ fn a_lock_from_the_environment_counts_as_initialisation() {
     run(async {
         let corner = Corner::new().await;
         let mut worker = Worker::start(corner.environment());
-        worker.tell("lock orders/7");
+        worker.send("lock orders/7");
         worker.says("locked").await;
-        worker.tell(&format!("init {}", corner.endpoint));
+        worker.send(&format!("init {}", corner.endpoint));
         let failed = worker.says("failed").await;
         assert!(failed.starts_with("init AlreadyInitialized"), "{failed}");
     });
@@ -111,13 +111,13 @@ fn the_environment_says_everything() {
         environment.push(("ETCD_LOCKED_TTL", "7s".to_owned()));
         environment.push(("ETCD_LOCKED_WAIT", "none".to_owned()));
         environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
-        // etcdctl's own come second.
+        // The variables of `etcdctl` come second.
         environment.push((
             "ETCDCTL_ENDPOINTS",
             format!("http://127.0.0.1:{}", free_port()),
         ));
         let mut worker = Worker::start(environment);
-        worker.tell("work till");
+        worker.send("work till");
         worker.says("held").await;
         let key = corner.contenders("jobs/till").await[0].clone();
         assert!(String::from_utf8_lossy(&key.value).contains("till service"));
@@ -128,7 +128,7 @@ fn the_environment_says_everything() {
             .await
             .unwrap();
         assert_eq!(lease.granted_ttl(), 7);
-        worker.tell("done till");
+        worker.send("done till");
         worker.says("released").await;
     });
 }
@@ -149,7 +149,7 @@ fn an_engine_may_try_once_by_default() {
 }
 
 #[test]
-fn etcdctl_s_variables_will_do() {
+fn etcdctl_variables_are_accepted() {
     run(async {
         let etcd = Etcd::shared().await;
         for (name, endpoint) in [
@@ -157,23 +157,23 @@ fn etcdctl_s_variables_will_do() {
             ("etcdctl/address", etcd.address()),
         ] {
             let mut worker = Worker::start([("ETCDCTL_ENDPOINTS", endpoint)]);
-            worker.tell(&format!("lock {name}"));
+            worker.send(&format!("lock {name}"));
             worker.says("locked").await;
         }
     });
 }
 
 #[test]
-fn an_etcd_in_the_process_is_asked_for_by_name() {
+fn an_embedded_etcd_is_chosen_by_name() {
     run(async {
         let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", "embedded")]);
-        worker.tell("lock orders/7");
+        worker.send("lock orders/7");
         worker.says("locked").await;
     });
 }
 
 #[test]
-fn a_variable_that_makes_no_sense_is_named() {
+fn an_invalid_variable_is_named() {
     run(async {
         let corner = Corner::new().await;
         for (variable, value) in [
@@ -189,7 +189,7 @@ fn a_variable_that_makes_no_sense_is_named() {
             environment.retain(|(name, _)| *name != variable);
             environment.push((variable, value.to_owned()));
             let mut worker = Worker::start(environment);
-            worker.tell("lock orders/7");
+            worker.send("lock orders/7");
             let failed = worker.says("failed").await;
             assert!(
                 failed.starts_with("orders/7 Config"),
@@ -201,7 +201,7 @@ fn a_variable_that_makes_no_sense_is_named() {
 }
 
 #[test]
-fn a_configuration_that_makes_no_sense_is_refused() {
+fn an_invalid_configuration_is_refused() {
     run(async {
         let endpoint = Corner::new().await.endpoint;
         let good = || Config::new([endpoint.clone()]);
@@ -228,7 +228,7 @@ fn a_configuration_that_makes_no_sense_is_refused() {
                 "{text}: {error:?}"
             );
         }
-        // The same for what a call brings along.
+        // The options of a call are checked as well.
         let locks = connect(good()).await;
         let error = within(
             "a refusal",
@@ -286,13 +286,13 @@ fn a_server_that_says_nothing_is_named() {
     });
 }
 
-/// They share the connect time-out, or all of them together would take a multiple of it.
+/// The servers share one connect time-out; one each would add up to a multiple of it.
 #[test]
-fn several_servers_that_say_nothing_are_named_in_the_time_of_one() {
+fn silent_servers_are_all_named_in_the_time_of_one() {
     run(async {
         let mut silent = Vec::new();
         for _ in 0..3 {
-            // What nobody accepts is answered by nobody.
+            // No task accepts these connections, so none is answered.
             silent.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
         }
         let endpoints: Vec<_> = silent
@@ -311,7 +311,7 @@ fn a_server_that_is_no_etcd_is_named() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let stranger = tokio::spawn(async move {
+        let server = tokio::spawn(async move {
             while let Ok((mut connection, _)) = listener.accept().await {
                 let _ = connection.read(&mut [0; 1024]).await;
                 let _ = connection
@@ -321,7 +321,7 @@ fn a_server_that_is_no_etcd_is_named() {
         });
         let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
         assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-        stranger.abort();
+        server.abort();
     });
 }
 
@@ -350,7 +350,7 @@ fn no_tls_to_an_etcd_with_tls_is_named() {
 }
 
 #[test]
-fn a_certificate_nobody_trusts_is_named() {
+fn an_untrusted_certificate_is_named() {
     real_etcd_only!();
     run(async {
         let authority = Authority::new();
@@ -361,7 +361,7 @@ fn a_certificate_nobody_trusts_is_named() {
 }
 
 #[test]
-fn a_certificate_that_is_trusted_will_do() {
+fn a_trusted_certificate_is_accepted() {
     real_etcd_only!();
     run(async {
         let authority = Authority::new();
@@ -369,19 +369,19 @@ fn a_certificate_that_is_trusted_will_do() {
         let locks =
             connect(Config::new([etcd.endpoint()]).tls(Tls::new().ca_pem(authority.pem()))).await;
         pass("a lock over TLS", locks.lock("orders/7")).await;
-        // And from the environment.
+        // The same from the environment.
         let file = authority.file().display().to_string();
         let mut worker = Worker::start([
             ("ETCD_LOCKED_ENDPOINTS", etcd.endpoint()),
             ("ETCD_LOCKED_CACERT", file),
         ]);
-        worker.tell("lock orders/8");
+        worker.send("lock orders/8");
         worker.says("locked").await;
     });
 }
 
 #[test]
-fn a_certificate_of_our_own_is_shown() {
+fn a_client_certificate_is_presented() {
     real_etcd_only!();
     run(async {
         let authority = Authority::new();
@@ -435,20 +435,20 @@ fn a_failed_login_is_named() {
             ("ETCD_LOCKED_ENDPOINTS", etcd.endpoint()),
             ("ETCD_LOCKED_USER", "shop:secret".to_owned()),
         ]);
-        worker.tell("lock orders/7");
+        worker.send("lock orders/7");
         worker.says("locked").await;
-        // etcdctl's two variables.
+        // The two variables of `etcdctl`.
         let mut worker = Worker::start([
             ("ETCDCTL_ENDPOINTS", etcd.endpoint()),
             ("ETCDCTL_USER", "shop".to_owned()),
             ("ETCDCTL_PASSWORD", "secret".to_owned()),
         ]);
-        worker.tell("lock orders/7");
+        worker.send("lock orders/7");
         worker.says("locked").await;
     });
 }
 
-/// A first call that fails is no verdict: services and their etcd start in any order.
+/// A failed first call is not final, because services and their etcd start in any order.
 #[test]
 fn a_process_that_started_before_etcd_works_once_it_is_there() {
     run(async {
@@ -456,11 +456,11 @@ fn a_process_that_started_before_etcd_works_once_it_is_there() {
         let mut proxy = Proxy::start(etcd.address()).await;
         proxy.refuse().await;
         let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", proxy.endpoint())]);
-        worker.tell("lock started/early");
+        worker.send("lock started/early");
         let failed = worker.says("failed").await;
         assert!(failed.starts_with("started/early Backend"), "{failed}");
         proxy.accept_again().await;
-        worker.tell("lock started/early");
+        worker.send("lock started/early");
         worker.says("locked").await;
     });
 }

@@ -1,19 +1,19 @@
-//! Dropping a future at every await point, without picking the points by hand.
+//! Drops of a future at each of its await points, found by counting polls.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// When a future that has been polled often enough is dropped.
+/// The moment at which a future is dropped after its last poll.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum When {
-    /// Right after its last poll: what it asked for is on its way.
+    /// Right after the last poll: its request is on the way.
     AtOnce,
-    /// When it is woken after its last poll: what it asked for has arrived and is not looked at any more.
+    /// When it is woken after the last poll: the answer has arrived, and the future does not read it.
     WhenWoken,
 }
 
-/// Polls the future `polls` times, each time when it is woken, then drops it; its output if it was done before.
+/// Polls the future `polls` times, each time when it is woken, then drops it. Returns its output if it was done before.
 pub(crate) async fn poll_then_drop<F: Future>(
     polls: usize,
     when: When,

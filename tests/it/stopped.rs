@@ -1,5 +1,5 @@
-//! Processes that are stopped or killed: nobody waits for them longer than their TTL, and one that wakes up late does
-//! not go on as if nothing had happened.
+//! Stopped and killed processes: others wait for them no longer than their TTL, and a process that wakes up late does not run
+//! its body on.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::corner::Corner;
 use crate::limit::{run, within, within_time};
 use crate::worker::Worker;
 
-/// A worker whose locks have this TTL.
+/// Starts a worker whose locks have this TTL.
 fn worker(corner: &Corner, ttl: &str) -> Worker {
     let mut environment = corner.environment();
     environment.push(("ETCD_LOCKED_TTL", ttl.to_owned()));
@@ -31,7 +31,7 @@ fn a_stopped_holder_is_not_polled_after_it_wakes() {
         let corner = Corner::new().await;
         let mut first = worker(&corner, "2s");
         let mut second = worker(&corner, "2s");
-        first.tell("work till");
+        first.send("work till");
         let token: i64 = first
             .says("held")
             .await
@@ -41,7 +41,7 @@ fn a_stopped_holder_is_not_polled_after_it_wakes() {
             .parse()
             .unwrap();
         first.says("polled").await;
-        second.tell("work till");
+        second.send("work till");
         corner.until_contenders("jobs/till", 2).await;
 
         first.stop();
@@ -72,14 +72,14 @@ fn a_stopped_holder_is_not_polled_after_it_wakes() {
         let lost = lost.await;
         assert!(lost.contains("Expired"), "{lost}");
         assert!(ns(&lost) >= woken);
-        second.tell("done till");
+        second.send("done till");
         second.says("released").await;
-        // The one that woke up does not disturb, and works again.
-        first.tell("work till");
+        // The process that woke up disturbs no holder, and can lock again.
+        first.send("work till");
         first.says("held").await;
-        first.tell("done till");
+        first.send("done till");
         first.says("released").await;
-        assert!(!first.unheard().iter().any(|line| line.starts_with("lost")));
+        assert!(!first.unread().iter().any(|line| line.starts_with("lost")));
         corner.until_empty().await;
     });
 }
@@ -89,7 +89,7 @@ fn a_short_stop_changes_nothing() {
     run(async {
         let corner = Corner::new().await;
         let mut holder = worker(&corner, "3s");
-        holder.tell("work till");
+        holder.send("work till");
         holder.says("held").await;
         for _ in 0..4 {
             holder.stop();
@@ -98,23 +98,23 @@ fn a_short_stop_changes_nothing() {
             holder.cont();
             holder.says("polled").await;
         }
-        let last = holder.unheard().pop();
+        let last = holder.unread().pop();
         assert!(!last.is_some_and(|line| line.starts_with("lost")));
-        holder.tell("done till");
+        holder.send("done till");
         holder.says("released").await;
         corner.until_empty().await;
     });
 }
 
 #[test]
-fn a_killed_holder_with_a_ttl_of_five_seconds_is_followed_within_six() {
+fn a_killed_holder_with_a_ttl_of_5_s_is_followed_within_6_s() {
     run(async {
         let corner = Corner::new().await;
         let mut holder = worker(&corner, "15s");
         let mut next = worker(&corner, "15s");
-        holder.tell("work-five till");
+        holder.send("work-five till");
         holder.says("held").await;
-        next.tell("work till");
+        next.send("work till");
         corner.until_contenders("jobs/till", 2).await;
         let killed = monotonic_ns();
         holder.kill();
@@ -124,7 +124,7 @@ fn a_killed_holder_with_a_ttl_of_five_seconds_is_followed_within_six() {
             waited <= Duration::from_secs(6),
             "the next holder was in {waited:?} after the kill"
         );
-        next.tell("done till");
+        next.send("done till");
         next.says("released").await;
     });
 }
@@ -135,9 +135,9 @@ fn a_killed_waiter_lets_the_others_pass() {
         let corner = Corner::new().await;
         let held = corner.locks().await.lock("jobs/till").await.unwrap();
         let mut waiter = worker(&corner, "2s");
-        waiter.tell("work till");
+        waiter.send("work till");
         corner.until_contenders("jobs/till", 2).await;
-        let last = tokio::spawn(
+        let other = tokio::spawn(
             corner
                 .locks()
                 .await
@@ -148,11 +148,11 @@ fn a_killed_waiter_lets_the_others_pass() {
         corner.until_contenders("jobs/till", 3).await;
         waiter.kill();
         held.release().await.unwrap();
-        let last = within_time(Duration::from_secs(4), "the last one's turn", last)
+        let other = within_time(Duration::from_secs(4), "the other's admission", other)
             .await
             .unwrap()
             .unwrap();
-        last.release().await.unwrap();
+        other.release().await.unwrap();
         corner.until_empty().await;
     });
 }
@@ -163,7 +163,7 @@ fn a_stopped_waiter_is_passed_and_queues_again() {
         let corner = Corner::new().await;
         let held = corner.locks().await.lock("jobs/till").await.unwrap();
         let mut waiter = worker(&corner, "2s");
-        waiter.tell("work till");
+        waiter.send("work till");
         let old = corner.until_contenders("jobs/till", 2).await[1].clone();
         waiter.stop();
         // Its lease runs out while it sleeps.
@@ -173,7 +173,7 @@ fn a_stopped_waiter_is_passed_and_queues_again() {
         assert_ne!(old.created, new.created);
         held.release().await.unwrap();
         waiter.says("held").await;
-        waiter.tell("done till");
+        waiter.send("done till");
         waiter.says("released").await;
         corner.until_empty().await;
     });

@@ -1,4 +1,4 @@
-//! The binary knows its lock sites, whatever they stand in.
+//! `templates()`: the binary lists its lock sites, in whatever item they stand.
 
 use etcd_locked::{LockError, LockKey, Template, assert_no_overlaps, etcd_locked, templates};
 use etcd_locked_tests::elsewhere;
@@ -48,7 +48,7 @@ locked! {
     two "listed/macro/two/<id>";
 }
 
-/// An item inside a function, and what a test of one's own may write.
+/// A lock site inside a function, as a user's test may have it.
 fn inside() {
     #[etcd_locked("listed/inside/<id>")]
     async fn nested(id: u64) -> Result<(), LockError> {
@@ -116,7 +116,7 @@ fn options_are_listed_as_they_are_written() {
 
 #[test]
 fn sites_of_another_crate_are_listed() {
-    assert_eq!(elsewhere::linked(), "elsewhere"); // something of that crate, but none of its sites
+    assert_eq!(elsewhere::linked(), "elsewhere"); // links that crate without a call of its sites
     for (template, function) in [
         ("elsewhere/<id>", "etcd_locked_tests::elsewhere::function"),
         (
@@ -131,7 +131,7 @@ fn sites_of_another_crate_are_listed() {
 }
 
 #[test]
-fn overlaps_of_the_binary_are_told_with_both_sites() {
+fn overlaps_are_reported_with_both_sites() {
     #[etcd_locked("overlapping/<id>")]
     async fn by_id(id: u64) -> Result<(), LockError> {
         Ok(())

@@ -1,4 +1,4 @@
-//! Tokens grow from owner to owner, so that a store can tell a late one; and etcd itself can be asked.
+//! Fencing: tokens grow from owner to owner, so that a store can refuse a late write; a fence does the same inside etcd.
 
 use std::future::{Future, IntoFuture};
 use std::task::{Context, Waker};
@@ -16,7 +16,7 @@ fn tokens_grow_from_owner_to_owner() {
         let engines = [corner.locks().await, corner.locks().await];
         let mut tokens: Vec<Token> = Vec::new();
         for owner in 0..30 {
-            // Two in a row of each engine: across engines, and within one.
+            // Two calls of each engine in a row, to compare across engines and within one.
             let held = engines[owner / 2 % 2].lock("orders/7").await.unwrap();
             tokens.push(held.token());
             held.release().await.unwrap();
@@ -42,7 +42,7 @@ fn tokens_grow_while_many_wait() {
                 let (locks, send) = (locks.clone(), send.clone());
                 tokio::spawn(async move {
                     let held = locks.lock("orders/7").wait_forever().await.unwrap();
-                    // Under the lock, so that the order of the channel is that of ownership.
+                    // Sent under the lock, so that the order in the channel is the order of ownership.
                     send.send(held.token()).unwrap();
                     held.release().await.unwrap();
                 });
@@ -83,7 +83,7 @@ fn a_token_is_one_number_and_its_parts() {
     });
 }
 
-/// Writes, if the fence still stands.
+/// Writes if the fence still stands; returns whether it did.
 async fn write(corner: &Corner, fence: Compare) -> bool {
     let put = TxnOp::put(format!("{}written", corner.prefix), "x", None);
     let answer = corner
@@ -112,7 +112,7 @@ fn a_fence_stands_while_the_lock_is_held() {
             !write(&corner, fence.clone()).await,
             "the fence stands after the release"
         );
-        // The same engine's next tenure, and another's.
+        // The fence does not stand for the next ownership of the same engine.
         let next = locks.lock("orders/7").await.unwrap();
         assert!(
             !write(&corner, fence.clone()).await,
@@ -138,7 +138,7 @@ fn a_fence_falls_with_the_lock() {
     });
 }
 
-/// Whoever waits in the same process gets the lock by another tenure, lest the old fence stand for it.
+/// The next call of the process gets the lock by a new ownership, so that the old fence does not stand for it.
 #[test]
 fn a_fence_does_not_stand_for_the_next_in_the_process() {
     run(async {
@@ -147,7 +147,7 @@ fn a_fence_does_not_stand_for_the_next_in_the_process() {
         let held = locks.lock("orders/7").await.unwrap();
         let fence = held.fence();
         let mut next = Box::pin(locks.lock("orders/7").wait_forever().into_future());
-        // It stands behind us in the process; etcd knows nothing of it.
+        // The call waits in the process; etcd has no key of it.
         assert!(
             next.as_mut()
                 .poll(&mut Context::from_waker(Waker::noop()))

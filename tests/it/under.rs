@@ -1,4 +1,4 @@
-//! A call under its lock, and what a body sees of it.
+//! Helpers for bodies under their locks: the engine they run on, the name they see, the error they return.
 
 use std::future::Future;
 
@@ -7,19 +7,19 @@ use etcd_locked::{LockError, Locks, current};
 use crate::corner::Corner;
 use crate::limit::{run, within};
 
-/// The name under which the caller's body runs.
+/// Returns the lock name under which the calling body runs.
 pub(crate) fn name() -> String {
     let lock = current().expect("the body runs under its lock");
     assert!(lock.is_held());
     lock.name().text().expect("held, hence valid").to_owned()
 }
 
-/// Runs calls on an engine of their own; when they have returned, nothing of them may be left.
+/// Runs calls in the scope of a new engine, and checks that they leave no key.
 pub(crate) fn alone(calls: impl Future<Output = ()>) {
     with_locks(async |locks| locks.scope(calls).await);
 }
 
-/// The same, for what must be told which engine to use.
+/// Runs calls that get a new engine as an argument, and checks that they leave no key.
 pub(crate) fn with_locks(calls: impl AsyncFnOnce(&Locks)) {
     run(async {
         let corner = Corner::new().await;

@@ -1,4 +1,4 @@
-//! How long a call waits, and what it says when that was not long enough.
+//! `wait`: the time that a call waits, and its answer when that time is over.
 
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ fn a_try_fails_at_once_and_names_the_holder() {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
         let _held = theirs.lock("jobs/nightly").await.unwrap();
-        // Refused by etcd, and refused inside the process.
+        // Refused by etcd, then refused inside the process.
         for locks in [mine, theirs] {
             let started = Instant::now();
             let refused = within("a refusal", locks.lock("jobs/nightly").try_once()).await;
@@ -68,7 +68,7 @@ fn a_try_fails_at_once_and_names_the_holder() {
             let holder = holder.expect("etcd has the holder's record");
             assert_eq!(holder.pid(), std::process::id());
         }
-        // Neither left a key behind the holder's.
+        // Neither refusal has left a key.
         assert_eq!(corner.contenders("jobs/nightly").await.len(), 1);
     });
 }
@@ -79,7 +79,7 @@ fn a_try_takes_a_free_name() {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         pass("a free name", locks.lock("jobs/nightly").try_once()).await;
-        // Names below it do not make it taken.
+        // A lock on a name below it does not block it.
         let _below = locks.lock("jobs/nightly/part").await.unwrap();
         pass("a free name", locks.lock("jobs/nightly").try_once()).await;
     });
@@ -91,7 +91,7 @@ fn a_wait_that_ends_names_the_holder_and_the_time() {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
         let held = theirs.lock("jobs/nightly").await.unwrap();
-        // In etcd's queue, and in the process's.
+        // In etcd's queue, then in the wait queue of the process.
         for locks in [&mine, &theirs] {
             let started = Instant::now();
             let refused = within("the end of the wait", briefly(locks, "nightly")).await;
@@ -115,7 +115,9 @@ fn a_wait_that_ends_names_the_holder_and_the_time() {
         corner.until_contenders("jobs/nightly", 1).await;
         held.release().await.unwrap();
         assert_eq!(
-            within("its turn", briefly(&mine, "nightly")).await.unwrap(),
+            within("its admission", briefly(&mine, "nightly"))
+                .await
+                .unwrap(),
             7
         );
     });
@@ -162,7 +164,7 @@ fn a_skipped_call_returns_without_running() {
             None
         );
         held.release().await.unwrap();
-        // This one may wait until the key of the skipped wait is out of the way.
+        // This call may wait until the key of the skipped wait is deleted.
         assert_eq!(
             within("the run after a while", after_a_while(&locks, "nightly")).await,
             Some(7)
@@ -188,7 +190,7 @@ fn a_skip_does_not_swallow_other_errors() {
         let locks = Corner::new().await.locks().await;
         let error = result(&locks, "").await.unwrap_err();
         assert!(matches!(error, LockError::InvalidName { .. }), "{error:?}");
-        // What cannot carry an error skips, and says so in the log only.
+        // A return type without an error skips, and only the log has the error.
         assert_eq!(option(&locks, "").await, None);
     });
 }
@@ -226,8 +228,8 @@ fn a_wait_for_ever_outlasts_the_default() {
         let held = corner.locks().await.lock("jobs/nightly").await.unwrap();
         let patient = tokio::spawn(locks.lock("jobs/nightly").wait_forever().into_future());
         corner.until_contenders("jobs/nightly", 2).await;
-        // The configured default ends the wait of a call that does not say otherwise; in its process it stands behind
-        // the patient one, whose key stays.
+        // The configured default ends the wait of a call without `wait`. It waits behind the patient call of its process, whose
+        // key stays.
         let refused = within("the end of the default wait", locks.lock("jobs/nightly")).await;
         assert!(
             matches!(refused, Err(LockError::Timeout { .. })),
@@ -235,7 +237,7 @@ fn a_wait_for_ever_outlasts_the_default() {
         );
         assert!(!patient.is_finished());
         held.release().await.unwrap();
-        within("the patient call's turn", patient)
+        within("the patient call's admission", patient)
             .await
             .unwrap()
             .unwrap()
@@ -246,7 +248,7 @@ fn a_wait_for_ever_outlasts_the_default() {
 }
 
 #[test]
-fn a_wait_of_its_own_goes_before_the_default() {
+fn a_calls_own_wait_precedes_the_default() {
     run(async {
         let corner = Corner::new().await;
         let locks = connect(corner.config().wait(Duration::from_secs(3600))).await;

@@ -1,4 +1,4 @@
-//! Other processes: the worker binary, told what to do over its standard input.
+//! Worker process: another process of the tests, which takes commands on its standard input.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::limit::{PATIENCE, within, within_time};
 
-/// A process of ours; killed when dropped.
+/// A child process; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
@@ -20,7 +20,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// A worker with this environment and nothing else in it.
+    /// Starts a worker with exactly this environment.
     pub(crate) fn start<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         environment: impl IntoIterator<Item = (K, V)>,
     ) -> Worker {
@@ -29,7 +29,7 @@ impl Worker {
         Self::of(command)
     }
 
-    /// Any other program that talks in lines.
+    /// Starts another program that prints lines.
     pub(crate) fn of(mut command: Command) -> Worker {
         let name = command.get_program().to_owned();
         let mut child = command
@@ -52,8 +52,8 @@ impl Worker {
         }
     }
 
-    /// Tells it something: one line.
-    pub(crate) fn tell(&mut self, command: &str) {
+    /// Sends one command, as a line.
+    pub(crate) fn send(&mut self, command: &str) {
         let stdin = self
             .stdin
             .as_mut()
@@ -61,12 +61,12 @@ impl Worker {
         writeln!(stdin, "{command}").expect("the worker listens");
     }
 
-    /// Awaits the next line that begins with this word, passing over others, and gives the rest of it.
+    /// Awaits the next line that begins with this word, and returns the rest of it. Skips other lines.
     pub(crate) async fn says(&mut self, word: &str) -> String {
         self.says_within(PATIENCE, word).await
     }
 
-    /// The same with a limit of its own.
+    /// Awaits such a line under its own limit.
     pub(crate) async fn says_within(&mut self, limit: Duration, word: &str) -> String {
         within_time(limit, &format!("a worker's `{word}`"), async {
             while let Some(line) = self.lines.recv().await {
@@ -84,34 +84,34 @@ impl Worker {
         .await
     }
 
-    /// Awaits the next line, whatever it says.
+    /// Awaits the next line.
     pub(crate) async fn line(&mut self) -> String {
         within("a worker's next line", self.lines.recv())
             .await
-            .expect("the worker is there to say it")
+            .expect("the worker has not ended")
     }
 
-    /// The lines that have come and not been looked at.
-    pub(crate) fn unheard(&mut self) -> Vec<String> {
+    /// Returns the lines that have arrived and not been read.
+    pub(crate) fn unread(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.lines.try_recv().ok()).collect()
     }
 
-    /// SIGSTOP.
+    /// Sends SIGSTOP.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL, and awaits the end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("the worker can be killed");
         self.child.wait().expect("the worker is ours to wait for");

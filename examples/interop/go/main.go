@@ -1,4 +1,4 @@
-// The contender in Go: etcd's own package, clientv3/concurrency. See ../main.rs.
+// Contender in Go, with etcd's own package clientv3/concurrency. See ../main.rs.
 //
 //	ETCDCTL_ENDPOINTS=http://127.0.0.1:2379 contender counter 40
 package main
@@ -11,14 +11,14 @@ import (
 	"strings"
 	"time"
 
-	// Of etcd 3.4, as Debian has it; from 3.5 on it is go.etcd.io/etcd/client/v3.
+	// The package of etcd 3.4, which Debian has; from 3.5 on it is go.etcd.io/etcd/client/v3.
 	"go.etcd.io/etcd/clientv3"
 	"go.etcd.io/etcd/clientv3/concurrency"
 )
 
 func main() {
 	file := os.Args[1]
-	turns, err := strconv.Atoi(os.Args[2])
+	rounds, err := strconv.Atoi(os.Args[2])
 	check(err)
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   strings.Split(os.Getenv("ETCDCTL_ENDPOINTS"), ","),
@@ -27,18 +27,18 @@ func main() {
 	check(err)
 	defer client.Close()
 
-	// Its lease, which it renews. One session is one owner: goroutines that are to exclude each other need one each.
+	// The session has a lease and renews it. One session is one owner: goroutines that exclude each other need one each.
 	session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
 	check(err)
 	defer session.Close()
 
 	mutex := concurrency.NewMutex(session, "locks/counter")
-	for turn := 0; turn < turns; turn++ {
+	for round := 0; round < rounds; round++ {
 		check(mutex.Lock(context.Background()))
 		n := count(file)
 		select {
 		case <-session.Done():
-			// The lock is lost. Nobody stops the work, it has to ask; and what it has written is written.
+			// The lock is lost. The package does not stop the work, so the work has to check; its writes are done by now.
 			check(fmt.Errorf("the session is over"))
 		default:
 		}
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// Reads, waits, writes: what nobody else may come in between of.
+// Reads, waits, writes: correct only if no other contender does so in between.
 func count(file string) int {
 	text, err := os.ReadFile(file)
 	check(err)

@@ -1,4 +1,4 @@
-"""The contender in Python: aetcd's own lock, in the queue of all the others. See ../main.rs.
+"""Contender in Python: aetcd's own lock, in one queue with all the others. See ../main.rs.
 
 python3 -m venv venv && venv/bin/pip install -r ../../../benches/peers/python/requirements.txt
 ETCDCTL_ENDPOINTS=http://127.0.0.1:2379 venv/bin/python contender.py counter 40
@@ -17,9 +17,9 @@ import aetcd
 async def locked(client, name, ttl=10):
     """Holds a lock that is shared with other languages.
 
-    aetcd's lock is one key, put if it is absent: of those who use the same key one has it, and whoever else there is it does
-    not see. As a key *below* the name it is a place in the queue of everybody: the first place has the lock. All Python
-    programs that use this have one place between them, in no order among themselves.
+    aetcd's lock is one key, put if absent: one of the clients that use this key holds it, and it does not see other keys. As a
+    key *below* the name it is a contender in the shared queue, whose oldest key owns the lock. All Python programs that use
+    this function share one such key, in no order among themselves.
     """
     lock = client.lock(name + b"/aetcd", ttl)
     await lock.acquire(timeout=None)
@@ -30,16 +30,16 @@ async def locked(client, name, ttl=10):
     finally:
         renewal.cancel()
         await lock.release()
-        await lock.lease.revoke()  # else it lives on until its TTL is over
+        await lock.lease.revoke()  # else the lease stays until its TTL is over
 
 
 async def first(client, lock, below):
-    """Waits until nobody is before us; the revision at which that was so."""
+    """Waits until no older contender is left; returns the revision at which that was so."""
     while True:
         queue = await client.get_prefix(below, sort_order="ascend", sort_target="create", keys_only=True)
         before = [kv for kv in queue if kv.create_revision < lock.revision]
         if all(kv.create_revision != lock.revision for kv in queue):
-            raise RuntimeError("the lease was over before it was our turn")
+            raise RuntimeError("the lease expired while the contender waited")
         if not before:
             return queue.header.revision
         await client.watch_once(
@@ -48,7 +48,7 @@ async def first(client, lock, below):
 
 
 async def renew(lock, work):
-    """Keeps the lease alive, and stops the work when that fails: the lock may be somebody else's then."""
+    """Renews the lease, and stops the work when that fails, because another contender may own the lock then."""
     try:
         while True:
             await asyncio.sleep(lock.ttl / 3)
@@ -59,7 +59,7 @@ async def renew(lock, work):
 
 
 async def count(file):
-    """Reads, waits, writes: what nobody else may come in between of."""
+    """Reads, waits, writes: correct only if no other contender does so in between."""
     with open(file) as text:
         n = int(text.read())
     await asyncio.sleep(0.005)
@@ -68,10 +68,10 @@ async def count(file):
     return n + 1
 
 
-async def main(file, turns):
+async def main(file, rounds):
     etcd = urlsplit(os.environ["ETCDCTL_ENDPOINTS"].split(",")[0])
     async with aetcd.Client(host=etcd.hostname, port=etcd.port) as client:
-        for _ in range(int(turns)):
+        for _ in range(int(rounds)):
             async with locked(client, b"locks/counter") as token:
                 n = await count(file)
                 print(n, "aetcd", token, "locks/counter/aetcd", flush=True)

@@ -1,5 +1,5 @@
-//! S7, etcdsync: New, Lock, Unlock by the programmatic API; an endpoint that fails is passed over, the holder is on record, and the
-//! log shows each step.
+//! Row S7, etcdsync: New, Lock, Unlock without the attribute. A failing endpoint is skipped, the holder has a record, and the log
+//! shows each step.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ const EXAMPLE: &str = env!("CARGO_BIN_EXE_etcdsync");
 fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
     run(async {
         let mut etcd = Etcd::start().await;
-        // Nobody listens there.
+        // No server listens there.
         let dead = format!("http://127.0.0.1:{}", free_port());
         let stage = Stage::new(format!("{dead},{}", etcd.endpoints()));
         let log = [("RUST_LOG", "etcd_locked=trace")];
-        // Its work is longer than what comes in between takes, and etcd is away for less than the TTL.
+        // The work takes longer than all steps up to its end, and etcd is away for less than the TTL.
         let mut first = stage.start_with(EXAMPLE, &["12"], &log);
         stage.says("Get the lock. Do something here.").await;
         let silent = Stage::new(etcd.endpoints());
         let mut second = silent.start(EXAMPLE, &["1"]);
         silent.says("locked by ").await;
-        // The other one fails, too, for a while.
+        // The second endpoint fails for a while, too.
         etcd.members[0].kill();
-        let passed_over = |url: &str| format!("an endpoint does not serve cause={url}");
-        let failed = passed_over(&etcd.endpoints());
+        let does_not_serve = |url: &str| format!("an endpoint does not serve cause={url}");
+        let failed = does_not_serve(&etcd.endpoints());
         stage.says(&failed).await;
         etcd.members[0].start_again().await;
         stage.ends_well(&mut first).await;
         silent.ends_well(&mut second).await;
 
-        stage.said_in_order(&[
+        stage.printed_in_order(&[
             "etcd has granted a lease",
             "a call for a lock",
             "name=\"mylock\"",
-            "the lock is ours", // a try, to see who has it
+            "the lock is ours", // the single try
             "the lock is given back",
             "a call for a lock",
             "the lock is ours",
@@ -48,7 +48,7 @@ fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
             "etcdsync.Unlock OK",
             "a lease is revoked",
         ]);
-        stage.says(&passed_over(&dead)).await;
+        stage.says(&does_not_serve(&dead)).await;
 
         let record = silent.says("locked by ").await.text;
         let pid = format!("-{}-20", first.pid()); // and a year
@@ -56,9 +56,9 @@ fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
             record.contains(&pid),
             "the record has the holder's process id and a time",
         );
-        silent.said_in_order(&["locked by ", "etcdsync.Lock OK", "etcdsync.Unlock OK"]);
+        silent.printed_in_order(&["locked by ", "etcdsync.Lock OK", "etcdsync.Unlock OK"]);
         let given_back = stage.last("the lock is given back").at;
-        // The other pipe may be read a moment sooner.
+        // The stage of the second process may read its line a moment sooner.
         let taken = silent.says("etcdsync.Lock OK").await.at + Duration::from_millis(250);
         assert!(taken >= given_back, "the second has it after the first");
         assert_eq!(silent.count("DEBUG"), 0, "no log without RUST_LOG");

@@ -1,4 +1,4 @@
-//! One lock, many languages: `examples/interop/README.md` says what is shared and what is not, and here it is checked.
+//! Row `interop`, a lock shared by many languages: checks the statements of `examples/interop/README.md`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,12 +15,12 @@ use crate::limit::{run, within};
 use crate::stage::{Program, Stage};
 
 const LOCK: &str = "locks/counter/";
-/// Of each contender: 200 altogether.
-const TURNS: usize = 40;
+/// The rounds of each contender: 200 altogether.
+const ROUNDS: usize = 40;
 const KINDS: [&str; 5] = ["ours", "service", "go", "etcdctl", "aetcd"];
 
 #[test]
-#[ignore = "wants what is brought by `cargo xtask examples interop`: a program in Go, aetcd for Python"]
+#[ignore = "needs a Go program and aetcd for Python; run `cargo xtask examples interop`, which brings them"]
 fn five_kinds_count_together_and_lose_nothing() {
     run(async {
         let etcd = Etcd::start().await;
@@ -29,7 +29,7 @@ fn five_kinds_count_together_and_lose_nothing() {
         let counter = scratch.path().join("counter");
         fs::write(&counter, "0\n").expect("a counter");
 
-        // Nobody begins before all are in line: the first in line is the test.
+        // The test holds the lock until all contenders wait for it.
         let mut client = etcd.client().await;
         let mut events = watch(&client).await;
         let gate = format!("{LOCK}gate");
@@ -41,71 +41,71 @@ fn five_kinds_count_together_and_lose_nothing() {
             stage.ends_well(contender).await;
         }
 
-        let said = stage.lines();
-        let mut turns: Vec<Turn> = said.iter().filter_map(|line| Turn::read(line)).collect();
-        turns.sort_by_key(|turn| turn.count);
-        let counts = turns.iter().map(|turn| turn.count);
+        let lines = stage.lines();
+        let mut rounds: Vec<Round> = lines.iter().filter_map(|line| Round::read(line)).collect();
+        rounds.sort_by_key(|round| round.count);
+        let counts = rounds.iter().map(|round| round.count);
         assert!(
-            counts.eq(1..=KINDS.len() * TURNS),
-            "each turn has a count of its own",
+            counts.eq(1..=KINDS.len() * ROUNDS),
+            "each round has a count of its own",
         );
         let last = fs::read_to_string(&counter).expect("the counter");
-        assert!(last.trim() == "200", "the file has counted all turns");
+        assert!(last.trim() == "200", "the file has counted all rounds");
         for kind in KINDS {
-            let had = turns.iter().filter(|turn| turn.kind == kind).count();
-            assert!(had == TURNS, "each has had its turns");
+            let had = rounds.iter().filter(|round| round.kind == kind).count();
+            assert!(had == ROUNDS, "each has had its rounds");
         }
-        let grows = turns.windows(2).all(|two| two[0].token < two[1].token);
-        assert!(grows, "the token grows from turn to turn");
+        let grows = rounds.windows(2).all(|two| two[0].token < two[1].token);
+        assert!(grows, "the token grows from round to round");
 
-        let places = places(&mut events, turns.len()).await;
-        first_come_first_served(&turns, &places);
+        let keys = keys(&mut events, rounds.len()).await;
+        first_come_first_served(&rounds, &keys);
         assert!(etcd.below(LOCK).await.is_empty(), "no key is left");
     });
 }
 
-/// The k-th turn is that of the key that was created as the k-th, whoever promises an order: all of them do, here.
-fn first_come_first_served(turns: &[Turn], places: &[Place]) {
-    let kinds: BTreeMap<&str, &str> = turns
+/// Asserts that the n-th round belongs to the n-th created key.
+fn first_come_first_served(rounds: &[Round], keys: &[Key]) {
+    let kinds: BTreeMap<&str, &str> = rounds
         .iter()
-        .filter_map(|turn| Some((turn.key.as_deref()?, turn.kind.as_str())))
+        .filter_map(|round| Some((round.key.as_deref()?, round.kind.as_str())))
         .collect();
-    for (turn, place) in turns.iter().zip(places) {
-        let kind = match place.is_ours {
+    for (round, key) in rounds.iter().zip(keys) {
+        let kind = match key.is_ours {
             true => "ours",
-            false => kinds.get(place.key.as_str()).copied().unwrap_or("nobody"),
+            false => kinds.get(key.text.as_str()).copied().unwrap_or("unknown"),
         };
         assert!(
-            turn.kind == kind && turn.key.as_ref().is_none_or(|key| *key == place.key),
-            "turn {} is {kind}'s, who came with {place:?}",
-            turn.count
+            round.kind == kind && round.key.as_ref().is_none_or(|text| *text == key.text),
+            "round {} should be that of `{kind}`, with {key:?}",
+            round.count
         );
     }
-    // Else there was no order to keep.
-    let contended = places.iter().enumerate().filter(|(at, place)| {
-        let later = &places[at + 1..];
-        later.iter().filter(|it| it.created < place.deleted).count() >= 2
+    // Without contention there would be no order to check.
+    let contended = keys.iter().enumerate().filter(|(at, key)| {
+        let later = &keys[at + 1..];
+        later.iter().filter(|it| it.created < key.deleted).count() >= 2
     });
     let contended = contended.count();
     assert!(
-        contended >= turns.len() / 2,
-        "two or more wait in at least every other turn, not only in {contended}"
+        contended >= rounds.len() / 2,
+        "two or more wait in at least every other round, not only in {contended}"
     );
 }
 
-/// A line of a contender: the count, its kind, its token, its key if it knows it.
+/// A round of a contender, as it printed it: the count, its kind, its token, its key if it knows it.
 #[derive(Debug)]
-struct Turn {
+struct Round {
     count: usize,
     kind: String,
     token: i64,
     key: Option<String>,
 }
 
-impl Turn {
-    fn read(line: &str) -> Option<Turn> {
+impl Round {
+    fn read(line: &str) -> Option<Round> {
         let mut words = line.split(' ');
-        Some(Turn {
+        Some(Round {
             count: words.next()?.parse().ok()?,
             kind: words.next()?.to_owned(),
             token: words.next()?.parse().ok()?,
@@ -114,11 +114,11 @@ impl Turn {
     }
 }
 
-/// A key below the lock, from when until when.
+/// A key below the lock, with the revisions of its creation and its deletion.
 #[derive(Debug)]
-struct Place {
-    key: String,
-    /// Only our keys have a record.
+struct Key {
+    text: String,
+    /// Whether the key has a record, as only ours have.
     is_ours: bool,
     created: i64,
     deleted: i64,
@@ -130,42 +130,37 @@ async fn watch(client: &Client) -> WatchStream {
     watch.expect("a watch")
 }
 
-/// What etcd has seen of so many keys, in the order of their creation.
-async fn places(events: &mut WatchStream, many: usize) -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
-    let gone = |places: &Vec<Place>| {
-        places
-            .iter()
-            .filter(|place| place.deleted < i64::MAX)
-            .count()
-    };
-    while gone(&places) <= many {
-        let news = within("all keys are deleted", events.message()).await;
-        let news = news.expect("the watch").expect("the watch goes on");
-        for event in news.events() {
+/// Reads the events of this many keys until all are deleted; returns the keys in the order of creation.
+async fn keys(events: &mut WatchStream, many: usize) -> Vec<Key> {
+    let mut keys: Vec<Key> = Vec::new();
+    let gone = |keys: &Vec<Key>| keys.iter().filter(|key| key.deleted < i64::MAX).count();
+    while gone(&keys) <= many {
+        let message = within("all keys are deleted", events.message()).await;
+        let message = message.expect("the watch").expect("the watch goes on");
+        for event in message.events() {
             let kv = event.kv().expect("an event has a key");
-            let key = String::from_utf8_lossy(kv.key()).into_owned();
+            let text = String::from_utf8_lossy(kv.key()).into_owned();
             match event.event_type() {
-                EventType::Put if kv.version() == 1 => places.push(Place {
-                    key,
+                EventType::Put if kv.version() == 1 => keys.push(Key {
+                    text,
                     is_ours: kv.value().starts_with(b"{"),
                     created: kv.create_revision(),
                     deleted: i64::MAX,
                 }),
                 EventType::Put => {}
                 EventType::Delete => {
-                    let place = places.iter_mut().rfind(|place| place.key == key);
-                    place.expect("it was created").deleted = kv.mod_revision();
+                    let key = keys.iter_mut().rfind(|key| key.text == text);
+                    key.expect("it was created").deleted = kv.mod_revision();
                 }
             }
         }
     }
-    places.remove(0); // the gate
-    places
+    keys.remove(0); // the gate
+    keys
 }
 
 fn contender(stage: &Stage, etcd: &Etcd, kind: &str, counter: &Path) -> Program {
-    let (counter, turns) = (counter.to_string_lossy(), TURNS.to_string());
+    let (counter, rounds) = (counter.to_string_lossy(), ROUNDS.to_string());
     let mut command = match kind {
         "go" => alone(brought("INTEROP_GO")),
         "aetcd" => python(),
@@ -178,12 +173,12 @@ fn contender(stage: &Stage, etcd: &Etcd, kind: &str, counter: &Path) -> Program 
         "etcdctl" => drop(command.arg(source("etcdctl.sh"))),
         kind => drop(command.arg(kind)),
     }
-    command.args([&*counter, &turns]);
+    command.args([&*counter, &rounds]);
     command.env("ETCDCTL_ENDPOINTS", etcd.endpoints());
     stage.run(command)
 }
 
-/// With nothing of the user's in its environment: endpoints, a prefix, a proxy; and etcdctl complains of what is not its own.
+/// Prepares a program without the user's environment: endpoints, a prefix, a proxy. etcdctl complains of foreign variables, too.
 fn alone(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command
@@ -225,8 +220,8 @@ async fn engine(etcd: &Etcd) -> Locks {
 }
 
 #[test]
-#[ignore = "wants what is brought by `cargo xtask examples interop`: aetcd for Python"]
-fn aetcds_bare_lock_sees_nobody() {
+#[ignore = "needs aetcd for Python; run `cargo xtask examples interop`, which brings it"]
+fn aetcds_bare_lock_sees_no_other_contender() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
@@ -238,10 +233,10 @@ fn aetcds_bare_lock_sees_nobody() {
         bare.args(["-c", BARE, port]);
         let mut bare = stage.run(bare);
         stage.ends_well(&mut bare).await;
-        assert!(stage.count("acquired True") == 1, "it is in");
-        assert!(held.is_held(), "and so are we");
+        assert!(stage.count("acquired True") == 1, "aetcd has its lock");
+        assert!(held.is_held(), "and we have ours");
         let leases = etcd.client().await.leases().await.expect("leases");
-        assert!(leases.leases().len() == 2, "it leaves its lease");
+        assert!(leases.leases().len() == 2, "aetcd leaves its lease");
     });
 }
 
@@ -273,7 +268,7 @@ fn others_wait_for_every_key_below_their_name() {
 
         let mut theirs = etcdctl_lock(&stage, &etcd, "echo it is in");
         etcd.until_below(LOCK, 2).await;
-        sleep(Duration::from_millis(500)).await; // it has time to come in, if it does
+        sleep(Duration::from_millis(500)).await; // time to catch an etcdctl that does not wait
         assert!(
             stage.count("it is in") == 0,
             "etcdctl waits for the lock below",
@@ -284,7 +279,7 @@ fn others_wait_for_every_key_below_their_name() {
         let leases = etcd.client().await.leases().await.expect("leases");
         assert!(
             leases.leases().len() == 2,
-            "beside our lease there is the one that etcdctl leaves",
+            "etcdctl leaves a lease, in addition to ours",
         );
     });
 }
@@ -297,7 +292,7 @@ fn etcdctl_does_not_end_its_command_when_the_lock_is_lost() {
         let locks = engine(&etcd).await;
         let scratch = tempfile::tempdir().expect("a directory");
         let go_on = scratch.path().join("go on");
-        // It gives up after a minute at the latest, whatever becomes of the test.
+        // The command ends after a minute at the latest, even if the test is killed.
         let line = format!(
             "echo it is in; n=0; until [ -e '{}' ]; do n=$((n + 1)); [ $n -lt 1200 ] || exit 1; sleep 0.05; done; \
              echo it is still in",
@@ -307,7 +302,7 @@ fn etcdctl_does_not_end_its_command_when_the_lock_is_lost() {
         stage.says("it is in").await;
         let refused = locks.lock("counter").try_once().await;
         let unnamed = matches!(refused, Err(LockError::Held { holder: None, .. }));
-        assert!(unnamed, "it is held by somebody who has left no record");
+        assert!(unnamed, "etcdctl leaves no record");
 
         let key = etcd.below(LOCK).await.remove(0);
         etcd.client()
@@ -315,17 +310,17 @@ fn etcdctl_does_not_end_its_command_when_the_lock_is_lost() {
             .lease_revoke(key.lease)
             .await
             .expect("revoked");
-        let held = within("our turn", locks.lock("counter"))
+        let held = within("our admission", locks.lock("counter"))
             .await
             .expect("the lock");
         fs::write(go_on, "").expect("a file");
         stage.says("it is still in").await;
-        assert!(held.is_held(), "and so are we");
+        assert!(held.is_held(), "and we have the lock");
         stage.ends_well(&mut theirs).await;
     });
 }
 
-/// Runs a command line under the lock.
+/// Starts `etcdctl lock`, which runs a command line under the lock.
 fn etcdctl_lock(stage: &Stage, etcd: &Etcd, line: &str) -> Program {
     let mut lock = alone(etcdctl());
     lock.args(["lock", "--", LOCK.trim_end_matches('/'), "sh", "-c", line])

@@ -1,4 +1,4 @@
-//! S1, jetcd's clients: an etcd client with the settings of the locks, and a fenced write.
+//! Row S1, jetcd's clients: an etcd client with the settings of the locks, and a fenced write.
 
 use crate::etcd::Etcd;
 use crate::limit::run;
@@ -7,14 +7,14 @@ use crate::stage::Stage;
 const EXAMPLE: &str = env!("CARGO_BIN_EXE_jetcd-clients");
 
 #[test]
-fn a_client_does_what_etcd_does_and_a_fence_refuses_the_late() {
+fn a_client_has_etcds_api_and_a_fence_refuses_late_writes() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
         let mut example = stage.start(EXAMPLE, &[]);
         stage.ends_well(&mut example).await;
         let endpoint = etcd.endpoints();
-        stage.said_in_order(&[
+        stage.printed_in_order(&[
             "KV: jetcd/greeting = hello",
             "Lease: granted for 60 s",
             "Watch: Put jetcd/greeting",
@@ -47,8 +47,8 @@ fn the_client_has_the_settings_of_the_locks() {
         stage
             .ends_well(&mut stage.start_with(EXAMPLE, &[], &user))
             .await;
-        stage.said_in_order(&["KV: jetcd/greeting = hello", "the balance is 100"]);
-        // And without a user there is nothing to be had.
+        stage.printed_in_order(&["KV: jetcd/greeting = hello", "the balance is 100"]);
+        // Without a user the program is refused.
         stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;
         stage.says("user name is empty").await;
     });

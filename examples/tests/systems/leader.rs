@@ -1,4 +1,4 @@
-//! The long holder: cut off from etcd, it has stopped before its lease could run out, so before there is another.
+//! Row `leader`, the long holder: cut off from etcd, it stops before its lease expires, so before there is another leader.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::stage::Stage;
 
 const EXAMPLE: &str = env!("CARGO_BIN_EXE_leader");
 const KEYS: &str = "locks/leaders/billing/";
-/// Of the leader's lease.
+/// TTL of the leader's lease.
 const TTL: Duration = Duration::from_secs(5);
 
 #[test]
-fn a_leader_that_is_cut_off_has_stopped_before_there_is_another() {
+fn a_leader_that_is_cut_off_stops_before_there_is_another() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
@@ -26,7 +26,7 @@ fn a_leader_that_is_cut_off_has_stopped_before_there_is_another() {
         stage.says("a leads").await;
         let mut b = stage.start(EXAMPLE, &["b"]);
         etcd.until_below(KEYS, 2).await;
-        sleep(TTL).await; // it leads for longer than its TTL
+        sleep(TTL).await; // the leader leads for longer than its TTL
 
         let mut client = etcd.client().await;
         let deleted = WatchOptions::new().with_prefix();
@@ -37,9 +37,9 @@ fn a_leader_that_is_cut_off_has_stopped_before_there_is_another() {
         let stopped = stage.says("a has stopped").await;
         let expired = within("the end of the lease", async {
             loop {
-                let news = events.message().await.expect("the watch");
-                let news = news.expect("the watch goes on");
-                if news
+                let message = events.message().await.expect("the watch");
+                let message = message.expect("the watch goes on");
+                if message
                     .events()
                     .iter()
                     .any(|it| it.event_type() == EventType::Delete)
@@ -58,16 +58,16 @@ fn a_leader_that_is_cut_off_has_stopped_before_there_is_another() {
         );
         assert!(
             stopped.at < expired,
-            "it has stopped before the lease is over",
+            "a has stopped before the lease is over",
         );
-        assert!(stopped.at < successor.at, "it has stopped before b leads");
-        // Nine tenths of the TTL are for work, counted from when the last renewal was sent; and a line may be late in being read.
+        assert!(stopped.at < successor.at, "a has stopped before b leads");
+        // Nine tenths of the TTL are for work, counted from the sending of the last renewal; and the stage may read a line late.
         assert!(
             stopped.at - cut < TTL * 9 / 10 + Duration::from_millis(250),
-            "it stops within its stop time",
+            "a stops within its stop time",
         );
 
-        // The network is back: it stands by, and leads again when b ends.
+        // The network is back: a stands by, and leads again when b ends.
         link.thaw();
         etcd.until_below(KEYS, 2).await;
         b.terminate();
@@ -78,7 +78,7 @@ fn a_leader_that_is_cut_off_has_stopped_before_there_is_another() {
             }
         })
         .await;
-        stage.said_in_order(&[
+        stage.printed_in_order(&[
             "a leads",
             "b stands by",
             "a has stopped",
@@ -91,11 +91,11 @@ fn a_leader_that_is_cut_off_has_stopped_before_there_is_another() {
 }
 
 #[test]
-fn who_can_never_lead_ends_and_says_why() {
+fn a_replica_that_can_never_lead_ends_with_an_error() {
     run(async {
         let stage = Stage::new("");
         let mut c = stage.start(EXAMPLE, &["c"]);
         stage.ends_with(1, &mut c).await;
-        stage.said_in_order(&["c stands by", "c does not lead: ", "c has ended", "Error: "]);
+        stage.printed_in_order(&["c stands by", "c does not lead: ", "c has ended", "Error: "]);
     });
 }

@@ -1,5 +1,5 @@
-//! S3, the server's lock service: five threads, and processes, wait for longer than the TTL without losing their places; and they,
-//! `etcdctl lock` and the lock service itself stand in one queue.
+//! Row S3, the server's lock service: threads and processes wait for longer than the TTL and keep their order. They share one
+//! queue with `etcdctl lock` and the lock service.
 
 use std::process::Command;
 use std::time::Duration;
@@ -26,10 +26,10 @@ fn five_threads_wait_for_longer_than_the_ttl() {
         let mut expected = Vec::new();
         for thread in 1..=5 {
             expected.push(format!("thread {thread} has the lock"));
-            expected.push(format!("thread {thread} lets go"));
+            expected.push(format!("thread {thread} releases it"));
         }
         let expected: Vec<_> = expected.iter().map(String::as_str).collect();
-        stage.said_in_order(&expected);
+        stage.printed_in_order(&expected);
         let waited = stage.says("5 has").await.at - stage.says("5 wants").await.at;
         assert!(
             waited > Duration::from_secs(6),
@@ -40,7 +40,7 @@ fn five_threads_wait_for_longer_than_the_ttl() {
 }
 
 #[test]
-fn processes_that_wait_for_longer_than_the_ttl_keep_their_places() {
+fn processes_that_wait_longer_than_the_ttl_keep_their_order() {
     run(async {
         let etcd = Etcd::start().await;
         let mut foreign = Contender::service(&etcd).await;
@@ -53,27 +53,27 @@ fn processes_that_wait_for_longer_than_the_ttl_keep_their_places() {
             processes.push((stage, program));
             etcd.until_below("locks/mylock/", before + 1).await;
         }
-        let places = etcd.below("locks/mylock/").await;
+        let before = etcd.below("locks/mylock/").await;
         sleep(Duration::from_secs(8)).await;
         let now = etcd.below("locks/mylock/").await;
-        assert_eq!(now, places, "who waits keeps its key and its revision");
+        assert_eq!(now, before, "a waiter has another key or revision");
 
         foreign.release().await;
-        let mut turns = Vec::new();
+        let mut held = Vec::new();
         for (stage, program) in &mut processes {
             stage.ends_well(program).await;
             let has = stage.says("thread 1 has the lock").await.at;
-            turns.push((has, stage.says("thread 1 lets go").await.at));
+            held.push((has, stage.says("thread 1 releases it").await.at));
         }
-        // The line of the first may be read a moment later than that of the second.
-        let in_order = turns[1].0 + Duration::from_millis(250) >= turns[0].1;
-        assert!(in_order, "who came first has it first");
+        // The stage of the first process may read its line a moment later than that of the second.
+        let in_order = held[1].0 + Duration::from_millis(250) >= held[0].1;
+        assert!(in_order, "the first process has the lock first");
         assert_eq!(etcd.below("locks/").await, [], "nothing is left in etcd");
     });
 }
 
 #[test]
-fn etcdctl_and_the_lock_service_stand_in_the_same_queue() {
+fn etcdctl_and_the_lock_service_share_one_queue_with_us() {
     run(async {
         let etcd = Etcd::start().await;
         let mut queue: Vec<Contender> = Vec::new();
@@ -86,8 +86,8 @@ fn etcdctl_and_the_lock_service_stand_in_the_same_queue() {
             etcd.until_below("locks/mylock/", queue.len()).await;
         }
         for at in 0..queue.len() {
-            within("its turn", queue[at].has()).await;
-            // The others had time to get in if they could.
+            within("its admission", queue[at].has()).await;
+            // Time to catch a contender that does not wait.
             sleep(Duration::from_millis(300)).await;
             for (later, other) in queue.iter_mut().enumerate().skip(at + 1) {
                 let has = timeout(Duration::ZERO, other.has()).await.is_ok();
@@ -127,7 +127,7 @@ impl Contender {
         Self::Etcdctl(stage, program)
     }
 
-    /// Waits in etcd itself, with a lease that outlives the test.
+    /// Starts a contender that waits in etcd itself, with a lease that outlives the test.
     async fn service(etcd: &Etcd) -> Self {
         let mut client = etcd.client().await;
         let lease = client.lease_grant(120, None).await.expect("a lease");
@@ -140,7 +140,7 @@ impl Contender {
         Self::Service(locked, Box::new(client), None)
     }
 
-    /// Completes once it has the lock.
+    /// Completes once the contender has the lock.
     async fn has(&mut self) {
         match self {
             Self::Ours(stage, _) => drop(stage.says("thread 1 has the lock").await),

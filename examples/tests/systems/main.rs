@@ -1,13 +1,13 @@
-//! The examples as programs, each on a real etcd of its own: what they print, and in which order, and what is in etcd meanwhile.
-//! A file is a row of `cargo xtask examples`.
+//! Tests of the examples as programs, each on a real etcd: the lines they print, their order, and the keys in etcd meanwhile.
+//! Each file is a row of `cargo xtask examples`.
 
 mod etcd;
-// No test hangs: the same as in the tests of the library.
+// The time limits of the library's tests.
 #[allow(dead_code)]
 #[path = "../../../tests/it/limit.rs"]
 mod limit;
 mod postgres;
-// Delays are for the tests of the library.
+// The examples use only a part of the proxy.
 #[allow(dead_code)]
 #[path = "../../../tests/it/proxy.rs"]
 mod proxy;

@@ -1,4 +1,4 @@
-//! The scheduled job: one of three replicas does it, and one that is late does not do it again.
+//! Row `job`, the scheduled job: one of three replicas does it, and a late one does not do it again.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::stage::Stage;
 const EXAMPLE: &str = env!("CARGO_BIN_EXE_nightly");
 
 #[test]
-fn one_replica_of_three_does_the_job_and_a_late_one_skips_it() {
+fn one_replica_does_the_job_and_a_late_one_skips_it() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
@@ -21,7 +21,7 @@ fn one_replica_of_three_does_the_job_and_a_late_one_skips_it() {
         assert!(stage.count("does the job") == 1, "one does the job");
         assert!(stage.count("skipped") == 2, "the others skip it");
 
-        // Its clock is late: the one that has done it has ended.
+        // A replica whose clock is late, after the one that did the job has ended.
         let mut late = stage.start(EXAMPLE, &["late"]);
         stage.ends_well(&mut late).await;
         stage.says("replica late: skipped").await;
@@ -30,12 +30,12 @@ fn one_replica_of_three_does_the_job_and_a_late_one_skips_it() {
         stage.ends_well(&mut next).await;
         let again = stage.says("replica next: does the job").await;
         let first = stage.says("does the job").await;
-        // A line may be late in being read.
+        // The stage may read a line late.
         assert!(
             again.at - first.at > Duration::from_millis(7_500),
-            "it stays locked for eight seconds",
+            "the name stays locked for eight seconds",
         );
-        stage.said_in_order(&[
+        stage.printed_in_order(&[
             "does the job",
             "done",
             "late: skipped",

@@ -1,4 +1,4 @@
-//! A PostgreSQL of the test's own, where it is installed: in a directory that goes with it, at a socket in there.
+//! PostgreSQL for one test, if it is installed: its data and its socket are in a temporary directory.
 
 use std::env;
 use std::fs;
@@ -12,18 +12,18 @@ use tempfile::TempDir;
 
 use crate::stage::{Program, Stage};
 
-/// It does not run as root, who may give it to somebody else.
+/// The user `nobody`, as which root starts PostgreSQL, because it refuses to run as root.
 const NOBODY: u32 = 65534;
 
 pub(crate) struct Postgres {
     stage: Stage,
     server: Program,
-    /// After the server, which writes there.
+    /// The data directory. It drops after the server, which writes there.
     dir: TempDir,
 }
 
 impl Postgres {
-    /// None where it is not installed.
+    /// Starts a server; `None` if PostgreSQL is not installed.
     pub(crate) async fn start() -> Option<Postgres> {
         let programs = installed()?;
         let dir = tempfile::tempdir().expect("a directory");
@@ -47,14 +47,14 @@ impl Postgres {
         format!("postgres://postgres@localhost/postgres?host={socket}")
     }
 
-    /// In peace; dropped, it is killed.
+    /// Ends the server by a signal; a dropped one is killed.
     pub(crate) async fn end(mut self) {
         self.server.terminate();
         self.stage.ends_well(&mut self.server).await;
     }
 }
 
-/// A program of PostgreSQL, on its data.
+/// Prepares a program of PostgreSQL, on its data.
 fn command(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
     command
@@ -70,7 +70,7 @@ fn command(program: &Path, dir: &Path) -> Command {
     command
 }
 
-/// Where its programs are: Debian and its relatives have them in a place of their own.
+/// Finds the directory of PostgreSQL's programs, which Debian and its relatives keep outside PATH.
 fn installed() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();

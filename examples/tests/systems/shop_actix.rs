@@ -1,13 +1,13 @@
-//! The shop behind actix, by HTTP.
+//! Row `actix`: the shop behind actix, over HTTP.
 
-use crate::shop::http::{Door, Http};
+use crate::shop::http::{Http, Server};
 use crate::shop::plays_every_scene;
 
 type Customer = Http<Shop>;
 
 struct Shop;
 
-impl Door for Shop {
+impl Server for Shop {
     const PROGRAM: &'static str = env!("CARGO_BIN_EXE_shop-actix");
 }
 

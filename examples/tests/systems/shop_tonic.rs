@@ -1,4 +1,4 @@
-//! The shop behind tonic, by gRPC.
+//! Row `tonic`: the shop behind tonic, over gRPC.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! S2, own keys below a prefix, the smallest revision wins: contenders are served in the order in which they came, and one that
-//! is killed while it waits is passed over.
+//! Row S2, the smallest revision wins: contenders are admitted in the order of arrival, and one that is killed while it waits is
+//! skipped.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ const EXAMPLE: &str = env!("CARGO_BIN_EXE_smallest-revision");
 const WAITS: &str = "keep waiting until the lock is released.";
 
 #[test]
-fn the_smallest_revision_wins_and_who_is_killed_is_passed_over() {
+fn the_smallest_revision_wins_and_a_killed_waiter_is_skipped() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
         let mut contenders = Vec::new();
         for (before, name) in ["A", "B", "C", "D"].into_iter().enumerate() {
             contenders.push(stage.start(EXAMPLE, &[name]));
-            // In this order.
+            // One after the other, so that their order is certain.
             etcd.until_below("locks/contest/demo/", before + 1).await;
         }
         let keys = etcd.below("locks/contest/demo/").await;
@@ -28,7 +28,7 @@ fn the_smallest_revision_wins_and_who_is_killed_is_passed_over() {
             stage.ends_well(&mut contenders[contender]).await;
         }
 
-        stage.said_in_order(&[
+        stage.printed_in_order(&[
             "A: lock successfully. [revision]:",
             &format!("B: {WAITS}"),
             &format!("C: {WAITS}"),
@@ -60,7 +60,7 @@ fn the_smallest_revision_wins_and_who_is_killed_is_passed_over() {
         let left = stage.says("C: lock successfully").await.at - stage.says("D: keep").await.at;
         assert!(
             left < Duration::from_secs(19),
-            "B blocks nobody for longer than its TTL",
+            "B blocks others no longer than its TTL",
         );
         assert!(etcd.is_empty().await, "nothing is left in etcd");
     });

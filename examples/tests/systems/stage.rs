@@ -1,4 +1,4 @@
-//! Programs that talk, and what they say, all of it in the order in which it was said.
+//! Stage for the example programs: it runs them and records the lines they print, in order.
 
 use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
 use std::os::unix::process::CommandExt;
@@ -11,51 +11,51 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// How long a single line may be in coming: some wait for three locks, each held for six seconds.
+/// Limit for a single line: some come after three locks, each held for six seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Something that was said.
+/// A printed line, and when the stage read it.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) at: Instant,
     pub(crate) text: String,
 }
 
-/// What we write to the pipe ourselves: once it is read, so is all that was said before.
+/// A line that the stage itself writes to the pipe: once it is read, so are all lines before it.
 const MARK: &str = "\0";
 
 #[derive(Debug, Default)]
-struct Said {
+struct Output {
     lines: Vec<Line>,
     marks: usize,
 }
 
-/// Where programs are run. They all write to one pipe, so that no reader of ours can mistake who was first.
+/// Runs programs that all write to one pipe, so that the order of their lines is certain.
 #[derive(Debug)]
 pub(crate) struct Stage {
     endpoints: String,
     pipe: PipeWriter,
-    said: watch::Receiver<Said>,
+    output: watch::Receiver<Output>,
 }
 
 impl Stage {
-    /// The programs are told of these endpoints.
+    /// Creates a stage whose programs use these endpoints.
     pub(crate) fn new(endpoints: impl Into<String>) -> Stage {
         let (reader, pipe) = pipe().expect("a pipe");
-        let (tell, said) = watch::channel(Said::default());
+        let (recorded, output) = watch::channel(Output::default());
         thread::spawn(move || {
             for text in BufReader::new(reader).lines().map_while(Result::ok) {
                 let at = Instant::now();
-                tell.send_modify(|said| match text.as_str() {
-                    MARK => said.marks += 1,
-                    _ => said.lines.push(Line { at, text }),
+                recorded.send_modify(|output| match text.as_str() {
+                    MARK => output.marks += 1,
+                    _ => output.lines.push(Line { at, text }),
                 });
             }
         });
         Stage {
             endpoints: endpoints.into(),
             pipe,
-            said,
+            output,
         }
     }
 
@@ -64,7 +64,7 @@ impl Stage {
         self.start_with(program, args, &[])
     }
 
-    /// The same with more in its environment.
+    /// Runs an example with further variables in its environment.
     pub(crate) fn start_with(
         &self,
         program: &str,
@@ -86,7 +86,7 @@ impl Stage {
         let program = Path::new(command.get_program()).file_name();
         let name = program.unwrap_or_default().to_string_lossy().into_owned();
         let child = command
-            .process_group(0) // with what it starts
+            .process_group(0) // the program and its children
             .stdin(Stdio::piped())
             .stdout(pipe())
             .stderr(pipe())
@@ -96,47 +96,48 @@ impl Stage {
         Program { name, child, guard }
     }
 
-    /// Awaits the first line that has this in it.
+    /// Awaits the first line that contains this text.
     pub(crate) async fn says(&self, text: &str) -> Line {
-        let mut said = self.said.clone();
-        let find = |said: &Said| {
-            let mut lines = said.lines.iter();
+        let mut output = self.output.clone();
+        let find = |output: &Output| {
+            let mut lines = output.lines.iter();
             lines.find(|line| line.text.contains(text)).cloned()
         };
-        let heard = timeout(PATIENCE, said.wait_for(|said| find(said).is_some())).await;
-        match heard {
-            Ok(Ok(said)) => find(&said).expect("it was there"),
-            _ => panic!("`{text}` was not said"),
+        let printed = output.wait_for(|output| find(output).is_some());
+        match timeout(PATIENCE, printed).await {
+            Ok(Ok(output)) => find(&output).expect("the line is there"),
+            _ => panic!("`{text}` was not printed"),
         }
     }
 
-    /// The last line that has this in it, of those so far.
+    /// Returns the last line so far that contains this text.
     pub(crate) fn last(&self, text: &str) -> Line {
-        let said = self.said.borrow();
-        let mut lines = said.lines.iter().rev();
+        let output = self.output.borrow();
+        let mut lines = output.lines.iter().rev();
         let last = lines.find(|line| line.text.contains(text)).cloned();
-        last.unwrap_or_else(|| panic!("`{text}` was not said"))
+        last.unwrap_or_else(|| panic!("`{text}` was not printed"))
     }
 
-    /// All that was said.
+    /// Returns all lines so far.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let said = self.said.borrow();
-        said.lines.iter().map(|line| line.text.clone()).collect()
+        let output = self.output.borrow();
+        output.lines.iter().map(|line| line.text.clone()).collect()
     }
 
-    /// How often this was said.
+    /// Counts the lines so far that contain this text.
     pub(crate) fn count(&self, text: &str) -> usize {
-        let said = self.said.borrow();
-        said.lines
+        let output = self.output.borrow();
+        output
+            .lines
             .iter()
             .filter(|line| line.text.contains(text))
             .count()
     }
 
-    /// That all of this was said, in this order, whatever else was said between.
-    pub(crate) fn said_in_order(&self, expected: &[&str]) {
+    /// Asserts that lines with these texts were printed in this order; other lines may stand between.
+    pub(crate) fn printed_in_order(&self, expected: &[&str]) {
         let mut left = expected.iter().peekable();
-        for line in &self.said.borrow().lines {
+        for line in &self.output.borrow().lines {
             left.next_if(|text| line.text.contains(**text));
         }
         if let Some(missing) = left.next() {
@@ -147,50 +148,50 @@ impl Stage {
         }
     }
 
-    /// Awaits the end of a program, with this exit code, and all that it has said.
+    /// Awaits the end of a program with this exit code, and all of its lines.
     pub(crate) async fn ends_with(&self, code: i32, program: &mut Program) {
         let ended = program.ends().await;
         assert_eq!(ended, code, "the exit code of {}", program.name);
-        let mut said = self.said.clone();
-        let marks = said.borrow().marks;
+        let mut output = self.output.clone();
+        let marks = output.borrow().marks;
         writeln!(&self.pipe, "{MARK}").expect("a pipe");
-        let heard = timeout(PATIENCE, said.wait_for(|said| said.marks > marks)).await;
-        assert!(matches!(heard, Ok(Ok(_))), "what was said is not read");
+        let read = timeout(PATIENCE, output.wait_for(|output| output.marks > marks)).await;
+        assert!(matches!(read, Ok(Ok(_))), "the stage reads no more lines");
     }
 
-    /// The same with success.
+    /// Awaits the end of a program with success.
     pub(crate) async fn ends_well(&self, program: &mut Program) {
         self.ends_with(0, program).await;
     }
 }
 
 impl Drop for Stage {
-    /// Whatever has failed, what was said may tell why.
+    /// Prints all lines of a failed test.
     fn drop(&mut self) {
         if !thread::panicking() {
             return;
         }
-        let said = self.said.borrow();
-        let begin = said.lines.first().map(|line| line.at);
+        let output = self.output.borrow();
+        let begin = output.lines.first().map(|line| line.at);
         println!("printed:");
-        for line in &said.lines {
+        for line in &output.lines {
             let at = begin.map_or(0.0, |begin| (line.at - begin).as_secs_f64());
             println!("    {at:6.2} s  {}", line.text);
         }
     }
 }
 
-/// A process of ours; killed when dropped, with those it has started.
+/// A child process; killed when dropped, with the processes it has started.
 #[derive(Debug)]
 pub(crate) struct Program {
     name: String,
     child: Child,
-    /// Until the process is waited for: after that its id may be a stranger's.
+    /// `Some` until the process is waited for; after that another process may have its id.
     guard: Option<Guard>,
 }
 
-/// A shell that kills a program when our end of its standard input closes without a word: when the test process has ended before
-/// the program, or was killed.
+/// A shell that kills a program when our end of the shell's standard input closes without a line. That happens if the test
+/// process ends before the program, or is killed.
 #[derive(Debug)]
 struct Guard(Child);
 
@@ -199,7 +200,7 @@ impl Guard {
         let shell = Command::new("sh")
             .args(["-c", r#"read -r ended || kill -9 "-$0""#])
             .arg(program.id().to_string())
-            .process_group(0) // a Ctrl-C is for the tests
+            .process_group(0) // Ctrl-C reaches the tests only
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -226,7 +227,7 @@ impl Program {
         writeln!(stdin).expect("the program listens");
     }
 
-    /// `kill -9`.
+    /// Sends SIGKILL to the program and its children, and awaits the end.
     pub(crate) fn kill(&mut self) {
         let Some(guard) = self.guard.take() else {
             return;
@@ -236,7 +237,7 @@ impl Program {
         guard.dismiss();
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).expect("the program runs");
@@ -245,7 +246,7 @@ impl Program {
     async fn ends(&mut self) -> i32 {
         let end = async {
             loop {
-                if let Some(status) = self.child.try_wait().expect("it is ours to wait for") {
+                if let Some(status) = self.child.try_wait().expect("the program is our child") {
                     return status.code().unwrap_or(-1);
                 }
                 sleep(Duration::from_millis(10)).await;

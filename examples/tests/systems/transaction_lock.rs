@@ -1,4 +1,4 @@
-//! S4, Go's transaction lock: refused at once, the holder named, nothing left behind; and renewal outlives the TTL.
+//! Row S4, Go's transaction lock: a second process is refused at once with the holder's name, and a renewal outlives the TTL.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::stage::Stage;
 const EXAMPLE: &str = env!("CARGO_BIN_EXE_transaction-lock");
 
 #[test]
-fn who_comes_second_is_told_who_was_first() {
+fn a_second_process_is_refused_with_the_holders_name() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
@@ -23,7 +23,7 @@ fn who_comes_second_is_told_who_was_first() {
         stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;
         assert!(
             at_once.elapsed() < Duration::from_secs(3),
-            "no is said at once",
+            "the second process is refused at once",
         );
         let holder = format!(
             "process {}, in `transaction_lock::report`, since",
@@ -32,11 +32,11 @@ fn who_comes_second_is_told_who_was_first() {
         let occupied = stage.says("lock occupied: `transaction-lock` on ").await;
         assert!(occupied.text.contains(&holder), "the holder is named");
         let left = etcd.below("").await;
-        assert!(left == kept, "who was refused leaves no key behind");
+        assert!(left == kept, "a refused process leaves no key behind");
         let leases = etcd.client().await.leases().await.expect("leases");
         assert!(
             leases.leases().len() == 1,
-            "who was refused leaves no lease behind",
+            "a refused process leaves no lease behind",
         );
 
         // Five TTLs of two seconds.
@@ -44,10 +44,10 @@ fn who_comes_second_is_told_who_was_first() {
         stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;
         assert!(
             etcd.below("").await == kept,
-            "it is the same lock after five TTLs",
+            "the lock is the same after five TTLs",
         );
         stage.ends_well(&mut first).await;
-        stage.said_in_order(&[
+        stage.printed_in_order(&[
             "lock successfully",
             "lock occupied",
             "lock occupied",
@@ -55,7 +55,7 @@ fn who_comes_second_is_told_who_was_first() {
         ]);
         assert!(etcd.is_empty().await, "nothing is left in etcd");
 
-        // And it is free.
+        // The lock is free.
         stage.ends_with(0, &mut stage.start(EXAMPLE, &["0"])).await;
     });
 }

@@ -1,4 +1,4 @@
-//! S5, the asyncio lock with a watchdog: the work takes three TTLs, and three tasks do it one after the other, in order.
+//! Row S5, the asyncio lock with a watchdog: three tasks work for three TTLs each, one after the other, in order.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::limit::run;
 use crate::stage::Stage;
 
 #[test]
-fn three_tasks_work_one_after_the_other_and_longer_than_the_ttl() {
+fn three_tasks_work_in_order_for_longer_than_the_ttl() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
@@ -22,7 +22,7 @@ fn three_tasks_work_one_after_the_other_and_longer_than_the_ttl() {
         );
 
         stage.ends_well(&mut example).await;
-        stage.said_in_order(&[
+        stage.printed_in_order(&[
             "task 1 has the lock",
             "task 1 is done",
             "task 2 has the lock",
@@ -34,7 +34,7 @@ fn three_tasks_work_one_after_the_other_and_longer_than_the_ttl() {
             let has = stage.says(&format!("task {task} has the lock")).await.at;
             let done = stage.says(&format!("task {task} is done")).await.at;
             let worked = done - has;
-            // A line may be late in being read.
+            // The stage may read a line late.
             assert!(
                 worked > Duration::from_millis(5_500),
                 "each works for six seconds",

@@ -1,4 +1,4 @@
-//! S6, ZooKeeper's recipe: locks, sequential nodes, sessions, what it leaves unsolved, and what it names beside the lock.
+//! Row S6, ZooKeeper's recipe: locks, sequential nodes, sessions, deadlock, readers, reentrant calls; and fenced writes.
 
 use crate::etcd::Etcd;
 use crate::limit::run;
@@ -14,7 +14,7 @@ fn the_recipe_step_by_step() {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
         stage.ends_well(&mut stage.start(RECIPE, &[])).await;
-        stage.said_in_order(&[
+        stage.printed_in_order(&[
             "== lock, tryLock, unlock",
             "a locks, with token ",
             "b tries: held by a",
@@ -40,7 +40,7 @@ fn the_recipe_step_by_step() {
             "a has stopped: lock `zookeeper/session` was lost: ",
             "in another session ",
             "== A-B and B-A",
-            "is told: deadlock",
+            "is refused: deadlock",
             ": done",
             ": done",
             "== read-write lock",
@@ -61,24 +61,30 @@ fn the_recipe_step_by_step() {
             nodes.is_sorted_by(|one, next| one < next),
             "nodes are in sequence",
         );
-        assert!(stage.count("c locks") == 0, "who has vanished gets nothing");
+        assert!(stage.count("c locks") == 0, "a killed client gets no lock");
         let tokens = tokens(&stage);
         assert!(
             tokens.len() == 4 && tokens.is_sorted_by(|one, next| one < next),
             "the token grows",
         );
-        assert!(stage.count("is told: deadlock") == 1, "one is told, once");
-        // Who is told has let go of what the other wants: so that is done first.
-        let told = stage.says("is told: deadlock").await.text;
-        let (told, other) = if told.starts_with("a ") {
+        assert!(
+            stage.count("is refused: deadlock") == 1,
+            "one is refused, once"
+        );
+        // The refused client has released the lock that the other wants, so the other ends first.
+        let refused = stage.says("is refused: deadlock").await.text;
+        let (refused, other) = if refused.starts_with("a ") {
             ("a", "b")
         } else {
             ("b", "a")
         };
-        stage.said_in_order(&[
-            &format!("{told} is told: deadlock"),
+        stage.printed_in_order(&[
+            &format!("{refused} is refused: deadlock"),
             &format!("{other} has {} and", if other == "a" { "A" } else { "B" }),
-            &format!("{told} has {} and", if told == "a" { "A" } else { "B" }),
+            &format!(
+                "{refused} has {} and",
+                if refused == "a" { "A" } else { "B" }
+            ),
         ]);
         assert!(etcd.is_empty().await, "nothing is left in etcd");
     });
@@ -106,7 +112,7 @@ fn a_late_write_is_refused_by_sqlite() {
     run(a_late_write_is_refused("sqlite::memory:"));
 }
 
-/// On the one that `POSTGRES_URL` names, or on one of its own where PostgreSQL is installed.
+/// Uses the PostgreSQL that `POSTGRES_URL` names, else one of its own if PostgreSQL is installed.
 #[test]
 fn a_late_write_is_refused_by_postgresql() {
     run(async {
@@ -128,7 +134,7 @@ async fn a_late_write_is_refused(url: &str) {
     let mut example = stage.start_with(FENCING, &[], &[("DATABASE_URL", url)]);
     stage.ends_well(&mut example).await;
     let kind = url.split(':').next().unwrap_or_default();
-    stage.said_in_order(&[
+    stage.printed_in_order(&[
         &format!("== the token: on {kind}"),
         "a has the lock, with token ",
         "an operator takes the lock from a",

@@ -1,4 +1,4 @@
-//! An etcd in this process: in memory for the engines here, on TCP for everybody else.
+//! Embedded etcd of the tests: engines of this process reach it in memory, all other clients over TCP.
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -12,28 +12,28 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::ports::free_port;
 
-/// One member: a way in memory and a port, both dead while it is.
+/// One member, reached in memory and by a port; while it is dead, both are closed.
 #[derive(Debug)]
 pub(crate) struct Member {
     cluster: Arc<Mutex<Cluster>>,
     port: u16,
-    /// What clients are made from: of the last start, like a port.
+    /// The link of the last start, from which clients are made.
     link: Arc<Mutex<Link>>,
     /// `None`: it is dead.
     server: Option<Server>,
-    /// It will never die or freeze, so engines reach it as they do by `Config::embedded`.
+    /// True if no test kills or freezes it, so that engines reach it as by `Config::embedded`.
     unharmed: bool,
 }
 
-/// What members share. Of a cluster that agrees on everything its clients see no more than one store behind several ports;
-/// how it comes to agree is not what is tested on it.
+/// The state that members share: one store behind several ports. Clients of a cluster that agrees see no more than that, and
+/// no test here is about how members agree.
 #[derive(Debug)]
 struct Cluster {
     clock: Monotonic,
     etcd: Etcd,
-    /// The ports of those that live; the first leads.
+    /// The ports of the living members; the first leads.
     alive: Vec<u16>,
-    /// What is on the disk while nobody lives.
+    /// The data on disk while no member lives.
     kept: Store,
 }
 
@@ -69,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// Somebody new leads: leases get their full time again.
+    /// Elects a new leader, which gives all leases their full time again.
     fn lead(&self) {
         let now = self.clock.now();
         self.etcd.with_store(|store| store.promote(now));
@@ -77,12 +77,12 @@ impl Cluster {
 }
 
 impl Member {
-    /// One that is its own cluster.
+    /// Starts a member that is its own cluster.
     pub(crate) fn start() -> Member {
         Self::of(&Cluster::new())
     }
 
-    /// So many that share everything.
+    /// Starts a cluster of this many members.
     pub(crate) fn start_cluster(size: usize) -> Vec<Member> {
         let cluster = Cluster::new();
         (0..size).map(|_| Self::of(&cluster)).collect()
@@ -106,7 +106,7 @@ impl Member {
         panic!("there is no free port for an embedded etcd");
     }
 
-    /// False: the port is taken.
+    /// Starts the server; false if the port is taken.
     fn begin(&mut self) -> bool {
         let Ok(listener) = TcpListener::bind(("127.0.0.1", self.port)) else {
             return false;
@@ -118,7 +118,7 @@ impl Member {
         true
     }
 
-    /// The same, for tests that do it no harm.
+    /// Marks the member as one that no test kills or freezes.
     pub(crate) fn unharmed(mut self) -> Member {
         self.unharmed = true;
         self
@@ -128,7 +128,7 @@ impl Member {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// In memory: a new client goes where the etcd is now, as it would by a port.
+    /// Returns a configuration in memory; a new client reaches the etcd that runs now, as it would by a port.
     pub(crate) fn config(&self) -> Config {
         if self.unharmed {
             return Config::embedded_in(&lock(&self.cluster).etcd);
@@ -159,7 +159,7 @@ impl Member {
 
     pub(crate) fn wipe(&mut self) {
         assert!(self.server.is_none(), "a running etcd cannot be wiped");
-        // Not the lease ids of before.
+        // A new etcd, so that lease ids differ from those before the wipe.
         lock(&self.cluster).kept = Etcd::new().with_store(|store| store.clone());
     }
 
@@ -180,17 +180,17 @@ impl Drop for Member {
     }
 }
 
-/// Serves an etcd on TCP from a thread of its own, as it outlives the test that was the first to want it; until dropped.
+/// Server of an etcd on TCP until dropped. It has a thread of its own, because it outlives the test that started it.
 #[derive(Debug)]
 struct Server {
-    /// `None`: it is to end.
+    /// `None` once the server is to end.
     freezes: Option<UnboundedSender<Freeze>>,
     thread: Option<JoinHandle<()>>,
-    /// While it is frozen.
+    /// `Some` while the server is frozen; dropping it thaws the server.
     thaw: Mutex<Option<mpsc::Sender<()>>>,
 }
 
-/// Blocks the server's thread, and so all that it does, until the other end of `thaw` is gone.
+/// Request to block the server's thread, and so the whole server, until the other end of `thaw` is dropped.
 struct Freeze {
     frozen: mpsc::Sender<()>,
     thaw: mpsc::Receiver<()>,

@@ -1,4 +1,4 @@
-//! The etcds of the tests. Where `ETCD_LOCKED_TESTS_ON` says `embedded` they are in this process, else real processes.
+//! The etcds of the tests: real processes, or embedded ones with `ETCD_LOCKED_TESTS_ON=embedded`.
 
 mod embedded;
 mod ports;
@@ -15,10 +15,10 @@ pub(crate) use self::ports::free_port;
 pub(crate) use self::tools::etcdctl;
 use crate::authority::Authority;
 
-/// What ends an etcd with the tests that have started it.
+/// The guard program, which ends an etcd together with the tests that started it.
 const GUARD: &str = env!("CARGO_BIN_EXE_guard");
 
-/// Whether the etcds are embedded.
+/// Returns whether the etcds are embedded.
 pub(crate) fn on_embedded() -> bool {
     static EMBEDDED: OnceLock<bool> = OnceLock::new();
     *EMBEDDED.get_or_init(|| match std::env::var("ETCD_LOCKED_TESTS_ON") {
@@ -30,7 +30,7 @@ pub(crate) fn on_embedded() -> bool {
     })
 }
 
-/// One etcd member, with a port of its own; gone when dropped.
+/// One etcd member with a port of its own; ended when dropped.
 #[derive(Debug)]
 pub(crate) enum Etcd {
     Process(Box<process::Member>),
@@ -38,7 +38,7 @@ pub(crate) enum Etcd {
 }
 
 impl Etcd {
-    /// The server for all tests that do it no harm.
+    /// Returns the server shared by all tests that neither kill nor freeze it.
     pub(crate) async fn shared() -> &'static Etcd {
         static SHARED: OnceCell<Etcd> = OnceCell::const_new();
         SHARED
@@ -51,7 +51,7 @@ impl Etcd {
             .await
     }
 
-    /// A server of one's own.
+    /// Starts a server for one test.
     pub(crate) async fn start() -> Etcd {
         if on_embedded() {
             Self::Embedded(embedded::Member::start())
@@ -60,12 +60,12 @@ impl Etcd {
         }
     }
 
-    /// A server of one's own that speaks TLS to clients, with a certificate of this authority.
+    /// Starts a server for one test that speaks TLS to clients, with a certificate of this authority.
     pub(crate) async fn start_with_tls(authority: &Authority) -> Etcd {
         Self::start_with(&authority.server_flags()).await
     }
 
-    /// The same, and it wants a certificate of this authority from clients as well.
+    /// Starts a server with TLS that also requires clients to present a certificate of this authority.
     pub(crate) async fn start_with_client_certificates(authority: &Authority) -> Etcd {
         let mut flags = authority.server_flags();
         flags.push("--client-cert-auth".to_owned());
@@ -78,7 +78,7 @@ impl Etcd {
         Self::Process(Box::new(process::Member::start(flags).await))
     }
 
-    /// `host:port` of the clients' side.
+    /// Returns `host:port` for clients.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Process(member) => member.address(),
@@ -86,7 +86,7 @@ impl Etcd {
         }
     }
 
-    /// What a client is configured with.
+    /// Returns the URL for clients.
     pub(crate) fn endpoint(&self) -> String {
         match self {
             Self::Process(member) => member.endpoint(),
@@ -94,7 +94,7 @@ impl Etcd {
         }
     }
 
-    /// How an engine of this process gets there: in memory, where that can be.
+    /// Returns the configuration for engines of this process: in memory if the etcd is embedded.
     pub(crate) fn config(&self) -> Config {
         match self {
             Self::Process(member) => Config::new([member.endpoint()]),
@@ -102,12 +102,12 @@ impl Etcd {
         }
     }
 
-    /// A client of the test's own, past everything under test.
+    /// Connects a client of the test's own, which uses nothing that is under test.
     pub(crate) async fn client(&self) -> Client {
         self.client_as(None).await
     }
 
-    /// A client that logs in.
+    /// Connects a client that logs in.
     pub(crate) async fn client_as(&self, user: Option<(&str, &str)>) -> Client {
         let options = user.map(|(name, password)| ConnectOptions::new().with_user(name, password));
         Client::connect([self.endpoint()], options)
@@ -115,7 +115,7 @@ impl Etcd {
             .expect("etcd answers the test's own client")
     }
 
-    /// Ends it at once, data kept.
+    /// Ends the etcd at once and keeps its data.
     pub(crate) fn kill(&mut self) {
         match self {
             Self::Process(member) => member.kill(),
@@ -123,7 +123,7 @@ impl Etcd {
         }
     }
 
-    /// Starts it again where it was.
+    /// Starts the etcd again on the same port.
     pub(crate) async fn start_again(&mut self) {
         match self {
             Self::Process(member) => member.start_again().await,
@@ -131,13 +131,13 @@ impl Etcd {
         }
     }
 
-    /// Ends it and starts it again, data kept.
+    /// Ends the etcd and starts it again with its data.
     pub(crate) async fn restart(&mut self) {
         self.kill();
         self.start_again().await;
     }
 
-    /// Throws its data away; it must not be running.
+    /// Deletes the data of an etcd that does not run.
     pub(crate) fn wipe(&mut self) {
         match self {
             Self::Process(member) => member.wipe(),
@@ -145,7 +145,7 @@ impl Etcd {
         }
     }
 
-    /// Freezes it: connections stay open, nothing is answered.
+    /// Freezes the etcd: connections stay open, and no request is answered.
     pub(crate) fn stop(&self) {
         match self {
             Self::Process(member) => member.stop(),
@@ -153,7 +153,7 @@ impl Etcd {
         }
     }
 
-    /// Lets a frozen one go on.
+    /// Resumes a frozen etcd.
     pub(crate) fn cont(&self) {
         match self {
             Self::Process(member) => member.cont(),
@@ -161,7 +161,7 @@ impl Etcd {
         }
     }
 
-    /// Switches authentication on: `root` with the password `root`, and a user whose role may use these prefixes.
+    /// Enables authentication, with `root` (password `root`) and a user whose role may use these prefixes.
     pub(crate) async fn enable_auth(&self, user: &str, password: &str, prefixes: &[&str]) {
         let mut client = self.client().await;
         client.user_add("root", "root", None).await.expect("root");
@@ -190,14 +190,14 @@ impl Etcd {
     }
 }
 
-/// Members that know of one another.
+/// Members of one cluster.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) members: Vec<Etcd>,
 }
 
 impl Cluster {
-    /// A cluster of this many, with a leader.
+    /// Starts a cluster of this many members and awaits its leader.
     pub(crate) async fn start(size: usize) -> Cluster {
         let members = if on_embedded() {
             let members = embedded::Member::start_cluster(size);
@@ -210,12 +210,12 @@ impl Cluster {
         Cluster { members }
     }
 
-    /// What a client is configured with.
+    /// Returns the URLs of all members.
     pub(crate) fn endpoints(&self) -> Vec<String> {
         self.members.iter().map(Etcd::endpoint).collect()
     }
 
-    /// The place of the leader among the members.
+    /// Returns the index of the leader in `members`.
     pub(crate) async fn leader(&self) -> usize {
         for (at, member) in self.members.iter().enumerate() {
             if let Etcd::Embedded(member) = member {

@@ -1,4 +1,4 @@
-//! A real etcd: a process, started and ended by the tests.
+//! Real etcd process that the tests start and end.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -20,7 +20,7 @@ use super::tools::{binary, knows_no_fsync};
 /// How long etcd may take to answer for the first time.
 const READY: Duration = Duration::from_secs(20);
 
-/// One etcd member: a process of ours with its own ports and its own data directory; killed when dropped.
+/// One etcd member: a process with ports and a data directory of its own; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Member {
     name: String,
@@ -28,16 +28,16 @@ pub(crate) struct Member {
     peer_port: u16,
     /// `name=url` of every member, this one included.
     members: String,
-    /// Further flags, for TLS.
+    /// Further flags, such as those for TLS.
     extra: Vec<String>,
     scheme: &'static str,
-    /// Before the directory: fields are dropped in this order, and a running etcd would write it anew.
+    /// The process. It precedes the directory, because fields drop in this order and a running etcd would recreate its files.
     process: Option<Process>,
     dir: TempDir,
 }
 
-/// etcd below the guard, which kills it when our end of its standard input closes, and removes its directory if nobody
-/// is left to do so: when the test process has ended, or was killed.
+/// An etcd below the guard, which kills it when our end of the guard's standard input closes. The guard also removes the
+/// directory, unless the test process is still there to do so.
 #[derive(Debug)]
 struct Process {
     guard: Child,
@@ -45,7 +45,7 @@ struct Process {
 }
 
 impl Member {
-    /// One that is its own cluster.
+    /// Starts a member that is its own cluster.
     pub(crate) async fn start(flags: &[String]) -> Member {
         for _ in 0..5 {
             let mut member = Self::prepare(flags);
@@ -60,17 +60,17 @@ impl Member {
         );
     }
 
-    /// So many that know of one another.
+    /// Starts a cluster of this many members.
     pub(crate) async fn start_cluster(size: usize) -> Vec<Member> {
         for _ in 0..3 {
             let mut members: Vec<Member> = (0..size).map(|_| Self::prepare(&[])).collect();
-            let everyone = members
+            let all = members
                 .iter()
                 .map(|it| it.members.clone())
                 .collect::<Vec<_>>()
                 .join(",");
             for member in &mut members {
-                member.members = everyone.clone();
+                member.members = all.clone();
                 member.spawn();
             }
             let mut up = true;
@@ -84,10 +84,10 @@ impl Member {
         panic!("a cluster of {size} does not start");
     }
 
-    /// Everything but the process.
+    /// Prepares everything but the process.
     fn prepare(extra: &[String]) -> Member {
         static NEXT: AtomicU16 = AtomicU16::new(0);
-        // The name says whose server answers at a port; without it a stranger's could be taken for ours.
+        // The name tells our server from another process's that answers at the same port.
         let name = format!(
             "tests-{}-{}",
             std::process::id(),
@@ -135,10 +135,10 @@ impl Member {
             .arg("--data-dir")
             .arg(self.data())
             .args(&self.extra)
-            .env_clear() // it takes flags from there, too
+            .env_clear() // etcd reads flags from the environment, too
             .envs(env::var_os("PATH").map(|path| ("PATH", path)))
-            .env("ETCD_UNSUPPORTED_ARCH", "arm64") // 3.4 asks for this there, and ignores it elsewhere
-            .process_group(0) // a Ctrl-C is for the tests; the guard cleans up after them
+            .env("ETCD_UNSUPPORTED_ARCH", "arm64") // etcd 3.4 requires this on arm64, and ignores it elsewhere
+            .process_group(0) // Ctrl-C reaches the tests only; the guard cleans up after them
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log);
@@ -165,7 +165,7 @@ impl Member {
         self.process = Some(Process { guard, pid });
     }
 
-    /// Whether it came up; no: the ports were taken meanwhile, or the process has ended.
+    /// Awaits the first answer; false if the ports were taken meanwhile, or the process has ended.
     async fn answers(&mut self) -> bool {
         let deadline = Instant::now() + READY;
         while Instant::now() < deadline {
@@ -207,24 +207,24 @@ impl Member {
             .is_ok_and(|it| it == Some(true))
     }
 
-    /// `host:port` of the clients' side.
+    /// Returns `host:port` for clients.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.client_port)
     }
 
-    /// What a client is configured with.
+    /// Returns the URL for clients.
     pub(crate) fn endpoint(&self) -> String {
         format!("{}://{}", self.scheme, self.address())
     }
 
-    /// Ends the process at once, data kept.
+    /// Ends the process at once and keeps its data.
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.end();
         }
     }
 
-    /// Starts it again where it was.
+    /// Starts the process again on the same ports.
     pub(crate) async fn start_again(&mut self) {
         for _ in 0..5 {
             self.kill();
@@ -236,18 +236,18 @@ impl Member {
         panic!("etcd does not start again");
     }
 
-    /// Throws its data away; it must not be running.
+    /// Deletes the data of a process that does not run.
     pub(crate) fn wipe(&mut self) {
         assert!(self.process.is_none(), "a running etcd cannot be wiped");
         std::fs::remove_dir_all(self.data()).expect("its data can be removed");
     }
 
-    /// Freezes the process: connections stay open, nothing is answered.
+    /// Freezes the process: connections stay open, and no request is answered.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets a frozen process go on.
+    /// Resumes a frozen process.
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
     }
@@ -261,7 +261,7 @@ impl Member {
         self.dir.path().join("data")
     }
 
-    /// The file with what it says.
+    /// Returns the path of its log.
     pub(crate) fn log(&self) -> PathBuf {
         self.dir.path().join("log")
     }
@@ -270,7 +270,7 @@ impl Member {
 impl Process {
     fn end(&mut self) {
         if let Some(mut stdin) = self.guard.stdin.take() {
-            // Its data may be wanted again; when not, the directory's owner removes it.
+            // A restart may need the data; otherwise `TempDir` removes it.
             let _ = stdin.write_all(b"keep");
         }
         let _ = self.guard.wait();
@@ -283,7 +283,7 @@ impl Drop for Process {
     }
 }
 
-/// In memory where there is such a place: etcd waits for the disk at every write.
+/// Creates the data directory, in memory if the system has such a place, because etcd waits for the disk at every write.
 fn data_dir() -> TempDir {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() {

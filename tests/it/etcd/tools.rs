@@ -1,15 +1,15 @@
-//! The programs that the tests start.
+//! Paths of the programs that the tests start: `etcd` and `etcdctl`.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The etcd to test with.
+/// Returns the path of the etcd to test with.
 pub(super) fn binary() -> PathBuf {
     tool("ETCD_BIN", "etcd")
 }
 
-/// The `etcdctl` to contend with: 3.5 or later if there is one, because 3.4 runs its command although its lease is gone.
+/// Returns the path of the `etcdctl` to contend with. It prefers 3.5, because 3.4 runs its command although its lease is gone.
 pub(crate) fn etcdctl() -> PathBuf {
     match env::var_os("ETCDCTL_35") {
         Some(path) => path.into(),
@@ -17,7 +17,7 @@ pub(crate) fn etcdctl() -> PathBuf {
     }
 }
 
-/// From the environment, else what `cargo xtask` has unpacked, else whatever PATH has.
+/// Finds a program by its variable, else among those that `cargo xtask` has unpacked, else by PATH.
 fn tool(variable: &str, name: &str) -> PathBuf {
     if let Some(path) = env::var_os(variable) {
         return path.into();
@@ -26,7 +26,7 @@ fn tool(variable: &str, name: &str) -> PathBuf {
     find(&unpacked, name).unwrap_or_else(|| name.into())
 }
 
-/// A file of this name below a directory; the first in the order of paths, which is `current` before `distribution`.
+/// Finds a file by name below a directory: the first in the order of paths, so `current` precedes `distribution`.
 fn find(dir: &Path, name: &str) -> Option<PathBuf> {
     let mut entries: Vec<PathBuf> = std::fs::read_dir(dir)
         .ok()?
@@ -45,7 +45,7 @@ fn find(dir: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Whether this version can be told not to wait for the disk (3.5 can).
+/// Returns whether this etcd has the flag not to wait for the disk (3.5 has it).
 pub(super) fn knows_no_fsync() -> bool {
     static KNOWS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *KNOWS.get_or_init(|| {

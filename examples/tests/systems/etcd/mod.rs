@@ -1,6 +1,6 @@
-//! Real etcds, started and ended as in the tests of the library; and what is in them.
+//! Real etcds, started and ended as in the tests of the library, and reads of their keys.
 
-// Freezing a server and much else is not for examples.
+// The examples use only a part of these modules.
 #[allow(dead_code)]
 #[path = "../../../../tests/it/etcd/ports.rs"]
 mod ports;
@@ -20,19 +20,19 @@ pub(crate) use self::ports::free_port;
 pub(crate) use self::tools::etcdctl;
 use crate::limit::within;
 
-/// What ends an etcd with the tests that have started it.
+/// The guard program, which ends an etcd together with the tests that started it.
 const GUARD: &str = env!("CARGO_BIN_EXE_examples-guard");
 
 /// A key in etcd.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) text: String,
-    /// In which revision.
+    /// The create revision.
     pub(crate) created: i64,
     pub(crate) lease: i64,
 }
 
-/// One etcd, or the members of a cluster; gone when dropped.
+/// One etcd, or the members of a cluster; ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Etcd {
     pub(crate) members: Vec<process::Member>,
@@ -51,13 +51,13 @@ impl Etcd {
         }
     }
 
-    /// What `ETCD_LOCKED_ENDPOINTS` is to be.
+    /// Returns the value for `ETCD_LOCKED_ENDPOINTS`.
     pub(crate) fn endpoints(&self) -> String {
         let members = self.members.iter().map(process::Member::endpoint);
         members.collect::<Vec<_>>().join(",")
     }
 
-    /// A client of the test's own, past everything under test.
+    /// Connects a client of the test's own, which uses nothing that is under test.
     pub(crate) async fn client(&self) -> Client {
         let members = self.members.iter().map(process::Member::endpoint);
         Client::connect(members.collect::<Vec<_>>(), None)
@@ -65,7 +65,7 @@ impl Etcd {
             .expect("etcd answers the test's own client")
     }
 
-    /// Every key below this, the oldest first.
+    /// Reads every key below a prefix, oldest first.
     pub(crate) async fn below(&self, prefix: &str) -> Vec<Key> {
         let options = GetOptions::new()
             .with_prefix()
@@ -80,7 +80,7 @@ impl Etcd {
         found.kvs().iter().map(key).collect()
     }
 
-    /// Waits for so many keys.
+    /// Awaits this many keys below a prefix.
     pub(crate) async fn until_below(&self, prefix: &str, count: usize) {
         let found = async {
             while self.below(prefix).await.len() != count {
@@ -90,7 +90,7 @@ impl Etcd {
         within(&format!("{count} keys below {prefix}"), found).await;
     }
 
-    /// Neither a key nor a lease is left of what has ended.
+    /// Returns whether etcd has neither a key nor a lease.
     pub(crate) async fn is_empty(&self) -> bool {
         let mut client = self.client().await;
         let all = GetOptions::new().with_all_keys().with_count_only();

@@ -1,4 +1,4 @@
-//! A customer over HTTP, on a connection of its own.
+//! Customer over HTTP, on a connection of its own.
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -14,19 +14,19 @@ use tokio::task::JoinSet;
 
 use super::{Answer, Customer, Order, Refused, Shelf};
 
-/// Which service it is.
-pub(crate) trait Door: Send + 'static {
+/// The program of a service over HTTP.
+pub(crate) trait Server: Send + 'static {
     const PROGRAM: &'static str;
 }
 
-pub(crate) struct Http<D> {
+pub(crate) struct Http<S> {
     requests: SendRequest<Full<Bytes>>,
-    /// The connection; gone when this is dropped.
+    /// The connection; closed when this is dropped.
     _connection: JoinSet<()>,
-    door: PhantomData<fn(D)>,
+    server: PhantomData<fn(S)>,
 }
 
-impl<D: Door> Http<D> {
+impl<S: Server> Http<S> {
     async fn send(&mut self, method: Method, path: &str, body: &str) -> Result<Value, Refused> {
         let request = Request::builder()
             .method(method)
@@ -74,8 +74,8 @@ fn order(value: Value) -> Order {
     }
 }
 
-impl<D: Door> Customer for Http<D> {
-    const PROGRAM: &'static str = D::PROGRAM;
+impl<S: Server> Customer for Http<S> {
+    const PROGRAM: &'static str = S::PROGRAM;
     const LOCKED: &'static str = "423";
     const UNAVAILABLE: &'static str = "503";
 
@@ -84,12 +84,12 @@ impl<D: Door> Customer for Http<D> {
         let (requests, connection) = handshake(TokioIo::new(stream)).await.expect("HTTP");
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let _ = connection.await; // the request says what became of it
+            let _ = connection.await; // a failure shows in the request
         });
         Http {
             requests,
             _connection: task,
-            door: PhantomData,
+            server: PhantomData,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a service of the shop must do, in whichever framework it is built: five scenes for each of them, played by processes.
+//! Tests of the shop's services: five scenes, played by processes, for each framework.
 
 pub(crate) mod http;
 mod scenes;
@@ -14,7 +14,7 @@ pub(crate) use self::scenes::{contention, disconnect, held, outage, shutdown};
 use crate::limit::within;
 use crate::stage::{Program, Stage};
 
-/// A test for each scene, with this customer.
+/// Defines a test for each scene, with this type of customer.
 macro_rules! plays_every_scene {
     ($customer:ty) => {
         #[test]
@@ -23,12 +23,12 @@ macro_rules! plays_every_scene {
         }
 
         #[test]
-        fn an_order_in_other_hands_is_refused() {
+        fn a_locked_order_is_refused() {
             $crate::shop::held::<$customer>();
         }
 
         #[test]
-        fn a_client_that_goes_cuts_nothing_in_half_that_is_detached() {
+        fn a_detached_body_outlives_its_client() {
             $crate::shop::disconnect::<$customer>();
         }
 
@@ -38,20 +38,20 @@ macro_rules! plays_every_scene {
         }
 
         #[test]
-        fn without_etcd_customers_are_told_to_come_back() {
+        fn without_etcd_requests_are_refused_as_retryable() {
             $crate::shop::outage::<$customer>();
         }
     };
 }
 pub(crate) use plays_every_scene;
 
-/// A connection to a service. Dropped, it breaks off, whatever is under way.
+/// A customer's connection to a service; dropped, it closes at once.
 pub(crate) trait Customer: Sized + Send + 'static {
     /// The service's program.
     const PROGRAM: &'static str;
-    /// What it is called in this protocol that somebody else has the lock.
+    /// The protocol's code for a lock that is held.
     const LOCKED: &'static str;
-    /// That another try is worth it later.
+    /// The protocol's code for a refusal that may be retried later.
     const UNAVAILABLE: &'static str;
 
     fn connect(service: SocketAddr) -> impl Future<Output = Self> + Send;
@@ -63,7 +63,7 @@ pub(crate) trait Customer: Sized + Send + 'static {
     fn invoice(&mut self, id: u64) -> impl Future<Output = Answer> + Send;
 }
 
-/// What a customer is told of an order.
+/// The answer to a customer about an order.
 pub(crate) type Answer = Result<Order, Refused>;
 
 #[derive(Debug, PartialEq)]
@@ -78,11 +78,14 @@ pub(crate) struct Shelf {
     pub(crate) sold: u32,
 }
 
-/// Status or code, after how many seconds to try again, and what was said.
+/// A refusal.
 #[derive(Debug)]
 pub(crate) struct Refused {
+    /// The status or code of the protocol.
     pub(crate) code: String,
+    /// The seconds after which to try again.
     pub(crate) retry_after: Option<u64>,
+    /// The text for the customer.
     pub(crate) said: String,
 }
 
@@ -94,7 +97,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// On this database; its bank and its printer take so long.
+    /// Starts a service on this database, whose bank and printer take this long.
     pub(crate) async fn start<C: Customer>(
         endpoints: &str,
         database: &Path,
@@ -123,14 +126,14 @@ impl Service {
         within("a connection", C::connect(self.address)).await
     }
 
-    /// Waits until an order stands like this.
-    pub(crate) async fn until<C: Customer>(&self, id: u64, stands: impl Fn(&Order) -> bool) {
+    /// Awaits that an order satisfies `wanted`.
+    pub(crate) async fn until<C: Customer>(&self, id: u64, wanted: impl Fn(&Order) -> bool) {
         let mut customer: C = self.customer().await;
-        let look = async {
-            while !customer.order(id).await.is_ok_and(|order| stands(&order)) {
+        let reads = async {
+            while !customer.order(id).await.is_ok_and(|order| wanted(&order)) {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        within("what the order was waited for", look).await;
+        within("the wanted state of the order", reads).await;
     }
 }

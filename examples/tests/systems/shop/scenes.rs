@@ -1,4 +1,4 @@
-//! The scenes.
+//! Scenes of the shop's tests: contention, locked orders, disconnects, shutdown, an outage of etcd.
 
 #![allow(clippy::unwrap_used)] // a test
 
@@ -51,7 +51,7 @@ fn paying(order: &Order) -> bool {
     order.state == "paying"
 }
 
-/// Two processes and a crowd of customers sell all there is, and not a piece more.
+/// Plays two processes and many customers, who get all pieces there are and not one more.
 pub(crate) fn contention<C: Customer>() {
     const PIECES: u32 = 10;
     const CUSTOMERS: u64 = 24;
@@ -77,8 +77,8 @@ pub(crate) fn contention<C: Customer>() {
             .filter(|refused| refused.said.contains("sold out"))
             .count();
         let shelf = clerk.shelf("lamp").await;
-        let told = (sold as u32, (sold + sold_out) as u64);
-        assert_eq!(told, (PIECES, CUSTOMERS), "{shelf:?} {answers:?}");
+        let answered = (sold as u32, (sold + sold_out) as u64);
+        assert_eq!(answered, (PIECES, CUSTOMERS), "{shelf:?} {answers:?}");
         let expected = Shelf {
             left: 0,
             sold: PIECES,
@@ -87,7 +87,7 @@ pub(crate) fn contention<C: Customer>() {
     });
 }
 
-/// Who finds an order in other hands is told so: at once, or after the wait.
+/// Plays requests for locked orders, which are refused at once or after the wait.
 pub(crate) fn held<C: Customer>() {
     run(async {
         let town = Town::found().await;
@@ -109,20 +109,20 @@ pub(crate) fn held<C: Customer>() {
         ] {
             assert_eq!(refused.code, C::LOCKED, "{refused:?}");
             assert_eq!(refused.retry_after, None, "{refused:?}");
-            // And nothing of the holder's host or process, or of the order's number.
+            // The answer names neither the holder's host and process nor the order's number.
             assert!(refused.said.starts_with(begins), "{refused:?}");
             assert!(!refused.said.contains("process"), "{refused:?}");
         }
         second.order(2).await.expect_err("it was never begun");
         assert!(paid(&within("the first", first).await.unwrap().unwrap()));
-        // Held no more. (A connection that is idle for five seconds is closed by some servers.)
+        // The order is free now. A new connection, because some servers close one that is idle for five seconds.
         let mut clerk: C = service.customer().await;
         assert_eq!(clerk.invoice(1).await.unwrap().invoice, "printed");
     });
 }
 
-/// A client that goes away in the middle: with `detach` the body comes to its end under its lock, without it the body is cut and the
-/// lock is free at once.
+/// Plays clients that disconnect in the middle. With `detach` the body runs to its end under its lock; without it the body is
+/// dropped and the lock is free at once.
 pub(crate) fn disconnect<C: Customer>() {
     run(async {
         let town = Town::found().await;
@@ -156,7 +156,7 @@ pub(crate) fn disconnect<C: Customer>() {
         town.etcd.until_below("locks/", 0).await;
 
         let mut gone: C = service.customer().await;
-        // The service hears of its release a moment later than we see it in etcd.
+        // The service gets the answer to its release a moment after the test sees it in etcd.
         let gone = tokio::spawn(async move {
             while gone.invoice(1).await.is_err_and(|it| it.code == C::LOCKED) {}
         });
@@ -173,8 +173,8 @@ pub(crate) fn disconnect<C: Customer>() {
     });
 }
 
-/// SIGTERM to both replicas in the middle of it all: who waits is sent elsewhere, bodies come to their end, with and without a
-/// client, and nothing stays behind.
+/// Plays SIGTERM to both replicas under load. Waiting requests are refused, bodies run to their end with and without a client,
+/// and no key or lease is left.
 pub(crate) fn shutdown<C: Customer>() {
     run(async {
         let town = Town::found().await;
@@ -200,8 +200,11 @@ pub(crate) fn shutdown<C: Customer>() {
 
         one.program.terminate();
         other.program.terminate();
-        let refused = within("who waits", waits).await.unwrap().unwrap_err();
-        assert!(!stays.is_finished(), "who waits is told at once");
+        let refused = within("the refusal", waits).await.unwrap().unwrap_err();
+        assert!(
+            !stays.is_finished(),
+            "a waiting request is not refused at once"
+        );
         assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
         assert_eq!(refused.retry_after, Some(1), "{refused:?}");
         assert!(
@@ -222,7 +225,7 @@ pub(crate) fn shutdown<C: Customer>() {
     });
 }
 
-/// etcd is gone: try again later; what needs no lock goes on, and all does once etcd is back.
+/// Plays an outage of etcd. Requests that need a lock are refused as retryable, reads go on, and all work once etcd is back.
 pub(crate) fn outage<C: Customer>() {
     run(async {
         let mut town = Town::found().await;
@@ -235,13 +238,13 @@ pub(crate) fn outage<C: Customer>() {
         let refused = clerk.place(2, "lamp").await.unwrap_err();
         assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
         assert_eq!(refused.retry_after, Some(5), "{refused:?}");
-        // And not where etcd is.
+        // The answer does not say where etcd is.
         let said = "LOCK_BACKEND: the lock service cannot be reached";
         assert_eq!(refused.said, said);
         assert_eq!(clerk.shelf("lamp").await, Shelf { left: 9, sold: 1 });
 
         town.etcd.members[0].start_again().await;
-        // As above: a connection that has been idle may be closed.
+        // New connections, because the server may have closed an idle one.
         let back = async {
             loop {
                 let mut clerk: C = service.customer().await;

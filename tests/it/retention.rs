@@ -1,4 +1,4 @@
-//! `at_least`: what a body left locked stays locked without the process that ran it.
+//! Retention (`at_least`): a name stays locked after its body, even without the process that ran it.
 
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ async fn report(locks: &Locks, day: u64) -> Result<(), LockError> {
 }
 
 #[test]
-fn the_call_returns_and_the_same_key_stays_under_a_lease_of_its_own() {
+fn a_retained_key_stays_under_its_own_lease() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -25,11 +25,11 @@ fn the_call_returns_and_the_same_key_stays_under_a_lease_of_its_own() {
         let before = corner.contenders("reports/7").await[0].clone();
         let began = Instant::now();
         held.release().await.unwrap();
-        assert!(began.elapsed() < KEPT / 2, "it does not wait");
+        assert!(began.elapsed() < KEPT / 2, "the release waits");
         let after = corner.contenders("reports/7").await[0].clone();
         assert_eq!(after.created, before.created);
         assert_ne!(after.lease, before.lease);
-        // What the engine renews may go with all that is under it.
+        // The retained key does not depend on the lease that the engine renews.
         let mut client = corner.client.clone();
         client.lease_revoke(before.lease).await.unwrap();
         assert_eq!(corner.contenders("reports/7").await[0], after);
@@ -47,7 +47,7 @@ fn the_call_returns_and_the_same_key_stays_under_a_lease_of_its_own() {
 }
 
 #[test]
-fn it_outlives_its_engine_and_no_longer_than_it_is_to() {
+fn retention_outlives_its_engine_until_its_end() {
     run(async {
         let corner = Corner::new().await;
         let (one, other) = (corner.locks().await, corner.locks().await);
@@ -71,16 +71,16 @@ async fn send(locks: &Locks, region: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Two in four seconds, over all processes.
+/// Two calls in four seconds, over all processes.
 #[test]
-fn permits_that_are_kept_are_a_rate() {
+fn retained_permits_are_a_rate() {
     run(async {
         let corner = Corner::new().await;
         let (one, other) = (corner.locks().await, corner.locks().await);
         let began = Instant::now();
         send(&one, "eu").await.unwrap();
         send(&other, "eu").await.unwrap();
-        assert!(began.elapsed() < KEPT / 2, "they do not wait");
+        assert!(began.elapsed() < KEPT / 2, "the first two calls wait");
         for locks in [&one, &other] {
             let refused = locks.lock("mails/eu").permits(2).try_once().await;
             assert!(
@@ -100,7 +100,7 @@ fn permits_that_are_kept_are_a_rate() {
 }
 
 #[test]
-fn a_body_that_took_its_time_leaves_nothing() {
+fn a_body_longer_than_at_least_leaves_nothing() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;

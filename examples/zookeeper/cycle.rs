@@ -1,8 +1,8 @@
-//! One client has A and wants B, another has B and wants A. The recipe names it as unsolved: both wait until somebody's patience
-//! ends. Here one of the two is told, lets go of what it has, and tries again.
+//! Deadlock: one client has A and wants B, another has B and wants A. The recipe leaves that unsolved, so both wait until one
+//! gives up. Here one of the two gets `Deadlock`, releases its lock, and tries again.
 //!
-//! (Where both names are known from the start there is no such thing: `#[etcd_locked("accounts/<from>", "accounts/<to>")]` takes
-//! both or none.)
+//! If both names are known from the start there is no deadlock: `#[etcd_locked("accounts/<from>", "accounts/<to>")]` takes both
+//! or none.
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::sync::Barrier;
@@ -11,7 +11,7 @@ use crate::{Result, client, end};
 
 pub(crate) async fn show() -> Result<()> {
     let (a, b) = (client("a").await?, client("b").await?);
-    // So that it is sure to happen.
+    // Both meet while each has one lock, so that the deadlock is certain.
     let both_have_one = Barrier::new(2);
     tokio::try_join!(
         transfer(&a, "a", ["A", "B"], &both_have_one),
@@ -21,7 +21,7 @@ pub(crate) async fn show() -> Result<()> {
     Ok(())
 }
 
-/// Tries again, from the start, as long as that is what to do.
+/// Transfers, and tries again from the start after a `Deadlock`.
 async fn transfer(
     locks: &Locks,
     who: &str,
@@ -51,10 +51,10 @@ async fn debit(
     }
     let credited = credit(locks, who, from, to).await;
     if let Err(error @ LockError::Deadlock { .. }) = &credited {
-        println!("{who} is told: deadlock");
+        println!("{who} is refused: deadlock");
         println!("    {error}");
     }
-    credited // through this body, which lets go of `from` with it
+    credited // the error ends this body, which releases `from`
 }
 
 #[etcd_locked("zookeeper/accounts/<to>", locks = locks, wait = "30s")]
