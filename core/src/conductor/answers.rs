@@ -741,14 +741,11 @@ impl Core {
             } if !mistake(Mistake::RefusedIsNotApplied) => {
                 let why = Refused::by(failure);
                 for id in ids {
-                    let first = self
-                        .contenders
-                        .get(id)
-                        .and_then(|it| it.names().first().cloned());
-                    let head = first.and_then(|name| self.queues.get(&name)?.head());
+                    let served = self.served_by(id);
                     self.delete(id);
-                    head.into_iter()
-                        .for_each(|head| self.refuse(head.call, why.clone()));
+                    served
+                        .into_iter()
+                        .for_each(|call| self.refuse(call, why.clone()));
                 }
             }
             // One bad name fails all: the halves go their own ways, but no group is torn (rules P9, P13).
@@ -768,15 +765,11 @@ impl Core {
             Failure::Refused { .. } => {
                 let why = Refused::by(failure);
                 for id in ids {
-                    let first = self
-                        .contenders
-                        .get(id)
-                        .filter(|it| !it.is_detached())
-                        .and_then(|it| it.names().first().cloned());
-                    let head = first.and_then(|name| self.queues.get(&name)?.head());
+                    let served = self.served_by(id);
                     self.remove(id);
-                    head.into_iter()
-                        .for_each(|head| self.refuse(head.call, why.clone()));
+                    served
+                        .into_iter()
+                        .for_each(|call| self.refuse(call, why.clone()));
                 }
             }
         }
@@ -794,6 +787,7 @@ impl Core {
         };
         self.batch.put_done(session);
         self.dirty.insert(session);
+        let served = self.served_by(id);
         let Some(contender) = self.contenders.get_mut(id) else {
             return;
         };
@@ -831,9 +825,7 @@ impl Core {
         if fence.is_none_or(|fence| Some(fence.modified) != found) {
             return self.session_moved(session, answer);
         }
-        let head = names.first().and_then(|name| self.queues.get(name)?.head());
-        let Some(head) =
-            head.filter(|head| self.calls.get(head.call).is_some_and(|call| call.is_try()))
+        let Some(call) = served.filter(|call| self.calls.get(*call).is_some_and(|it| it.is_try()))
         else {
             return;
         };
@@ -847,10 +839,10 @@ impl Core {
         match held.next() {
             Some((name, kv)) => {
                 let holder = Some(kv.value.into());
-                self.refuse(head.call, Refused::Held { name, holder });
+                self.refuse(call, Refused::Held { name, holder });
             }
             // Only deeper keys, as far as one key tells; or the owner has just gone.
-            None => self.calls.try_plainly(head.call),
+            None => self.calls.try_plainly(call),
         }
     }
 
