@@ -33,6 +33,7 @@ mod hold_limit;
 mod kept;
 mod loss;
 mod names;
+mod nested_waiters;
 mod on_lost;
 mod panic;
 mod permissions;
