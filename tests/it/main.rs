@@ -54,6 +54,7 @@ mod startup;
 mod stopped;
 mod templates;
 mod token;
+mod tries_at_once;
 mod waiting;
 
 mod lints;
