@@ -50,6 +50,7 @@ mod several;
 mod shapes;
 mod shared;
 mod shutdown;
+mod shutdown_scale;
 mod startup;
 mod stopped;
 mod templates;
