@@ -35,6 +35,7 @@ mod loss;
 mod names;
 mod nested_waiters;
 mod on_lost;
+mod outage_answers;
 mod panic;
 mod permissions;
 mod permits;
