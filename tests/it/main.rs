@@ -36,6 +36,7 @@ mod names;
 mod nested_waiters;
 mod on_lost;
 mod outage_answers;
+mod outage_connects;
 mod panic;
 mod permissions;
 mod permits;
