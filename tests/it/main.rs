@@ -30,6 +30,7 @@ mod foreign;
 mod frameworks;
 mod handover;
 mod hold_limit;
+mod idle_requests;
 mod kept;
 mod loss;
 mod names;
