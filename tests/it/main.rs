@@ -35,6 +35,7 @@ mod kept;
 mod loss;
 mod names;
 mod nested_waiters;
+mod no_space;
 mod on_lost;
 mod outage_answers;
 mod outage_connects;

@@ -15,6 +15,7 @@ use crate::limit::run;
 const TLS: &str = "it is about TLS to etcd: an embedded one has no certificates";
 const USERS: &str = "it is about etcd's users and roles: an embedded one has none";
 const METRICS: &str = "it counts requests at etcd's metrics page: an embedded one has none";
+const SPACE: &str = "it is about etcd's space quota: an embedded one has none";
 
 /// The tests that begin with `real_etcd_only!()`, and why.
 const REAL_ETCD_ONLY: &[(&str, &str)] = &[
@@ -22,6 +23,7 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         "idle_requests::requests_do_not_grow_with_locks_held",
         METRICS,
     ),
+    ("no_space::a_refused_lock_leaves_no_key", SPACE),
     (
         "permissions::a_forbidden_name_is_denied_and_fails_alone",
         USERS,
