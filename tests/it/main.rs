@@ -48,6 +48,7 @@ mod reentrant;
 mod release;
 mod renewal;
 mod restart;
+mod restored;
 mod runtimes;
 mod scope;
 mod several;

@@ -14,8 +14,10 @@ use crate::limit::run;
 
 const TLS: &str = "it is about TLS to etcd: an embedded one has no certificates";
 const USERS: &str = "it is about etcd's users and roles: an embedded one has none";
+
 const METRICS: &str = "it counts requests at etcd's metrics page: an embedded one has none";
 const SPACE: &str = "it is about etcd's space quota: an embedded one has none";
+const SNAPSHOT: &str = "it is about a snapshot of etcd's data: an embedded one makes none";
 
 /// The tests that begin with `real_etcd_only!()`, and why.
 const REAL_ETCD_ONLY: &[(&str, &str)] = &[
@@ -32,6 +34,10 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
     (
         "permissions::a_user_without_the_session_keys_is_told_which_permission_is_missing",
         USERS,
+    ),
+    (
+        "restored::a_restore_from_a_snapshot_costs_every_lock_held",
+        SNAPSHOT,
     ),
     ("startup::a_certificate_nobody_trusts_is_named", TLS),
     ("startup::a_certificate_of_our_own_is_shown", TLS),
