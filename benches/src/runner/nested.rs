@@ -63,7 +63,11 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
             target: Some(LEAST),
             verdict: LEAST.verdict(served.median),
         });
-        // Infinite where no call was served at all.
+        // Infinite where no call was served.
+        let shown = |each: f64| match each.is_finite() {
+            true => time(each),
+            false => "no call was served".to_owned(),
+        };
         let each = spread(&nested.each)?.median;
         match fewest {
             None => fewest = Some((*tasks, each)),
@@ -72,10 +76,13 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
                 outcome.lines.push(Line {
                     row: "B14",
                     work: format!("processor time of a lock, {tasks} tasks"),
-                    ours: time(each),
+                    ours: shown(each),
                     against: format!("{few} tasks"),
-                    theirs: time(of_few),
-                    figure: format!("{} ×", number(figure)),
+                    theirs: shown(of_few),
+                    figure: match figure.is_finite() {
+                        true => format!("{} ×", number(figure)),
+                        false => "no ratio".to_owned(),
+                    },
                     target: Some(MOST),
                     verdict: MOST.verdict(figure),
                 });
