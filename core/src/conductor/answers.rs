@@ -50,7 +50,7 @@ impl Core {
         match exchange {
             Exchange::Grant(id) => self.granted(id, sent, result),
             Exchange::Renewal(id) => self.renewed(id, sent, floor.filter(|_| current), result),
-            Exchange::Revocation(lease) => self.revoked(lease, result.is_err()),
+            Exchange::Revocation(lease) => self.revoked(lease, &result),
             Exchange::Barrier(id) => self.barred(id, transaction(result)),
             Exchange::Put(session, ids) => self.put(session, ids, transaction(result)),
             Exchange::Try(session, id) => self.tried(session, id, transaction(result)),
@@ -163,10 +163,7 @@ impl Core {
             return;
         };
         for call in session.take_warming() {
-            self.outputs.push_back(Output::Refused {
-                call,
-                why: why.clone(),
-            });
+            self.refuse(call, why.clone());
         }
         for contender in session.contenders().collect::<Vec<_>>() {
             let names = self.contenders.get(contender).map(|it| it.names().clone());
@@ -245,9 +242,10 @@ impl Core {
     }
 
     /// A lease was revoked; or that had no answer, and is sent again: its keys would stand in the way for a TTL (rule P36).
-    fn revoked(&mut self, lease: LeaseId, failed: bool) {
+    fn revoked(&mut self, lease: LeaseId, result: &Result<Response, Failure>) {
         self.revoking -= 1;
-        if failed && !self.shutdown.is_finished() {
+        let unanswered = matches!(result, Err(Failure::Unavailable(_) | Failure::Unknown(_)));
+        if unanswered && !self.shutdown.is_finished() {
             self.revocations.push(lease);
         }
     }
@@ -287,7 +285,9 @@ impl Core {
             self.leave_contender(contender, lost);
         }
         for call in warming {
-            self.warm(call, ttl_secs);
+            if self.calls.remove_warming(call) {
+                self.warm(call, ttl_secs);
+            }
         }
         self.dirty.insert(id);
         self.revoke_if_over(id);
@@ -432,7 +432,9 @@ impl Core {
             return;
         };
         for call in session.take_warming() {
-            self.outputs.push_back(Output::Ready { call });
+            if self.calls.remove_warming(call) {
+                self.outputs.push_back(Output::Ready { call });
+            }
         }
     }
 

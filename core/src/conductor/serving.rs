@@ -158,7 +158,7 @@ impl Core {
 
     /// Refuses a waiting call.
     pub(super) fn refuse(&mut self, call: CallId, why: Refused) {
-        if self.withdraw(call) {
+        if self.withdraw(call) || self.calls.remove_warming(call) {
             self.outputs.push_back(Output::Refused { call, why });
         }
     }
@@ -286,6 +286,9 @@ impl Core {
             session.attach(self.now, id);
         }
         self.batch.put(session, id);
+        if mistake(Mistake::TwoAcquisitionsInABundle) {
+            self.batch.put(session, id);
+        }
         self.dirty.insert(session);
     }
 
@@ -402,7 +405,6 @@ impl Core {
         };
         self.stops_being_observed(id);
         self.deadlock.edges.forget(id);
-        self.batch.deleted(id);
         if let Some(session) = self.sessions.get_mut(contender.session()) {
             session.detach(self.now, id);
         }
@@ -814,7 +816,10 @@ impl Core {
         }
         let id = self.choose_session(ttl_secs);
         match self.sessions.get_mut(id) {
-            Some(session) if !session.is_open() => session.warm(call),
+            Some(session) if !session.is_open() => {
+                session.warm(call);
+                self.calls.add_warming(self.now, call);
+            }
             _ => self.outputs.push_back(Output::Ready { call }),
         }
     }
