@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::random::Random;
 
 /// Whether schedules also have the faults that the core under test is known to break under.
-pub(crate) const ALL: bool = false;
+pub(crate) const ALL: bool = true;
 
 /// All zero: fair weather. Each seed leaves some out, so that what hides behind one fault is not hidden by another.
 #[derive(Debug, Default, Clone)]
