@@ -141,7 +141,10 @@ impl Search {
             let Some(node) = nodes.get(at) else { break };
             let (waiting, hops) = (node.waiting.clone(), node.hops);
             // The keys of a group lead to each other, and so would never end.
-            let by_group = node.from.as_ref().is_some_and(|(_, link)| link.edge.is_none());
+            let by_group = node
+                .from
+                .as_ref()
+                .is_some_and(|(_, link)| link.edge.is_none());
             for link in self.links(&waiting, by_group, &mut missing) {
                 let next = &link.1;
                 if *next == self.start {
