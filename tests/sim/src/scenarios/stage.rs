@@ -1,12 +1,13 @@
 //! Stage of the scenarios: processes around one etcd, a network with one delay, and a rule for the fate of each request.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::world::CallId;
 use crate::world::Revision;
 use crate::world::etcd::{Etcd, Snapshot, revision_of, unavailable, unknown};
-use crate::world::violation::must;
+use crate::world::violation::{Violation, must};
 use etcd_locked_core::LossCause;
 use etcd_locked_core::Mode;
 use etcd_locked_core::Moment;
@@ -26,6 +27,13 @@ const HAPPENINGS: u64 = 5_000_000;
 const TTL: i64 = 9;
 /// How long a call of a stage in order may take.
 pub(super) const SOON: Duration = Duration::from_secs(5);
+
+/// Plays a scenario, and says in words what it has violated.
+pub(super) fn plays(scenario: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(scenario)) {
+        panic!("{}", Violation::caught(payload));
+    }
+}
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

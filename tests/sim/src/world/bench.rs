@@ -71,9 +71,8 @@ pub(crate) struct Bench {
     pub(crate) grants: u64,
     /// Of these, how many without a word to etcd.
     pub(crate) handovers: u64,
-    /// Of these, how many with co-holders; and calls that met another number of permits.
+    /// Of these, how many with co-holders.
     pub(crate) together: u64,
-    pub(crate) mismatches: u64,
     /// Calls that were refused because of a cycle; and those whose refusal etcd has confirmed, and whose cores have no answer yet.
     pub(crate) deadlocks: u64,
     pub(crate) cut: BTreeSet<CallId>,
@@ -236,7 +235,6 @@ impl Bench {
             grants: 0,
             handovers: 0,
             together: 0,
-            mismatches: 0,
             deadlocks: 0,
             cut: BTreeSet::new(),
             unnoticed: BTreeMap::new(),
