@@ -60,7 +60,7 @@ pub(crate) struct Known {
 /// What is known of a mistake.
 pub(crate) const fn known(mistake: Mistake) -> Known {
     let (rule, words, breaks): (_, _, &[Promise]) = match mistake {
-        Mistake::DeadlineFromReceiveTime => ("P28", "deadline from receive time", &[I1]),
+        Mistake::DeadlineFromReceiveTime => ("P28", "deadline from receive time", &[I1, Retention]),
         Mistake::NoAllowanceForDrift => ("P28", "no allowance for drift", &[I1]),
         Mistake::TwoAcquisitionsInABundle => (
             "P5",
@@ -97,7 +97,7 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
         Mistake::PutAgainWithoutBarrier => (
             "P8",
             "an unanswered put is sent again without a barrier",
-            &[I6, I4],
+            &[I6, I4, Progress],
         ),
         Mistake::NoFence => (
             "P10",
@@ -128,7 +128,7 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
         Mistake::RefusedIsNotApplied => (
             "P34",
             "a refused put taken for one that was not applied",
-            &[I4],
+            &[I4, I6],
         ),
         Mistake::BarrierNotRepeated => (
             "P34",

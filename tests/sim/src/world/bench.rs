@@ -53,6 +53,8 @@ pub(crate) struct Bench {
     pub(crate) tainted: BTreeSet<Incarnation>,
     /// etcd has come back from a snapshot.
     pub(crate) restored: bool,
+    /// When etcd was last wiped.
+    pub(crate) wiped: Option<Moment>,
     /// What keys were denied for a while.
     pub(crate) denied: BTreeSet<&'static str>,
     /// The last token of each name.
@@ -224,6 +226,7 @@ impl Bench {
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),
             restored: false,
+            wiped: None,
             denied: BTreeSet::new(),
             tokens: BTreeMap::new(),
             lone_tokens: BTreeMap::new(),
