@@ -19,12 +19,13 @@ use crate::ids::{
     CallId, ContenderId, Key, LeaseId, Name, RequestId, Revision, SessionId, session_root,
 };
 use crate::input::{Input, Settings};
+use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::Observe;
 use crate::output::{LossCause, Output, Refused};
 use crate::record;
 use crate::request::{Op, Request};
-use crate::session::{Need, Sessions};
+use crate::session::{Need, Session, Sessions};
 use crate::shutdown::Shutdown;
 use crate::steps;
 use crate::timers::{Timer, Timers};
@@ -162,7 +163,7 @@ impl Core {
         Self {
             root: session_root(&settings.prefix),
             random: settings.seed | 1,
-            unreachable: Unreachable::new(settings.connect_timeout),
+            unreachable: Unreachable::new(settings.connect_timeout, settings.silence.clone()),
             settings,
             now: Moment::after_boot(Duration::ZERO),
             calls: Calls::default(),
@@ -342,9 +343,10 @@ impl Core {
                 waiting.insert(id);
             }
             let session = self.sessions.get(id);
-            let due = session
-                .into_iter()
-                .flat_map(|session| [session.due(), session.barrier().due()]);
+            let due = session.into_iter().flat_map(|session| {
+                let barrier = session.barrier().due();
+                session.due().into_iter().chain([barrier])
+            });
             match due.flatten().filter(|due| *due > self.now).min() {
                 Some(due) => self.timers.set(Timer::Session(id), due),
                 None => self.timers.cancel(&Timer::Session(id)),
@@ -632,17 +634,19 @@ impl Core {
         {
             return;
         }
-        let keeps = |(_, session): (SessionId, &crate::session::Session)| {
-            session.bodies() > 0 && !session.is_lost()
-        };
-        if self.sessions.iter().any(keeps)
-            && !crate::mistakes::mistake(crate::mistakes::Mistake::ShutdownBeforeRetention)
-        {
+        let keeps =
+            |(_, session): (SessionId, &Session)| session.bodies() > 0 && !session.is_lost();
+        let bodies = self.sessions.iter().any(keeps) && !mistake(Mistake::ShutdownBeforeRetention);
+        if bodies && !self.shutdown.has_stopped() {
             return;
         }
         let until = self.shutdown.bid_farewell(self.now);
         self.arm_shutdown();
         let over = self.now >= until;
+        // A session whose body does not end is left to run out.
+        if bodies && !over {
+            return;
+        }
         let deleting = self.batch.has_deletes();
         if !deleting || over {
             for id in self.sessions.ids() {

@@ -9,8 +9,8 @@ use crate::batch::Deletion;
 use crate::calls::{Arrival, Call, Stage, Tries, Waiting};
 use crate::contender::{Contender, Purpose, State};
 use crate::deadlock::graph::{Waits, Walked, walk};
-use crate::deadlock::{Incarnation, STEP, edges::Edge};
-use crate::ids::{CallId, ContenderId, Name, SessionId};
+use crate::deadlock::{STEP, edges::Edge};
+use crate::ids::{CallId, ContenderId, Incarnation, Name, SessionId};
 use crate::input::{Acquire, Release, Wait};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
@@ -246,7 +246,13 @@ impl Core {
         let admitted = contender.is_admitted();
         match contender.state() {
             State::Waiting { .. } if admitted => self.grant_if_fresh(id, call),
-            State::Waiting { .. } if tries && contender.must_wait() => self.refuse_try(call),
+            State::Waiting { .. } if tries && contender.must_wait() => {
+                let names = contender.names().clone();
+                match names.iter().any(|name| self.holder(name).is_some()) {
+                    true => self.refuse_try(call),
+                    false => self.observe.read(id, true), // which tells who it is
+                }
+            }
             _ => {}
         }
     }

@@ -8,8 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Incarnation;
-use crate::ids::{CallId, ContenderId, Key, Revision, SessionId};
+use crate::ids::{CallId, ContenderId, Incarnation, Key, Revision, SessionId};
 use crate::steps;
 
 /// Writes that may be under way at a time.
