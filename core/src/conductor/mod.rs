@@ -51,7 +51,7 @@ enum Exchange {
     /// A lease for keys that stay after their call; then the keys under it (rule P39).
     Reserve(ContenderId),
     Retain(ContenderId, LeaseId),
-    Edge(Edge, edges::Write),
+    Edge(SessionId, Edge, edges::Write),
     Search(ContenderId),
     Abort(Box<Abort>),
     /// Whether etcd is there.
@@ -61,6 +61,7 @@ enum Exchange {
 /// A victim's edges, deleted if the cycle still stands.
 #[derive(Debug)]
 struct Abort {
+    session: SessionId,
     call: CallId,
     edges: Vec<Edge>,
     cycle: Cycle,
@@ -534,10 +535,10 @@ impl Core {
                     .get(id)
                     .is_some_and(|session| session.takes_edges())
             };
-            let Some((edge, write, session)) = self.deadlock.edges.next_write(takes) else {
+            let Some((edge, write, id)) = self.deadlock.edges.next_write(takes) else {
                 break;
             };
-            let session = self.sessions.get(session);
+            let session = self.sessions.get(id);
             let Some(lease) = session.and_then(|session| session.lease()) else {
                 break;
             };
@@ -550,7 +551,7 @@ impl Core {
                 }
                 edges::Write::Delete => transactions::abort(fence.as_ref(), Vec::new(), vec![key]),
             };
-            self.send(Request::Txn(txn), Exchange::Edge(edge, write));
+            self.send(Request::Txn(txn), Exchange::Edge(id, edge, write));
         }
         while self.may_send()
             && let Some((contender, ops)) = self.deadlock.next_read()
