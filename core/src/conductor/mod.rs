@@ -16,15 +16,17 @@ use crate::calls::{Calls, Tries};
 use crate::contender::{Contenders, State};
 use crate::deadlock::{Cycle, Deadlock, Edge, edges};
 use crate::ids::{
-    CallId, ContenderId, Key, LeaseId, Name, RequestId, Revision, SessionId, session_root,
+    CallId, ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId,
+    session_root,
 };
 use crate::input::{Input, Settings};
+use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::Observe;
 use crate::output::{LossCause, Output, Refused};
 use crate::record;
 use crate::request::{Op, Request};
-use crate::session::{Need, Sessions};
+use crate::session::{Need, Session, Sessions};
 use crate::shutdown::Shutdown;
 use crate::steps;
 use crate::timers::{Timer, Timers};
@@ -41,7 +43,10 @@ enum Exchange {
     Grant(SessionId),
     Renewal(SessionId),
     Revocation(LeaseId),
-    Barrier(SessionId),
+    /// With a key that must be there unless etcd has lost its history.
+    Barrier(SessionId, Option<Incarnation>),
+    /// Contenders whose put was refused although it may have been applied (rule P34).
+    Settle(Vec<ContenderId>),
     Put(SessionId, Vec<ContenderId>),
     Try(SessionId, ContenderId),
     Delete(Vec<Deletion>),
@@ -50,7 +55,7 @@ enum Exchange {
     /// A lease for keys that stay after their call; then the keys under it (rule P39).
     Reserve(ContenderId),
     Retain(ContenderId, LeaseId),
-    Edge(Edge, edges::Write),
+    Edge(SessionId, Edge, edges::Write),
     Search(ContenderId),
     Abort(Box<Abort>),
     /// Whether etcd is there.
@@ -60,6 +65,7 @@ enum Exchange {
 /// A victim's edges, deleted if the cycle still stands.
 #[derive(Debug)]
 struct Abort {
+    session: SessionId,
     call: CallId,
     edges: Vec<Edge>,
     cycle: Cycle,
@@ -140,6 +146,8 @@ pub struct Core {
     retentions: BTreeMap<ContenderId, Retention>,
     /// Calls whose release waits for these contenders to be gone.
     confirming: BTreeMap<ContenderId, CallId>,
+    /// Contenders whose put was refused although it may have been applied.
+    unsettled: BTreeSet<ContenderId>,
     /// Sessions that may have something to send.
     dirty: BTreeSet<SessionId>,
     /// Leases to be revoked, and how many revocations are under way.
@@ -162,7 +170,7 @@ impl Core {
         Self {
             root: session_root(&settings.prefix),
             random: settings.seed | 1,
-            unreachable: Unreachable::new(settings.connect_timeout),
+            unreachable: Unreachable::new(settings.connect_timeout, settings.silence.clone()),
             settings,
             now: Moment::after_boot(Duration::ZERO),
             calls: Calls::default(),
@@ -176,6 +184,7 @@ impl Core {
             shutdown: Shutdown::default(),
             retentions: BTreeMap::new(),
             confirming: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
             dirty: BTreeSet::new(),
             revocations: Vec::new(),
             revoking: 0,
@@ -193,7 +202,7 @@ impl Core {
         self.now = now;
         // A thread that was held up handles a call after the timers that were due: expired waits form no cycles.
         if matches!(input, Input::Acquire(_)) {
-            self.settle();
+            self.take_steps();
         }
         match input {
             Input::Acquire(acquire) => self.acquire(acquire),
@@ -217,7 +226,7 @@ impl Core {
             }
             Input::Tick => {}
         }
-        self.settle();
+        self.take_steps();
         self.flush();
         self.finish_shutdown();
     }
@@ -234,7 +243,7 @@ impl Core {
     }
 
     /// Takes the steps of all names on the work list, and of all timers that are due.
-    fn settle(&mut self) {
+    fn take_steps(&mut self) {
         loop {
             steps::step();
             if let Some(name) = self.work.pop() {
@@ -290,7 +299,7 @@ impl Core {
             let removals = deletions.iter().flat_map(|deletion| {
                 deletion.keys.iter().map(|key| Removal {
                     key: key.clone(),
-                    guard: deletion.guard,
+                    created: deletion.created,
                     edges: deletion.edges.then(|| edges::prefix_of(root, key)),
                 })
             });
@@ -303,6 +312,7 @@ impl Core {
             self.revoking += 1;
             self.send(Request::Revoke { lease }, Exchange::Revocation(lease));
         }
+        self.flush_unsettled();
         self.flush_reads();
         self.flush_deadlock();
         self.arm_silence();
@@ -334,7 +344,7 @@ impl Core {
                 Some(Need::Renew) if !self.shutdown.has_stopped() => self.renew(id),
                 Some(Need::Renew) | None => {}
             }
-            self.settle();
+            self.take_steps();
             if may_send {
                 self.flush_puts(id);
                 self.flush_barrier(id);
@@ -342,9 +352,10 @@ impl Core {
                 waiting.insert(id);
             }
             let session = self.sessions.get(id);
-            let due = session
-                .into_iter()
-                .flat_map(|session| [session.due(), session.barrier().due()]);
+            let due = session.into_iter().flat_map(|session| {
+                let barrier = session.barrier().due();
+                session.due().into_iter().chain([barrier])
+            });
             match due.flatten().filter(|due| *due > self.now).min() {
                 Some(due) => self.timers.set(Timer::Session(id), due),
                 None => self.timers.cancel(&Timer::Session(id)),
@@ -451,9 +462,47 @@ impl Core {
             return;
         };
         let keys = ids.iter().filter_map(|id| contenders.get(*id));
-        let keys = keys.flat_map(|contender| contender.keys().cloned());
-        let txn = transactions::barrier(&key, modified, lease, keys);
-        self.send(Request::Txn(txn), Exchange::Barrier(id));
+        let keys: Vec<Key> = keys.flat_map(|it| it.keys().cloned()).collect();
+        // The youngest key that is held: if history went back to before any of them, it is not there.
+        let suspicious = session.barrier().is_suspicious();
+        let witness = suspicious.then(|| self.witness(id)).flatten();
+        let read = keys
+            .into_iter()
+            .chain(witness.iter().map(|(key, _)| key.clone()));
+        let txn = transactions::barrier(&key, modified, lease, read);
+        self.send(Request::Txn(txn), Exchange::Barrier(id, witness));
+    }
+
+    /// The youngest key that calls hold under a session.
+    fn witness(&self, id: SessionId) -> Option<Incarnation> {
+        let contenders = self.sessions.get(id)?.contenders();
+        let owned = |id: ContenderId| {
+            self.contenders
+                .get(id)
+                .filter(|it| it.ownership().is_some())
+        };
+        let contender = contenders.rev().find_map(owned)?;
+        Some((contender.keys().next()?.clone(), contender.created()?))
+    }
+
+    /// Reads contenders whose put was refused although it may have been applied: nothing comes later.
+    fn flush_unsettled(&mut self) {
+        while self.may_send() && !self.unsettled.is_empty() {
+            let mut ids = Vec::new();
+            let mut ops = Vec::new();
+            while let Some(id) = self.unsettled.pop_first() {
+                let keys = self.contenders.get(id).into_iter().flat_map(|it| it.keys());
+                ops.extend(keys.map(|key| Op::Get { key: key.clone() }));
+                ids.push(id);
+                if ops.len() >= transactions::READS {
+                    break;
+                }
+            }
+            self.send(
+                Request::Txn(transactions::reads(ops)),
+                Exchange::Settle(ids),
+            );
+        }
     }
 
     fn flush_reads(&mut self) {
@@ -532,10 +581,10 @@ impl Core {
                     .get(id)
                     .is_some_and(|session| session.takes_edges())
             };
-            let Some((edge, write, session)) = self.deadlock.edges.next_write(takes) else {
+            let Some((edge, write, id)) = self.deadlock.edges.next_write(takes) else {
                 break;
             };
-            let session = self.sessions.get(session);
+            let session = self.sessions.get(id);
             let Some(lease) = session.and_then(|session| session.lease()) else {
                 break;
             };
@@ -548,7 +597,7 @@ impl Core {
                 }
                 edges::Write::Delete => transactions::abort(fence.as_ref(), Vec::new(), vec![key]),
             };
-            self.send(Request::Txn(txn), Exchange::Edge(edge, write));
+            self.send(Request::Txn(txn), Exchange::Edge(id, edge, write));
         }
         while self.may_send()
             && let Some((contender, ops)) = self.deadlock.next_read()
@@ -632,17 +681,19 @@ impl Core {
         {
             return;
         }
-        let keeps = |(_, session): (SessionId, &crate::session::Session)| {
-            session.bodies() > 0 && !session.is_lost()
-        };
-        if self.sessions.iter().any(keeps)
-            && !crate::mistakes::mistake(crate::mistakes::Mistake::ShutdownBeforeRetention)
-        {
+        let keeps =
+            |(_, session): (SessionId, &Session)| session.bodies() > 0 && !session.is_lost();
+        let bodies = self.sessions.iter().any(keeps) && !mistake(Mistake::ShutdownBeforeRetention);
+        if bodies && !self.shutdown.has_stopped() {
             return;
         }
         let until = self.shutdown.bid_farewell(self.now);
         self.arm_shutdown();
         let over = self.now >= until;
+        // A session whose body does not end is left to run out.
+        if bodies && !over {
+            return;
+        }
         let deleting = self.batch.has_deletes();
         if !deleting || over {
             for id in self.sessions.ids() {
