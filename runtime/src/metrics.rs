@@ -81,6 +81,7 @@ mod on {
             LossCause::Wiped => "wiped",
             LossCause::Shutdown => "shutdown",
             LossCause::Released => "released",
+            _ => "other",
         };
         counter!("etcd_locked_lost_total", "lock" => label(name), "cause" => cause).increment(1);
     }

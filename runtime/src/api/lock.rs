@@ -19,7 +19,7 @@ use crate::metrics::Measurement;
 use crate::values::config::{check_at_least, check_ttl};
 use crate::values::error::LockError;
 use crate::values::name::{LockName, Name};
-use crate::values::wait::Wait;
+use crate::values::wait::{Wait, within};
 
 /// A call for a lock: what the attribute does, by hand.
 ///
@@ -217,8 +217,8 @@ impl Acquire {
     /// served in order. A call that wants the name for itself, or shares it, waits for the permits before it, and the other way
     /// round. Instead of [`shared`](Self::shared).
     ///
-    /// All calls for a name must agree on the number: the one that comes second gets [`LockError::Mismatch`]. Any other number than 1 to
-    /// 1,024 is [`LockError::Config`]. Tokens are as with [`shared`](Self::shared); a permit has no number of its own.
+    /// Calls of one name may differ in the number, as in a rolling deployment. The call's own number counts: it is served when fewer
+    /// than that many older permits are held or asked for. Any other number than 1 to 1,024 is [`LockError::Config`]. Tokens are as with [`shared`](Self::shared); a permit has no number of its own.
     ///
     /// Calls that hold a permit, or wait for one, are not searched for deadlocks: those end when a wait does.
     pub fn permits(mut self, permits: u16) -> Self {
@@ -293,7 +293,7 @@ impl Acquire {
                     waited: Duration::ZERO,
                 });
             }
-            wait = wait.within(left);
+            wait = within(wait, left);
         }
         // A single try does not wait, so it takes locks in no order.
         if !holds.is_empty() && wait != Wait::Once {
@@ -342,10 +342,7 @@ impl Acquire {
             }
         }
         // A lock that is held with others is less than an exclusive one.
-        let enough = |(lock, _): &(OwnedLock, _)| {
-            let held = lock.mode();
-            held == Mode::Exclusive || held == mode
-        };
+        let enough = |(lock, _): &(OwnedLock, _)| lock.mode == Mode::Exclusive || lock.mode == mode;
         let all = again.len() == names.len() && again.iter().all(enough);
         match again.first() {
             Some((lock, _)) if !(may && all) => {

@@ -11,6 +11,10 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use etcd_locked_core::{
+    Acquire, Blocker, CallId, Core, Failure, Grant, Input, Mode, Output, Refused, Release, Request,
+    RequestId, Response, Settings,
+};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
@@ -18,13 +22,9 @@ use tokio::task::unconstrained;
 use super::combiner::{Combiner, Machine};
 use super::ownership::{OwnedLock, OwnedLocks, Ownership, Releaser, Reply};
 use crate::clock::{Alarm, Clock, Moment};
-use crate::core::request::{Failure, Request, Response};
-use crate::core::{
-    Acquire, Blocker, CallId, Core, Grant, Input, Output, Refused, Release, RequestId, Settings,
-};
 use crate::metrics;
 use crate::transport::client::Client;
-use crate::transport::watch::{Submit, WatchEvent, Watches};
+use crate::transport::watch::{StreamEvent, Submit, Watches};
 use crate::values::config::Config;
 use crate::values::cycle::Cycle;
 use crate::values::error::{LockError, LossCause};
@@ -32,8 +32,8 @@ use crate::values::holder::Holder;
 use crate::values::name::Name;
 use crate::values::token::Token;
 
-/// How many locks one lease may take with it when it is lost, if others are to be had (rule P27).
-const BODIES_PER_LEASE: usize = 1_024;
+/// How many locks one session may take with it when it is lost, if others are to be had (rule P27).
+const BODIES_PER_SESSION: usize = 1_024;
 /// How many predecessors are watched, before it is the last of them alone: of 16 processes that served 6 to 8 % fewer a second.
 const NEAR: usize = 16;
 
@@ -87,7 +87,7 @@ pub(super) enum Event {
         request: RequestId,
         result: Result<Response, Failure>,
     },
-    Watch(WatchEvent),
+    Watch(StreamEvent),
     /// Time has passed.
     Time,
 }
@@ -135,7 +135,7 @@ pub(super) struct Driver {
     combiner: Weak<Combiner<Self>>,
     /// Answers that needed no waiting, and no task.
     at_once: VecDeque<(RequestId, Result<Response, Failure>)>,
-    pub(super) waiting: BTreeMap<CallId, (Vec<Name>, Taker)>,
+    pub(super) waiting: BTreeMap<CallId, (Vec<Name>, Mode, Taker)>,
     pub(super) held: BTreeMap<CallId, Arc<OwnedLocks>>,
     releasing: BTreeMap<CallId, (Name, Reply)>,
     warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
@@ -155,7 +155,7 @@ impl Driver {
         let settings = Settings {
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
-            bodies_per_lease: BODIES_PER_LEASE,
+            bodies_per_session: BODIES_PER_SESSION,
             near: NEAR,
             max_waiters: config.max_waiters,
             seed: RandomState::new().hash_one(std::process::id()),
@@ -208,7 +208,8 @@ impl Driver {
                 names,
                 reply,
             } => {
-                self.waiting.insert(acquire.call, (names, reply));
+                let waiting = (names, acquire.mode, reply);
+                self.waiting.insert(acquire.call, waiting);
                 self.step(Input::Acquire(acquire));
             }
             Command::Cancel { call } => {
@@ -263,7 +264,7 @@ impl Driver {
             Output::Unwatch { id } => self.watches.remove(id),
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
-                if let Some((names, reply)) = self.waiting.remove(&call) {
+                if let Some((names, _, reply)) = self.waiting.remove(&call) {
                     let name = names.into_iter().nth(why.name()); // the refused one, or the first
                     effect(|| reply.send(Err(refusal(why, name))));
                 } else if let Some(reply) = self.warming.remove(&call) {
@@ -332,14 +333,15 @@ impl Driver {
             owned,
             deadline,
         } = grant;
-        let Some((names, reply)) = self.waiting.remove(&call) else {
+        let Some((names, mode, reply)) = self.waiting.remove(&call) else {
             return self.release_unclaimed(call);
         };
         let mut locks = names.into_iter().zip(owned).map(|(name, owned)| OwnedLock {
             name,
             key: owned.key,
             created: owned.created,
-            token: Token::new(owned.revision, owned.handover),
+            token: Token::new(owned.revision.get(), owned.handover),
+            mode,
         });
         let Some(first) = locks.next() else {
             return self.release_unclaimed(call); // a call has a name
@@ -357,7 +359,7 @@ impl Driver {
             self.clock.now(),
             Input::Release {
                 call,
-                how: Release::Unheard,
+                how: Release::Unconfirmed,
                 fenced: false,
             },
         );
@@ -374,8 +376,8 @@ impl Machine for Driver {
                 self.step(Input::Answer { request, result });
             }
             Message::Event(Event::Watch(event)) => {
-                if let Some((watch, news)) = self.watches.take(event) {
-                    self.step(Input::Watch { watch, news });
+                if let Some((watch, event)) = self.watches.take(event) {
+                    self.step(Input::Watch { watch, event });
                 }
             }
             Message::Event(Event::Time) => self.step(Input::Tick),
@@ -432,11 +434,6 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             holder: record(holder),
             waited,
         },
-        (Refused::Mismatch { theirs, holder, .. }, Some(name)) => LockError::Mismatch {
-            name,
-            theirs: theirs.get(),
-            holder: record(holder),
-        },
         (Refused::Deadlock { cycle, .. }, Some(name)) => LockError::Deadlock {
             name,
             cycle: Cycle::of(cycle.iter().map(|blocker| {
@@ -454,7 +451,6 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             Refused::ShuttingDown
             | Refused::Held { .. }
             | Refused::Timeout { .. }
-            | Refused::Mismatch { .. }
             | Refused::Deadlock { .. }
             | Refused::Overloaded
             | Refused::Lost { .. },

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use etcd_locked_core::{Acquire, CallId, Key, Mode, NAMES};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -21,9 +22,6 @@ use super::combiner::Combiner;
 use super::driver::{Command, Driver, Event, Message};
 use super::ownership::Ownership;
 use crate::clock::{Alarm, Clock, Moment};
-use crate::core::mode::Mode;
-use crate::core::request::{Cause, Failure, Key};
-use crate::core::{Acquire, CallId, NAMES};
 use crate::transport::client::Client;
 use crate::values::config::Config;
 use crate::values::error::LockError;
@@ -192,7 +190,7 @@ impl Engine {
         }
         let call = self.new_call();
         // Exactly as long as they are: a hundred thousand calls may wait.
-        let keys = names.iter().map(|(_, key)| key.clone()).collect();
+        let keys = names.iter().map(|(_, key)| key.clone().into()).collect();
         let names = names.into_iter().map(|(name, _)| name).collect();
         let acquire = Acquire {
             call,
@@ -237,12 +235,12 @@ impl Engine {
             .for_user()
             .await
             .map_err(|failure| LockError::Backend {
-                source: cause(failure),
+                source: failure.cause(),
             })
     }
 
     fn new_call(&self) -> CallId {
-        self.0.last_call.fetch_add(1, Ordering::Relaxed)
+        self.0.last_call.fetch_add(1, Ordering::Relaxed).into()
     }
 
     /// A handle that does not keep the engine alive.
@@ -261,12 +259,4 @@ impl Engine {
 /// Rounds up to whole seconds, in which etcd counts TTLs.
 fn whole_secs(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
-}
-
-fn cause(failure: Failure) -> Cause {
-    match failure {
-        Failure::Unavailable(cause) | Failure::Refused { cause, .. } | Failure::Unknown(cause) => {
-            cause
-        }
-    }
 }

@@ -15,6 +15,4 @@ pub(crate) use ownership::{OwnedLock, OwnedLocks, Ownership, Wakeup};
 pub(crate) use probe::Names;
 
 // What the rooms above name of the core.
-pub(crate) use crate::core::mode::Mode;
-pub(crate) use crate::core::request::Key;
-pub(crate) use crate::core::{CallId, Release};
+pub(crate) use etcd_locked_core::{CallId, Key, Mode, Release};

@@ -13,14 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
+use etcd_locked_core::{CallId, Deadline, Key, Mode, Release, Revision};
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::{Clock, Moment};
-use crate::core::deadline::Deadline;
-use crate::core::mode::{Mode, Seat};
-use crate::core::request::{Key, Revision};
-use crate::core::{CallId, Release};
 use crate::values::error::{LockError, LossCause};
 use crate::values::name::Name;
 use crate::values::token::Token;
@@ -98,7 +95,7 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        self.submit(Release::Unheard);
+        self.submit(Release::Unconfirmed);
     }
 }
 
@@ -149,6 +146,8 @@ pub(crate) struct OwnedLock {
     pub(crate) key: Key,
     pub(crate) created: Revision,
     pub(crate) token: Token,
+    /// With whom the lock is held.
+    pub(crate) mode: Mode,
 }
 
 impl OwnedLock {
@@ -156,11 +155,6 @@ impl OwnedLock {
     pub(crate) fn is_of(&self, name: &Key) -> bool {
         let own = self.key.rsplit_once('/');
         own.is_some_and(|(own, _lease)| own == &**name)
-    }
-
-    /// With whom the lock is held.
-    pub(crate) fn mode(&self) -> Mode {
-        Seat::of_key(self.key.as_bytes()).mode()
     }
 }
 

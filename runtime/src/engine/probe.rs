@@ -1,11 +1,10 @@
 //! Probe: the test kit's view of an engine, which names it holds and which calls wait for.
 
+use etcd_locked_core::Input;
 use tokio::sync::oneshot;
 
 use super::driver::{Command, Driver, Inspection};
 use super::handle::Engine;
-use crate::core::queue::Slot;
-use crate::core::{Input, Timer};
 use crate::values::name::Name;
 
 /// Names of an engine's calls, one entry for each name of each call.
@@ -45,18 +44,11 @@ impl Driver {
         let held = self.held.values().filter(|locks| locks.lost().is_none());
         Names {
             held: texts(&mut held.flat_map(|locks| locks.locks().map(|lock| &lock.name))),
-            waiting: texts(&mut self.waiting.values().flat_map(|(names, _)| names)),
+            waiting: texts(&mut self.waiting.values().flat_map(|(names, ..)| names)),
         }
     }
 
     fn read_held(&mut self) {
-        let now = self.clock.now();
-        let queues = self.core.queues.iter();
-        let held = queues.filter(|(_, queue)| matches!(queue.slot, Slot::Held { .. }));
-        let timers: Vec<_> = held
-            .map(|(name, _)| (now, Timer::Guard(name.clone())))
-            .collect();
-        self.core.timers.extend(timers);
-        self.step(Input::Tick);
+        self.step(Input::Inspect);
     }
 }

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_client::{ConnectOptions, Error};
+use etcd_locked_core::{Cause, Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
 
-use super::convert::{malformed, reads_only, send};
+use super::convert::{malformed, send};
 use super::endpoint::{Connection, Endpoint};
 use super::errors::{Class, all, classify, silence, unopened};
-use super::renewals::{Renewals, Stream};
+use super::renewals::{Renewals, Renewed, Stream};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, Moment, by};
-use crate::core::request::{Cause, Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
 use crate::values::config::Config;
 
 /// How long a write may take. etcd itself gives up at 7 s with `request timed out`, which says no more than our own
@@ -124,7 +124,7 @@ impl Client {
             Request::Grant { ttl_secs } => self.grant(ttl_secs).await,
             Request::KeepAlive { lease, timeout } => self.keep_alive(lease, timeout).await,
             Request::Revoke { lease } => self.revoke(lease).await,
-            Request::Txn(txn) if reads_only(&txn) => self.read(&txn).await,
+            Request::Txn(txn) if txn.only_reads() => self.read(&txn).await,
             Request::Txn(txn) => self.write(&txn).await,
         }
     }
@@ -233,7 +233,9 @@ impl Client {
         let answer = self
             .once_applied(|connection| send(connection, txn))
             .await?;
-        self.0.highest.fetch_max(answer.revision, Ordering::Relaxed);
+        self.0
+            .highest
+            .fetch_max(answer.revision.get(), Ordering::Relaxed);
         Ok(Response::Txn(answer))
     }
 
@@ -251,8 +253,10 @@ impl Client {
                 .ask(endpoint, READ, deadline, Proof::Wanted, call)
                 .await
             {
-                Ok(answer) if answer.revision >= known => {
-                    self.0.highest.fetch_max(answer.revision, Ordering::Relaxed);
+                Ok(answer) if answer.revision.get() >= known => {
+                    self.0
+                        .highest
+                        .fetch_max(answer.revision.get(), Ordering::Relaxed);
                     return Ok(Response::Txn(answer));
                 }
                 Ok(answer) => {
@@ -271,7 +275,9 @@ impl Client {
             Some(answer) => {
                 if causes.is_empty() {
                     // All of them agree: etcd was wiped and counts anew (rule P35), which is for the core to judge.
-                    self.0.highest.store(answer.revision, Ordering::Relaxed);
+                    self.0
+                        .highest
+                        .store(answer.revision.get(), Ordering::Relaxed);
                 }
                 Ok(Response::Txn(answer))
             }
@@ -360,7 +366,7 @@ impl Client {
             && !endpoint.is_lost(&stream.connection)
         {
             match self.until(deadline, stream.renew(lease)).await {
-                Some(Ok(ttl)) => return Ok(self.kept(lease, ttl, stream)),
+                Some(Ok(renewed)) => return Ok(self.kept(lease, renewed, stream)),
                 Some(Err(error)) => {
                     // A broken stream says nothing about the lease.
                     let failure = endpoint.failed(&stream.connection, &error);
@@ -380,7 +386,7 @@ impl Client {
             let call = |connection| Stream::open(connection, endpoint, lease, known);
             let asked = self.ask(endpoint, limit, deadline, Proof::Needless, call);
             match asked.await {
-                Ok((ttl, stream)) => return Ok(self.kept(lease, ttl, stream)),
+                Ok((renewed, stream)) => return Ok(self.kept(lease, renewed, stream)),
                 Err(Failure::Refused {
                     kind: Refusal::LeaseNotFound,
                     ..
@@ -388,6 +394,7 @@ impl Client {
                     self.0.renewals.forget(lease);
                     return Ok(Response::KeptAlive {
                         ttl: Duration::ZERO,
+                        revision: None,
                     });
                 }
                 Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
@@ -409,7 +416,8 @@ impl Client {
     }
 
     /// Puts the stream back for the next renewal, unless the lease is gone.
-    fn kept(&self, lease: LeaseId, ttl: Duration, stream: Stream) -> Response {
+    fn kept(&self, lease: LeaseId, renewed: Renewed, stream: Stream) -> Response {
+        let Renewed { ttl, revision } = renewed;
         match ttl.is_zero() {
             true => self.0.renewals.forget(lease),
             false => {
@@ -417,7 +425,7 @@ impl Client {
                 self.0.renewals.keep(lease, ttl, Some(stream));
             }
         }
-        Response::KeptAlive { ttl }
+        Response::KeptAlive { ttl, revision }
     }
 
     /// All endpoints, the current one first.
@@ -479,7 +487,7 @@ fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
 mod tests {
     use super::*;
     use crate::clock::BootClock;
-    use crate::core::request::Op;
+    use etcd_locked_core::Op;
 
     fn client(endpoints: &[&str]) -> Client {
         Client::new(&Config::new(endpoints.iter().copied()), Arc::new(BootClock)).unwrap()

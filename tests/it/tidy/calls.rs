@@ -22,23 +22,20 @@ pub(crate) struct Crate {
 }
 
 impl Crate {
-    /// Reads a crate from the folder that has its `lib.rs`. `left_out`: a module that is not read.
-    pub(crate) fn read(folder: &Path, left_out: Option<&str>) -> Self {
+    /// Reads a crate from the folder that has its `lib.rs`.
+    pub(crate) fn read(folder: &Path) -> Self {
         let mut found = Self {
             modules: BTreeMap::new(),
             exports: BTreeMap::new(),
         };
-        found.module(&folder.join("lib.rs"), folder, Vec::new(), left_out);
+        found.module(&folder.join("lib.rs"), folder, Vec::new());
         found
     }
 
-    fn module(&mut self, file: &Path, folder: &Path, at: Vec<String>, left_out: Option<&str>) {
+    fn module(&mut self, file: &Path, folder: &Path, at: Vec<String>) {
         let tokens = without_tests(tokens(&read(file)));
         let items = Items::of(&tokens);
         for (name, path) in &items.children {
-            if at.is_empty() && left_out == Some(name) {
-                continue;
-            }
             let inner = folder.join(name);
             let flat = folder.join(path.clone().unwrap_or_else(|| format!("{name}.rs")));
             let child = if flat.exists() {
@@ -46,12 +43,7 @@ impl Crate {
             } else {
                 inner.join("mod.rs")
             };
-            self.module(
-                &child,
-                &inner,
-                [&at[..], &[name.clone()]].concat(),
-                left_out,
-            );
+            self.module(&child, &inner, [&at[..], &[name.clone()]].concat());
         }
         let named = paths(&tokens, &at, &items.children);
         let table = matches!(file.file_name(), Some(name) if name == "lib.rs" || name == "mod.rs");
