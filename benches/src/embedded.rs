@@ -1,4 +1,4 @@
-//! Row P13: what an annotated call costs on the embedded etcd, beside what it cannot do without, two transactions, and what it
+//! Row B13: what an annotated call costs on the embedded etcd, compared with what it cannot do without, two transactions, and what it
 //! does without, hops to another thread and back.
 //!
 //! `orders/7` again and again, one task, batches of all rows in turn.

@@ -31,7 +31,7 @@ fn bench(line: &str) -> (Option<i32>, String, String) {
 
 #[test]
 fn a_row_of_peers_in_rust_runs() {
-    let (code, out, err) = bench("--row P1 --peers plain,service --pairs 2 --seconds 0.3");
+    let (code, out, err) = bench("--row B1 --peers plain,service --pairs 2 --seconds 0.3");
     assert_eq!(code, Some(0), "{out}{err}");
     for part in ["etcd-client by hand", "etcd's lock service", "load average"] {
         assert!(out.contains(part), "{out}{err}");
@@ -41,7 +41,7 @@ fn a_row_of_peers_in_rust_runs() {
 
 #[test]
 fn a_peer_that_is_not_there_fails_the_bench() {
-    let (code, out, err) = bench("--row P3 --pairs 1 --seconds 0.1");
+    let (code, out, err) = bench("--row B3 --pairs 1 --seconds 0.1");
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(err.contains("BENCH_GO_PEER does not name"), "{out}{err}");
     assert!(!out.contains('×'), "{out}");

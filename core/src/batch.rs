@@ -4,7 +4,7 @@
 //! While [`WINDOW`] transactions of a kind travel, the next one fills. A transaction that etcd refuses because of one of its
 //! elements is split, and the halves are sent again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::{ContenderId, Key, SessionId};
 use crate::transactions::{Guard, LOCKS};
@@ -41,8 +41,6 @@ pub struct Batch {
     deletes_under_way: usize,
     /// Deletions that etcd has refused: they are sent again slowly, as long as their session lives (rule P34).
     refused: Vec<Deletion>,
-    /// Contenders that have one of them, or more.
-    deleting: BTreeSet<ContenderId>,
 }
 
 impl Batch {
@@ -136,7 +134,6 @@ impl Batch {
 
     /// Keys are to be deleted.
     pub fn delete(&mut self, deletion: Deletion) {
-        self.deleting.insert(deletion.contender);
         self.deletions.push_back(deletion);
     }
 
@@ -188,16 +185,6 @@ impl Batch {
     /// Deletions that etcd has refused are sent again.
     pub fn retry_refused(&mut self) {
         self.deletions.extend(std::mem::take(&mut self.refused));
-    }
-
-    /// A contender's keys are known to be gone.
-    pub fn deleted(&mut self, contender: ContenderId) {
-        self.deleting.remove(&contender);
-    }
-
-    /// Whether a contender's keys are to be deleted.
-    pub fn is_deleting(&self, contender: ContenderId) -> bool {
-        self.deleting.contains(&contender)
     }
 
     /// Whether any key is to be deleted that etcd has not refused to delete.

@@ -157,7 +157,8 @@ pub struct Calls {
     waiting: BTreeSet<(Moment, CallId)>,
     /// How many of them are no single tries.
     waiters: usize,
-    holding: usize,
+    /// Calls that only wait for a session to open, and since when.
+    warming: BTreeMap<CallId, Moment>,
 }
 
 impl Calls {
@@ -204,6 +205,18 @@ impl Calls {
         self.all.get(&id).map(Box::as_ref)
     }
 
+    /// A call begins to wait for no lock, but for a session to open.
+    pub fn add_warming(&mut self, now: Moment, id: CallId) {
+        self.warming.insert(id, now);
+        self.waiting.insert((now, id));
+    }
+
+    /// It waits no longer; false if it did not.
+    pub fn remove_warming(&mut self, id: CallId) -> bool {
+        let since = self.warming.remove(&id);
+        since.is_some_and(|since| self.waiting.remove(&(since, id)))
+    }
+
     /// How it waits, if it does.
     pub fn waiting(&self, id: CallId) -> Option<Waiting> {
         self.get(id)?.waiting()
@@ -212,11 +225,6 @@ impl Calls {
     /// How many calls wait that are no single tries.
     pub fn waiters(&self) -> usize {
         self.waiters
-    }
-
-    /// How many hold locks.
-    pub fn holding(&self) -> usize {
-        self.holding
     }
 
     /// When the call came that has waited for longest.
@@ -294,7 +302,6 @@ impl Calls {
                 contender,
                 lost: false,
             };
-            self.holding += 1;
         }
     }
 
@@ -313,15 +320,8 @@ impl Calls {
         }
     }
 
-    fn stops_holding(&mut self, id: CallId) {
-        if self.get(id).is_some_and(|call| call.holding().is_some()) {
-            self.holding -= 1;
-        }
-    }
-
     /// Its body is gone; what it held waits a moment for another call.
     pub fn linger(&mut self, id: CallId, contender: ContenderId) {
-        self.stops_holding(id);
         if let Some(call) = self.all.get_mut(&id) {
             call.stage = Stage::Lingering { contender };
         }
@@ -329,7 +329,6 @@ impl Calls {
 
     /// Its body is gone, and its caller waits to learn that its keys are gone too.
     pub fn release(&mut self, id: CallId) {
-        self.stops_holding(id);
         if let Some(call) = self.all.get_mut(&id) {
             call.stage = Stage::Releasing;
         }
@@ -338,19 +337,18 @@ impl Calls {
     /// It is over.
     pub fn remove(&mut self, id: CallId) -> Option<Box<Call>> {
         self.stops_waiting(id);
-        self.stops_holding(id);
         self.all.remove(&id)
     }
 
-    /// All that wait, in the order of their ids.
+    /// All that wait, in the order in which they came.
     pub fn all_waiting(&self) -> Vec<CallId> {
         self.waiting.iter().map(|(_, call)| *call).collect()
     }
 
     /// All that hold their names.
     pub fn all_holding(&self) -> Vec<CallId> {
-        let holds = |(id, call): (&CallId, &Box<Call>)| call.holding().map(|_| *id);
-        self.all.iter().filter_map(holds).collect()
+        let holding = self.all.iter().filter(|(_, call)| call.holding().is_some());
+        holding.map(|(id, _)| *id).collect()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -18,6 +18,7 @@ use crate::deadlock::STEP;
 use crate::ids::{
     CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId, contender_key, contends,
 };
+use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::ownership::Ownership;
 use crate::predecessors::Predecessors;
@@ -78,8 +79,6 @@ pub struct Contender {
     state: State,
     /// Its names go on without it, because its session is gone: it only remains until it is known to be deleted.
     detached: bool,
-    /// Its keys have edges, or may have.
-    edges: bool,
 }
 
 impl Contender {
@@ -93,7 +92,6 @@ impl Contender {
             parts: Vec::new(),
             state: State::Pending,
             detached: false,
-            edges: false,
         }
     }
 
@@ -134,11 +132,6 @@ impl Contender {
         self.parts.iter().map(|part| &part.key)
     }
 
-    /// The part of a key.
-    pub fn part_of(&self, key: &[u8]) -> Option<&Part> {
-        self.parts.iter().find(|part| part.key.as_bytes() == key)
-    }
-
     pub fn is_detached(&self) -> bool {
         self.detached
     }
@@ -146,15 +139,6 @@ impl Contender {
     /// Its names go on without it.
     pub fn detach(&mut self) {
         self.detached = true;
-    }
-
-    pub fn has_edges(&self) -> bool {
-        self.edges
-    }
-
-    /// Edges of its keys are to be put, or are known to be gone.
-    pub fn set_edges(&mut self, edges: bool) {
-        self.edges = edges;
     }
 
     /// Whether it may be put, or waits: at most one contender of a name does (invariant I6).
@@ -337,7 +321,7 @@ impl Part {
     fn read_older(&mut self, mode: Mode, created: Revision, revision: Revision, found: Vec<Kv>) {
         let counts = |kv: &Kv| {
             let seat = Seat::of_key(&kv.key);
-            kv.create_revision < created
+            (kv.create_revision < created || mistake(Mistake::YoungerKeysCount))
                 && contends(&self.family, &kv.key)
                 && (mode.is_excluded_by(seat) || mode.room().is_some())
         };

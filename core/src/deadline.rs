@@ -15,6 +15,7 @@ use crate::moment::Moment;
 pub struct Deadline(AtomicU64);
 
 impl Deadline {
+    /// Ends at this moment.
     pub fn new(stop: Moment) -> Self {
         Self(AtomicU64::new(nanos(stop)))
     }

@@ -15,6 +15,7 @@ macro_rules! id {
         impl $name {
             /// Its number.
             #[must_use]
+            #[allow(dead_code)] // not of every id
             pub const fn get(self) -> u64 {
                 self.0
             }

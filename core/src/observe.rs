@@ -2,7 +2,7 @@
 //!
 //! A contender that waits is read before one that is held. What is read goes together in one transaction, as much as fits.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::batch::WINDOW;
@@ -221,10 +221,5 @@ impl Observe {
     /// Whether nothing is read or watched.
     pub fn is_idle(&self) -> bool {
         self.watches.is_empty() && self.readings.is_empty()
-    }
-
-    /// The names that are watched.
-    pub fn watched(&self) -> BTreeSet<&Name> {
-        self.watches.keys().collect()
     }
 }

@@ -92,10 +92,10 @@ impl Predecessors {
         self.known.as_ref().map_or(0, |known| known.standing.len())
     }
 
-    /// Whether this key is among those that are left.
-    pub fn include(&self, key: &str) -> bool {
+    /// Whether they have been read, and this key is not among those that are left.
+    pub fn has_lost(&self, key: &str) -> bool {
         let known = self.known.as_ref();
-        known.is_some_and(|known| known.standing.contains_key(key.as_bytes()))
+        known.is_some_and(|known| !known.standing.contains_key(key.as_bytes()))
     }
 
     /// The last of them: the one just ahead of ours.

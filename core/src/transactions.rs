@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::ids::{Key, LeaseId, Revision};
+use crate::mistakes::{Mistake, mistake};
 use crate::request::{Compare, Op, Order, Txn};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
@@ -29,8 +30,8 @@ pub struct Fence {
 }
 
 impl Fence {
-    fn holds(&self) -> Compare {
-        Compare::Modified(self.key.clone(), self.modified)
+    fn holds(&self) -> Option<Compare> {
+        (!mistake(Mistake::NoFence)).then(|| Compare::Modified(self.key.clone(), self.modified))
     }
 
     fn read(&self) -> Op {
@@ -60,7 +61,7 @@ pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement]) -> Txn {
         ]
     });
     Txn {
-        when: vec![fence.holds()],
+        when: fence.holds().into_iter().collect(),
         then: ops.collect(),
         or_else: vec![fence.read()],
     }
@@ -78,7 +79,7 @@ pub fn put_if_none(fence: &Fence, lease: LeaseId, keys: &[Placement]) -> Txn {
         .iter()
         .map(|placement| oldest(&placement.family, 1, true));
     Txn {
-        when: std::iter::once(fence.holds()).chain(none).collect(),
+        when: fence.holds().into_iter().chain(none).collect(),
         then: puts.collect(),
         or_else: std::iter::once(fence.read()).chain(owners).collect(),
     }
@@ -149,6 +150,7 @@ pub fn delete(keys: &[Removal]) -> Txn {
     Txn {
         when: keys
             .iter()
+            .filter(|_| !mistake(Mistake::DeleteByNameOnly))
             .map(|removal| removal.guard.holds(&removal.key))
             .collect(),
         then: then.collect(),
@@ -223,9 +225,7 @@ pub fn publish(
     edges: &[(Key, Arc<[u8]>)],
 ) -> Txn {
     Txn {
-        when: std::iter::once(fence.holds())
-            .chain(created(ends))
-            .collect(),
+        when: fence.holds().into_iter().chain(created(ends)).collect(),
         then: edges
             .iter()
             .map(|(key, value)| put_one(key, value, lease))
@@ -234,21 +234,10 @@ pub fn publish(
     }
 }
 
-/// Deletes all edges that begin with these.
-pub fn unpublish(edges: Vec<Key>) -> Txn {
-    Txn {
-        then: edges
-            .into_iter()
-            .map(|prefix| Op::DeleteUnder { prefix })
-            .collect(),
-        ..Txn::default()
-    }
-}
-
 /// Deletes the edges of one call if the whole cycle still stands: its success is the proof that it did (rule P38).
 pub fn abort(fence: &Fence, cycle: Vec<Compare>, edges: Vec<Key>) -> Txn {
     Txn {
-        when: std::iter::once(fence.holds()).chain(cycle).collect(),
+        when: fence.holds().into_iter().chain(cycle).collect(),
         then: edges.into_iter().map(|key| Op::Delete { key }).collect(),
         or_else: vec![fence.read()],
     }

@@ -89,16 +89,17 @@ impl Unreachable {
 
     /// When to see next, while calls wait, whether etcd is silent; `first`: when the first of them came.
     pub fn next_check(&self, now: Moment, first: Moment) -> Moment {
+        let probe = self.last_answer.unwrap_or(now).max(now - PROBE) + PROBE;
         match self.silent_since {
-            Some(silent) => silent.max(first) + self.patience,
-            None => self.last_answer.unwrap_or(now) + PROBE,
+            Some(silent) => probe.min(silent.max(first) + self.patience),
+            None => probe,
         }
     }
 
     /// Whether etcd has to be asked something to know whether it is there.
     pub fn needs_probe(&self, now: Moment) -> bool {
         let heard = self.last_answer.is_some_and(|at| now - at < PROBE);
-        self.silent_since.is_none() && !heard
+        self.under_way == 0 && !heard && self.may_send(now)
     }
 
     /// What calls are refused with.

@@ -15,8 +15,17 @@ use crate::limit::run;
 const TLS: &str = "the test is about TLS to etcd: an embedded one has no certificates";
 const USERS: &str = "the test is about etcd's users and roles: an embedded one has none";
 
+const METRICS: &str = "it counts requests at etcd's metrics page: an embedded one has none";
+const SPACE: &str = "it is about etcd's space quota: an embedded one has none";
+const SNAPSHOT: &str = "it is about a snapshot of etcd's data: an embedded one makes none";
+
 /// The tests that begin with `real_etcd_only!()`, each with its reason.
 const REAL_ETCD_ONLY: &[(&str, &str)] = &[
+    (
+        "idle_requests::requests_do_not_grow_with_locks_held",
+        METRICS,
+    ),
+    ("no_space::a_refused_lock_leaves_no_key", SPACE),
     (
         "permissions::a_forbidden_name_is_denied_and_fails_alone",
         USERS,
@@ -25,6 +34,10 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
     (
         "permissions::a_missing_session_key_permission_is_named",
         USERS,
+    ),
+    (
+        "restored::a_restore_from_a_snapshot_costs_every_lock_held",
+        SNAPSHOT,
     ),
     ("startup::an_untrusted_certificate_is_named", TLS),
     ("startup::a_client_certificate_is_presented", TLS),

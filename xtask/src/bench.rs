@@ -1,4 +1,4 @@
-//! `cargo xtask bench --compile`: what the attribute costs a user while compiling (P11), and in the future's size (P12).
+//! `cargo xtask bench --compile`: what the attribute costs a user while compiling (B11), and in the future's size (B12).
 //! The other rows are in [`mod@speed`].
 //!
 //! Crates are generated below `target/compile`, in a workspace of their own, so that no feature of ours comes in by
@@ -112,10 +112,10 @@ impl Bench {
         Ok(bench)
     }
 
-    /// P11: the two in turn, so that whatever else the machine does hits both.
+    /// B11: the two in turn, so that whatever else the machine does hits both.
     fn times(&self, report: &mut Report) -> Result<()> {
         report.line(format_args!(
-            "## P11: a crate of {} annotated functions, dependencies built, `CARGO_INCREMENTAL=0`\n",
+            "## B11: a crate of {} annotated functions, dependencies built, `CARGO_INCREMENTAL=0`\n",
             generate::FUNCTIONS
         ));
         report.line(format_args!(
@@ -138,7 +138,7 @@ impl Bench {
                 }
             }
             let ratio = report.ratio(&format!("`cargo {command}`"), elapsed);
-            let holds = report.holds(&format!("P11 cargo {command} ({ratio:.2})"), ratio <= MOST);
+            let holds = report.holds(&format!("B11 cargo {command} ({ratio:.2})"), ratio <= MOST);
             report.line(format_args!("{holds} |"));
             if processor.iter().all(|side| side.len() == PAIRS) {
                 report.ratio("its processor time", processor);
@@ -149,12 +149,12 @@ impl Bench {
         Ok(())
     }
 
-    /// P12: as the sizes program says, one line a body.
+    /// B12: as the sizes program says, one line a body.
     fn sizes(&self, report: &mut Report) -> Result<()> {
         say::step("sizes of futures");
         let mut cargo = self.cargo("run");
         let printed = output(cargo.args(["--quiet", "--package", generate::SIZES]))?;
-        report.line("## P12: size of the future, in bytes\n");
+        report.line("## B12: size of the future, in bytes\n");
         report.line(format_args!(
             "The target is at most {GROWTH} more than without the attribute.\n"
         ));
@@ -167,7 +167,7 @@ impl Bench {
             let (body, plain, annotated) = (cell()?, cell()?, cell()?);
             let number = |cell: &str| cell.parse::<usize>().map_err(|_| unreadable());
             let more = number(annotated)?.saturating_sub(number(plain)?);
-            let holds = report.holds(&format!("P12 {body} (+{more})"), more <= GROWTH);
+            let holds = report.holds(&format!("B12 {body} (+{more})"), more <= GROWTH);
             report.line(format_args!(
                 "| {body} | {plain} | {annotated} | {more} | {holds} |"
             ));

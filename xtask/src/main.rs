@@ -40,8 +40,8 @@ usage: cargo xtask <command>
   sim --search    instead, every schedule of a few clients, as far as so many choices lead
   sim --write     all of it, and the bugs it must find; writes tests/sim/RESULTS.md
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;
-                  --quick in five minutes, to target/bench
-  bench --row P4  one of them
+                  --quick in seven minutes and smaller, to target/bench
+  bench --row B4  one of them
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
   etcd            find or bring etcd, print the variables that tests read, as shell assignments
   mistakes        write the page of mistakes and what the compiler says, from tests/ui

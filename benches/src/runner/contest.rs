@@ -53,7 +53,7 @@ impl Contest {
         let kinds = against.iter().map(|(kind, _)| *kind);
         let window = match self.processes {
             ..64 => pace.window,
-            // A round of the queue takes long.
+            // It takes long until every process has been served.
             _ => pace.window * 2,
         };
         let mut sides = Vec::new();
@@ -63,7 +63,7 @@ impl Contest {
         // Before it is counted all have connected, and the first locks and watches are there.
         let lead = Duration::from_millis(300 + 8 * self.processes as u64);
         for pair in 1..=pace.pairs {
-            // Another one begins each time: nobody always measures on what the same one has left.
+            // Another one begins each time, so that no side always measures on what the same one has left.
             let count = sides.len();
             for at in 0..count {
                 if let Some(side) = sides.get_mut((at + pair - 1) % count) {
@@ -116,7 +116,7 @@ impl Contest {
     fn outcome(&self, sides: &[Side], against: &[&(Kind, Option<f64>)]) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         let [ours, peers @ ..] = sides else {
-            return Err("nobody has taken part".to_owned());
+            return Err("no peer has taken part".to_owned());
         };
         for (peer, (_, least)) in peers.iter().zip(against) {
             let no_figure = || format!("{}: {} has done nothing", self.row, peer.kind.title());
@@ -130,7 +130,7 @@ impl Contest {
                 theirs: peer.shown()?,
                 figure: format!("{} ×", ratio.shown(number)),
                 target,
-                verdict: target.map_or(Verdict::Beside, |target| target.verdict(ratio.median)),
+                verdict: target.map_or(Verdict::Untargeted, |target| target.verdict(ratio.median)),
             });
         }
         for side in sides {

@@ -16,9 +16,9 @@ use crate::process::Process;
 
 /// How long hundreds of processes may take to start on a small machine.
 const READY_WITHIN: Duration = Duration::from_secs(240);
-/// How long after its window a worker may take to answer: whoever queues at its end is still served.
+/// How long after its window a worker may take to answer: a call that waits at its end is still served.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
-/// How long a worker that is told to end may take to give back what it has.
+/// How long a worker whose input has ended may take to give back what it has.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// Whose worker it is.
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Go,
     Plain,
     /// By hand, where processes wait for each other.
-    Line,
+    Watching,
     Service,
     Python,
     /// The limit: bare keys, put and deleted.
@@ -51,7 +51,7 @@ impl Kind {
             Self::Background => "background",
             Self::Go => "go",
             Self::Plain => "plain",
-            Self::Line => "line",
+            Self::Watching => "watching",
             Self::Service => "service",
             Self::Python => "aetcd",
             Self::Raw => "raw",
@@ -68,7 +68,7 @@ impl Kind {
             Self::Background => "etcd-locked, released in the background",
             Self::Go => "Go `concurrency`",
             Self::Plain => "etcd-client by hand",
-            Self::Line => "etcd-client by hand, with an open watch",
+            Self::Watching => "etcd-client by hand, with an open watch",
             Self::Service => "etcd's lock service",
             Self::Python => "Python `aetcd`",
             Self::Raw => "raw put/delete bundles",
@@ -105,7 +105,7 @@ impl Kind {
     }
 }
 
-/// What `cargo xtask bench` has made, and told us of.
+/// What `cargo xtask bench` has made, by the variable that names it.
 fn built(variable: &str, what: &str) -> Result<PathBuf> {
     std::env::var_os(variable)
         .map(PathBuf::from)
@@ -141,6 +141,14 @@ impl Crew {
     pub(crate) fn round(&mut self, lead: Duration, window: Duration) -> Result<Vec<Value>> {
         self.order(lead)?;
         self.answers(lead + window)
+    }
+
+    /// The same of a single worker.
+    pub(crate) fn single(&mut self, lead: Duration, window: Duration) -> Result<Value> {
+        let mut answers = self.round(lead, window)?;
+        answers
+            .pop()
+            .ok_or_else(|| "no worker has answered".to_owned())
     }
 
     pub(crate) fn order(&mut self, lead: Duration) -> Result<()> {
@@ -222,7 +230,7 @@ impl Worker {
         let (send, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(|line| line.ok()) {
-                // Nobody listens any more: then nobody needs it.
+                // Without a receiver the line is not needed.
                 let _ = send.send(line);
             }
         });
@@ -252,6 +260,12 @@ impl Worker {
             self.kind.title()
         )
     }
+}
+
+/// A number in a worker's answer.
+pub(crate) fn number_of(answer: &Value, field: &str) -> Result<f64> {
+    let number = answer.get(field).and_then(Value::as_f64);
+    number.ok_or_else(|| format!("a worker's answer has no {field}: {answer}"))
 }
 
 /// What all workers of a round have done together.

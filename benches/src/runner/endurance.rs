@@ -1,4 +1,4 @@
-//! P10: throughput on the same few names for long. Alone on its etcd: whoever else puts keys there fills the history that
+//! B10: throughput on the same few names for long. Alone on its etcd: another client that puts keys there fills the history that
 //! etcd goes through for ours.
 
 use super::crew::{Crew, Done, Kind};
@@ -54,7 +54,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let every = round.as_secs_f64();
     Ok(Outcome {
         lines: vec![Line {
-            row: "P10",
+            row: "B10",
             work: format!(
                 "{NAMES} tasks, {NAMES} names, the last tenth of {:?}",
                 pace.endurance
@@ -67,7 +67,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
             verdict: target.verdict(last / first),
         }],
         notes: vec![format!(
-            "P10, calls a second in rounds of {} s: {}.",
+            "B10, calls a second in rounds of {} s: {}.",
             number(window.as_secs_f64()),
             spread.shown(number)
         )],

@@ -81,8 +81,8 @@ impl fmt::Display for Target {
 pub(crate) enum Verdict {
     Holds,
     Missed,
-    /// Nothing was promised.
-    Beside,
+    /// There is no target.
+    Untargeted,
 }
 
 impl Verdict {
@@ -91,7 +91,7 @@ impl Verdict {
         match self {
             Self::Holds => "holds",
             Self::Missed => "**missed**",
-            Self::Beside => "",
+            Self::Untargeted => "",
         }
     }
 }

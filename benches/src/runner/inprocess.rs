@@ -1,4 +1,4 @@
-//! P13: an annotated call on the embedded etcd, beside the floors it stands on.
+//! B13: an annotated call on the embedded etcd, compared with its floors.
 
 use super::figures::{Spread, Target, Verdict, number};
 use super::row::{Line, Outcome};
@@ -10,7 +10,7 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     let rows = embedded::measure().map_err(|error| error.to_string())?;
     let mut outcome = Outcome::default();
     for row in &rows {
-        let spread = Spread::of(row.micros.iter().copied()).ok_or("P13 has no batches")?;
+        let spread = Spread::of(row.micros.iter().copied()).ok_or("B13 has no batches")?;
         let target = row.target.map(Target::AtMost);
         say::note(format_args!("{}: {} µs", row.name, spread.shown(number)));
         let (against, theirs) = match row.floor.and_then(|floor| more(row, &rows, floor)) {
@@ -21,18 +21,18 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
             None => Default::default(),
         };
         outcome.lines.push(Line {
-            row: "P13",
+            row: "B13",
             work: row.name.to_owned(),
             ours: spread.shown(number) + " µs",
             against,
             theirs,
             figure: number(spread.median) + " µs",
             target,
-            verdict: target.map_or(Verdict::Beside, |target| target.verdict(spread.median)),
+            verdict: target.map_or(Verdict::Untargeted, |target| target.verdict(spread.median)),
         });
     }
     outcome.notes.push(
-        "P13: a call is two transactions, on the caller's own thread; the rest is ours. Were it asked for and released on \
+        "B13: a call is two transactions, on the caller's own thread; the rest is ours. Were it asked for and released on \
          another thread, there would be two hops more."
             .to_owned(),
     );

@@ -1,4 +1,4 @@
-//! P9: how long a killed holder is in the way.
+//! B9: how long a killed holder is in the way.
 
 use std::thread;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::Result;
 
 const KILLS: usize = 5;
 const TTL: f64 = 5.0;
-/// What etcd may take beyond the TTL: it looks for expired leases twice a second.
+/// What etcd may take beyond the TTL: it checks for expired leases twice a second.
 const MORE: f64 = 1.0;
-/// By then the next holder stands in the queue.
+/// By then the next holder waits.
 const QUEUED: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
@@ -59,11 +59,11 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
         after.push(took);
         next.end()?;
     }
-    let spread = Spread::of(after.iter().copied()).ok_or("nobody was killed")?;
+    let spread = Spread::of(after.iter().copied()).ok_or("no holder was killed")?;
     say::note(spread.shown(time));
     let target = Target::AtMost(TTL + MORE);
     let line = Line {
-        row: "P9",
+        row: "B9",
         work: format!("the next holder after `kill -9`, {KILLS} times, TTL {TTL} s"),
         ours: spread.shown(time),
         against: "TTL".to_owned(),

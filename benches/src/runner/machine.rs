@@ -13,8 +13,8 @@ use super::figures::{Spread, time};
 use crate::Result;
 use crate::process::output;
 
-/// How long one looks at what others do.
-const LOOK: Duration = Duration::from_millis(700);
+/// How long the machine is observed.
+const OBSERVED: Duration = Duration::from_millis(700);
 /// Writes of which the median tells what a commit costs.
 const SYNCS: usize = 200;
 
@@ -29,7 +29,7 @@ pub(crate) fn allow_many_files() {
 /// The share of all processors' time that goes to others now: to be asked while nothing of ours runs.
 pub(crate) fn busy() -> Result<f64> {
     let (idle, all) = processor_times()?;
-    thread::sleep(LOOK);
+    thread::sleep(OBSERVED);
     let (idle_then, all_then) = processor_times()?;
     let (idle, all) = (idle_then - idle, all_then - all);
     Ok(if all > 0.0 { 1.0 - idle / all } else { 0.0 })

@@ -1,10 +1,10 @@
-//! P8: what very many names leave behind, and what a waiter takes.
+//! B8: what very many names leave behind, and what a waiter takes.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::crew::{Crew, Kind};
+use super::crew::{Crew, Kind, number_of};
 use super::figures::{Target, bytes, number, rate};
 use super::row::{Line, Outcome};
 use super::server::Server;
@@ -14,7 +14,7 @@ use crate::Result;
 /// Beyond any machine we know.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-fn worker(kind: Kind, work: &str, tasks: u32, names: u32) -> Result<Answer> {
+fn worker(kind: Kind, work: &str, tasks: u32, names: u32) -> Result<Value> {
     let server = Server::start()?;
     let args = [
         "--work",
@@ -27,28 +27,15 @@ fn worker(kind: Kind, work: &str, tasks: u32, names: u32) -> Result<Answer> {
         &names.to_string(),
     ];
     let mut crew = Crew::start(kind, 1, &args.map(str::to_owned))?;
-    let answers = crew.round(Duration::ZERO, PATIENCE)?;
+    let answer = crew.single(Duration::ZERO, PATIENCE)?;
     crew.end()?;
-    answers
-        .into_iter()
-        .next()
-        .map(Answer)
-        .ok_or_else(|| "nobody has answered".to_owned())
-}
-
-struct Answer(Value);
-
-impl Answer {
-    fn number(&self, field: &str) -> Result<f64> {
-        let number = self.0.get(field).and_then(Value::as_f64);
-        number.ok_or_else(|| format!("the worker's answer has no {field}: {}", self.0))
-    }
+    Ok(answer)
 }
 
 pub(crate) fn distinct(pace: &Pace) -> Result<Outcome> {
     let answer = worker(Kind::Ours, "distinct", 1_024, pace.distinct)?;
-    let (start, end) = (answer.number("start")?, answer.number("end")?);
-    let speed = answer.number("count")? / answer.number("seconds")?;
+    let (start, end) = (number_of(&answer, "start")?, number_of(&answer, "end")?);
+    let speed = number_of(&answer, "count")? / number_of(&answer, "seconds")?;
     say::note(format_args!(
         "{} names, {}: {} before, {} after",
         number(pace.distinct.into()),
@@ -58,7 +45,7 @@ pub(crate) fn distinct(pace: &Pace) -> Result<Outcome> {
     ));
     let target = Target::AtMost(1.1);
     let line = Line {
-        row: "P8",
+        row: "B8",
         work: format!(
             "resident memory after {} names, each once, by 1,024 tasks at {}",
             number(pace.distinct.into()),
@@ -81,12 +68,12 @@ pub(crate) fn waiters(pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let cost = |kind, names| -> Result<f64> {
         let answer = worker(kind, "waiters", pace.waiters, names)?;
-        let waiters = answer.number("waiters")?;
-        if answer.number("passed")? != waiters {
-            return Err("not every waiter has come to its turn".to_owned());
+        let waiters = number_of(&answer, "waiters")?;
+        if number_of(&answer, "passed")? != waiters {
+            return Err("not every waiter was admitted".to_owned());
         }
-        let each = (answer.number("waiting")? - answer.number("before")?) / waiters;
-        let seconds = answer.number("seconds")?;
+        let each = (number_of(&answer, "waiting")? - number_of(&answer, "before")?) / waiters;
+        let seconds = number_of(&answer, "seconds")?;
         say::note(format_args!(
             "{}, {names} names: {} a waiter, all served in {}",
             kind.title(),
@@ -101,7 +88,7 @@ pub(crate) fn waiters(pace: &Pace) -> Result<Outcome> {
         let target = Target::AtMost(1_024.0);
         let own = each - tasks;
         outcome.lines.push(Line {
-            row: "P8",
+            row: "B8",
             work: format!(
                 "{} waiters at once, {} in all, a tokio task each",
                 number(pace.waiters.into()),

@@ -4,18 +4,22 @@ mod contest;
 mod crew;
 mod endurance;
 mod figures;
+mod idle;
 mod inprocess;
 mod kills;
-mod leases;
 mod machine;
 mod memory;
+mod nested;
 mod pace;
 mod plot;
 mod report;
+mod retention;
 mod row;
 mod rows;
 mod say;
 mod server;
+mod shutdowns;
+mod tries;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,7 +31,7 @@ use report::Report;
 use rows::{ROWS, Row};
 
 const USAGE: &str = "\
-usage: bench [--row P4]… [--quick] [--write FOLDER] [--peers plain,raw] [--pairs 5] [--seconds 3]
+usage: bench [--row B4]… [--quick] [--write FOLDER] [--peers plain,raw] [--pairs 5] [--seconds 3]
        bench needs …
        bench worker --peer ours --work calls --tasks 1 --names 1 --endpoint URL --seconds 1
 
@@ -167,20 +171,20 @@ mod tests {
 
     #[test]
     fn rows_are_named_one_by_one() {
-        let asked = parse("--row P2' --row P13 --pairs 7").unwrap();
+        let asked = parse("--row B2' --row B13 --pairs 7").unwrap();
         let ids: Vec<_> = asked.rows.iter().map(|row| row.id).collect();
-        assert_eq!(ids, ["P2'", "P13"]);
+        assert_eq!(ids, ["B2'", "B13"]);
         assert_eq!(asked.pace.pairs, 7);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         for line in [
-            "--row P99",
+            "--row B99",
             "--row",
-            "P4",
+            "B4",
             "--pairs some",
-            "--row P4 --write x",
+            "--row B4 --write x",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

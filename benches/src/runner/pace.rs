@@ -10,14 +10,22 @@ pub(crate) struct Pace {
     pub(crate) pairs: usize,
     /// Of each of them.
     pub(crate) window: Duration,
-    /// P7: how long locks are held.
+    /// B7: how long locks are held.
     pub(crate) held: Duration,
-    /// P8: names, each once.
+    /// B8: names, each once.
     pub(crate) distinct: u32,
-    /// P8: calls that wait at once.
+    /// B8: calls that wait at once.
     pub(crate) waiters: u32,
-    /// P10: how long.
+    /// B10: how long.
     pub(crate) endurance: Duration,
+    /// B14: tasks of both processes together.
+    pub(crate) nested: &'static [usize],
+    /// B15: tries at once.
+    pub(crate) tries: u32,
+    /// B16: locks held, each of them with the one before.
+    pub(crate) shutdowns: &'static [u32],
+    /// B17: names, each once.
+    pub(crate) retained: u32,
     /// Only these, while one works on something; all, if `None`.
     pub(crate) peers: Option<Vec<String>>,
 }
@@ -31,11 +39,15 @@ impl Pace {
             distinct: 1_000_000,
             waiters: 100_000,
             endurance: Duration::from_secs(600),
+            nested: &[100, 200, 400, 800],
+            tries: 10_000,
+            shutdowns: &[1_000, 10_000, 100_000],
+            retained: 100_000,
             peers: None,
         }
     }
 
-    /// All rows in about five minutes.
+    /// All rows in about seven minutes, some of them with fewer tasks and locks: their lines say how many.
     pub(crate) fn quick() -> Self {
         Self {
             pairs: 3,
@@ -43,6 +55,10 @@ impl Pace {
             held: Duration::from_secs(15),
             distinct: 200_000,
             endurance: Duration::from_secs(20),
+            nested: &[100, 200],
+            tries: 4_000,
+            shutdowns: &[1_000, 10_000],
+            retained: 10_000,
             ..Self::full()
         }
     }

@@ -75,13 +75,13 @@ pub(crate) fn of(points: &[Point]) -> Vec<Drawn> {
     ];
     for (row, file, title) in [
         (
-            "P1",
-            "latency-P1.svg",
+            "B1",
+            "latency-B1.svg",
             "How long a call takes: one task, one name",
         ),
         (
-            "P3",
-            "latency-P3.svg",
+            "B3",
+            "latency-B3.svg",
             "How long a call takes: two processes, one name",
         ),
     ] {
@@ -154,7 +154,7 @@ fn color(kind: Kind) -> &'static str {
     match kind {
         Kind::Ours | Kind::Background => "#d55e00",
         Kind::Go => "#0072b2",
-        Kind::Plain | Kind::Line => "#009e73",
+        Kind::Plain | Kind::Watching => "#009e73",
         Kind::Service => "#cc79a7",
         Kind::Python => "#b59a00",
         Kind::Raw | Kind::Mutex => "#555555",

@@ -50,7 +50,7 @@ impl Report {
         let busy = Spread::of(self.busy.iter().copied()).map_or(0.0, |busy| busy.most);
         let others = match busy > BUSY {
             true => "**others kept the machine busy, so these figures are worth little**",
-            false => "nobody else kept the machine busy",
+            false => "no other process kept the machine busy",
         };
         format!(
             "{}; {others} ({:.0} % of its processors' time, at most, before a row began)",
@@ -75,7 +75,7 @@ impl Report {
              Ours and each peer in turn against the same etcd, which is fresh for each row: medians of {} rounds of {:?} (least to \
              most), and the median of each round's ratio. A call is acquire and release, confirmed, around a body that does \
              nothing but count; where processes contend, it reads and writes a counter that they share, and the bench fails if \
-             that misses one. What is compiled (P11, P12) is in [COMPILE.md](COMPILE.md).\n\n",
+             that misses one. What is compiled (B11, B12) is in [COMPILE.md](COMPILE.md).\n\n",
             self.machine(),
             self.pace.pairs,
             self.pace.window,

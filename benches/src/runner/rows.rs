@@ -3,7 +3,7 @@
 use super::contest::{Contest, Plot};
 use super::crew::Kind;
 use super::row::Outcome;
-use super::{Pace, endurance, inprocess, kills, leases, memory};
+use super::{Pace, endurance, idle, inprocess, kills, memory, nested, retention, shutdowns, tries};
 use crate::Result;
 
 pub(crate) struct Row {
@@ -87,7 +87,7 @@ const fn released(
     against: &'static [(Kind, Option<f64>)],
 ) -> Part {
     Part::Contest(Contest {
-        row: "P1'",
+        row: "B1'",
         work,
         ours: Kind::Background,
         processes: 1,
@@ -100,10 +100,10 @@ const fn released(
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        id: "P1",
+        id: "B1",
         title: "one task, one name, release confirmed",
         parts: &[apart(
-            "P1",
+            "B1",
             "1 task",
             1,
             &[
@@ -116,7 +116,7 @@ pub(crate) const ROWS: &[Row] = &[
         )],
     },
     Row {
-        id: "P1'",
+        id: "B1'",
         title: "one task, released in the background",
         parts: &[
             // The next call is for another name, so that it has to go to etcd.
@@ -126,11 +126,11 @@ pub(crate) const ROWS: &[Row] = &[
         ],
     },
     Row {
-        id: "P2",
+        id: "B2",
         title: "tasks of one process, each with a name of its own",
         parts: &[
             apart(
-                "P2",
+                "B2",
                 "256 tasks, 256 names",
                 256,
                 &[
@@ -141,16 +141,16 @@ pub(crate) const ROWS: &[Row] = &[
                     (Kind::Raw, None),
                 ],
             ),
-            apart("P2", "4 tasks", 4, &[(Kind::Go, None)]),
-            apart("P2", "16 tasks", 16, &[(Kind::Go, None)]),
-            apart("P2", "64 tasks", 64, &[(Kind::Go, None), (Kind::Raw, None)]),
+            apart("B2", "4 tasks", 4, &[(Kind::Go, None)]),
+            apart("B2", "16 tasks", 16, &[(Kind::Go, None)]),
+            apart("B2", "64 tasks", 64, &[(Kind::Go, None), (Kind::Raw, None)]),
         ],
     },
     Row {
-        id: "P2'",
+        id: "B2'",
         title: "the same, many of them, and what etcd can do at all",
         parts: &[apart(
-            "P2'",
+            "B2'",
             "1,024 tasks, 1,024 names",
             1_024,
             &[
@@ -162,53 +162,53 @@ pub(crate) const ROWS: &[Row] = &[
         )],
     },
     Row {
-        id: "P3",
+        id: "B3",
         title: "2 processes, one name",
         parts: &[together(
-            "P3",
+            "B3",
             "2 processes",
             2,
             &[
                 (Kind::Go, Some(20.0)),
-                (Kind::Line, None),
+                (Kind::Watching, None),
                 (Kind::Service, None),
                 (Kind::Python, None),
             ],
         )],
     },
     Row {
-        id: "P4",
+        id: "B4",
         title: "16 processes, one name",
         parts: &[together(
-            "P4",
+            "B4",
             "16 processes",
             16,
             &[
                 (Kind::Go, Some(8.0)),
-                (Kind::Line, None),
+                (Kind::Watching, None),
                 (Kind::Service, None),
                 (Kind::Python, None),
             ],
         )],
     },
     Row {
-        id: "P5",
+        id: "B5",
         title: "64 and 256 processes, one name",
         parts: &[
             together(
-                "P5",
+                "B5",
                 "64 processes",
                 64,
-                &[(Kind::Go, Some(1.5)), (Kind::Line, None)],
+                &[(Kind::Go, Some(1.5)), (Kind::Watching, None)],
             ),
-            together("P5", "256 processes", 256, &[(Kind::Go, Some(1.5))]),
+            together("B5", "256 processes", 256, &[(Kind::Go, Some(1.5))]),
         ],
     },
     Row {
-        id: "P6",
+        id: "B6",
         title: "64 tasks of one process, one name",
         parts: &[Part::Contest(Contest {
-            row: "P6",
+            row: "B6",
             work: "64 tasks, one name",
             ours: Kind::Ours,
             processes: 1,
@@ -219,28 +219,48 @@ pub(crate) const ROWS: &[Row] = &[
         })],
     },
     Row {
-        id: "P7",
-        title: "renewals while locks are held",
-        parts: &[Part::Own(leases::run)],
+        id: "B7",
+        title: "requests and processor time while locks are held",
+        parts: &[Part::Own(idle::run)],
     },
     Row {
-        id: "P8",
+        id: "B8",
         title: "memory",
         parts: &[Part::Own(memory::distinct), Part::Own(memory::waiters)],
     },
     Row {
-        id: "P9",
+        id: "B9",
         title: "the holder is killed",
         parts: &[Part::Own(kills::run)],
     },
     Row {
-        id: "P13",
+        id: "B13",
         title: "calls on the embedded etcd, in this process",
         parts: &[Part::Own(inprocess::run)],
     },
+    Row {
+        id: "B14",
+        title: "tasks that hold a lock each and wait for one hot name",
+        parts: &[Part::Own(nested::run)],
+    },
+    Row {
+        id: "B15",
+        title: "single tries, thousands at once",
+        parts: &[Part::Own(tries::run)],
+    },
+    Row {
+        id: "B16",
+        title: "shutdown with very many locks held",
+        parts: &[Part::Own(shutdowns::run)],
+    },
+    Row {
+        id: "B17",
+        title: "`at_least` on very many names",
+        parts: &[Part::Own(retention::run)],
+    },
     // The longest comes last.
     Row {
-        id: "P10",
+        id: "B10",
         title: "throughput on hot names over time",
         parts: &[Part::Own(endurance::run)],
     },

@@ -24,7 +24,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Result<Self> {
-        // Between our look for free ports and etcd's bind another process may take one.
+        // Between our check for free ports and etcd's bind another process may take one.
         let mut tries = 3;
         loop {
             let mut server = Self::spawn()?;

@@ -45,7 +45,7 @@ impl Bundle {
         let answer = kv.txn(self.puts()).await?;
         let revision = answer.header().ok_or("no header")?.revision();
         if !(answer.succeeded() && kv.txn(self.deletions(revision)).await?.succeeded()) {
-            return Err("somebody else was at the bundle's keys".into());
+            return Err("another process changed the bundle's keys".into());
         }
         Ok(self.keys.len() as u64)
     }
@@ -92,7 +92,7 @@ impl Bundle {
     }
 }
 
-/// What ours would be told, did a comparison fail.
+/// What our transaction answers if a comparison fails.
 fn read(key: &str) -> TxnOp {
     TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
 }

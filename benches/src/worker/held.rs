@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::memory::resident;
+use super::processor;
 use super::spec::Spec;
 use super::{Fault, answer, order, ready};
 
@@ -27,7 +28,9 @@ pub(super) async fn hold(spec: Spec) -> Result<(), Fault> {
     ready()?;
     while order().await?.is_some() {
         let still = held.iter().filter(|held| held.is_held()).count();
-        answer(json!({ "held": still, "rss": resident()? }))?;
+        answer(
+            json!({ "held": still, "rss": resident()?, "processor": processor::used().as_secs_f64() }),
+        )?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::spec::{Spec, Who};
 use super::{Fault, answer, order, ready};
 
-/// How long after its traffic a process is looked at.
+/// How long after its traffic a process is measured.
 const QUIET: Duration = Duration::from_secs(2);
 /// Names of the traffic that comes before the start is measured, and how often it goes round.
 const FEW: u64 = 2_000;
@@ -125,7 +125,7 @@ pub(super) async fn waiters(spec: Spec) -> Result<(), Fault> {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         if ours {
-            // What has come to the engine before this has been taken in when this is answered.
+            // The engine answers this call after it has taken in every command submitted before.
             etcd_locked::lock("waiters-counted")
                 .await?
                 .release()

@@ -1,17 +1,22 @@
-//! A worker process: one peer, doing one kind of work when told to.
+//! A worker process: one peer, doing one kind of work for each order.
 //!
 //! It prints `ready`. For each line `go <Unix time in milliseconds>` it begins at once, counts from that time on for as long as
-//! it was told, and prints one line of JSON: all workers of a row count in the same window, and starting them is outside of it.
+//! its options say, and prints one line of JSON: all workers of a row count in the same window, and starting them is outside of it.
 //! It ends with its standard input.
 
 mod bundle;
 mod calls;
+mod ending;
 mod held;
-mod line;
 mod memory;
+mod nested;
 mod peer;
+mod processor;
+mod retention;
 mod spec;
 mod tally;
+mod tries;
+mod watcher;
 mod witness;
 
 use std::error::Error;
@@ -37,6 +42,10 @@ pub(crate) fn main(args: &[String]) -> Result<(), Fault> {
             Work::Take => held::take(spec).await?,
             Work::Distinct => memory::distinct(spec).await?,
             Work::Waiters => memory::waiters(spec).await?,
+            Work::Nested => nested::work(spec).await?,
+            Work::Tries => tries::work(spec).await?,
+            Work::Shutdown => ending::work(spec).await?,
+            Work::Retained => retention::work(spec).await?,
         }
         etcd_locked::shutdown(Duration::from_secs(5)).await;
         Ok(())

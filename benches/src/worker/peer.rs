@@ -8,8 +8,8 @@ use tokio::sync::Mutex;
 
 use super::Fault;
 use super::bundle::{self, Bundle};
-use super::line::Line;
 use super::spec::{Spec, Who};
+use super::watcher::Watcher;
 use super::witness::Witness;
 
 /// No peer in Rust renews its lease while it is measured: it outlives the bench.
@@ -23,7 +23,7 @@ pub(super) enum Peer {
     Ours,
     Background,
     Plain(Owner),
-    Line(Arc<Mutex<Line>>),
+    Watching(Arc<Mutex<Watcher>>),
     Service(Owner),
     Raw(Arc<Bundle>),
 }
@@ -68,11 +68,11 @@ impl Peer {
             let owner = owner.clone();
             peers.push(match spec.who {
                 Who::Plain => Self::Plain(owner),
-                Who::Line if (spec.tasks, spec.names) == (1, 1) => {
-                    Self::Line(Arc::new(Mutex::new(Line::new(owner).await?)))
+                Who::Watching if (spec.tasks, spec.names) == (1, 1) => {
+                    Self::Watching(Arc::new(Mutex::new(Watcher::new(owner).await?)))
                 }
-                Who::Line => {
-                    return Err("there is one name, and a process is one in its line".into());
+                Who::Watching => {
+                    return Err("there is one name, and a process waits for it once".into());
                 }
                 Who::Service => Self::Service(owner),
                 Who::Raw | Who::Stored | Who::Guarded if task % bundle::LOCKS == 0 => {
@@ -94,7 +94,7 @@ impl Peer {
             Self::Ours => call(name, witness).await?,
             Self::Background => background(name, witness).await?,
             Self::Plain(owner) => owner.by_hand(name, witness).await?,
-            Self::Line(line) => line.lock().await.call(name, witness).await?,
+            Self::Watching(watcher) => watcher.lock().await.call(name, witness).await?,
             Self::Service(owner) => owner.by_service(name, witness).await?,
             Self::Raw(bundle) => return bundle.carry_out().await,
         }
@@ -111,7 +111,7 @@ impl Owner {
         })
     }
 
-    /// What one writes without a library, where nobody else wants the name.
+    /// What one writes without a library, where no other process wants the name.
     async fn by_hand(&self, name: u64, witness: &Witness) -> Result<(), Fault> {
         let key = format!("plain/{name}");
         let mut kv = self.client.kv_client();
@@ -120,7 +120,7 @@ impl Owner {
             .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
             .and_then([TxnOp::put(key.as_str(), "", Some(options))]);
         if !kv.txn(put).await?.succeeded() {
-            return Err(format!("`{key}` is held by somebody else").into());
+            return Err(format!("`{key}` is held by another process").into());
         }
         witness.enter(name)?;
         kv.delete(key, None).await?;

@@ -15,7 +15,7 @@ pub(super) enum Who {
     /// etcd-client, a transaction and a deletion by hand.
     Plain,
     /// etcd-client, a transaction, a watch and a deletion by hand.
-    Line,
+    Watching,
     /// The lock service of etcd's server.
     Service,
     /// Puts and deletions in bundles, which lock nothing: bare keys.
@@ -41,6 +41,22 @@ pub(super) enum Work {
     Distinct,
     /// As many tasks as there are wait at once.
     Waiters,
+    /// Every task holds a lock of its own, or none, and waits for one hot name.
+    Nested,
+    /// As many single tries as there are tasks, at once.
+    Tries,
+    /// Takes all names, and shuts the engine down.
+    Shutdown,
+    /// As many names as there are, each once, with `at_least`.
+    Retained,
+}
+
+/// What is tried for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Exclusive,
+    Shared,
+    Permits,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +73,10 @@ pub(super) struct Spec {
     pub(super) window: Duration,
     /// Of the lease, if not the default.
     pub(super) ttl: Option<Duration>,
+    /// Whether nested calls hold an outer lock.
+    pub(super) outer: bool,
+    /// Of single tries.
+    pub(super) mode: Mode,
     /// A file that counts the calls of all processes.
     pub(super) witness: Option<PathBuf>,
 }
@@ -72,6 +92,8 @@ impl Spec {
             first: 0,
             window: Duration::from_secs(1),
             ttl: None,
+            outer: false,
+            mode: Mode::Exclusive,
             witness: None,
         };
         let (pairs, rest) = args.as_chunks::<2>();
@@ -83,7 +105,7 @@ impl Spec {
                         "ours" => Who::Ours,
                         "background" => Who::Background,
                         "plain" => Who::Plain,
-                        "line" => Who::Line,
+                        "watching" => Who::Watching,
                         "service" => Who::Service,
                         "raw" => Who::Raw,
                         "stored" => Who::Stored,
@@ -99,6 +121,10 @@ impl Spec {
                         "take" => Work::Take,
                         "distinct" => Work::Distinct,
                         "waiters" => Work::Waiters,
+                        "nested" => Work::Nested,
+                        "tries" => Work::Tries,
+                        "shutdown" => Work::Shutdown,
+                        "retained" => Work::Retained,
                         _ => return Err(format!("there is no work `{value}`").into()),
                     }
                 }
@@ -108,6 +134,15 @@ impl Spec {
                 "--first" => spec.first = value.parse()?,
                 "--seconds" => spec.window = seconds()?,
                 "--ttl" => spec.ttl = Some(seconds()?),
+                "--outer" => spec.outer = value.parse()?,
+                "--mode" => {
+                    spec.mode = match value.as_str() {
+                        "exclusive" => Mode::Exclusive,
+                        "shared" => Mode::Shared,
+                        "permits" => Mode::Permits,
+                        _ => return Err(format!("there is no mode `{value}`").into()),
+                    }
+                }
                 "--witness" => spec.witness = Some(value.into()),
                 _ => return Err(format!("a worker has no option `{option}`").into()),
             }

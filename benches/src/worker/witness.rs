@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter a name: in this process, or in a file for several processes, with the process that was there last beside it.
+/// One counter a name: in this process, or in a file for several processes, each followed by the process that was there last.
 #[derive(Debug)]
 pub(super) struct Witness {
     counters: Vec<AtomicU64>,

@@ -50,7 +50,7 @@ impl Core {
         match exchange {
             Exchange::Grant(id) => self.granted(id, sent, result),
             Exchange::Renewal(id) => self.renewed(id, sent, floor.filter(|_| current), result),
-            Exchange::Revocation(lease) => self.revoked(lease, result.is_err()),
+            Exchange::Revocation(lease) => self.revoked(lease, &result),
             Exchange::Barrier(id) => self.barred(id, transaction(result)),
             Exchange::Put(session, ids) => self.put(session, ids, transaction(result)),
             Exchange::Try(session, id) => self.tried(session, id, transaction(result)),
@@ -163,10 +163,7 @@ impl Core {
             return;
         };
         for call in session.take_warming() {
-            self.outputs.push_back(Output::Refused {
-                call,
-                why: why.clone(),
-            });
+            self.refuse(call, why.clone());
         }
         for contender in session.contenders().collect::<Vec<_>>() {
             let names = self.contenders.get(contender).map(|it| it.names().clone());
@@ -245,9 +242,10 @@ impl Core {
     }
 
     /// A lease was revoked; or that had no answer, and is sent again: its keys would stand in the way for a TTL (rule P36).
-    fn revoked(&mut self, lease: LeaseId, failed: bool) {
+    fn revoked(&mut self, lease: LeaseId, result: &Result<Response, Failure>) {
         self.revoking -= 1;
-        if failed && !self.shutdown.is_finished() {
+        let unanswered = matches!(result, Err(Failure::Unavailable(_) | Failure::Unknown(_)));
+        if unanswered && !self.shutdown.is_finished() {
             self.revocations.push(lease);
         }
     }
@@ -287,7 +285,9 @@ impl Core {
             self.leave_contender(contender, lost);
         }
         for call in warming {
-            self.warm(call, ttl_secs);
+            if self.calls.remove_warming(call) {
+                self.warm(call, ttl_secs);
+            }
         }
         self.dirty.insert(id);
         self.revoke_if_over(id);
@@ -432,7 +432,9 @@ impl Core {
             return;
         };
         for call in session.take_warming() {
-            self.outputs.push_back(Output::Ready { call });
+            if self.calls.remove_warming(call) {
+                self.outputs.push_back(Output::Ready { call });
+            }
         }
     }
 
@@ -741,14 +743,11 @@ impl Core {
             } if !mistake(Mistake::RefusedIsNotApplied) => {
                 let why = Refused::by(failure);
                 for id in ids {
-                    let first = self
-                        .contenders
-                        .get(id)
-                        .and_then(|it| it.names().first().cloned());
-                    let head = first.and_then(|name| self.queues.get(&name)?.head());
+                    let served = self.served_by(id);
                     self.delete(id);
-                    head.into_iter()
-                        .for_each(|head| self.refuse(head.call, why.clone()));
+                    served
+                        .into_iter()
+                        .for_each(|call| self.refuse(call, why.clone()));
                 }
             }
             // One bad name fails all: the halves go their own ways, but no group is torn (rules P9, P13).
@@ -768,15 +767,11 @@ impl Core {
             Failure::Refused { .. } => {
                 let why = Refused::by(failure);
                 for id in ids {
-                    let first = self
-                        .contenders
-                        .get(id)
-                        .filter(|it| !it.is_detached())
-                        .and_then(|it| it.names().first().cloned());
-                    let head = first.and_then(|name| self.queues.get(&name)?.head());
+                    let served = self.served_by(id);
                     self.remove(id);
-                    head.into_iter()
-                        .for_each(|head| self.refuse(head.call, why.clone()));
+                    served
+                        .into_iter()
+                        .for_each(|call| self.refuse(call, why.clone()));
                 }
             }
         }
@@ -794,6 +789,7 @@ impl Core {
         };
         self.batch.put_done(session);
         self.dirty.insert(session);
+        let served = self.served_by(id);
         let Some(contender) = self.contenders.get_mut(id) else {
             return;
         };
@@ -831,9 +827,7 @@ impl Core {
         if fence.is_none_or(|fence| Some(fence.modified) != found) {
             return self.session_moved(session, answer);
         }
-        let head = names.first().and_then(|name| self.queues.get(name)?.head());
-        let Some(head) =
-            head.filter(|head| self.calls.get(head.call).is_some_and(|call| call.is_try()))
+        let Some(call) = served.filter(|call| self.calls.get(*call).is_some_and(|it| it.is_try()))
         else {
             return;
         };
@@ -847,10 +841,10 @@ impl Core {
         match held.next() {
             Some((name, kv)) => {
                 let holder = Some(kv.value.into());
-                self.refuse(head.call, Refused::Held { name, holder });
+                self.refuse(call, Refused::Held { name, holder });
             }
             // Only deeper keys, as far as one key tells; or the owner has just gone.
-            None => self.calls.try_plainly(head.call),
+            None => self.calls.try_plainly(call),
         }
     }
 

@@ -491,9 +491,9 @@ impl Core {
                         .observe
                         .watch(&part.name)
                         .filter(|watch| watch.prefix != part.family);
-                    let admission =
-                        last.is_some_and(|watch| !part.predecessors().include(&watch.prefix));
-                    let owner = !held && !(admission && part.predecessors().are_known());
+                    let gone =
+                        last.is_some_and(|watch| part.predecessors().has_lost(&watch.prefix));
+                    let owner = !held && !gone;
                     match held {
                         true => ops.extend(transactions::read_behind(
                             &part.key,
@@ -612,18 +612,6 @@ impl Core {
         for call in self.calls.all_waiting() {
             if nested || !self.calls.is_nested(call) {
                 self.refuse(call, Refused::ShuttingDown);
-            }
-        }
-        for id in self.sessions.ids() {
-            let warming = self
-                .sessions
-                .get_mut(id)
-                .map(|session| session.take_warming());
-            for call in warming.into_iter().flatten() {
-                self.outputs.push_back(Output::Refused {
-                    call,
-                    why: Refused::ShuttingDown,
-                });
             }
         }
     }

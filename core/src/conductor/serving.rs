@@ -158,7 +158,7 @@ impl Core {
 
     /// Refuses a waiting call.
     pub(super) fn refuse(&mut self, call: CallId, why: Refused) {
-        if self.withdraw(call) {
+        if self.withdraw(call) || self.calls.remove_warming(call) {
             self.outputs.push_back(Output::Refused { call, why });
         }
     }
@@ -201,12 +201,7 @@ impl Core {
             // The head is a group that waits for its other names: the contender of an earlier call must not stand in the way.
             return queue.in_line().into_iter().for_each(|id| self.give_up(id));
         }
-        let purpose = Purpose {
-            names: names.clone(),
-            mode: call.mode(),
-            ttl_secs: call.ttl_secs(),
-            group: call.is_group().then_some(head.call),
-        };
+        let purpose = purpose_of(head.call, call);
         let tries = call.is_try();
         let in_line: BTreeSet<ContenderId> = names
             .iter()
@@ -233,6 +228,14 @@ impl Core {
             }
             None => self.claim(head.call, purpose, tries),
         }
+    }
+
+    /// The call that a contender in line would serve: the head of its names, if that wants just this.
+    pub(super) fn served_by(&self, id: ContenderId) -> Option<CallId> {
+        let contender = self.contenders.get(id).filter(|it| !it.is_detached())?;
+        let head = self.queues.get(contender.names().first()?)?.head()?;
+        let wanted = purpose_of(head.call, self.calls.get(head.call)?);
+        fits(contender.purpose(), &wanted).then_some(head.call)
     }
 
     /// The head of the queue has a contender in line.
@@ -283,6 +286,9 @@ impl Core {
             session.attach(self.now, id);
         }
         self.batch.put(session, id);
+        if mistake(Mistake::TwoAcquisitionsInABundle) {
+            self.batch.put(session, id);
+        }
         self.dirty.insert(session);
     }
 
@@ -399,7 +405,6 @@ impl Core {
         };
         self.stops_being_observed(id);
         self.deadlock.edges.forget(id);
-        self.batch.deleted(id);
         if let Some(session) = self.sessions.get_mut(contender.session()) {
             session.detach(self.now, id);
         }
@@ -625,10 +630,8 @@ impl Core {
         let head = self.queues.get(contender.names().first()?)?.head()?;
         let heir = self.calls.get(head.call)?;
         let wanted = Purpose {
-            names: heir.names().clone(),
-            mode: heir.mode(),
-            ttl_secs: heir.ttl_secs(),
             group: contender.purpose().group,
+            ..purpose_of(head.call, heir)
         };
         let fits = fits(contender.purpose(), &wanted)
             || (mistake(Mistake::HandOverToPartOfAGroup) && contender.mode() == heir.mode());
@@ -813,7 +816,10 @@ impl Core {
         }
         let id = self.choose_session(ttl_secs);
         match self.sessions.get_mut(id) {
-            Some(session) if !session.is_open() => session.warm(call),
+            Some(session) if !session.is_open() => {
+                session.warm(call);
+                self.calls.add_warming(self.now, call);
+            }
             _ => self.outputs.push_back(Output::Ready { call }),
         }
     }
@@ -914,13 +920,10 @@ impl Core {
             self.revocations.extend(kept.lease);
         }
         self.confirming.insert(id, kept.call);
-        self.delete(id);
-        if self
-            .contenders
-            .get(id)
-            .is_some_and(|it| it.parts().is_empty())
-        {
-            self.remove(id);
+        let empty = |it: &Contender| it.parts().is_empty();
+        match self.contenders.get(id).is_some_and(empty) {
+            true => self.remove(id),
+            false => self.delete(id),
         }
     }
 
@@ -952,7 +955,7 @@ impl Core {
             true => self.claim_edges(call),
             // A group whose task holds nothing looks from its own key.
             false if step % 2 == 1 => first
-                .and_then(|name| self.stalled_part(&name))
+                .and_then(|name| self.stalled_part(self.queues.get(&name)?.in_line()?))
                 .into_iter()
                 .collect(),
             false => BTreeMap::new(),
@@ -968,16 +971,12 @@ impl Core {
         }
     }
 
-    /// A part of a group's contender that is not admitted.
-    fn stalled_part(&self, name: &Name) -> Option<(ContenderId, Incarnation)> {
-        let id = self.queues.get(name)?.in_line()?;
+    /// The first part of a contender that is not admitted.
+    fn stalled_part(&self, id: ContenderId) -> Option<(ContenderId, Incarnation)> {
         let contender = self.contenders.get(id)?;
-        let created = contender.created()?;
-        let part = contender
-            .parts()
-            .iter()
-            .find(|part| part.admitted().is_none())?;
-        Some((id, (part.key.clone(), created)))
+        let mut parts = contender.parts().iter();
+        let part = parts.find(|part| part.admitted().is_none())?;
+        Some((id, (part.key.clone(), contender.created()?)))
     }
 
     /// Publishes what a nested call depends on, from the keys that its task holds.
@@ -1085,6 +1084,16 @@ impl Core {
     }
 }
 
+/// What a contender of a call is put for.
+fn purpose_of(id: CallId, call: &Call) -> Purpose {
+    Purpose {
+        names: call.names().clone(),
+        mode: call.mode(),
+        ttl_secs: call.ttl_secs(),
+        group: call.is_group().then_some(id),
+    }
+}
+
 /// Whether a contender that was put for one purpose serves another.
 fn fits(of: &Purpose, wanted: &Purpose) -> bool {
     let same = of.names.len() == wanted.names.len()
@@ -1171,15 +1180,9 @@ impl Waits for Process<'_> {
 
     fn stalled(&self, name: &Name) -> Option<(ContenderId, Incarnation)> {
         let id = self.0.queues.get(name)?.in_line()?;
-        let contender = self
-            .0
-            .contenders
-            .get(id)
-            .filter(|it| it.has_stalled(self.0.now))?;
-        let part = contender
-            .parts()
-            .iter()
-            .find(|part| part.name == *name && !matches!(part.seat, Seat::Permit(_)))?;
-        Some((id, (part.key.clone(), contender.created()?)))
+        let contender = self.0.contenders.get(id)?;
+        let stalled =
+            contender.has_stalled(self.0.now) && !matches!(contender.mode(), Mode::Permits(_));
+        stalled.then(|| self.0.stalled_part(id))?
     }
 }

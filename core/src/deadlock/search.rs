@@ -186,6 +186,15 @@ impl Search {
             .filter(|kv| crate::ids::contends(&family, &kv.key))
             .collect();
         let mut links = Vec::new();
+        // A group waits for its other keys, whether this one is admitted or not.
+        for sibling in record::group(&own.value) {
+            let link = Link {
+                waiting: waiting.clone(),
+                through: Vec::new(),
+                edge: None,
+            };
+            links.push((link, (sibling, waiting.1)));
+        }
         for through in chains(&contenders, own) {
             let Some(last) = through.last() else { continue };
             let Ok(key) = std::str::from_utf8(&last.key).map(Key::from) else {

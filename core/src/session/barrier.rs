@@ -44,12 +44,6 @@ impl Barrier {
         self.asked || self.current.is_some()
     }
 
-    /// Whether a contender's outcome is not known.
-    pub fn is_ambiguous(&self) -> bool {
-        let current = self.current.as_ref();
-        !self.ambiguous.is_empty() || current.is_some_and(|current| !current.contenders.is_empty())
-    }
-
     /// A contender is gone: no barrier has to ask for it.
     pub fn forget(&mut self, contender: ContenderId) {
         self.ambiguous.remove(&contender);

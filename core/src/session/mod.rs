@@ -320,13 +320,6 @@ impl Session {
         self.renewal.failures
     }
 
-    /// A renewal is to be sent as soon as may be.
-    pub fn hurry(&mut self, now: Moment) {
-        if self.renewal.failures == 0 {
-            self.renewal.due = now;
-        }
-    }
-
     /// etcd said that there is no such lease: no body is polled from now on.
     pub fn end(&mut self, cause: LossCause) {
         self.renewal.under_way = false;
@@ -417,11 +410,6 @@ impl Session {
     /// The calls that wait for it to open.
     pub fn take_warming(&mut self) -> Vec<CallId> {
         std::mem::take(&mut self.warming)
-    }
-
-    /// A call that waits for it to open has been refused.
-    pub fn forget_warming(&mut self, call: CallId) {
-        self.warming.retain(|of| *of != call);
     }
 
     /// The barrier that settles what is ambiguous.

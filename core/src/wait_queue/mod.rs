@@ -119,11 +119,6 @@ impl WaitQueue {
         self.in_line.is_some() || !self.held.is_empty() || !self.closing.is_empty()
     }
 
-    /// How many permits calls of this process hold.
-    pub fn held_permits(&self) -> usize {
-        self.seats.permits_held()
-    }
-
     /// The seat that the next contender of this mode would take; `None`: it has to wait for one.
     pub fn free_seat(&self, mode: Mode) -> Option<Seat> {
         self.seats.free(mode)

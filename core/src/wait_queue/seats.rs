@@ -79,10 +79,6 @@ impl Seats {
     pub fn unhold(&mut self, seat: Seat) {
         self.permits_held -= usize::from(matches!(seat, Seat::Permit(_)));
     }
-
-    pub fn permits_held(&self) -> usize {
-        self.permits_held
-    }
 }
 
 #[cfg(test)]

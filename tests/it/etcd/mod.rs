@@ -73,6 +73,11 @@ impl Etcd {
         Self::start_with(&flags).await
     }
 
+    /// A server of one's own that refuses writes when its data take more than this many bytes.
+    pub(crate) async fn start_with_quota(bytes: u64) -> Etcd {
+        Self::start_with(&[format!("--quota-backend-bytes={bytes}")]).await
+    }
+
     async fn start_with(flags: &[String]) -> Etcd {
         assert!(!on_embedded(), "begin the test with `real_etcd_only!()`");
         Self::Process(Box::new(process::Member::start(flags).await))
@@ -142,6 +147,22 @@ impl Etcd {
         match self {
             Self::Process(member) => member.wipe(),
             Self::Embedded(member) => member.wipe(),
+        }
+    }
+
+    /// Saves a snapshot of a real one's data, for `restore`.
+    pub(crate) fn save(&self) {
+        match self {
+            Self::Process(member) => member.save(),
+            Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
+        }
+    }
+
+    /// Replaces a real one's data by the last snapshot; it must not be running.
+    pub(crate) fn restore(&mut self) {
+        match self {
+            Self::Process(member) => member.restore(),
+            Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::GUARD;
 use super::ports::free_port;
-use super::tools::{binary, knows_no_fsync};
+use super::tools::{backup, binary, knows_no_fsync};
 
 /// How long etcd may take to answer for the first time.
 const READY: Duration = Duration::from_secs(20);
@@ -97,7 +97,10 @@ impl Member {
         Member {
             members: format!("{name}=http://127.0.0.1:{peer_port}"),
             dir: data_dir(),
-            scheme: if extra.is_empty() { "http" } else { "https" },
+            scheme: match extra.iter().any(|flag| flag.starts_with("--cert-file=")) {
+                true => "https",
+                false => "http",
+            },
             extra: extra.to_vec(),
             process: None,
             name,
@@ -242,6 +245,35 @@ impl Member {
         std::fs::remove_dir_all(self.data()).expect("its data can be removed");
     }
 
+    /// Saves a snapshot of its data, for `restore`; it must be running.
+    pub(crate) fn save(&self) {
+        let _ = std::fs::remove_file(self.snapshot());
+        let mut command = backup();
+        command
+            .args(["--endpoints", &self.endpoint(), "snapshot", "save"])
+            .arg(self.snapshot());
+        succeeds(&mut command);
+    }
+
+    /// Replaces its data by the snapshot; it must not be running.
+    pub(crate) fn restore(&mut self) {
+        self.wipe();
+        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let mut command = backup();
+        command
+            .args(["snapshot", "restore"])
+            .arg(self.snapshot())
+            .args(["--name", &self.name, "--initial-cluster", &self.members])
+            .args(["--initial-advertise-peer-urls", &peer])
+            .arg("--data-dir")
+            .arg(self.data());
+        succeeds(&mut command);
+    }
+
+    fn snapshot(&self) -> PathBuf {
+        self.dir.path().join("snapshot")
+    }
+
     /// Freezes the process: connections stay open, and no request is answered.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
@@ -265,6 +297,12 @@ impl Member {
     pub(crate) fn log(&self) -> PathBuf {
         self.dir.path().join("log")
     }
+}
+
+/// Runs a program to its end.
+fn succeeds(command: &mut Command) {
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{command:?}: {output:?}");
 }
 
 impl Process {

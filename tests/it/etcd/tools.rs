@@ -17,6 +17,19 @@ pub(crate) fn etcdctl() -> PathBuf {
     }
 }
 
+/// The `etcdctl` of the version under test, for its snapshots.
+pub(super) fn backup() -> Command {
+    let neighbour = binary().with_file_name("etcdctl");
+    let program = if neighbour.is_file() {
+        neighbour
+    } else {
+        etcdctl()
+    };
+    let mut command = Command::new(program);
+    command.env_remove("ETCDCTL_ENDPOINTS"); // it refuses a flag that the environment has, too
+    command
+}
+
 /// Finds a program by its variable, else among those that `cargo xtask` has unpacked, else by PATH.
 fn tool(variable: &str, name: &str) -> PathBuf {
     if let Some(path) = env::var_os(variable) {

@@ -46,7 +46,7 @@ pub(crate) fn speed(args: &[String]) -> Result<String> {
     let quick = args.iter().any(|arg| arg == "--quick");
     let place = match (all, quick) {
         (true, false) => Some(workspace::root().join("benches")),
-        // Figures of five minutes are no figures for others to read.
+        // Figures of a few minutes are no figures for others to read.
         (true, true) => Some(workspace::root().join("target/bench")),
         (false, _) => None,
     };

@@ -54,8 +54,8 @@ impl Finding {
     }
 }
 
-/// Work on twice as much may take this much more: twice, and a rest that does not grow.
-const MOST: f64 = 2.5;
+/// Work on twice as much may take five halves of the steps: twice, and a rest that does not grow.
+const MOST: (u64, u64) = (5, 2);
 
 /// Checks that work on twice as much takes twice the steps.
 pub(super) fn is_linear(what: &str, n: usize, work: impl Fn(usize) -> u64) {
@@ -63,7 +63,7 @@ pub(super) fn is_linear(what: &str, n: usize, work: impl Fn(usize) -> u64) {
     println!("{what}: {once} steps for {n}, {twice} for {}", 2 * n);
     must!(
         Cost,
-        twice as f64 <= once as f64 * MOST,
+        twice * MOST.1 <= once * MOST.0,
         "{what} takes {once} steps for {n}, and {twice} for {}",
         2 * n
     );

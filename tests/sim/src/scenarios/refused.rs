@@ -69,7 +69,7 @@ fn locks_are_released_at_the_quota() {
     let held = stage.take(0, "held");
     let waiter = stage.ask(1, Ask::of("held"));
     stage.run(Duration::from_secs(1));
-    stage.store.space = Space::None;
+    stage.store.space = Space::Crossing(0);
     stage.run(Duration::from_secs(20));
     assert!(stage.has(held));
     stage.release(held);

@@ -40,6 +40,9 @@ pub(super) enum Fate {
     Refused,
 }
 
+/// The fate of a request that a process sends.
+type Fates = dyn Fn(usize, &Request) -> Fate;
+
 /// How a call asks for its lock.
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -122,7 +125,7 @@ pub(super) struct Stage {
     processes: Vec<Process>,
     pub(super) calls: BTreeMap<CallId, Call>,
     agenda: BTreeMap<(Moment, u64), Happening>,
-    fate: Box<dyn Fn(usize, &Request) -> Fate>,
+    fate: Box<Fates>,
     /// Up to there watches have their events.
     delivered: Revision,
     sequence: u64,

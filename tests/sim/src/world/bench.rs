@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::clients::Call;
 use super::drift::Drift;
-use super::etcd::{Etcd, Incarnation, Snapshot, Space};
+use super::etcd::{Etcd, Incarnation, Snapshot, Space, unknown};
 use super::faults::Faults;
 use super::random::Random;
 use super::retention::Retained;
@@ -51,6 +51,8 @@ pub(crate) struct Bench {
     pub(crate) owners: BTreeMap<LeaseId, usize>,
     /// Incarnations an operator laid hands on: their holders may overlap with the next ones until their cores notice.
     pub(crate) tainted: BTreeSet<Incarnation>,
+    /// etcd has come back from a snapshot.
+    pub(crate) restored: bool,
     /// What keys were denied for a while.
     pub(crate) denied: BTreeSet<&'static str>,
     /// The last token of each name.
@@ -166,6 +168,8 @@ pub(crate) enum Happening {
     Drop(CallId),
     /// A new process on a machine.
     Start(usize),
+    /// A request that no longer arrives.
+    Broken,
     Promote,
     /// etcd has room again; its user may write again; it comes back from a snapshot.
     Room,
@@ -220,6 +224,7 @@ impl Bench {
             holding: BTreeSet::new(),
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),
+            restored: false,
             denied: BTreeSet::new(),
             tokens: BTreeMap::new(),
             lone_tokens: BTreeMap::new(),
@@ -296,6 +301,25 @@ impl Bench {
         self.agenda.retain(|_, happening| {
             !matches!(happening, Happening::Nemesis | Happening::Restore(_))
         });
+    }
+
+    /// The connections to etcd break: what is under way on them does not arrive.
+    pub(crate) fn break_connections(&mut self) {
+        for happening in self.agenda.values_mut() {
+            if let Happening::Arrive { from, id, back, .. } = happening {
+                let answer = Happening::Answer {
+                    to: *from,
+                    id: *id,
+                    result: Err(unknown()),
+                    header: 0,
+                };
+                // A request without a way back has its failure on the agenda.
+                *happening = match back {
+                    Some(_) => answer,
+                    None => Happening::Broken,
+                };
+            }
+        }
     }
 
     /// Runs until `done`, at most until `limit`; whether it got done.
@@ -393,6 +417,7 @@ impl Bench {
                 self.store.promote(self.now);
                 self.trace.note(self.now, None, || "a new leader".into());
             }
+            Happening::Broken => {}
             Happening::Room => self.store.space = Space::Enough,
             Happening::Allow => self.store.denied = None,
             Happening::Restore(snapshot) => self.restore(*snapshot),

@@ -708,9 +708,7 @@ impl Bench {
                 !left
                     .iter()
                     .any(|lease| lease_of(&owned[0].key) == Some(*lease))
-                    || owned
-                        .iter()
-                        .any(|of| self.tainted.contains(&incarnation(of)))
+                    || self.restored // a process that finds out gives up all it has
             }
             _ => true,
         };

@@ -28,10 +28,8 @@ const LEASES: LeaseId = 0xa0;
 pub(crate) enum Space {
     /// There is room.
     Enough,
-    /// So many writes cross the quota: etcd applies them, and refuses them all the same.
+    /// etcd refuses writes; deletes, reads and renewals go on. So many more it applies all the same: they cross the quota.
     Crossing(u32),
-    /// Writes are refused; deletes, reads and renewals go on.
-    None,
 }
 
 /// What a backup of etcd holds.

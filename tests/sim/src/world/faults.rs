@@ -80,13 +80,15 @@ impl Faults {
         }
     }
 
-    /// The faults of [`ALL`]: drawn apart, so that what else a seed decides does not hang on them.
+    /// The later faults: drawn apart, so that what else a seed decides does not hang on them. Two of them only with [`ALL`].
     pub(crate) fn draw_others(&mut self, random: &mut Random) {
         let mut share = |of: &[f64]| random.pick(of).copied().unwrap_or_default();
-        self.full = share(&[0.0, 0.0, 0.3]);
         self.restore = share(&[0.0, 0.0, 0.0, 0.1]);
-        self.denied = share(&[0.0, 0.0, 0.3]);
         self.ends = share(&[0.0, 0.5, 1.0]);
+        if ALL {
+            self.full = share(&[0.0, 0.0, 0.3]);
+            self.denied = share(&[0.0, 0.0, 0.3]);
+        }
     }
 
     /// Nothing but messages that are a little late.

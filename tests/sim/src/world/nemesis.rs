@@ -141,6 +141,8 @@ impl Bench {
     /// etcd comes back from a snapshot, and the operator deletes the keys that came back with it.
     pub(crate) fn restore(&mut self, snapshot: Snapshot) {
         self.tally.count(Fault::Restored);
+        self.restored = true;
+        self.break_connections();
         self.trace.note(self.now, None, || "restored".into());
         let before: Vec<Incarnation> = self.store.kvs().map(incarnation).collect();
         self.store.restore(self.now, snapshot);

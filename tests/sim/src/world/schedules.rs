@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bench::{Bench, Happening};
 use super::clients::Crowd;
 use super::etcd::Space;
-use super::faults::{ALL, Faults};
+use super::faults::Faults;
 use super::random::Random;
 use super::tally::Tally;
 use super::violation::{Violation, must};
@@ -101,7 +101,7 @@ impl Bench {
                 bench.storm = random.millis(300, 6000);
             }
         }
-        if ALL && !bench.peaceful {
+        if !bench.peaceful {
             bench.faults.draw_others(&mut Random::new(seed ^ 0xfa17));
         }
         let mut id = 0;

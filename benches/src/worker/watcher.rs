@@ -1,5 +1,5 @@
-//! What is left of a lock that several processes want if nobody minds what may go wrong: a put that answers who was there
-//! before, a watch that is open already, a deletion. So it says what etcd and a client can do here at all.
+//! Peer with an open watch: what is left of a lock of several processes without protection against failures. A call is a put
+//! that answers which keys were there before, an event of a watch that is open already, and a deletion: the limit of etcd and a client.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use super::Fault;
 use super::peer::{Owner, VALUE};
 use super::witness::Witness;
 
-/// A process's place in the queue for the one name there is.
-pub(super) struct Line {
+/// Contender of one process for the one name there is.
+pub(super) struct Watcher {
     owner: Owner,
     key: String,
     deletions: WatchStream,
 }
 
-/// What all keys in the queue begin with.
-const FAMILY: &str = "line/";
+/// Prefix of every contender.
+const FAMILY: &str = "watching/";
 
-impl Line {
+impl Watcher {
     pub(super) async fn new(owner: Owner) -> Result<Self, Fault> {
         let options = WatchOptions::new().with_prefix();
         let options = options.with_filters([WatchFilterType::NoPut]);

@@ -1,0 +1,105 @@
+//! Nested waiters: hundreds of tasks that each hold a lock of their own and wait for one hot name.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, etcd_locked};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::corner::{Corner, connect};
+use crate::limit::{run, within};
+
+/// Tasks of each of the two engines.
+const TASKS: u64 = 100;
+/// Long enough that a call waits for more than a second, after which an engine publishes what it waits for.
+const BODY: Duration = Duration::from_millis(8);
+/// By then every task waits, and has published that it does.
+const LEAD: Duration = Duration::from_millis(1_500);
+const WINDOW: Duration = Duration::from_millis(2_500);
+/// Short, so that an engine that no longer renews loses its locks within the test.
+const TTL: Duration = Duration::from_secs(4);
+
+/// What the tasks of one round share.
+#[derive(Default)]
+struct Round {
+    inside: AtomicBool,
+    served: AtomicU64,
+    over: AtomicBool,
+}
+
+#[etcd_locked("own/<engine>/<task>", locks = locks, wait = "forever")]
+async fn nested(locks: &Locks, engine: u64, task: u64, round: &Round) -> Result<(), LockError> {
+    let _ = (engine, task);
+    repeat(locks, round).await
+}
+
+async fn repeat(locks: &Locks, round: &Round) -> Result<(), LockError> {
+    while !round.over.load(Ordering::Relaxed) {
+        hot(locks, round).await?;
+    }
+    Ok(())
+}
+
+#[etcd_locked("hot", locks = locks, wait = "forever")]
+async fn hot(locks: &Locks, round: &Round) -> Result<(), LockError> {
+    assert!(
+        !round.inside.swap(true, Ordering::SeqCst),
+        "two were inside"
+    );
+    // The last waiters are not to be waited for.
+    if !round.over.load(Ordering::Relaxed) {
+        sleep(BODY).await;
+    }
+    round.inside.store(false, Ordering::SeqCst);
+    round.served.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// How many bodies run within the window; every call must be served.
+async fn served(corner: &Corner, outer: bool) -> u64 {
+    let round = Arc::new(Round::default());
+    let mut tasks = JoinSet::new();
+    let mut engines = Vec::new();
+    for engine in 0..2 {
+        let locks = connect(corner.config().ttl(TTL)).await;
+        for task in 0..TASKS {
+            let (locks, round) = (locks.clone(), round.clone());
+            tasks.spawn(async move {
+                match outer {
+                    true => nested(&locks, engine, task, &round).await,
+                    false => repeat(&locks, &round).await,
+                }
+            });
+        }
+        engines.push(locks);
+    }
+    sleep(LEAD).await;
+    let before = round.served.load(Ordering::Relaxed);
+    sleep(WINDOW).await;
+    let served = round.served.load(Ordering::Relaxed) - before;
+    round.over.store(true, Ordering::Relaxed);
+    let mut failed = Vec::new();
+    while let Some(ended) = within("the end of every call", tasks.join_next()).await {
+        failed.extend(ended.expect("no panic").err());
+    }
+    let (count, first) = (failed.len(), failed.first());
+    assert_eq!(count, 0, "{served} served in the window; {first:?}");
+    for locks in engines {
+        within("the shutdown", locks.shutdown(Duration::ZERO)).await;
+    }
+    served
+}
+
+#[test]
+fn tasks_that_hold_a_lock_are_served_as_fast_as_others() {
+    run(async {
+        let corner = Corner::new().await;
+        let plain = served(&corner, false).await;
+        let nested = served(&corner, true).await;
+        println!("{plain} bodies without outer locks, {nested} with them, in {WINDOW:?}");
+        assert!(2 * nested >= plain, "{nested} of {plain}");
+        corner.until_empty().await;
+    });
+}

@@ -1,0 +1,140 @@
+//! etcd at its quota: it carries out the writes that cross the quota and refuses them all the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, DeleteOptions};
+use etcd_locked::{LockError, Locks};
+use tokio::task::JoinSet;
+
+use crate::corner::{Corner, pass};
+use crate::etcd::Etcd;
+use crate::limit::{run, within};
+use crate::real_only::real_etcd_only;
+
+const QUOTA: u64 = 16 * 1024 * 1024;
+const CHUNK: usize = 16 * 1024;
+/// A key that no process renews is gone within what `until_empty` waits for.
+const TTL: Duration = Duration::from_secs(14);
+const ENGINES: usize = 4;
+const TASKS: usize = 60;
+/// So many that requests queue in etcd, ours among them, when the quota is crossed.
+const FILLS: usize = 64;
+/// How often the quota is crossed: not every crossing meets a request of ours.
+const ROUNDS: usize = 6;
+/// Below no prefix of ours.
+const FILL: &str = "fill/";
+
+/// Puts values until etcd refuses them.
+async fn fill(mut client: Client, next: Arc<AtomicU64>) -> etcd_client::Error {
+    loop {
+        let key = format!("{FILL}{}", next.fetch_add(1, Ordering::Relaxed));
+        if let Err(error) = client.put(key, vec![b'x'; CHUNK], None).await {
+            return error;
+        }
+    }
+}
+
+/// Locks and releases until etcd refuses.
+async fn lock(locks: Locks, name: String) -> LockError {
+    loop {
+        let refused = match locks.lock(&*name).wait_forever().await {
+            Ok(guard) => guard.release().await.err(),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = refused {
+            return error;
+        }
+    }
+}
+
+/// Takes the fill away and lets etcd write again.
+async fn make_room(client: &mut Client) {
+    let all = DeleteOptions::new().with_prefix();
+    let deleted = client.delete(FILL, Some(all)).await.expect("a delete");
+    let revision = deleted.header().expect("a header").revision();
+    let compacted = client
+        .compact(revision, Some(CompactionOptions::new().with_physical()))
+        .await;
+    compacted.expect("a compaction");
+    client.defragment().await.expect("a defragmentation");
+    let raised = client.alarm(AlarmAction::Get, AlarmType::None, None).await;
+    for alarm in raised.expect("etcd's alarms").alarms() {
+        let mut of = AlarmOptions::new();
+        of.with_member(alarm.member_id());
+        let disarmed = client
+            .alarm(AlarmAction::Deactivate, alarm.alarm(), Some(of))
+            .await;
+        disarmed.expect("the alarm can be disarmed");
+    }
+}
+
+#[test]
+fn a_refused_lock_leaves_no_key() {
+    real_etcd_only!();
+    run(async {
+        let etcd = Etcd::start_with_quota(QUOTA).await;
+        let corner = Corner::of(&etcd).await;
+        let mut client = corner.client.clone();
+        let mut engines = Vec::new();
+        for _ in 0..ENGINES {
+            engines.push(corner.locks_with_ttl(TTL).await);
+        }
+        for locks in &engines {
+            // Its lease and its session key are there before there is no space.
+            pass("a free name", locks.lock("first")).await;
+        }
+        let mut names = Vec::new();
+        for round in 0..ROUNDS {
+            let mut calls = JoinSet::new();
+            for (engine, locks) in engines.iter().enumerate() {
+                for task in 0..TASKS {
+                    let name = format!("jobs/{round}-{engine}-{task}");
+                    calls.spawn(lock(locks.clone(), name.clone()));
+                    names.push(name);
+                }
+            }
+            let next = Arc::new(AtomicU64::new(0));
+            let mut fills = JoinSet::new();
+            for _ in 0..FILLS {
+                fills.spawn(fill(client.clone(), next.clone()));
+            }
+            while let Some(refused) = within("a full etcd", fills.join_next()).await {
+                let refused = refused.expect("no panic").to_string();
+                assert!(refused.contains("database space exceeded"), "{refused}");
+            }
+            while let Some(refused) = within("every call's end", calls.join_next()).await {
+                let refused = refused.expect("no panic");
+                let text = refused.to_string();
+                assert!(
+                    matches!(refused, LockError::Backend { .. })
+                        && text.contains("database space exceeded"),
+                    "{refused:?}"
+                );
+            }
+            println!(
+                "round {round}: {} keys are there when every call has been refused",
+                corner.keys(&corner.prefix).await.len()
+            );
+            if round + 1 < ROUNDS {
+                make_room(&mut client).await;
+            }
+        }
+        corner.until_empty().await;
+        for session in corner.sessions().await {
+            assert!(corner.lease_lives(session.lease).await, "{session:?}");
+        }
+        // No name is closed to the engine that was refused, nor to another.
+        make_room(&mut client).await;
+        for (at, name) in names.iter().enumerate() {
+            let locks = &engines[at % ENGINES];
+            pass(
+                "a lock with space again",
+                locks.lock(&**name).wait_forever(),
+            )
+            .await;
+        }
+        corner.until_empty().await;
+    });
+}

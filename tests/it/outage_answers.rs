@@ -1,0 +1,178 @@
+//! Answers of calls while etcd is out of reach: `Backend`, soon, whatever state the name is in and however long the wait.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use etcd_client::Client;
+use etcd_locked::{Acquire, LockError, LockGuard, Locks};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, timeout};
+
+use crate::corner::{Corner, connect};
+use crate::etcd::Etcd;
+use crate::limit::{PATIENCE, run, within};
+
+const CONNECT: Duration = Duration::from_secs(2);
+/// How long any call may take to answer.
+const SOON: Duration = Duration::from_secs(6);
+const TTLS: [u64; 2] = [15, 60];
+
+/// What the name is to this process when etcd goes.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// No call wants it.
+    Idle,
+    /// Another process holds it and a call of this one waits.
+    Queued,
+    /// A call of this process holds it.
+    Held,
+    /// A call of this process has just given it back, and etcd has not answered.
+    Deleting,
+}
+
+const STATES: [State; 4] = [State::Idle, State::Queued, State::Held, State::Deleting];
+
+/// How etcd goes.
+#[derive(Debug, Clone, Copy)]
+enum Outage {
+    Stopped,
+    Killed,
+}
+
+/// An engine of its own for each case: what one notices is no help to another.
+struct Case {
+    what: String,
+    state: State,
+    locks: Locks,
+    held: Option<LockGuard>,
+    /// Calls that waited before.
+    waiting: Vec<(&'static str, Answer)>,
+}
+
+type Answer = JoinHandle<Result<LockGuard, LockError>>;
+
+impl Case {
+    async fn prepare(corner: &Corner, ttl: u64, state: State) -> Case {
+        let config = corner.config().connect_timeout(CONNECT);
+        let locks = connect(config.ttl(Duration::from_secs(ttl))).await;
+        let mut case = Case {
+            what: format!("TTL {ttl} s, {state:?}"),
+            state,
+            held: None,
+            waiting: Vec::new(),
+            locks,
+        };
+        // Every engine has a session, so that the outage meets its exchanges and not its first connection.
+        let first = case.locks.lock(format!("first/{ttl}/{state:?}"));
+        within("a free name", first)
+            .await
+            .expect("a free name")
+            .release()
+            .await
+            .expect("a release");
+        let name = case.name();
+        match state {
+            State::Idle => {}
+            State::Queued => {
+                stranger(corner.client.clone(), &corner.below(&name)).await;
+                case.waiting.push(("queued", spawn(case.call())));
+                corner.until_contenders(&name, 2).await;
+            }
+            State::Held => {
+                case.held = Some(case.call().await.expect("a free name"));
+                case.waiting.push(("queued", spawn(case.call())));
+            }
+            State::Deleting => case.held = Some(case.call().await.expect("a free name")),
+        }
+        case
+    }
+
+    fn name(&self) -> String {
+        format!("jobs/{}", self.what.replace([' ', ','], "-"))
+    }
+
+    fn call(&self) -> Acquire {
+        self.locks.lock(self.name()).wait_forever()
+    }
+
+    /// Makes the calls of the outage; what each answers, and when.
+    async fn outcomes(mut self, began: Instant) -> Vec<(String, Duration, String)> {
+        if matches!(self.state, State::Deleting) {
+            drop(self.held.take());
+            let tried = self.locks.lock(self.name()).try_once();
+            self.waiting.push(("tried", spawn(tried)));
+        }
+        self.waiting.push(("new", spawn(self.call())));
+        let mut answers = JoinSet::new();
+        for (which, answer) in std::mem::take(&mut self.waiting) {
+            let what = format!("{}, {which}", self.what);
+            answers.spawn(async move {
+                let answer = timeout(PATIENCE, answer).await;
+                let took = began.elapsed();
+                let said = match answer {
+                    Err(_) => "nothing".to_owned(),
+                    Ok(answer) => match answer.expect("no panic") {
+                        Ok(_) => "a lock".to_owned(),
+                        Err(LockError::Backend { .. }) => "Backend".to_owned(),
+                        Err(error) => format!("{error:?}"),
+                    },
+                };
+                (what, took, said)
+            });
+        }
+        answers.join_all().await
+    }
+}
+
+/// Another process's key, as no engine of this one knows it.
+async fn stranger(mut client: Client, below: &str) {
+    let key = format!("{below}1234");
+    client.put(key, "", None).await.expect("etcd takes a put");
+}
+
+fn spawn(call: Acquire) -> Answer {
+    tokio::spawn(call.into_future())
+}
+
+async fn all_answer_soon(outage: Outage) {
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let mut cases = Vec::new();
+    for ttl in TTLS {
+        for state in STATES {
+            cases.push(Case::prepare(&corner, ttl, state).await);
+        }
+    }
+    match outage {
+        Outage::Stopped => etcd.stop(),
+        Outage::Killed => etcd.kill(),
+    }
+    let began = Instant::now();
+    let cases: JoinSet<_> = cases.into_iter().map(|case| case.outcomes(began)).collect();
+    let outcomes: Vec<_> = cases.join_all().await.into_iter().flatten().collect();
+    if let Outage::Stopped = outage {
+        etcd.cont();
+    }
+    let mut wrong = Vec::new();
+    for (what, took, said) in outcomes {
+        println!("{outage:?}: {what}: {said} after {took:.1?}");
+        if said != "Backend" || took > SOON {
+            wrong.push(format!("{what}: {said} after {took:.1?}"));
+        }
+    }
+    wrong.sort();
+    assert!(
+        wrong.is_empty(),
+        "{outage:?}: not `Backend` within {SOON:?}: {wrong:#?}"
+    );
+}
+
+#[test]
+fn every_call_answers_soon_when_etcd_is_frozen() {
+    run(all_answer_soon(Outage::Stopped));
+}
+
+#[test]
+fn every_call_answers_soon_when_etcd_is_killed() {
+    run(all_answer_soon(Outage::Killed));
+}

@@ -1,0 +1,95 @@
+//! Shutdown with tens of thousands of locks held: it ends, leaves no key, and renewals go on meanwhile.
+
+use std::future::pending;
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, LossCause, etcd_locked};
+use tokio::sync::watch;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::Instant;
+
+use crate::corner::{Corner, connect};
+use crate::limit::{run, within, within_time};
+
+const LOCKS: u64 = 20_000;
+/// Within it a renewal of every session falls due.
+const GRACE: Duration = Duration::from_secs(10);
+/// Without a renewal a body ends by `Expired` before the grace is over.
+const TTL: Duration = Duration::from_secs(8);
+/// Far beyond what releases take where their cost is linear.
+const BOUND: Duration = Duration::from_secs(40);
+
+#[etcd_locked("held/<id>", locks = &locks, wait = "forever")]
+async fn body(locks: Locks, id: u64, signs: Signs) -> Result<(), LockError> {
+    let mut leave = signs.leave.subscribe();
+    signs.inside.send_modify(|inside| *inside += 1);
+    match id % 2 {
+        0 => {
+            let _ = leave.wait_for(|leave| *leave).await;
+            Ok(())
+        }
+        _ => pending().await,
+    }
+}
+
+/// What bodies and the test tell each other.
+#[derive(Clone)]
+struct Signs {
+    inside: watch::Sender<u64>,
+    leave: watch::Sender<bool>,
+}
+
+#[test]
+fn a_shutdown_with_twenty_thousand_locks_ends() {
+    run(async {
+        let corner = Corner::new().await;
+        let config = corner.config().ttl(TTL);
+        let (locks, others) = (connect(config.clone()).await, connect(config).await);
+        let kept = others.lock("kept").await.unwrap();
+        let signs = Signs {
+            inside: watch::Sender::new(0),
+            leave: watch::Sender::new(false),
+        };
+        let mut bodies = JoinSet::new();
+        for id in 0..LOCKS {
+            bodies.spawn(body(locks.clone(), id, signs.clone()));
+        }
+        let mut inside = signs.inside.subscribe();
+        let all = inside.wait_for(|inside| *inside == LOCKS);
+        within_time(BOUND, "every body inside", all).await.unwrap();
+
+        let began = Instant::now();
+        let shutdown = tokio::spawn({
+            let locks = locks.clone();
+            async move { locks.shutdown(GRACE).await }
+        });
+        let refused = async {
+            while !matches!(locks.lock("free").await, Err(LockError::ShuttingDown)) {
+                yield_now().await;
+            }
+        };
+        within("a refusal", refused).await;
+        // One half ends now, all at once; the grace cuts the other off.
+        signs.leave.send_replace(true);
+        within_time(BOUND, "the shutdown", shutdown).await.unwrap();
+        println!("{:?} with a grace of {GRACE:?}", began.elapsed());
+
+        let (mut ended, mut cut) = (0, 0);
+        while let Some(end) = within("a body's end", bodies.join_next()).await {
+            match end.expect("no panic") {
+                Ok(()) => ended += 1,
+                Err(LockError::Lost {
+                    cause: LossCause::Shutdown,
+                    ..
+                }) => cut += 1,
+                Err(error) => panic!("after {ended} ends and {cut} cuts: {error:?}"),
+            }
+        }
+        assert_eq!((ended, cut), (LOCKS / 2, LOCKS / 2));
+        assert!(kept.is_held(), "another engine's renewals were starved");
+        kept.release().await.unwrap();
+        within("the other shutdown", others.shutdown(GRACE)).await;
+        corner.until_empty().await;
+        assert_eq!(corner.sessions().await, []);
+    });
+}
