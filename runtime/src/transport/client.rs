@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_client::{ConnectOptions, Error};
-use etcd_locked_core::{Cause, Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
+use etcd_locked_core::{
+    Cause, Failure, Key, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
+};
 
 use super::convert::{malformed, send};
 use super::endpoint::{Connection, Endpoint};
@@ -28,6 +30,9 @@ const READ: Duration = Duration::from_secs(2);
 
 /// How long opening one endpoint of several may take, so that a black hole does not use up what the others need.
 const SHARE: Duration = Duration::from_secs(2);
+
+/// How long to find out which revision etcd has when a lease is gone. Calls that hold locks under it learn of the loss after that.
+const AUTOPSY: Duration = Duration::from_millis(300);
 
 /// HTTP/2 pings: etcd closes connections that ping more often than every 5 s (rule P33).
 const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
@@ -49,6 +54,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     target: Target,
     terms: Terms,
+    /// What all keys of ours begin with; read as a key, to learn etcd's revision.
+    prefix: Key,
     authenticates: bool,
     connect_timeout: Duration,
     /// The part of it that each endpoint gets.
@@ -111,6 +118,7 @@ impl Client {
             clock,
             target,
             terms,
+            prefix: config.prefix.as_str().into(),
             authenticates: config.user.is_some(),
             connect_timeout: config.connect_timeout,
             share,
@@ -392,10 +400,10 @@ impl Client {
                     ..
                 }) => {
                     self.0.renewals.forget(lease);
-                    return Ok(Response::KeptAlive {
-                        ttl: Duration::ZERO,
-                        revision: None,
-                    });
+                    // etcd-client keeps the header of this answer to itself.
+                    let revision = self.revision().await;
+                    let ttl = Duration::ZERO;
+                    return Ok(Response::KeptAlive { ttl, revision });
                 }
                 Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) => {
@@ -413,6 +421,20 @@ impl Client {
             true => Failure::Unknown(all(causes)),
             false => Failure::Unavailable(all(causes)),
         })
+    }
+
+    /// The revision that etcd has now; `None`, if that is not to be had quickly.
+    async fn revision(&self) -> Option<Revision> {
+        let read = Txn {
+            then: vec![Op::Get {
+                key: self.0.prefix.clone(),
+            }],
+            ..Txn::default()
+        };
+        match self.within(AUTOPSY, self.read(&read)).await {
+            Some(Ok(Response::Txn(answer))) => Some(answer.revision),
+            _ => None,
+        }
     }
 
     /// Puts the stream back for the next renewal, unless the lease is gone.
@@ -487,8 +509,6 @@ fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
 mod tests {
     use super::*;
     use crate::clock::BootClock;
-    use etcd_locked_core::Op;
-
     fn client(endpoints: &[&str]) -> Client {
         Client::new(&Config::new(endpoints.iter().copied()), Arc::new(BootClock)).unwrap()
     }
