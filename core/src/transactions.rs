@@ -217,30 +217,37 @@ pub fn reads(ops: Vec<Op>) -> Txn {
     }
 }
 
-/// Puts these edges while the keys they lead from and to are there, and the session was not barred since (rule P38).
+/// Puts these edges while the keys they lead from and to are there, and the session was not barred since (rule P38). Without a
+/// fence, because the session key is gone, the keys alone must do.
 pub fn publish(
-    fence: &Fence,
+    fence: Option<&Fence>,
     lease: LeaseId,
     ends: &[(Key, Revision)],
     edges: &[(Key, Arc<[u8]>)],
 ) -> Txn {
+    let puts = edges.iter().map(|(key, value)| put_one(key, value, lease));
     Txn {
-        when: fence.holds().into_iter().chain(created(ends)).collect(),
-        then: edges
-            .iter()
-            .map(|(key, value)| put_one(key, value, lease))
-            .collect(),
-        or_else: vec![fence.read()],
+        when: fenced(fence, created(ends)),
+        then: puts.collect(),
+        or_else: Vec::new(),
     }
 }
 
 /// Deletes the edges of one call if the whole cycle still stands: its success is the proof that it did (rule P38).
-pub fn abort(fence: &Fence, cycle: Vec<Compare>, edges: Vec<Key>) -> Txn {
+pub fn abort(fence: Option<&Fence>, cycle: Vec<Compare>, edges: Vec<Key>) -> Txn {
     Txn {
-        when: fence.holds().into_iter().chain(cycle).collect(),
+        when: fenced(fence, cycle),
         then: edges.into_iter().map(|key| Op::Delete { key }).collect(),
-        or_else: vec![fence.read()],
+        or_else: Vec::new(),
     }
+}
+
+fn fenced(fence: Option<&Fence>, conditions: Vec<Compare>) -> Vec<Compare> {
+    fence
+        .and_then(Fence::holds)
+        .into_iter()
+        .chain(conditions)
+        .collect()
 }
 
 fn created(keys: &[(Key, Revision)]) -> Vec<Compare> {

@@ -1,5 +1,6 @@
 //! Answers: what etcd's answers and events lead to.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Abort, Core, Exchange, ReadItem, SLOWLY, UnderWay};
@@ -99,7 +100,15 @@ impl Core {
         if writes && !missed && floor.is_some_and(|floor| answer.revision <= floor) {
             self.lose_history();
         }
-        self.highest = self.highest.max(Some(answer.revision));
+        // What was sent under a session that is gone may be of the history that was lost.
+        let session = match exchange {
+            Exchange::Put(id, _) | Exchange::Try(id, _) | Exchange::Barrier(id) => Some(*id),
+            _ => None,
+        };
+        let current = |id: SessionId| self.sessions.get(id).is_some_and(|it| !it.is_lost());
+        if session.is_none_or(current) {
+            self.highest = self.highest.max(Some(answer.revision));
+        }
     }
 
     fn lose_history(&mut self) {
@@ -409,9 +418,7 @@ impl Core {
                 .filter(|kv| Some(kv.lease) == lease)
                 .map(|kv| kv.mod_revision),
         };
-        intact
-            .into_iter()
-            .for_each(|modified| session.barred(modified));
+        session.barred(intact);
         for contender in contenders {
             let keys = self
                 .contenders
@@ -967,6 +974,8 @@ impl Core {
         ids.dedup();
         self.observe.read_done(&ids);
         let mut answers = answer.answers.into_iter();
+        // A group's keys are contended if one of them is.
+        let mut behind: BTreeMap<ContenderId, bool> = BTreeMap::new();
         for item in &items {
             let many = match item.held {
                 true => 2,
@@ -974,8 +983,19 @@ impl Core {
             };
             let found: Vec<Vec<Kv>> = answers.by_ref().take(many).map(OpAnswer::found).collect();
             match item.held {
-                true => self.saw_behind(item, sent, found),
+                true => {
+                    if let Some(contended) = self.saw_behind(item, found) {
+                        *behind.entry(item.contender).or_default() |= contended;
+                    }
+                }
                 false => self.saw_before(item, answer.revision, found),
+            }
+        }
+        for (id, contended) in behind {
+            let now = self.now;
+            let contender = self.contenders.get_mut(id);
+            if let Some(ownership) = contender.and_then(|it| it.ownership_mut()) {
+                ownership.read(now, sent, contended);
             }
         }
         for id in ids {
@@ -983,66 +1003,51 @@ impl Core {
         }
     }
 
-    /// What waits behind a held key.
-    fn saw_behind(&mut self, item: &ReadItem, sent: Moment, found: Vec<Vec<Kv>>) {
-        let now = self.now;
+    /// Whether a contender waits behind a held key; `None` if that is not known.
+    fn saw_behind(&mut self, item: &ReadItem, found: Vec<Vec<Kv>>) -> Option<bool> {
+        let contender = self.contenders.get(item.contender)?;
+        let part = contender.parts().get(item.part)?;
         let lease = self
-            .contenders
-            .get(item.contender)
-            .and_then(|it| self.sessions.get(it.session())?.lease());
-        let Some(contender) = self
-            .contenders
-            .get(item.contender)
-            .filter(|it| it.created() == Some(item.created))
-        else {
-            return;
-        };
-        let Some(part) = contender.parts().get(item.part) else {
-            return;
-        };
+            .sessions
+            .get(contender.session())
+            .and_then(|session| session.lease());
         let retained = matches!(contender.state(), State::Retained { .. });
+        if contender.created() != Some(item.created) {
+            return None;
+        }
         let mut found = found.into_iter();
         let own = found.next().and_then(|own| own.into_iter().next());
-        match own.filter(|kv| kv.create_revision == item.created) {
-            Some(kv) if retained || Some(kv.lease) == lease => {}
-            Some(_) => return self.own_key_gone(item.contender, LossCause::Overwritten),
-            None => return self.own_key_gone(item.contender, LossCause::Deleted),
+        let lost = match own.filter(|kv| kv.create_revision == item.created) {
+            Some(kv) if retained || Some(kv.lease) == lease => None,
+            Some(_) => Some(LossCause::Overwritten),
+            None => Some(LossCause::Deleted),
+        };
+        if let Some(cause) = lost {
+            self.own_key_gone(item.contender, cause);
+            return None;
         }
         let others: Vec<Kv> = found.next().unwrap_or_default();
-        let (name, family, mode) = (part.name.clone(), part.family.clone(), contender.mode());
-        if others.first().is_some_and(|kv| !contends(&family, &kv.key)) && !item.deep {
+        let mode = contender.mode();
+        let deeper = |kv: &Kv| !contends(&part.family, &kv.key);
+        if others.first().is_some_and(deeper) && !item.deep {
             // One key is not enough to see a contender among the deeper keys (rule P2).
-            self.queues
-                .get_mut(&name)
-                .into_iter()
-                .for_each(|queue| queue.set_deep());
-            return self.observe.read(item.contender, true);
+            self.queues.get_mut(&part.name)?.set_deep();
+            self.observe.read(item.contender, true);
+            return None;
         }
         // What this process itself has below the name keeps no other process waiting for long.
-        let ours = |kv: &Kv| self.contenders.by_key(&kv.key).is_some();
         let mut all = 0;
-        let behind = others
-            .iter()
-            .filter(|kv| contends(&family, &kv.key))
-            .any(|kv| {
-                let excluded = mode.is_excluded_by(Seat::of_key(&kv.key));
-                all += usize::from(!excluded);
-                let full = mode.room().is_some_and(|room| all > room + 1);
-                !ours(kv) && ((excluded && kv.create_revision > item.created) || full)
-            });
+        let behind = others.iter().filter(|kv| !deeper(kv)).any(|kv| {
+            let excluded = mode.is_excluded_by(Seat::of_key(&kv.key));
+            all += usize::from(!excluded);
+            let full = mode.room().is_some_and(|room| all > room + 1);
+            let waits = (excluded && kv.create_revision > item.created) || full;
+            waits && self.contenders.by_key(&kv.key).is_none()
+        });
         if behind {
-            self.queues
-                .get_mut(&name)
-                .into_iter()
-                .for_each(|queue| queue.see_foreign(now));
+            self.queues.get_mut(&part.name)?.see_foreign(self.now);
         }
-        if let Some(ownership) = self
-            .contenders
-            .get_mut(item.contender)
-            .and_then(|it| it.ownership_mut())
-        {
-            ownership.read(now, sent, behind);
-        }
+        Some(behind)
     }
 
     /// What is ahead of a waiting key.
@@ -1364,10 +1369,8 @@ impl Core {
             .and_then(|edge| self.contenders.by_key(edge.held.0.as_bytes()));
         let session =
             contender.and_then(|id| self.sessions.get(self.contenders.get(id)?.session()));
-        let (Some(fence), Some(when)) = (
-            session.filter(|it| it.is_open()).and_then(|it| it.fence()),
-            cycle.conditions(),
-        ) else {
+        let fence = session.filter(|it| it.takes_edges()).map(|it| it.fence());
+        let (Some(fence), Some(when)) = (fence, cycle.conditions()) else {
             return;
         };
         self.deadlock.edges.aborting(&edges);
@@ -1375,7 +1378,7 @@ impl Core {
             .iter()
             .map(|edge: &Edge| edge.key(&self.root))
             .collect();
-        let txn = transactions::abort(&fence, when, keys);
+        let txn = transactions::abort(fence.as_ref(), when, keys);
         self.send(
             Request::Txn(txn),
             Exchange::Abort(Box::new(Abort { call, edges, cycle })),

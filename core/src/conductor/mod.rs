@@ -527,24 +527,26 @@ impl Core {
     fn flush_deadlock(&mut self) {
         while self.may_send() {
             let sessions = &self.sessions;
-            let open = |id: SessionId| sessions.get(id).is_some_and(|session| session.is_open());
-            let Some((edge, write, session)) = self.deadlock.edges.next_write(open) else {
+            let takes = |id: SessionId| {
+                sessions
+                    .get(id)
+                    .is_some_and(|session| session.takes_edges())
+            };
+            let Some((edge, write, session)) = self.deadlock.edges.next_write(takes) else {
                 break;
             };
             let session = self.sessions.get(session);
-            let (Some(fence), Some(lease)) = (
-                session.and_then(|it| it.fence()),
-                session.and_then(|it| it.lease()),
-            ) else {
+            let Some(lease) = session.and_then(|session| session.lease()) else {
                 break;
             };
+            let fence = session.and_then(|session| session.fence());
             let key = edge.key(&self.root);
             let txn = match write {
                 edges::Write::Put => {
                     let ends = [edge.held.clone(), edge.waits.clone()];
-                    transactions::publish(&fence, lease, &ends, &[(key, edge.value())])
+                    transactions::publish(fence.as_ref(), lease, &ends, &[(key, edge.value())])
                 }
-                edges::Write::Delete => transactions::abort(&fence, Vec::new(), vec![key]),
+                edges::Write::Delete => transactions::abort(fence.as_ref(), Vec::new(), vec![key]),
             };
             self.send(Request::Txn(txn), Exchange::Edge(edge, write));
         }

@@ -140,7 +140,12 @@ impl Search {
             steps::step();
             let Some(node) = nodes.get(at) else { break };
             let (waiting, hops) = (node.waiting.clone(), node.hops);
-            for link in self.links(&waiting, &mut missing) {
+            // The keys of a group lead to each other, and so would never end.
+            let by_group = node
+                .from
+                .as_ref()
+                .is_some_and(|(_, link)| link.edge.is_none());
+            for link in self.links(&waiting, by_group, &mut missing) {
                 let next = &link.1;
                 if *next == self.start {
                     return (missing, Some(cycle(&nodes, at, link.0)));
@@ -167,6 +172,7 @@ impl Search {
     fn links(
         &self,
         waiting: &Incarnation,
+        by_group: bool,
         missing: &mut BTreeSet<Read>,
     ) -> Vec<(Link, Incarnation)> {
         let Some(family) = family_of(&waiting.0).map(Key::from) else {
@@ -187,7 +193,8 @@ impl Search {
             .collect();
         let mut links = Vec::new();
         // A group waits for its other keys, whether this one is admitted or not.
-        for sibling in record::group(&own.value) {
+        let siblings = record::group(&own.value).into_iter();
+        for sibling in siblings.filter(|_| !by_group) {
             let link = Link {
                 waiting: waiting.clone(),
                 through: Vec::new(),

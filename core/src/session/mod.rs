@@ -37,6 +37,8 @@ pub struct Lease {
     session_key: Key,
     /// The session key's mod revision; `None`: not created yet.
     modified: Option<Revision>,
+    /// The session key was deleted, or put by another client: it proves nothing any more.
+    unfenced: bool,
     valid_until: Moment,
     deadline: Arc<Deadline>,
 }
@@ -153,7 +155,7 @@ impl Session {
 
     /// What its transactions compare; `None` while its session key is not there.
     pub fn fence(&self) -> Option<Fence> {
-        let lease = self.granted_lease()?;
+        let lease = self.granted_lease().filter(|lease| !lease.unfenced)?;
         Some(Fence {
             key: lease.session_key.clone(),
             modified: lease.modified?,
@@ -191,6 +193,7 @@ impl Session {
             ttl,
             session_key,
             modified: None,
+            unfenced: false,
             valid_until,
             deadline: Arc::new(Deadline::new(valid_until - margin(ttl))),
         });
@@ -221,7 +224,13 @@ impl Session {
 
     /// Whether its session key was created.
     pub fn has_opened(&self) -> bool {
-        self.fence().is_some()
+        self.granted_lease()
+            .is_some_and(|lease| lease.modified.is_some())
+    }
+
+    /// Whether edges may be written under it: what was sent before is settled.
+    pub fn takes_edges(&self) -> bool {
+        self.is_alive() && self.has_opened() && !self.barrier.is_wanted()
     }
 
     /// Whether at least half its TTL is left (rule P12).
@@ -422,10 +431,11 @@ impl Session {
         &mut self.barrier
     }
 
-    /// The session key is at this revision now.
-    pub fn barred(&mut self, modified: Revision) {
+    /// The session key is at this revision now; `None`: it is gone, or another client's.
+    pub fn barred(&mut self, modified: Option<Revision>) {
         if let Some(lease) = self.lease_mut() {
-            lease.modified = Some(modified);
+            lease.modified = modified.or(lease.modified);
+            lease.unfenced = modified.is_none();
         }
     }
 
