@@ -78,6 +78,7 @@ fn reachable(file: &Path, folder: &Path, found: &mut BTreeSet<PathBuf>) {
 fn every_source_file_is_reachable() {
     for (start, others) in [
         ("macros/src/lib.rs", &[][..]),
+        ("combiner/src/lib.rs", &[]),
         ("runtime/src/lib.rs", &[]),
         ("embedded/src/lib.rs", &["embedded/src/main.rs"]),
         ("benches/src/main.rs", &[]),
@@ -324,7 +325,13 @@ fn the_code_map_names_every_room_and_nothing_else() {
             "the code map of ARCHITECTURE.md names {path}, which there is not"
         );
     }
-    for folder in ["macros/src", "runtime/src", "embedded/src", "tests/sim"] {
+    for folder in [
+        "macros/src",
+        "combiner/src",
+        "runtime/src",
+        "embedded/src",
+        "tests/sim",
+    ] {
         for source in sources(&root().join(folder)) {
             let source = source.strip_prefix(root()).expect("a path below the root");
             // A folder may stand for what is in it, if nothing in it is named.
@@ -416,7 +423,7 @@ fn our_crates_are_pinned_to_each_other_and_in_the_changelog() {
         .find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'))
         .expect("[workspace.package] has a version");
     let runtime = read(&root().join("runtime/Cargo.toml"));
-    for ours in ["macros", "embedded"] {
+    for ours in ["macros", "combiner", "embedded"] {
         let pin = format!("etcd-locked-{ours} = {{ version = \"={version}\"");
         assert!(runtime.contains(&pin), "runtime/Cargo.toml must say {pin}");
     }

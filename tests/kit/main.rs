@@ -11,3 +11,4 @@ mod operator;
 mod order;
 mod service;
 mod waiters;
+mod wakers;
