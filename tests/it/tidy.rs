@@ -79,6 +79,7 @@ fn every_source_file_is_reachable() {
     for (start, others) in [
         ("macros/src/lib.rs", &[][..]),
         ("core/src/lib.rs", &[]),
+        ("combiner/src/lib.rs", &[]),
         ("runtime/src/lib.rs", &[]),
         ("embedded/src/lib.rs", &["embedded/src/main.rs"]),
         ("benches/src/main.rs", &[]),
@@ -320,6 +321,7 @@ fn the_code_map_names_every_room_and_nothing_else() {
     for folder in [
         "macros/src",
         "core/src",
+        "combiner/src",
         "runtime/src",
         "embedded/src",
         "tests/sim",
@@ -415,7 +417,7 @@ fn our_crates_are_pinned_to_each_other_and_in_the_changelog() {
         .find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'))
         .expect("[workspace.package] has a version");
     let runtime = read(&root().join("runtime/Cargo.toml"));
-    for ours in ["macros", "core", "embedded"] {
+    for ours in ["macros", "core", "combiner", "embedded"] {
         let pin = format!("etcd-locked-{ours} = {{ version = \"={version}\"");
         assert!(runtime.contains(&pin), "runtime/Cargo.toml must say {pin}");
     }

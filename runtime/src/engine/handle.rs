@@ -2,7 +2,7 @@
 //!
 //! The thread has a current-thread tokio runtime of its own, for all exchanges with etcd and for the timer, so that a handler
 //! that blocks its executor cannot starve the renewal of leases. The core itself is run by the thread that submits a command or
-//! an event: a caller on its own thread, for the microseconds that takes (see `combiner`). User futures only wait on channels,
+//! an event: a caller on its own thread, for the microseconds that takes (see the crate `etcd-locked-combiner`). User futures only wait on channels,
 //! so they run on any executor.
 
 use std::io;
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use etcd_locked_combiner::Combiner;
 use etcd_locked_core::{Acquire, CallId, Key, Mode, NAMES};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::combiner::Combiner;
 use super::driver::{Command, Driver, Event, Message};
 use super::ownership::Ownership;
 use crate::clock::{Alarm, Clock, Moment};
@@ -59,7 +59,7 @@ impl WeakEngine {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.driver.tell(Message::Command(Command::Orphaned));
+        self.driver.submit(Message::Command(Command::Orphaned));
     }
 }
 
@@ -88,7 +88,8 @@ fn time_keeper(
             let _ = started.send(Ok(runtime.handle().clone())); // the caller waits for it
             runtime.block_on(async {
                 alarm.rings().await;
-                while driver.tell(Message::Event(Event::Time)) {
+                while driver.submit(Message::Event(Event::Time)) {
+                    tokio::task::yield_now().await; // to exchanges, which a busy time would hold up
                     alarm.rings().await;
                 }
             });
@@ -108,7 +109,9 @@ impl Engine {
         config.check().map_err(broken)?;
         let alarm = Arc::new(Alarm::new(clock.clone()));
         let call = Arc::clone(&alarm);
-        let driver = Arc::new(Combiner::new(move || call.ring()));
+        let time = clock.clone();
+        let now = move || time.now().since_boot();
+        let driver = Arc::new(Combiner::new(now, move || call.ring()));
         let client = Client::new(&config, clock.clone())
             .map_err(|message| broken(format!("the engine does not start: {message}")))?;
         let runtime = time_keeper(Arc::clone(&alarm), Arc::clone(&driver), runtime)
@@ -251,7 +254,7 @@ impl Engine {
 
     /// Submits a command, unless the engine has ended.
     pub(super) fn submit(&self, command: Command) -> Result<(), LockError> {
-        let accepted = self.0.driver.tell(Message::Command(command));
+        let accepted = self.0.driver.submit(Message::Command(command));
         accepted.then_some(()).ok_or(LockError::ShuttingDown)
     }
 }

@@ -1,7 +1,7 @@
 //! Engine: runs the core for whichever thread has a command or an event, then carries out what the core wants.
 
-mod combiner;
 mod driver;
+mod effects;
 mod handle;
 mod ownership;
 #[cfg(feature = "testing")]

@@ -234,7 +234,7 @@ impl OwnedLocks {
             return Some(*cause);
         }
         if own.deadline.is_over(own.clock.now()) {
-            own.lose(LossCause::Expired);
+            self.lose(LossCause::Expired);
         }
         own.cause.get().copied()
     }
@@ -255,10 +255,25 @@ impl OwnedLocks {
         }
     }
 
-    /// Notes a loss; the first cause stands. Locks of a call around are not lost here.
+    /// Notes a loss and wakes the tasks that wait for it.
     pub(crate) fn lose(&self, cause: LossCause) {
+        if self.note_loss(cause) {
+            self.wake();
+        }
+    }
+
+    /// Notes a loss; the first cause stands. Locks of a call around are not lost here. True if [`wake`](Self::wake) must follow.
+    pub(super) fn note_loss(&self, cause: LossCause) -> bool {
+        match &self.ground {
+            Ground::Own(own) => own.note_loss(cause),
+            Ground::Outer(_) => false,
+        }
+    }
+
+    /// Wakes the tasks that wait for a loss.
+    pub(super) fn wake(&self) {
         if let Ground::Own(own) = &self.ground {
-            own.lose(cause);
+            own.wake.notify_waiters();
         }
     }
 
@@ -306,12 +321,10 @@ impl OwnedLocks {
 }
 
 impl Own {
-    fn lose(&self, cause: LossCause) {
+    fn note_loss(&self, cause: LossCause) -> bool {
         let first = self.cause.set(cause).is_ok();
         let ends = cause == LossCause::Shutdown && !self.ended.swap(true, Ordering::AcqRel);
-        if first || ends {
-            self.wake.notify_waiters();
-        }
+        first || ends
     }
 }
 

@@ -150,7 +150,6 @@ impl Watches {
     /// calls depend on it to get their locks.
     fn ended(&mut self) {
         self.task = None;
-        tracing::error!(parent: None, "the task that watches etcd has ended; starting another");
         self.pausing = true;
         let (clock, submit) = (Arc::clone(&self.clock), Arc::clone(&self.submit));
         self.runtime.spawn(async move {
