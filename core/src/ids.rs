@@ -101,6 +101,9 @@ impl fmt::Display for Revision {
     }
 }
 
+/// A key in one incarnation: keys are used again (rule P14).
+pub type Incarnation = (Key, Revision);
+
 /// A lock name with its prefix, as it stands in etcd before the last `/` of its contenders' keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);

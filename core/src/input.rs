@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::ids::{CallId, Name, RequestId, WatchId};
 use crate::moment::Moment;
-use crate::request::{Failure, Response, WatchEvent};
+use crate::request::{Cause, Failure, Response, WatchEvent};
 use crate::seat::Mode;
 
 /// What a core is made with.
@@ -15,6 +15,8 @@ pub struct Settings {
     pub prefix: Arc<str>,
     /// How long a call waits for etcd to be reached at all.
     pub connect_timeout: Duration,
+    /// What a call is refused with that has waited for so long, if no exchange has failed yet.
+    pub silence: Cause,
     /// Bodies under one session, before the next session of its TTL gets some (rule P27).
     pub bodies_per_session: usize,
     /// With more predecessors than this a contender watches only the last of them (rule P15): a watch on all of them brings an

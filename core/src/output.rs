@@ -110,6 +110,22 @@ pub enum LossCause {
     Released,
 }
 
+impl LossCause {
+    /// Its name in metrics and records: one word, in small letters.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::Deleted => "deleted",
+            Self::Overwritten => "overwritten",
+            Self::Wiped => "wiped",
+            Self::Shutdown => "shutdown",
+            Self::Released => "released",
+        }
+    }
+}
+
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

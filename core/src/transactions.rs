@@ -229,7 +229,7 @@ pub fn publish(
     Txn {
         when: fenced(fence, created(ends)),
         then: puts.collect(),
-        or_else: Vec::new(),
+        or_else: fence.map(Fence::read).into_iter().collect(),
     }
 }
 
@@ -238,7 +238,7 @@ pub fn abort(fence: Option<&Fence>, cycle: Vec<Compare>, edges: Vec<Key>) -> Txn
     Txn {
         when: fenced(fence, cycle),
         then: edges.into_iter().map(|key| Op::Delete { key }).collect(),
-        or_else: Vec::new(),
+        or_else: fence.map(Fence::read).into_iter().collect(),
     }
 }
 

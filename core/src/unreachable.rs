@@ -4,7 +4,6 @@
 //! time-out has passed since then and since the call came, the call is refused. So silence must be noticed even where nothing
 //! has to be sent: while calls wait, the core asks something of etcd every [`PROBE`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::moment::Moment;
@@ -17,6 +16,7 @@ pub const PROBE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Unreachable {
     patience: Duration,
+    silence: Cause,
     /// When the first exchange was sent that etcd has left unanswered, with nothing else answered since.
     silent_since: Option<Moment>,
     last_answer: Option<Moment>,
@@ -28,10 +28,11 @@ pub struct Unreachable {
 }
 
 impl Unreachable {
-    /// With the time a call waits for etcd.
-    pub fn new(patience: Duration) -> Self {
+    /// With the time a call waits for etcd, and what it is refused with if no exchange has failed yet.
+    pub fn new(patience: Duration, silence: Cause) -> Self {
         Self {
             patience,
+            silence,
             silent_since: None,
             last_answer: None,
             under_way: 0,
@@ -104,8 +105,7 @@ impl Unreachable {
 
     /// What calls are refused with.
     pub fn cause(&self) -> Cause {
-        let silence = || Arc::from(Box::from("etcd does not answer"));
-        self.cause.clone().unwrap_or_else(silence)
+        self.cause.as_ref().unwrap_or(&self.silence).clone()
     }
 
     /// Whether etcd is not reached.

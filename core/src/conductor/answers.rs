@@ -62,8 +62,8 @@ impl Core {
             },
             Exchange::Reserve(id) => self.reserved(id, result),
             Exchange::Retain(id, lease) => self.retained(id, lease, transaction(result)),
-            Exchange::Edge(edge, write) => {
-                let outcome = outcome(transaction(result));
+            Exchange::Edge(session, edge, write) => {
+                let outcome = self.outcome(session, transaction(result));
                 let barred = self.deadlock.edges.written(&edge, write, outcome);
                 self.bar(barred);
             }
@@ -75,7 +75,10 @@ impl Core {
                 }
                 Err(_) => self.deadlock.search_failed(id),
             },
-            Exchange::Abort(abort) => self.aborted(*abort, outcome(transaction(result))),
+            Exchange::Abort(abort) => {
+                let outcome = self.outcome(abort.session, transaction(result));
+                self.aborted(*abort, outcome);
+            }
             Exchange::Probe => {}
         }
         self.refuse_cleared();
@@ -91,7 +94,7 @@ impl Core {
                 | Exchange::Barrier(_)
                 | Exchange::Delete(_)
                 | Exchange::Retain(..) => true,
-                Exchange::Edge(_, write) => *write == edges::Write::Put,
+                Exchange::Edge(_, _, write) => *write == edges::Write::Put,
                 _ => false,
             };
         let wiped = |session: &crate::session::Session| session.has_opened();
@@ -1364,11 +1367,13 @@ impl Core {
         if mistake(Mistake::CycleUnconfirmed) {
             return self.refuse_deadlocked(call, &cycle);
         }
-        let contender = edges
+        let held = edges
             .first()
             .and_then(|edge| self.contenders.by_key(edge.held.0.as_bytes()));
-        let session =
-            contender.and_then(|id| self.sessions.get(self.contenders.get(id)?.session()));
+        let Some(id) = held.and_then(|held| Some(self.contenders.get(held)?.session())) else {
+            return;
+        };
+        let session = self.sessions.get(id);
         let fence = session.filter(|it| it.takes_edges()).map(|it| it.fence());
         let (Some(fence), Some(when)) = (fence, cycle.conditions()) else {
             return;
@@ -1381,13 +1386,42 @@ impl Core {
         let txn = transactions::abort(fence.as_ref(), when, keys);
         self.send(
             Request::Txn(txn),
-            Exchange::Abort(Box::new(Abort { call, edges, cycle })),
+            Exchange::Abort(Box::new(Abort {
+                session: id,
+                call,
+                edges,
+                cycle,
+            })),
         );
+    }
+
+    /// How a write of edges ended. If the session key is not as it was known, the session is barred, which tells how it is.
+    fn outcome(&mut self, id: SessionId, result: Result<TxnAnswer, Failure>) -> edges::Outcome {
+        match result {
+            Ok(answer) if answer.succeeded => edges::Outcome::Applied,
+            Ok(answer) => {
+                let fence = self.sessions.get(id).and_then(|session| session.fence());
+                let found = answer.answers.into_iter().next().and_then(OpAnswer::first);
+                if fence
+                    .is_some_and(|fence| Some(fence.modified) != found.map(|kv| kv.mod_revision))
+                {
+                    self.bar(Some(id));
+                }
+                edges::Outcome::Refused
+            }
+            Err(Failure::Unavailable(_)) => edges::Outcome::Refused,
+            Err(Failure::Refused { kind, .. }) if kind != Refusal::NoSpace => {
+                edges::Outcome::Refused
+            }
+            Err(_) => edges::Outcome::Unknown,
+        }
     }
 
     /// The abort of a cycle was answered, or not.
     fn aborted(&mut self, abort: Abort, outcome: edges::Outcome) {
-        let Abort { call, edges, cycle } = abort;
+        let Abort {
+            call, edges, cycle, ..
+        } = abort;
         let barred = self.deadlock.edges.aborted(&edges, outcome);
         self.bar(barred);
         if outcome == edges::Outcome::Applied {
@@ -1413,16 +1447,6 @@ impl Core {
                 cycle: blockers,
             },
         );
-    }
-}
-
-/// How a write ended.
-fn outcome(result: Result<TxnAnswer, Failure>) -> edges::Outcome {
-    match result {
-        Ok(answer) if answer.succeeded => edges::Outcome::Applied,
-        Ok(_) | Err(Failure::Unavailable(_)) => edges::Outcome::Refused,
-        Err(Failure::Refused { kind, .. }) if kind != Refusal::NoSpace => edges::Outcome::Refused,
-        Err(_) => edges::Outcome::Unknown,
     }
 }
 

@@ -19,12 +19,13 @@ use crate::ids::{
     CallId, ContenderId, Key, LeaseId, Name, RequestId, Revision, SessionId, session_root,
 };
 use crate::input::{Input, Settings};
+use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::Observe;
 use crate::output::{LossCause, Output, Refused};
 use crate::record;
 use crate::request::{Op, Request};
-use crate::session::{Need, Sessions};
+use crate::session::{Need, Session, Sessions};
 use crate::shutdown::Shutdown;
 use crate::steps;
 use crate::timers::{Timer, Timers};
@@ -50,7 +51,7 @@ enum Exchange {
     /// A lease for keys that stay after their call; then the keys under it (rule P39).
     Reserve(ContenderId),
     Retain(ContenderId, LeaseId),
-    Edge(Edge, edges::Write),
+    Edge(SessionId, Edge, edges::Write),
     Search(ContenderId),
     Abort(Box<Abort>),
     /// Whether etcd is there.
@@ -60,6 +61,7 @@ enum Exchange {
 /// A victim's edges, deleted if the cycle still stands.
 #[derive(Debug)]
 struct Abort {
+    session: SessionId,
     call: CallId,
     edges: Vec<Edge>,
     cycle: Cycle,
@@ -162,7 +164,7 @@ impl Core {
         Self {
             root: session_root(&settings.prefix),
             random: settings.seed | 1,
-            unreachable: Unreachable::new(settings.connect_timeout),
+            unreachable: Unreachable::new(settings.connect_timeout, settings.silence.clone()),
             settings,
             now: Moment::after_boot(Duration::ZERO),
             calls: Calls::default(),
@@ -342,9 +344,10 @@ impl Core {
                 waiting.insert(id);
             }
             let session = self.sessions.get(id);
-            let due = session
-                .into_iter()
-                .flat_map(|session| [session.due(), session.barrier().due()]);
+            let due = session.into_iter().flat_map(|session| {
+                let barrier = session.barrier().due();
+                session.due().into_iter().chain([barrier])
+            });
             match due.flatten().filter(|due| *due > self.now).min() {
                 Some(due) => self.timers.set(Timer::Session(id), due),
                 None => self.timers.cancel(&Timer::Session(id)),
@@ -532,10 +535,10 @@ impl Core {
                     .get(id)
                     .is_some_and(|session| session.takes_edges())
             };
-            let Some((edge, write, session)) = self.deadlock.edges.next_write(takes) else {
+            let Some((edge, write, id)) = self.deadlock.edges.next_write(takes) else {
                 break;
             };
-            let session = self.sessions.get(session);
+            let session = self.sessions.get(id);
             let Some(lease) = session.and_then(|session| session.lease()) else {
                 break;
             };
@@ -548,7 +551,7 @@ impl Core {
                 }
                 edges::Write::Delete => transactions::abort(fence.as_ref(), Vec::new(), vec![key]),
             };
-            self.send(Request::Txn(txn), Exchange::Edge(edge, write));
+            self.send(Request::Txn(txn), Exchange::Edge(id, edge, write));
         }
         while self.may_send()
             && let Some((contender, ops)) = self.deadlock.next_read()
@@ -632,17 +635,19 @@ impl Core {
         {
             return;
         }
-        let keeps = |(_, session): (SessionId, &crate::session::Session)| {
-            session.bodies() > 0 && !session.is_lost()
-        };
-        if self.sessions.iter().any(keeps)
-            && !crate::mistakes::mistake(crate::mistakes::Mistake::ShutdownBeforeRetention)
-        {
+        let keeps =
+            |(_, session): (SessionId, &Session)| session.bodies() > 0 && !session.is_lost();
+        let bodies = self.sessions.iter().any(keeps) && !mistake(Mistake::ShutdownBeforeRetention);
+        if bodies && !self.shutdown.has_stopped() {
             return;
         }
         let until = self.shutdown.bid_farewell(self.now);
         self.arm_shutdown();
         let over = self.now >= until;
+        // A session whose body does not end is left to run out.
+        if bodies && !over {
+            return;
+        }
         let deleting = self.batch.has_deletes();
         if !deleting || over {
             for id in self.sessions.ids() {

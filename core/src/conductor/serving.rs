@@ -9,8 +9,8 @@ use crate::batch::Deletion;
 use crate::calls::{Arrival, Call, Stage, Tries, Waiting};
 use crate::contender::{Contender, Purpose, State};
 use crate::deadlock::graph::{Waits, Walked, walk};
-use crate::deadlock::{Incarnation, STEP, edges::Edge};
-use crate::ids::{CallId, ContenderId, Name, SessionId};
+use crate::deadlock::{STEP, edges::Edge};
+use crate::ids::{CallId, ContenderId, Incarnation, Name, SessionId};
 use crate::input::{Acquire, Release, Wait};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
@@ -246,7 +246,13 @@ impl Core {
         let admitted = contender.is_admitted();
         match contender.state() {
             State::Waiting { .. } if admitted => self.grant_if_fresh(id, call),
-            State::Waiting { .. } if tries && contender.must_wait() => self.refuse_try(call),
+            State::Waiting { .. } if tries && contender.must_wait() => {
+                let names = contender.names().clone();
+                match names.iter().any(|name| self.holder(name).is_some()) {
+                    true => self.refuse_try(call),
+                    false => self.observe.read(id, true), // which tells who it is
+                }
+            }
             _ => {}
         }
     }
@@ -710,13 +716,40 @@ impl Core {
         if self.calls.waiting(call).is_none() {
             return;
         }
-        // Its edges must be gone before its caller goes on: another process might follow them to a cycle that is none.
-        if !self.deadlock.edges.is_leaving(call) && self.deadlock.edges.leave(call) {
+        // Edges that rest on its wait must be gone before its caller goes on: another process might follow them to a cycle that
+        // is none.
+        if !self.deadlock.edges.is_leaving(call) && self.unpublish(call) {
             self.timers.cancel(&Timer::Cycle(call));
             return self.timers.set(Timer::Wait(call), self.now + CLEARING);
         }
         let why = self.why_not(call);
         self.refuse(call, why);
+    }
+
+    /// Withdraws the edges that rest on the wait of a call: its own, and those of calls that wait for its task. True if some have
+    /// to be deleted at etcd.
+    fn unpublish(&mut self, call: CallId) -> bool {
+        let mut resting = BTreeSet::from([call]);
+        let mut next = vec![call];
+        while let Some(of) = next.pop() {
+            crate::steps::step();
+            let held = self.calls.outer(of);
+            let held = held.filter_map(|(_, id)| self.contenders.get(id));
+            let names = held.flat_map(|contender| contender.names().iter());
+            let queues = names.filter_map(|name| self.queues.get(name));
+            let waiters = queues.flat_map(|queue| queue.waiters().map(|waiter| waiter.call));
+            let nested = waiters.filter(|of| self.calls.is_nested(*of));
+            next.extend(nested.filter(|of| resting.insert(*of)));
+        }
+        let before = self.deadlock.edges.wanted_by(resting.iter().copied());
+        if before.is_empty() {
+            return false;
+        }
+        self.deadlock.edges.begin_leaving(call);
+        for of in resting {
+            self.claim_edges(of);
+        }
+        self.deadlock.edges.leave(call, before)
     }
 
     /// Calls whose edges are gone are refused.

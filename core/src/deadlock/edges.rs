@@ -8,8 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Incarnation;
-use crate::ids::{CallId, ContenderId, Key, Revision, SessionId};
+use crate::ids::{CallId, ContenderId, Incarnation, Key, Revision, SessionId};
 use crate::steps;
 
 /// Writes that may be under way at a time.
@@ -136,21 +135,31 @@ impl Edges {
         self.claim(call, BTreeMap::new());
     }
 
-    /// A call's wait is over: true if some of its edges have to be deleted before other processes may learn of it.
-    pub fn leave(&mut self, call: CallId) -> bool {
-        let edges = self.by_call.get(&call).cloned().unwrap_or_default();
-        self.claim(call, BTreeMap::new());
-        let left: BTreeSet<Edge> = edges
-            .into_iter()
-            .filter(|edge| {
-                let kept = self.all.get(edge);
-                kept.is_some_and(|kept| kept.wanted_by.is_empty())
-            })
-            .collect();
+    /// The edges that these calls want.
+    pub fn wanted_by(&self, calls: impl Iterator<Item = CallId>) -> BTreeSet<Edge> {
+        let edges = calls.filter_map(|call| self.by_call.get(&call));
+        edges.flatten().cloned().collect()
+    }
+
+    /// A call's wait is over: from now on no walk follows it.
+    pub fn begin_leaving(&mut self, call: CallId) {
+        self.leaving.insert(call, BTreeSet::new());
+    }
+
+    /// A call's wait is over: of these edges, those that no call wants any more have to be deleted before other processes may
+    /// learn of it. False if there are none.
+    pub fn leave(&mut self, call: CallId, edges: BTreeSet<Edge>) -> bool {
+        let unwanted = |edge: &Edge| {
+            self.all
+                .get(edge)
+                .is_some_and(|kept| kept.wanted_by.is_empty())
+        };
+        let left: BTreeSet<Edge> = edges.into_iter().filter(unwanted).collect();
         let wait = !left.is_empty();
-        if wait {
-            self.leaving.insert(call, left);
-        }
+        match wait {
+            true => self.leaving.insert(call, left),
+            false => self.leaving.remove(&call),
+        };
         wait
     }
 

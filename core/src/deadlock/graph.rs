@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::Incarnation;
-use crate::ids::{CallId, ContenderId, Name};
+use crate::ids::{CallId, ContenderId, Incarnation, Name};
 use crate::steps;
 
 /// What a walk asks of the process.

@@ -13,13 +13,10 @@ pub mod search;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::ids::{CallId, ContenderId, Key, Revision};
+use crate::ids::{CallId, ContenderId, Incarnation};
 use crate::moment::Moment;
 pub use edges::{Edge, Edges};
 pub use search::{Cycle, Search};
-
-/// A key in one incarnation: keys are used again (rule P14).
-pub type Incarnation = (Key, Revision);
 
 /// How long a call, and the contender it depends on, must have waited before it does anything about cycles; and how long between
 /// two steps of that.

@@ -8,9 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::Incarnation;
 use super::edges::{self, Edge};
-use crate::ids::{Key, Revision, family_of};
+use crate::ids::{Incarnation, Key, Revision, family_of};
 use crate::output::Blocker;
 use crate::record;
 use crate::request::{Compare, Kv, Op, TxnAnswer};

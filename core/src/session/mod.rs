@@ -241,17 +241,14 @@ impl Session {
         self.granted_lease().is_some_and(fresh)
     }
 
-    /// When it has to be looked after next.
-    pub fn due(&self) -> Option<Moment> {
+    /// The moments at which it has to be looked after next.
+    pub fn due(&self) -> [Option<Moment>; 2] {
         match &self.phase {
-            Phase::Granting(Ask::Due(at)) => Some(*at),
-            Phase::Granting(Ask::UnderWay) | Phase::Lost(_) => None,
+            Phase::Granting(Ask::Due(at)) => [Some(*at), None],
+            Phase::Granting(Ask::UnderWay) | Phase::Lost(_) => [None, None],
             Phase::Live(lease) | Phase::Retired(lease) => {
-                let stop = lease.deadline.stop()?;
-                match self.renewal.under_way {
-                    true => Some(stop),
-                    false => Some(stop.min(self.renewal.due)),
-                }
+                let renewal = (!self.renewal.under_way).then_some(self.renewal.due);
+                [lease.deadline.stop(), renewal]
             }
         }
     }

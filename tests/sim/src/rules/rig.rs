@@ -46,6 +46,7 @@ impl Rig {
         let settings = Settings {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
+            silence: crate::world::etcd::silence(),
             bodies_per_session,
             near: 16,
             max_waiters,

@@ -48,6 +48,7 @@ impl Town {
             core: Core::new(Settings {
                 prefix: "locks/".into(),
                 connect_timeout: Duration::from_secs(5),
+            silence: crate::world::etcd::silence(),
                 bodies_per_session: 1_000,
                 near: 16,
                 max_waiters: None,

@@ -138,6 +138,7 @@ impl Stage {
             core: Core::new(Settings {
                 prefix: "locks/".into(),
                 connect_timeout: Duration::from_secs(5),
+                silence: crate::world::etcd::silence(),
                 bodies_per_session: 1_000,
                 near: 16,
                 max_waiters: None,

@@ -262,6 +262,7 @@ impl Bench {
         let core = Core::new(Settings {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
+            silence: crate::world::etcd::silence(),
             bodies_per_session: if self.seed.is_multiple_of(3) {
                 1
             } else {

@@ -334,3 +334,8 @@ pub(crate) fn unknown() -> Failure {
 pub(crate) fn unavailable() -> Failure {
     Failure::Unavailable(Arc::from(Box::from("not reached")))
 }
+
+/// What calls are refused with while etcd is silent.
+pub(crate) fn silence() -> etcd_locked_core::Cause {
+    Arc::from(Box::from("etcd does not answer"))
+}
