@@ -36,9 +36,6 @@ const BODIES_PER_SESSION: usize = 1_024;
 /// How many predecessors are watched, before it is the last of them alone: of 16 processes that served 6 to 8 % fewer a second.
 const NEAR: usize = 16;
 
-/// How much longer than an exchange a call waits for etcd: so the exchange fails first, and says which endpoint it was, and why.
-const GRACE: Duration = Duration::from_millis(250);
-
 /// What enters the engine.
 #[derive(Debug)]
 pub(super) enum Message {
@@ -153,7 +150,8 @@ impl Driver {
     ) -> Self {
         let settings = Settings {
             prefix: config.prefix.as_str().into(),
-            connect_timeout: config.connect_timeout.saturating_add(GRACE),
+            connect_timeout: config.connect_timeout,
+            silence: client.silence(),
             bodies_per_session: BODIES_PER_SESSION,
             near: NEAR,
             max_waiters: config.max_waiters,

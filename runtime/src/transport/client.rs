@@ -188,6 +188,11 @@ impl Client {
         }
     }
 
+    /// Says that no endpoint has answered within the connect time-out.
+    pub(crate) fn silence(&self) -> Cause {
+        silence(&self.0.target.name(), self.0.connect_timeout)
+    }
+
     /// Whether etcd is in the process, and answers without being waited for.
     pub(crate) fn answers_at_once(&self) -> bool {
         self.0.target.answers_at_once()
