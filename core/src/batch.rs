@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::ids::{ContenderId, Key, SessionId};
-use crate::transactions::{Guard, LOCKS};
+use crate::ids::{ContenderId, Key, Revision, SessionId};
+use crate::transactions::LOCKS;
 
 /// Transactions of one kind that may be under way at a time.
 pub const WINDOW: usize = 2;
@@ -27,7 +27,7 @@ pub struct Deletion {
     pub contender: ContenderId,
     pub session: SessionId,
     pub keys: Vec<Key>,
-    pub guard: Guard,
+    pub created: Revision,
     /// Its keys have edges, or may have.
     pub edges: bool,
 }

@@ -5,7 +5,7 @@
 //!    ▲               │  ▲ nothing applied       │                            │ ▲ │                       ▲
 //!    └───────────────┘  └── Pending             │                     handed over  └at_least─► Retained ─┤
 //!                    └no answer─► Ambiguous ─barrier: there─► Waiting ─nobody wants it───────────────────┤
-//!                                      └─────barrier: absent─► gone          Creating ─refused, may be there (P34)─┘
+//!                                      └─────barrier: absent─► gone                                                │
 //! ```
 //!
 //! A call with several names is a *group*: its keys share one create revision, and stand or fall together (rule P13). A
@@ -24,7 +24,6 @@ use crate::ownership::Ownership;
 use crate::predecessors::Predecessors;
 use crate::request::Kv;
 use crate::seat::{Mode, Seat};
-use crate::transactions::Guard;
 
 /// What a contender is put for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -299,14 +298,11 @@ impl Contender {
         }
     }
 
-    /// It is to be deleted; what guards that, for keys that exist or may.
-    pub fn delete(&mut self, lease: Option<LeaseId>) -> Option<Guard> {
-        let guard = self
-            .created()
-            .map(Guard::Created)
-            .or(lease.map(Guard::Lease))?;
+    /// It is to be deleted; the incarnation of its keys, if they are known to exist.
+    pub fn delete(&mut self) -> Option<Revision> {
+        let created = self.created()?;
         self.state = State::Deleting;
-        Some(guard)
+        Some(created)
     }
 
     /// Some of its keys are gone; how many are left.

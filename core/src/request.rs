@@ -62,8 +62,6 @@ pub enum Compare {
     Created(Key, Revision),
     /// The key has this mod revision.
     Modified(Key, Revision),
-    /// The key hangs on this lease.
-    Lease(Key, LeaseId),
     /// There is no such key.
     Absent(Key),
     /// No key begins with this.

@@ -109,29 +109,11 @@ pub fn barrier(
     }
 }
 
-/// Which incarnation of a key a delete is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
-    /// The one with this create revision (rule P24).
-    Created(Revision),
-    /// Whichever hangs on this lease: its put was refused, and may have been applied (rule P34).
-    Lease(LeaseId),
-}
-
-impl Guard {
-    fn holds(self, key: &Key) -> Compare {
-        match self {
-            Guard::Created(created) => Compare::Created(key.clone(), created),
-            Guard::Lease(lease) => Compare::Lease(key.clone(), lease),
-        }
-    }
-}
-
 /// A key to delete, and what its edges begin with, if it has any (rule P38).
 #[derive(Debug, Clone)]
 pub struct Removal {
     pub key: Key,
-    pub guard: Guard,
+    pub created: Revision,
     pub edges: Option<Key>,
 }
 
@@ -151,7 +133,7 @@ pub fn delete(keys: &[Removal]) -> Txn {
         when: keys
             .iter()
             .filter(|_| !mistake(Mistake::DeleteByNameOnly))
-            .map(|removal| removal.guard.holds(&removal.key))
+            .map(|removal| Compare::Created(removal.key.clone(), removal.created))
             .collect(),
         then: then.collect(),
         or_else: keys.iter().map(|removal| get(&removal.key)).collect(),

@@ -8,7 +8,7 @@ use crate::batch::Deletion;
 use crate::contender::State;
 use crate::deadlock::{Cycle, Edge, edges};
 use crate::ids::{
-    ContenderId, Key, LeaseId, Name, RequestId, Revision, SessionId, WatchId, contends,
+    ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId, WatchId, contends,
 };
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
@@ -19,7 +19,7 @@ use crate::request::{
 };
 use crate::seat::Seat;
 use crate::timers::Timer;
-use crate::transactions::{self, Guard};
+use crate::transactions;
 
 impl Core {
     /// etcd answered a request, or did not.
@@ -52,7 +52,13 @@ impl Core {
             Exchange::Grant(id) => self.granted(id, sent, result),
             Exchange::Renewal(id) => self.renewed(id, sent, floor.filter(|_| current), result),
             Exchange::Revocation(lease) => self.revoked(lease, &result),
-            Exchange::Barrier(id) => self.barred(id, transaction(result)),
+            Exchange::Barrier(id, witness) => self.barred(id, witness, transaction(result)),
+            Exchange::Settle(ids) => match transaction(result) {
+                Ok(answer) if !stale(&answer) => self.settle(ids, answer),
+                // What may not even be read goes with its lease.
+                Err(Failure::Refused { .. }) => ids.into_iter().for_each(|id| self.remove(id)),
+                _ => self.unsettled.extend(ids),
+            },
             Exchange::Put(session, ids) => self.put(session, ids, transaction(result)),
             Exchange::Try(session, id) => self.tried(session, id, transaction(result)),
             Exchange::Delete(deletions) => self.deleted(deletions, transaction(result)),
@@ -91,7 +97,7 @@ impl Core {
             && match exchange {
                 Exchange::Put(..)
                 | Exchange::Try(..)
-                | Exchange::Barrier(_)
+                | Exchange::Barrier(..)
                 | Exchange::Delete(_)
                 | Exchange::Retain(..) => true,
                 Exchange::Edge(_, _, write) => *write == edges::Write::Put,
@@ -99,13 +105,13 @@ impl Core {
             };
         let wiped = |session: &crate::session::Session| session.has_opened();
         let missed = mistake(Mistake::OnlyAWipeIsLostHistory)
-            && !matches!(exchange, Exchange::Barrier(id) if self.sessions.get(*id).is_some_and(|it| !wiped(it)));
+            && !matches!(exchange, Exchange::Barrier(id, _) if self.sessions.get(*id).is_some_and(|it| !wiped(it)));
         if writes && !missed && floor.is_some_and(|floor| answer.revision <= floor) {
             self.lose_history();
         }
         // What was sent under a session that is gone may be of the history that was lost.
         let session = match exchange {
-            Exchange::Put(id, _) | Exchange::Try(id, _) | Exchange::Barrier(id) => Some(*id),
+            Exchange::Put(id, _) | Exchange::Try(id, _) | Exchange::Barrier(id, _) => Some(*id),
             _ => None,
         };
         let current = |id: SessionId| self.sessions.get(id).is_some_and(|it| !it.is_lost());
@@ -222,7 +228,7 @@ impl Core {
             Ok(Response::KeptAlive { ttl, revision }) if !ttl.is_zero() => {
                 // A lower revision is of a follower that lags, or of an etcd that lost its history: a write finds out.
                 if lags(revision) {
-                    session.barrier_mut().ask();
+                    session.barrier_mut().suspect();
                 }
                 match session.renewed(self.now, sent, ttl) {
                     Some(names) => names.iter().for_each(|name| self.work.push(name)),
@@ -368,7 +374,12 @@ impl Core {
     }
 
     /// A barrier was answered, or not (rule P10).
-    fn barred(&mut self, id: SessionId, result: Result<TxnAnswer, Failure>) {
+    fn barred(
+        &mut self,
+        id: SessionId,
+        witness: Option<Incarnation>,
+        result: Result<TxnAnswer, Failure>,
+    ) {
         let pause = self.pause(SLOWLY);
         self.dirty.insert(id);
         let Some(session) = self
@@ -430,6 +441,16 @@ impl Core {
             let found: Vec<Option<Kv>> = answers.by_ref().take(keys).map(OpAnswer::first).collect();
             self.settle_ambiguous(contender, answer.revision, &found);
         }
+        if let Some((_, created)) = witness
+            && answers
+                .next()
+                .and_then(OpAnswer::first)
+                .map(|kv| kv.create_revision)
+                != Some(created)
+            && !mistake(Mistake::OnlyAWipeIsLostHistory)
+        {
+            return self.lose_history();
+        }
         self.deadlock.edges.settled(id);
         if intact.is_none() {
             return self.retire(id); // the session key was deleted, or put by another client
@@ -479,6 +500,16 @@ impl Core {
             return self.delete(id);
         }
         self.watch_predecessors(id, revision);
+    }
+
+    /// A read told whether keys exist whose put was refused.
+    fn settle(&mut self, ids: Vec<ContenderId>, answer: TxnAnswer) {
+        let mut answers = answer.answers.into_iter();
+        for id in ids {
+            let keys = self.contenders.get(id).map_or(0, |it| it.parts().len());
+            let found: Vec<Option<Kv>> = answers.by_ref().take(keys).map(OpAnswer::first).collect();
+            self.settle_ambiguous(id, answer.revision, &found);
+        }
     }
 
     /// What etcd said to a session's put about its session key, which is not as it was.
@@ -754,11 +785,15 @@ impl Core {
                 let why = Refused::by(failure);
                 for id in ids {
                     let served = self.served_by(id);
-                    self.delete(id);
+                    if let Some(contender) = self.contenders.get_mut(id) {
+                        contender.ambiguous();
+                        self.unsettled.insert(id);
+                    }
                     served
                         .into_iter()
                         .for_each(|call| self.refuse(call, why.clone()));
                 }
+                self.revoke_if_over(session);
             }
             // One bad name fails all: the halves go their own ways, but no group is torn (rules P9, P13).
             Failure::Refused { .. } if ids.len() > 1 => {
@@ -870,12 +905,9 @@ impl Core {
             Ok(answer) => {
                 let mut found = answer.answers.into_iter().map(OpAnswer::first);
                 for mut deletion in deletions {
-                    let (guard, keys) = (deletion.guard, std::mem::take(&mut deletion.keys));
+                    let (created, keys) = (deletion.created, std::mem::take(&mut deletion.keys));
                     let there = |kv: &Option<Kv>| {
-                        kv.as_ref().is_some_and(|kv| match guard {
-                            Guard::Created(created) => kv.create_revision == created,
-                            Guard::Lease(lease) => kv.lease == lease,
-                        })
+                        kv.as_ref().is_some_and(|kv| kv.create_revision == created)
                     };
                     deletion.keys = keys
                         .into_iter()
@@ -939,7 +971,10 @@ impl Core {
             .and_then(|item| self.contenders.get(item.contender))
             .map(|it| it.session());
         if let Some(id) = session.filter(|_| !mistake(Mistake::OnlyAWipeIsLostHistory)) {
-            self.bar(Some(id));
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.barrier_mut().suspect();
+                self.dirty.insert(id);
+            }
         }
         self.read_again(items);
     }

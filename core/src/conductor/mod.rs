@@ -16,7 +16,8 @@ use crate::calls::{Calls, Tries};
 use crate::contender::{Contenders, State};
 use crate::deadlock::{Cycle, Deadlock, Edge, edges};
 use crate::ids::{
-    CallId, ContenderId, Key, LeaseId, Name, RequestId, Revision, SessionId, session_root,
+    CallId, ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId,
+    session_root,
 };
 use crate::input::{Input, Settings};
 use crate::mistakes::{Mistake, mistake};
@@ -42,7 +43,10 @@ enum Exchange {
     Grant(SessionId),
     Renewal(SessionId),
     Revocation(LeaseId),
-    Barrier(SessionId),
+    /// With a key that must be there unless etcd has lost its history.
+    Barrier(SessionId, Option<Incarnation>),
+    /// Contenders whose put was refused although it may have been applied (rule P34).
+    Settle(Vec<ContenderId>),
     Put(SessionId, Vec<ContenderId>),
     Try(SessionId, ContenderId),
     Delete(Vec<Deletion>),
@@ -142,6 +146,8 @@ pub struct Core {
     retentions: BTreeMap<ContenderId, Retention>,
     /// Calls whose release waits for these contenders to be gone.
     confirming: BTreeMap<ContenderId, CallId>,
+    /// Contenders whose put was refused although it may have been applied.
+    unsettled: BTreeSet<ContenderId>,
     /// Sessions that may have something to send.
     dirty: BTreeSet<SessionId>,
     /// Leases to be revoked, and how many revocations are under way.
@@ -178,6 +184,7 @@ impl Core {
             shutdown: Shutdown::default(),
             retentions: BTreeMap::new(),
             confirming: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
             dirty: BTreeSet::new(),
             revocations: Vec::new(),
             revoking: 0,
@@ -195,7 +202,7 @@ impl Core {
         self.now = now;
         // A thread that was held up handles a call after the timers that were due: expired waits form no cycles.
         if matches!(input, Input::Acquire(_)) {
-            self.settle();
+            self.take_steps();
         }
         match input {
             Input::Acquire(acquire) => self.acquire(acquire),
@@ -219,7 +226,7 @@ impl Core {
             }
             Input::Tick => {}
         }
-        self.settle();
+        self.take_steps();
         self.flush();
         self.finish_shutdown();
     }
@@ -236,7 +243,7 @@ impl Core {
     }
 
     /// Takes the steps of all names on the work list, and of all timers that are due.
-    fn settle(&mut self) {
+    fn take_steps(&mut self) {
         loop {
             steps::step();
             if let Some(name) = self.work.pop() {
@@ -292,7 +299,7 @@ impl Core {
             let removals = deletions.iter().flat_map(|deletion| {
                 deletion.keys.iter().map(|key| Removal {
                     key: key.clone(),
-                    guard: deletion.guard,
+                    created: deletion.created,
                     edges: deletion.edges.then(|| edges::prefix_of(root, key)),
                 })
             });
@@ -305,6 +312,7 @@ impl Core {
             self.revoking += 1;
             self.send(Request::Revoke { lease }, Exchange::Revocation(lease));
         }
+        self.flush_unsettled();
         self.flush_reads();
         self.flush_deadlock();
         self.arm_silence();
@@ -336,7 +344,7 @@ impl Core {
                 Some(Need::Renew) if !self.shutdown.has_stopped() => self.renew(id),
                 Some(Need::Renew) | None => {}
             }
-            self.settle();
+            self.take_steps();
             if may_send {
                 self.flush_puts(id);
                 self.flush_barrier(id);
@@ -454,9 +462,47 @@ impl Core {
             return;
         };
         let keys = ids.iter().filter_map(|id| contenders.get(*id));
-        let keys = keys.flat_map(|contender| contender.keys().cloned());
-        let txn = transactions::barrier(&key, modified, lease, keys);
-        self.send(Request::Txn(txn), Exchange::Barrier(id));
+        let keys: Vec<Key> = keys.flat_map(|it| it.keys().cloned()).collect();
+        // The youngest key that is held: if history went back to before any of them, it is not there.
+        let suspicious = session.barrier().is_suspicious();
+        let witness = suspicious.then(|| self.witness(id)).flatten();
+        let read = keys
+            .into_iter()
+            .chain(witness.iter().map(|(key, _)| key.clone()));
+        let txn = transactions::barrier(&key, modified, lease, read);
+        self.send(Request::Txn(txn), Exchange::Barrier(id, witness));
+    }
+
+    /// The youngest key that calls hold under a session.
+    fn witness(&self, id: SessionId) -> Option<Incarnation> {
+        let contenders = self.sessions.get(id)?.contenders();
+        let owned = |id: ContenderId| {
+            self.contenders
+                .get(id)
+                .filter(|it| it.ownership().is_some())
+        };
+        let contender = contenders.rev().find_map(owned)?;
+        Some((contender.keys().next()?.clone(), contender.created()?))
+    }
+
+    /// Reads contenders whose put was refused although it may have been applied: nothing comes later.
+    fn flush_unsettled(&mut self) {
+        while self.may_send() && !self.unsettled.is_empty() {
+            let mut ids = Vec::new();
+            let mut ops = Vec::new();
+            while let Some(id) = self.unsettled.pop_first() {
+                let keys = self.contenders.get(id).into_iter().flat_map(|it| it.keys());
+                ops.extend(keys.map(|key| Op::Get { key: key.clone() }));
+                ids.push(id);
+                if ops.len() >= transactions::READS {
+                    break;
+                }
+            }
+            self.send(
+                Request::Txn(transactions::reads(ops)),
+                Exchange::Settle(ids),
+            );
+        }
     }
 
     fn flush_reads(&mut self) {

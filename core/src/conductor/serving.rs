@@ -369,11 +369,7 @@ impl Core {
             return;
         };
         let session = contender.session();
-        let lease = self
-            .sessions
-            .get(session)
-            .and_then(|session| session.lease());
-        let Some(guard) = contender.delete(lease) else {
+        let Some(created) = contender.delete() else {
             return;
         };
         let keys = contender.keys().cloned().collect();
@@ -393,7 +389,7 @@ impl Core {
             contender: id,
             session,
             keys,
-            guard,
+            created,
             edges,
         });
     }

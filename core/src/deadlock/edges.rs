@@ -1,7 +1,7 @@
 //! Edges: small keys that tell other processes what the task of a holder waits for (rule P38).
 //!
-//! `<prefix>%s/w/<held key>%/<waiting key>` hangs on the held key's lease. Its value names the incarnations: `<create revision of
-//! the held key> <create revision of the waiting key>`. An edge is void if one of these incarnations is gone, or the waiting key
+//! `<prefix>%s/w/<held key>%/<waiting key>%<its create revision>` hangs on the held key's lease. Its value is the create revision of
+//! the held key. An edge is void if one of these incarnations is gone, or the waiting key
 //! has been admitted, so a grant has nothing to undo. Only this process writes its edges. Each write compares the session, so that
 //! a barrier settles one that had no answer.
 
@@ -29,26 +29,26 @@ pub fn prefix_of(root: &str, held: &str) -> Key {
 impl Edge {
     /// Its key.
     pub fn key(&self, root: &str) -> Key {
-        format!("{}{}", prefix_of(root, &self.held.0), self.waits.0).into()
+        let (waits, created) = &self.waits;
+        format!("{}{waits}%{created}", prefix_of(root, &self.held.0)).into()
     }
 
     /// Its value.
     pub fn value(&self) -> Arc<[u8]> {
-        format!("{} {}", self.held.1, self.waits.1)
-            .into_bytes()
-            .into()
+        self.held.1.to_string().into_bytes().into()
     }
 
     /// Reads an edge of a held key; `None`: it is not one of this incarnation.
     pub fn parse(root: &str, held: &Incarnation, key: &[u8], value: &[u8]) -> Option<Self> {
+        let revision = |text: &str| Revision::new(text.parse().ok()?);
         let key = std::str::from_utf8(key).ok()?;
         let waits = key.strip_prefix(&*prefix_of(root, &held.0))?;
-        let (created, waiting) = std::str::from_utf8(value).ok()?.split_once(' ')?;
-        let revision = |text: &str| Revision::new(text.parse().ok()?);
-        (revision(created)? == held.1).then_some(Self {
+        let (waits, created) = waits.rsplit_once('%')?;
+        let edge = Self {
             held: held.clone(),
-            waits: (waits.into(), revision(waiting)?),
-        })
+            waits: (waits.into(), revision(created)?),
+        };
+        (revision(std::str::from_utf8(value).ok()?)? == held.1).then_some(edge)
     }
 }
 
@@ -325,9 +325,9 @@ impl Edges {
         let call = *self.all.get(edge)?.wanted_by.first()?;
         let edges: Vec<Edge> = self.by_call.get(&call)?.iter().cloned().collect();
         let calm = |edge: &Edge| {
-            self.all.get(edge).is_some_and(|kept| {
-                kept.status == Status::Present && !kept.writing && kept.wanted_by.len() == 1
-            })
+            self.all
+                .get(edge)
+                .is_some_and(|kept| kept.status == Status::Present && !kept.writing)
         };
         edges.iter().all(calm).then_some((call, edges))
     }

@@ -16,6 +16,8 @@ pub struct Barrier {
     current: Option<Current>,
     /// One is wanted although no contender is ambiguous.
     asked: bool,
+    /// etcd may have lost its history.
+    suspicious: bool,
 }
 
 /// A barrier that has no answer yet.
@@ -37,6 +39,17 @@ impl Barrier {
     /// One is wanted: to create the session key, to settle edges, or because another revision was seen.
     pub fn ask(&mut self) {
         self.asked = true;
+    }
+
+    /// One is wanted, to find out whether etcd has lost its history.
+    pub fn suspect(&mut self) {
+        self.asked = true;
+        self.suspicious = true;
+    }
+
+    /// Whether etcd may have lost its history.
+    pub fn is_suspicious(&self) -> bool {
+        self.suspicious
     }
 
     /// Whether the session may not send acquisitions before a barrier is answered.
@@ -86,6 +99,7 @@ impl Barrier {
 
     /// It was answered: the contenders it asked for.
     pub fn answered(&mut self) -> Vec<ContenderId> {
+        self.suspicious = false;
         self.current
             .take()
             .map(|current| current.contenders)

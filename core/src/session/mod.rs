@@ -375,7 +375,7 @@ impl Session {
     }
 
     /// The contenders whose keys are, or may be, under its lease.
-    pub fn contenders(&self) -> impl Iterator<Item = ContenderId> + '_ {
+    pub fn contenders(&self) -> impl DoubleEndedIterator<Item = ContenderId> + '_ {
         self.contenders.iter().copied()
     }
 

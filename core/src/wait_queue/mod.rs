@@ -114,6 +114,11 @@ impl WaitQueue {
         self.closing.iter().copied()
     }
 
+    /// Whether all its contenders of the name are on their way out.
+    pub fn only_closes(&self) -> bool {
+        self.in_line.is_none() && self.held.is_empty() && !self.closing.is_empty()
+    }
+
     /// Whether this process has any key below the name, or may have.
     pub fn has_contenders(&self) -> bool {
         self.in_line.is_some() || !self.held.is_empty() || !self.closing.is_empty()

@@ -32,7 +32,6 @@ fn compare(compare: &Compare) -> PbCompare {
             PbCompareTarget::Mod,
             PbTargetUnion::ModRevision(revision.get()),
         ),
-        Compare::Lease(key, lease) => (key, PbCompareTarget::Lease, PbTargetUnion::Lease(*lease)),
         Compare::Absent(key) | Compare::NoneUnder(key) => (
             key,
             PbCompareTarget::Create,

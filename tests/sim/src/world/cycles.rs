@@ -13,8 +13,8 @@ use crate::world::CallId;
 use crate::world::{Revision, revision};
 use etcd_locked_core::Moment;
 use etcd_locked_core::RequestId;
-use etcd_locked_core::{Key, Response};
 use etcd_locked_core::Seat;
+use etcd_locked_core::{Key, Response};
 
 /// How long the edges of a call that has gone without notice may stand: an exchange in fair weather, and many in bad.
 const FAIR: Duration = Duration::from_millis(50);

@@ -57,7 +57,6 @@ pub(crate) fn brief(request: &Request) -> String {
         .map(|compare| match compare {
             Compare::Created(key, revision) => format!("{key} created at {revision}"),
             Compare::Modified(key, revision) => format!("{key} at {revision}"),
-            Compare::Lease(key, lease) => format!("{key} of {lease:x}"),
             Compare::Absent(key) => format!("no {key}"),
             Compare::NoneUnder(prefix) => format!("none under {prefix}"),
         })
