@@ -52,7 +52,6 @@ fn compare(compare: &Compare) -> etcd_client::Compare {
     match compare {
         Compare::Created(key, at) => Etcd::create_revision(&**key, CompareOp::Equal, at.get()),
         Compare::Modified(key, at) => Etcd::mod_revision(&**key, CompareOp::Equal, at.get()),
-        Compare::Lease(key, lease) => Etcd::lease(&**key, CompareOp::Equal, *lease),
         Compare::Absent(key) => Etcd::create_revision(&**key, CompareOp::Equal, 0),
         // Over a range, etcd wants every key of it to fit, and no key has create revision 0.
         Compare::NoneUnder(prefix) => {

@@ -43,7 +43,11 @@ impl Crate {
             } else {
                 inner.join("mod.rs")
             };
-            self.module(&child, &inner, [&at[..], &[name.clone()]].concat());
+            self.module(
+                &child,
+                &inner,
+                [&at[..], std::slice::from_ref(name)].concat(),
+            );
         }
         let named = paths(&tokens, &at, &items.children);
         let table = matches!(file.file_name(), Some(name) if name == "lib.rs" || name == "mod.rs");
