@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Abort, Core, Exchange, ReadItem, SLOWLY, UnderWay};
 use crate::batch::Deletion;
-use crate::contender::State;
+use crate::contender::{Part, State};
 use crate::deadlock::{Cycle, Edge, edges};
 use crate::ids::{
     ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId, WatchId, contends,
@@ -425,6 +425,10 @@ impl Core {
         let mut answers = answer.answers.into_iter();
         let found = answers.next().and_then(OpAnswer::first);
         let contenders = session.barrier_mut().answered();
+        let session_contenders: Vec<ContenderId> = match witness {
+            Some(_) => session.contenders().collect(),
+            None => Vec::new(),
+        };
         let lease = session.lease();
         let intact = match answer.succeeded {
             true => Some(answer.revision),
@@ -441,15 +445,18 @@ impl Core {
             let found: Vec<Option<Kv>> = answers.by_ref().take(keys).map(OpAnswer::first).collect();
             self.settle_ambiguous(contender, answer.revision, &found);
         }
+        let youngest = answers
+            .next()
+            .and_then(OpAnswer::first)
+            .map(|kv| kv.create_revision);
         if let Some((_, created)) = witness
-            && answers
-                .next()
-                .and_then(OpAnswer::first)
-                .map(|kv| kv.create_revision)
-                != Some(created)
+            && youngest != Some(created)
             && !mistake(Mistake::OnlyAWipeIsLostHistory)
         {
-            return self.lose_history();
+            // It may have gone meanwhile; or history went back to before it, and others are not there either.
+            for contender in session_contenders {
+                self.observe.read(contender, false);
+            }
         }
         self.deadlock.edges.settled(id);
         if intact.is_none() {
@@ -707,19 +714,22 @@ impl Core {
         let Some(created) = contender.created() else {
             return;
         };
-        let held = contender.ownership().is_some();
-        let first = contender.parts().iter().any(|part| {
-            !self
-                .observe
+        let held = contender.ownership();
+        let watched = |part: &Part| {
+            self.observe
                 .watch(&part.name)
                 .is_some_and(|watch| watch.puts)
-        });
-        if held && first {
-            // From its create revision on: whatever happened to its keys since is reported.
-            self.watch(id, created);
-            let next = self.jittered(HOLDER);
-            return self.timers.set(Timer::Read(id), self.now + next);
-        }
+        };
+        let unwatched = !contender.parts().iter().all(watched);
+        let held = match held {
+            Some(ownership) if unwatched && !ownership.is_asked() => {
+                // From its create revision on: whatever happened to its keys since is reported.
+                self.watch(id, created);
+                let next = self.jittered(HOLDER);
+                return self.timers.set(Timer::Read(id), self.now + next);
+            }
+            held => held.is_some(),
+        };
         self.observe.read(id, !held);
     }
 
