@@ -197,11 +197,10 @@ impl Acquire {
     /// Shares the names with others that share them: a reader, of any number. A call that wants a name for itself waits for the
     /// readers before it, and readers who come after it wait for it: neither starves. Instead of [`permits`](Self::permits).
     ///
-    /// Readers of one process and TTL have one key in etcd between them, which goes with the last of them. Their tokens differ,
+    /// Readers of one process that ask for the same names and TTL share a key in etcd, which goes with the last of them. Their tokens differ,
     /// and each is greater than that of the call that had the name for itself before, and less than that of who has it next; those
     /// of readers in different processes say nothing of each other. A reader that locks the name again is refused with
-    /// [`LockError::SelfDeadlock`], unless it is a [`reentrant`](Self::reentrant) reader. A call with several names ([`and`](Self::and))
-    /// waits until none of them, or all, are read in this process already.
+    /// [`LockError::SelfDeadlock`], unless it is a [`reentrant`](Self::reentrant) reader.
     ///
     /// ```no_run
     /// # async fn example(day: u32) -> Result<(), etcd_locked::LockError> {
