@@ -138,6 +138,11 @@ impl Ownership {
         self.asked.replace(now).is_none()
     }
 
+    /// Whether a read was asked for that has not been answered.
+    pub fn is_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// Whether another process waits, as far as the last read has shown.
     pub fn is_contended(&self) -> bool {
         self.behind.is_some_and(|behind| behind.contended)

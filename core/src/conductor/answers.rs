@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Abort, Core, Exchange, ReadItem, SLOWLY, UnderWay};
 use crate::batch::Deletion;
-use crate::contender::State;
+use crate::contender::{Part, State};
 use crate::deadlock::{Cycle, Edge, edges};
 use crate::ids::{
     ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId, WatchId, contends,
@@ -43,8 +43,14 @@ impl Core {
             }
         }
         let current = epoch == self.epoch;
-        if let (Ok(Response::Txn(answer)), true) = (&result, current) {
-            self.check_history(&exchange, answer, floor);
+        let proof = match &result {
+            Ok(Response::Txn(answer)) if current => self.check_history(&exchange, answer, floor),
+            _ => false,
+        };
+        // What a delete confirms stays confirmed.
+        let confirms = matches!(exchange, Exchange::Delete(_));
+        if proof && !confirms {
+            self.lose_history();
         }
         let stale =
             |answer: &TxnAnswer| current && floor.is_some_and(|floor| answer.revision < floor);
@@ -87,12 +93,20 @@ impl Core {
             }
             Exchange::Probe => {}
         }
+        if proof && confirms {
+            self.lose_history();
+        }
         self.refuse_cleared();
     }
 
     /// A write that answers no higher revision than was known when it was sent proves that etcd has lost its history: it was
-    /// wiped, or restored from a snapshot (rule P35). All ownership that is older is lost.
-    fn check_history(&mut self, exchange: &Exchange, answer: &TxnAnswer, floor: Option<Revision>) {
+    /// wiped, or restored from a snapshot (rule P35). Then all ownership that is older is lost.
+    fn check_history(
+        &mut self,
+        exchange: &Exchange,
+        answer: &TxnAnswer,
+        floor: Option<Revision>,
+    ) -> bool {
         let writes = answer.succeeded
             && match exchange {
                 Exchange::Put(..)
@@ -106,8 +120,9 @@ impl Core {
         let wiped = |session: &crate::session::Session| session.has_opened();
         let missed = mistake(Mistake::OnlyAWipeIsLostHistory)
             && !matches!(exchange, Exchange::Barrier(id, _) if self.sessions.get(*id).is_some_and(|it| !wiped(it)));
-        if writes && !missed && floor.is_some_and(|floor| answer.revision <= floor) {
-            self.lose_history();
+        let proof = writes && !missed && floor.is_some_and(|floor| answer.revision <= floor);
+        if proof {
+            self.highest = None;
         }
         // What was sent under a session that is gone may be of the history that was lost.
         let session = match exchange {
@@ -118,11 +133,11 @@ impl Core {
         if session.is_none_or(current) {
             self.highest = self.highest.max(Some(answer.revision));
         }
+        proof
     }
 
     fn lose_history(&mut self) {
         self.epoch += 1;
-        self.highest = None;
         for id in self.sessions.ids() {
             if self
                 .sessions
@@ -425,6 +440,10 @@ impl Core {
         let mut answers = answer.answers.into_iter();
         let found = answers.next().and_then(OpAnswer::first);
         let contenders = session.barrier_mut().answered();
+        let session_contenders: Vec<ContenderId> = match witness {
+            Some(_) => session.contenders().collect(),
+            None => Vec::new(),
+        };
         let lease = session.lease();
         let intact = match answer.succeeded {
             true => Some(answer.revision),
@@ -441,15 +460,18 @@ impl Core {
             let found: Vec<Option<Kv>> = answers.by_ref().take(keys).map(OpAnswer::first).collect();
             self.settle_ambiguous(contender, answer.revision, &found);
         }
+        let youngest = answers
+            .next()
+            .and_then(OpAnswer::first)
+            .map(|kv| kv.create_revision);
         if let Some((_, created)) = witness
-            && answers
-                .next()
-                .and_then(OpAnswer::first)
-                .map(|kv| kv.create_revision)
-                != Some(created)
+            && youngest != Some(created)
             && !mistake(Mistake::OnlyAWipeIsLostHistory)
         {
-            return self.lose_history();
+            // It may have gone meanwhile; or history went back to before it, and others are not there either.
+            for contender in session_contenders {
+                self.observe.read(contender, false);
+            }
         }
         self.deadlock.edges.settled(id);
         if intact.is_none() {
@@ -707,19 +729,22 @@ impl Core {
         let Some(created) = contender.created() else {
             return;
         };
-        let held = contender.ownership().is_some();
-        let first = contender.parts().iter().any(|part| {
-            !self
-                .observe
+        let held = contender.ownership();
+        let watched = |part: &Part| {
+            self.observe
                 .watch(&part.name)
                 .is_some_and(|watch| watch.puts)
-        });
-        if held && first {
-            // From its create revision on: whatever happened to its keys since is reported.
-            self.watch(id, created);
-            let next = self.jittered(HOLDER);
-            return self.timers.set(Timer::Read(id), self.now + next);
-        }
+        };
+        let unwatched = !contender.parts().iter().all(watched);
+        let held = match held {
+            Some(ownership) if unwatched && !ownership.is_asked() => {
+                // From its create revision on: whatever happened to its keys since is reported.
+                self.watch(id, created);
+                let next = self.jittered(HOLDER);
+                return self.timers.set(Timer::Read(id), self.now + next);
+            }
+            held => held.is_some(),
+        };
         self.observe.read(id, !held);
     }
 

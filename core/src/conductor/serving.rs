@@ -20,7 +20,7 @@ use crate::ownership::Gate;
 use crate::request::Request;
 use crate::seat::{Mode, Seat};
 use crate::timers::Timer;
-use crate::wait_queue::Waiter;
+use crate::wait_queue::{WaitQueue, Waiter};
 
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
@@ -127,7 +127,7 @@ impl Core {
 
     /// Whether a single try would have to queue behind calls that want something else.
     fn is_queued_for(&self, name: &Name, mode: Mode, group: bool) -> bool {
-        let may_follow = |queue: &crate::wait_queue::WaitQueue| {
+        let may_follow = |queue: &WaitQueue| {
             queue.is_empty() || (mode != Mode::Exclusive && !group && queue.is_uniform(mode))
         };
         self.queues
@@ -725,8 +725,21 @@ impl Core {
     /// Withdraws the edges that rest on the wait of a call: its own, and those of calls that wait for its task. True if some have
     /// to be deleted at etcd.
     fn unpublish(&mut self, call: CallId) -> bool {
-        let mut resting = BTreeSet::from([call]);
-        let mut next = vec![call];
+        // Where calls of other modes wait, those behind it may depend on what only it must not share.
+        let own = self
+            .calls
+            .get(call)
+            .map(|it| (it.names().clone(), it.mode()));
+        let names = own.iter().flat_map(|(names, _)| names.iter());
+        let mixed = |queue: &&WaitQueue| {
+            own.as_ref()
+                .is_some_and(|(_, mode)| !queue.is_uniform(*mode))
+        };
+        let queues = names.filter_map(|name| self.queues.get(name)).filter(mixed);
+        let waiters = queues.flat_map(|queue| queue.waiters().map(|waiter| waiter.call));
+        let mut next: Vec<CallId> = waiters.filter(|of| self.calls.is_nested(*of)).collect();
+        next.push(call);
+        let mut resting: BTreeSet<CallId> = next.iter().copied().collect();
         while let Some(of) = next.pop() {
             crate::steps::step();
             let held = self.calls.outer(of);
@@ -768,14 +781,12 @@ impl Core {
                 .enumerate()
                 .filter_map(|(at, name)| Some((at, name, self.queues.get(name)?)))
         };
-        let in_line = |queue: &crate::wait_queue::WaitQueue| {
-            queue.in_line().and_then(|id| self.contenders.get(id))
-        };
-        let unheard = |queue: &crate::wait_queue::WaitQueue| {
+        let in_line = |queue: &WaitQueue| queue.in_line().and_then(|id| self.contenders.get(id));
+        let unheard = |queue: &WaitQueue| {
             let sent = in_line(queue).is_some_and(|it| it.is_in_line() && it.created().is_none());
             sent && !queue.was_heard_since(call.since())
         };
-        let taken = |queue: &crate::wait_queue::WaitQueue| {
+        let taken = |queue: &WaitQueue| {
             let behind = queue.head().is_none_or(|head| head.call != id);
             let waits =
                 in_line(queue).is_some_and(|it| it.created().is_some() && !it.is_admitted());
@@ -1178,6 +1189,7 @@ impl Waits for Process<'_> {
                 queue
                     .waiters()
                     .take_while(|ahead| ahead.call != waiter)
+                    .filter(|ahead| !self.0.deadlock.edges.is_leaving(ahead.call))
                     .map(|ahead| ahead.mode),
             );
             modes.insert(mode);
@@ -1208,7 +1220,11 @@ impl Waits for Process<'_> {
     }
 
     fn stalled(&self, name: &Name) -> Option<(ContenderId, Incarnation)> {
-        let id = self.0.queues.get(name)?.in_line()?;
+        let queue = self.0.queues.get(name)?;
+        let head = queue
+            .head()
+            .filter(|head| !self.0.deadlock.edges.is_leaving(head.call));
+        let id = queue.in_line().filter(|_| head.is_some())?;
         let contender = self.0.contenders.get(id)?;
         let stalled =
             contender.has_stalled(self.0.now) && !matches!(contender.mode(), Mode::Permits(_));
