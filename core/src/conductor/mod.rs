@@ -486,7 +486,8 @@ impl Core {
         Some((contender.keys().next()?.clone(), contender.created()?))
     }
 
-    /// Reads contenders whose put was refused although it may have been applied: nothing comes later.
+    /// Reads contenders whose put was refused although it may have been applied: nothing comes later. A delete that finds nothing
+    /// makes the read a write, which no member that lags can answer (rule P20).
     fn flush_unsettled(&mut self) {
         while self.may_send() && !self.unsettled.is_empty() {
             let mut ids = Vec::new();
