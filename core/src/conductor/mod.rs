@@ -500,10 +500,12 @@ impl Core {
                     break;
                 }
             }
-            self.send(
-                Request::Txn(transactions::reads(ops)),
-                Exchange::Settle(ids),
-            );
+            if let Some(Op::Get { key }) = ops.first() {
+                let prefix = edges::prefix_of(&self.root, key);
+                ops.insert(0, Op::DeleteUnder { prefix });
+                let txn = transactions::reads(ops);
+                self.send(Request::Txn(txn), Exchange::Settle(ids));
+            }
         }
     }
 
