@@ -68,7 +68,7 @@ use proc_macro2::TokenStream;
 /// | `on_lost = "continue"` | `"cancel"` | when the lock is lost, let the body run to its end; the call returns the body's result. `current()` shows the loss (`is_held`, `lost`). A `shutdown` whose grace is over ends the body all the same |
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, a round trip before etcd confirms that the lock is free. A call of this process that comes within a millisecond takes the lock over; `shutdown` waits for the releases that are left |
 /// | `shared` | alone | share the lock with other readers, who run together. Each reader waits for earlier calls that do not share, and those wait for earlier readers; excludes `permits` |
-/// | `permits = 5` | alone | at most so many holders at a time, over all processes, in order of arrival. An integer literal from 1 to 1024, the same wherever the name is used: the second to come with another number gets `LockError::Mismatch` |
+/// | `permits = 5` | alone | at most so many holders at a time, over all processes, in order of arrival. An integer literal from 1 to 1024. Functions of one name may differ in it, as in a rolling deployment: the call's own number counts, so it is served when fewer than that many older permits are held or asked for |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |

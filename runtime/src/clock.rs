@@ -3,52 +3,14 @@
 
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
-use std::ops::{Add, Sub};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+pub(crate) use etcd_locked_core::Moment;
 use tokio::sync::Notify;
-
-/// A point in time: how long after boot, suspended time included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(Duration);
-
-impl Moment {
-    /// The moment this long after boot.
-    pub(crate) const fn after_boot(elapsed: Duration) -> Self {
-        Self(elapsed)
-    }
-
-    /// How long after boot.
-    pub(crate) const fn since_boot(self) -> Duration {
-        self.0
-    }
-}
-
-impl Add<Duration> for Moment {
-    type Output = Self;
-    fn add(self, d: Duration) -> Self {
-        Self(self.0.saturating_add(d))
-    }
-}
-
-impl Sub<Duration> for Moment {
-    type Output = Self;
-    fn sub(self, d: Duration) -> Self {
-        Self(self.0.saturating_sub(d))
-    }
-}
-
-impl Sub for Moment {
-    type Output = Duration;
-    /// Zero if `earlier` is the later of the two.
-    fn sub(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
-}
 
 /// What can bound a wait: an `Instant`, of std or of tokio; or perhaps one, where `None` is no bound.
 ///

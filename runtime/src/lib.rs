@@ -175,8 +175,8 @@
 //!
 //! All calls of one name stand in one queue, whatever they are: a writer waits for the readers before it, and later readers for
 //! the writer, so neither starves (readers that find others of their process inside join them, for up to 50 ms and a round
-//! trip after a writer of another process has asked). Functions that ask for different numbers of permits of one name do not agree on what
-//! it means: who comes second gets [`LockError::Mismatch`], which says who has it otherwise. A plain lock on the name, be it Go's,
+//! trip after a writer of another process has asked). Functions may ask for different numbers of permits of one name, as in a
+//! rolling deployment: each is served when fewer than its own number of older permits are held or asked for. A plain lock on the name, be it Go's,
 //! excludes readers and permits, and waits for them. The tokens of calls that run together lie between those of the calls that were alone
 //! before and after, so a store that refuses the late goes on doing so.
 //!
@@ -308,7 +308,6 @@ mod answer;
 mod api;
 mod call;
 mod clock;
-mod core;
 mod engine;
 // The page, not its examples: as tests they run in `tests/ui`.
 #[cfg(all(doc, not(doctest)))]
@@ -321,9 +320,6 @@ mod templates;
 pub mod testing;
 mod transport;
 mod values;
-
-// Where the core finds them.
-use crate::values::{error, wait as site};
 
 pub use crate::api::current::{Current, current};
 pub use crate::api::guard::LockGuard;
@@ -343,7 +339,9 @@ pub use crate::values::config::Config;
 #[cfg(feature = "tls")]
 pub use crate::values::config::Tls;
 pub use crate::values::cycle::Cycle;
-pub use crate::values::error::{LockError, LossCause};
+pub use crate::values::error::LockError;
+#[doc(inline)]
+pub use crate::values::error::LossCause;
 pub use crate::values::holder::Holder;
 pub use crate::values::name::{LockKey, LockName, Name, Segment};
 pub use crate::values::token::Token;

@@ -73,16 +73,8 @@ mod on {
 
     /// Counts a lost lock.
     pub(crate) fn lost(name: &Name, cause: LossCause) {
-        let cause = match cause {
-            LossCause::Expired => "expired",
-            LossCause::Revoked => "revoked",
-            LossCause::Deleted => "deleted",
-            LossCause::Overwritten => "overwritten",
-            LossCause::Wiped => "wiped",
-            LossCause::Shutdown => "shutdown",
-            LossCause::Released => "released",
-        };
-        counter!("etcd_locked_lost_total", "lock" => label(name), "cause" => cause).increment(1);
+        counter!("etcd_locked_lost_total", "lock" => label(name), "cause" => cause.word())
+            .increment(1);
     }
 }
 

@@ -49,7 +49,23 @@ fn a_hand_over_keeps_the_key() {
 }
 
 #[test]
-fn a_hand_over_goes_to_calls_it_completes() {
+fn several_locks_are_handed_over_to_a_call_for_the_same() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let held = locks.lock("orders/7").and("orders/8").await.unwrap();
+        let same = queue_up(locks.lock("orders/8").and("orders/7"));
+        held.release().await.unwrap();
+        let same = within("the same locks' admission", same).await.unwrap();
+        let handovers = same.tokens().map(|(_, token)| token.handover());
+        assert_eq!(handovers.collect::<Vec<_>>(), [1, 1]);
+        same.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_hand_over_keeps_no_name_for_a_call_that_wants_others() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
@@ -59,7 +75,6 @@ fn a_hand_over_goes_to_calls_it_completes() {
         let single = queue_up(locks.lock("orders/7"));
         held.release().await.unwrap();
         let single = within("the single lock's admission", single).await.unwrap();
-        assert_eq!(single.token().handover(), 1);
         assert!(
             corner.contenders("orders/8").await.is_empty(),
             "a name is kept for a call that cannot have all of its names"

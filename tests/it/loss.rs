@@ -108,37 +108,27 @@ fn a_deleted_key_ends_the_body() {
 
 /// A put without our lease detaches the key from it, and then no expiry removes the key after a crash.
 #[test]
-fn an_overwritten_key_is_repaired_or_ends_the_body() {
+fn an_overwritten_key_ends_the_body() {
     run(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
-        let mut body = Staying::begin(&locks).await;
+        let body = Staying::begin(&locks).await;
         let key = corner.contenders("orders/7").await[0].clone();
         corner
             .client
             .clone()
-            .put(key.text.clone(), "an operator was here", None)
+            .put(key.text, "an operator was here", None)
             .await
             .unwrap();
-        let attached = |keys: &[crate::corner::Key]| {
-            keys.iter()
-                .any(|it| it.text == key.text && it.lease == key.lease)
-        };
-        tokio::select! {
-            _ = corner.until("the key repaired", &corner.prefix, attached) => body.call.abort(),
-            ended = within_time(NOTICE, "a repair or the loss", &mut body.call) => {
-                let ended = ended.unwrap();
-                assert!(matches!(ended, Err(LockError::Lost { cause: LossCause::Overwritten, .. })), "{ended:?}");
-            }
-        }
-        // Neither outcome may leave a key without an owner.
+        assert_eq!(body.lost().await, LossCause::Overwritten);
+        // No key is left without an owner.
         corner.until_empty().await;
         let other = corner.locks().await;
         pass("a lock after it", other.lock("orders/7")).await;
     });
 }
 
-/// A key under a foreign lease is repaired or given up, never left there.
+/// A key under a foreign lease would outlive its process.
 #[test]
 fn a_key_put_under_a_foreign_lease_ends_with_the_body() {
     run(async {
@@ -150,17 +140,13 @@ fn a_key_put_under_a_foreign_lease_ends_with_the_body() {
         let foreign = client.lease_grant(600, None).await.unwrap().id();
         client
             .put(
-                key.text.clone(),
+                key.text,
                 "mine now",
                 Some(PutOptions::new().with_lease(foreign)),
             )
             .await
             .unwrap();
-        let settled = |keys: &[crate::corner::Key]| keys.iter().all(|it| it.lease != foreign);
-        corner
-            .until("the key repaired or gone", &corner.prefix, settled)
-            .await;
-        body.call.abort();
+        assert_eq!(body.lost().await, LossCause::Overwritten);
         corner.until_empty().await;
     });
 }

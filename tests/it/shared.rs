@@ -41,7 +41,7 @@ fn readers_overlap_across_processes_and_a_writer_is_alone() {
         }
         // All 64 readers are inside, with one key a process.
         let keys = corner.until_contenders("jobs/day", 4).await;
-        assert!(keys.iter().all(|key| key.text.ends_with(".r")), "{keys:?}");
+        assert!(keys.iter().all(|key| key.text.ends_with(".r0")), "{keys:?}");
 
         let writer = tokio::spawn(locks.lock("jobs/day").wait_forever().into_future());
         corner.until_contenders("jobs/day", 5).await;

@@ -11,3 +11,4 @@ mod operator;
 mod retention;
 mod service;
 mod waiters;
+mod wakers;

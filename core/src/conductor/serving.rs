@@ -1189,6 +1189,7 @@ impl Waits for Process<'_> {
                 queue
                     .waiters()
                     .take_while(|ahead| ahead.call != waiter)
+                    .filter(|ahead| !self.0.deadlock.edges.is_leaving(ahead.call))
                     .map(|ahead| ahead.mode),
             );
             modes.insert(mode);
@@ -1219,7 +1220,11 @@ impl Waits for Process<'_> {
     }
 
     fn stalled(&self, name: &Name) -> Option<(ContenderId, Incarnation)> {
-        let id = self.0.queues.get(name)?.in_line()?;
+        let queue = self.0.queues.get(name)?;
+        let head = queue
+            .head()
+            .filter(|head| !self.0.deadlock.edges.is_leaving(head.call));
+        let id = queue.in_line().filter(|_| head.is_some())?;
         let contender = self.0.contenders.get(id)?;
         let stalled =
             contender.has_stalled(self.0.now) && !matches!(contender.mode(), Mode::Permits(_));

@@ -130,7 +130,6 @@ const ALREADY_INITIALIZED: Row = fault("a mistake in the service's start");
 const CONFIG: Row = fault("a mistake in the service's configuration");
 const SELF_DEADLOCK: Row = fault("a mistake in the code: the request would wait for itself");
 const ORDER_INVERSION: Row = fault("the same; only under test");
-const MISMATCH: Row = fault("two functions, or two versions of one, disagree about `permits`");
 const PERMISSION_DENIED: Row =
     fault("the service's own user at etcd may not lock this. Not 403, which is about the client");
 
@@ -151,7 +150,6 @@ fn row(error: &LockError) -> (&'static Row, Option<&Name>) {
         LockError::Config { .. } => (&CONFIG, None),
         LockError::SelfDeadlock { name } => (&SELF_DEADLOCK, Some(name)),
         LockError::OrderInversion { name, .. } => (&ORDER_INVERSION, Some(name)),
-        LockError::Mismatch { name, .. } => (&MISMATCH, Some(name)),
         LockError::PermissionDenied { name, .. } => (&PERMISSION_DENIED, name.as_ref()),
     }
 }

@@ -54,11 +54,6 @@ fn every_error() -> Vec<LockError> {
             here: "secret",
             there: "secret",
         },
-        LockError::Mismatch {
-            name: name(),
-            theirs: 5,
-            holder: holder(),
-        },
         LockError::PermissionDenied {
             name: Some(name()),
             source: source(),
@@ -83,8 +78,7 @@ fn variant(error: &LockError) -> (usize, &'static str) {
         LockError::Config { .. } => (11, "Config"),
         LockError::SelfDeadlock { .. } => (12, "SelfDeadlock"),
         LockError::OrderInversion { .. } => (13, "OrderInversion"),
-        LockError::Mismatch { .. } => (14, "Mismatch"),
-        LockError::PermissionDenied { .. } => (15, "PermissionDenied"),
+        LockError::PermissionDenied { .. } => (14, "PermissionDenied"),
     }
 }
 
@@ -93,7 +87,7 @@ fn every_error_is_here_once() {
     for (n, error) in every_error().iter().enumerate() {
         assert_eq!(variant(error).0, n, "{error:?}");
     }
-    assert_eq!(every_error().len(), 16);
+    assert_eq!(every_error().len(), 15);
 }
 
 #[test]

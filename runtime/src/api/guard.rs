@@ -146,7 +146,7 @@ impl LockGuard {
     pub fn fence(&self) -> Compare {
         self.locks.fence();
         let OwnedLock { key, created, .. } = &self.locks.first;
-        Compare::create_revision(key.as_bytes(), CompareOp::Equal, *created)
+        Compare::create_revision(key.as_bytes(), CompareOp::Equal, created.get())
     }
 
     /// Releases the lock and waits until etcd has confirmed that, for two seconds at most; after that the engine goes on
@@ -195,6 +195,6 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        self.give_back(Release::Unheard);
+        self.give_back(Release::Unconfirmed);
     }
 }

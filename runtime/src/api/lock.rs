@@ -19,7 +19,7 @@ use crate::metrics::Measurement;
 use crate::values::config::{check_at_least, check_ttl};
 use crate::values::error::LockError;
 use crate::values::name::{LockName, Name};
-use crate::values::wait::Wait;
+use crate::values::wait::{Wait, within};
 
 /// A call for a lock: what the attribute does, by hand.
 ///
@@ -197,11 +197,10 @@ impl Acquire {
     /// Shares the names with others that share them: a reader, of any number. A call that wants a name for itself waits for the
     /// readers before it, and readers who come after it wait for it: neither starves. Instead of [`permits`](Self::permits).
     ///
-    /// Readers of one process and TTL have one key in etcd between them, which goes with the last of them. Their tokens differ,
+    /// Readers of one process that ask for the same names and TTL share a key in etcd, which goes with the last of them. Their tokens differ,
     /// and each is greater than that of the call that had the name for itself before, and less than that of who has it next; those
     /// of readers in different processes say nothing of each other. A reader that locks the name again is refused with
-    /// [`LockError::SelfDeadlock`], unless it is a [`reentrant`](Self::reentrant) reader. A call with several names ([`and`](Self::and))
-    /// waits until none of them, or all, are read in this process already.
+    /// [`LockError::SelfDeadlock`], unless it is a [`reentrant`](Self::reentrant) reader.
     ///
     /// ```no_run
     /// # async fn example(day: u32) -> Result<(), etcd_locked::LockError> {
@@ -217,8 +216,8 @@ impl Acquire {
     /// served in order. A call that wants the name for itself, or shares it, waits for the permits before it, and the other way
     /// round. Instead of [`shared`](Self::shared).
     ///
-    /// All calls for a name must agree on the number: the one that comes second gets [`LockError::Mismatch`]. Any other number than 1 to
-    /// 1,024 is [`LockError::Config`]. Tokens are as with [`shared`](Self::shared); a permit has no number of its own.
+    /// Calls of one name may differ in the number, as in a rolling deployment. The call's own number counts: it is served when fewer
+    /// than that many older permits are held or asked for. Any other number than 1 to 1,024 is [`LockError::Config`]. Tokens are as with [`shared`](Self::shared); a permit has no number of its own.
     ///
     /// Calls that hold a permit, or wait for one, are not searched for deadlocks: those end when a wait does.
     pub fn permits(mut self, permits: u16) -> Self {
@@ -293,7 +292,7 @@ impl Acquire {
                     waited: Duration::ZERO,
                 });
             }
-            wait = wait.within(left);
+            wait = within(wait, left);
         }
         // A single try does not wait, so it takes locks in no order.
         if !holds.is_empty() && wait != Wait::Once {
@@ -342,10 +341,7 @@ impl Acquire {
             }
         }
         // A lock that is held with others is less than an exclusive one.
-        let enough = |(lock, _): &(OwnedLock, _)| {
-            let held = lock.mode();
-            held == Mode::Exclusive || held == mode
-        };
+        let enough = |(lock, _): &(OwnedLock, _)| lock.mode == Mode::Exclusive || lock.mode == mode;
         let all = again.len() == names.len() && again.iter().all(enough);
         match again.first() {
             Some((lock, _)) if !(may && all) => {

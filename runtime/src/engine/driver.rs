@@ -1,39 +1,38 @@
 //! Driver: turns commands and events into inputs of the core, and the core's outputs into exchanges, watches and answers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 #[cfg(feature = "testing")]
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use etcd_locked_combiner::{Combiner, Machine, contain};
+use etcd_locked_core::{
+    Acquire, CallId, Core, Failure, Grant, Input, Mode, Output, Refused, Release, Request,
+    RequestId, Response, Settings,
+};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
-use super::combiner::{Combiner, Machine};
+use super::effects::{Effect, Taker};
 use super::ownership::{OwnedLock, OwnedLocks, Ownership, Releaser, Reply};
 use crate::clock::{Alarm, Clock, Moment};
-use crate::core::request::{Failure, Request, Response};
-use crate::core::{
-    Acquire, Blocker, CallId, Core, Grant, Input, Output, Refused, Release, RequestId, Settings,
-};
-use crate::metrics;
 use crate::transport::client::Client;
-use crate::transport::watch::{Submit, WatchEvent, Watches};
+use crate::transport::watch::{StreamEvent, Submit, Watches};
 use crate::values::config::Config;
-use crate::values::cycle::Cycle;
 use crate::values::error::{LockError, LossCause};
-use crate::values::holder::Holder;
 use crate::values::name::Name;
 use crate::values::token::Token;
 
-/// How many locks one lease may take with it when it is lost, if others are to be had (rule P27).
-const BODIES_PER_LEASE: usize = 1_024;
+/// How many locks one session may take with it when it is lost, if others are to be had (rule P27).
+const BODIES_PER_SESSION: usize = 1_024;
 /// How many predecessors are watched, before it is the last of them alone: of 16 processes that served 6 to 8 % fewer a second.
 const NEAR: usize = 16;
 
@@ -87,7 +86,7 @@ pub(super) enum Event {
         request: RequestId,
         result: Result<Response, Failure>,
     },
-    Watch(WatchEvent),
+    Watch(StreamEvent),
     /// Time has passed.
     Time,
 }
@@ -118,9 +117,6 @@ impl<F: Future<Output = Result<Response, Failure>>> Future for Caught<F> {
     }
 }
 
-/// Where a call waits for its locks.
-type Taker = oneshot::Sender<Result<Ownership, LockError>>;
-
 /// The core, and what its inputs and outputs refer to.
 pub(super) struct Driver {
     pub(super) core: Core,
@@ -133,9 +129,9 @@ pub(super) struct Driver {
     watches: Watches,
     /// The driver itself, for tasks that submit answers and for ownerships that submit releases.
     combiner: Weak<Combiner<Self>>,
-    /// Answers that needed no waiting, and no task.
-    at_once: VecDeque<(RequestId, Result<Response, Failure>)>,
-    pub(super) waiting: BTreeMap<CallId, (Vec<Name>, Taker)>,
+    /// What the combiner performs once it has unlocked the driver.
+    pub(super) effects: Vec<Effect>,
+    pub(super) waiting: BTreeMap<CallId, (Vec<Name>, Mode, Taker)>,
     pub(super) held: BTreeMap<CallId, Arc<OwnedLocks>>,
     releasing: BTreeMap<CallId, (Name, Reply)>,
     warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
@@ -155,7 +151,8 @@ impl Driver {
         let settings = Settings {
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
-            bodies_per_lease: BODIES_PER_LEASE,
+            silence: client.silence(),
+            bodies_per_session: BODIES_PER_SESSION,
             near: NEAR,
             max_waiters: config.max_waiters,
             seed: RandomState::new().hash_one(std::process::id()),
@@ -164,7 +161,7 @@ impl Driver {
         let driver = combiner.clone();
         let submit: Submit = Arc::new(move |event| {
             if let Some(driver) = driver.upgrade() {
-                driver.tell(Message::Event(Event::Watch(event)));
+                driver.submit(Message::Event(Event::Watch(event)));
             }
         });
         Self {
@@ -175,7 +172,7 @@ impl Driver {
             runtime,
             client,
             combiner,
-            at_once: VecDeque::new(),
+            effects: Vec::new(),
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
             releasing: BTreeMap::new(),
@@ -188,16 +185,8 @@ impl Driver {
     /// One step of the core's contract: one input, then all its outputs.
     pub(super) fn step(&mut self, input: Input) {
         self.core.handle(self.clock.now(), input);
-        loop {
-            while let Some(output) = self.core.poll() {
-                self.perform(output);
-            }
-            // An etcd in the process has answered already.
-            let Some((request, result)) = self.at_once.pop_front() else {
-                return;
-            };
-            self.core
-                .handle(self.clock.now(), Input::Answer { request, result });
+        while let Some(output) = self.core.poll() {
+            self.follow(output);
         }
     }
 
@@ -208,11 +197,14 @@ impl Driver {
                 names,
                 reply,
             } => {
-                self.waiting.insert(acquire.call, (names, reply));
+                let waiting = (names, acquire.mode, reply);
+                self.waiting.insert(acquire.call, waiting);
                 self.step(Input::Acquire(acquire));
             }
             Command::Cancel { call } => {
-                self.waiting.remove(&call);
+                let waiting = self.waiting.remove(&call);
+                let cancelled = waiting.map(|(.., reply)| Effect::Cancelled(reply));
+                self.effects.extend(cancelled);
                 self.step(Input::Cancel { call });
             }
             Command::Release {
@@ -221,10 +213,16 @@ impl Driver {
                 fenced,
                 reply,
             } => {
-                let locks = self.held.remove(&call);
-                if let (Some(reply), Some(locks)) = (reply, locks) {
-                    let name = locks.first.name.clone();
-                    self.releasing.insert(call, (name, reply));
+                match (reply, self.held.remove(&call)) {
+                    (Some(reply), Some(locks)) => {
+                        let name = locks.first.name.clone();
+                        self.releasing.insert(call, (name, reply));
+                    }
+                    (Some(reply), None) => {
+                        let failed = Effect::Failed(reply, Refused::ShuttingDown, None);
+                        self.effects.push(failed);
+                    }
+                    (None, _) => {}
                 }
                 self.step(Input::Release { call, how, fenced });
             }
@@ -251,7 +249,7 @@ impl Driver {
         }
     }
 
-    fn perform(&mut self, output: Output) {
+    fn follow(&mut self, output: Output) {
         match output {
             Output::Send { id, request } => self.exchange(id, request),
             Output::Watch {
@@ -263,66 +261,87 @@ impl Driver {
             Output::Unwatch { id } => self.watches.remove(id),
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
-                if let Some((names, reply)) = self.waiting.remove(&call) {
+                if let Some((names, _, reply)) = self.waiting.remove(&call) {
                     let name = names.into_iter().nth(why.name()); // the refused one, or the first
-                    effect(|| reply.send(Err(refusal(why, name))));
+                    self.effects.push(Effect::Refused(reply, why, name));
                 } else if let Some(reply) = self.warming.remove(&call) {
-                    effect(|| reply.send(Err(refusal(why, None))));
+                    self.effects.push(Effect::Failed(reply, why, None));
                 }
             }
             Output::Lost { call, cause } => {
                 if let Some(locks) = self.held.get(&call) {
-                    effect(|| locks.lose(cause));
-                    effect(|| {
-                        // Of no span: this may run on the thread of another call.
-                        tracing::warn!(parent: None, lock = %locks.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
-                        metrics::lost(&locks.first.name, cause);
-                    });
+                    if locks.note_loss(cause) {
+                        self.effects.push(Effect::Wake(Arc::clone(locks)));
+                    }
+                    self.effects.push(Effect::LogLoss(Arc::clone(locks), cause));
                 }
             }
             Output::Released { call, result } => {
                 if let Some((name, reply)) = self.releasing.remove(&call) {
-                    effect(|| match &result {
-                        Ok(()) => tracing::debug!(parent: None, lock = %name, "released"),
-                        Err(_) => tracing::debug!(parent: None, lock = %name, "not released yet"),
+                    self.effects.push(Effect::LogRelease {
+                        name: name.clone(),
+                        confirmed: result.is_ok(),
                     });
-                    effect(|| reply.send(result.map_err(|why| refusal(why, Some(name)))));
+                    self.effects.push(match result {
+                        Ok(()) => Effect::Confirmed(reply),
+                        Err(why) => Effect::Failed(reply, why, Some(name)),
+                    });
                 }
             }
             Output::Ready { call } => {
-                if let Some(reply) = self.warming.remove(&call) {
-                    effect(|| reply.send(Ok(())));
-                }
+                let reply = self.warming.remove(&call);
+                self.effects.extend(reply.map(Effect::Confirmed));
             }
             Output::Finished => {
                 self.finished = true;
-                for reply in self.stopping.drain(..) {
-                    effect(|| reply.send(()));
-                }
+                self.close();
             }
         }
+    }
+
+    /// Ends what calls still hold or wait for: the engine reports no loss any more, and a body that runs on without its lock
+    /// ends now.
+    fn close(&mut self) {
+        for locks in mem::take(&mut self.held).into_values() {
+            if locks.note_loss(LossCause::Shutdown) {
+                self.effects.push(Effect::Wake(locks));
+            }
+        }
+        let waiting = mem::take(&mut self.waiting).into_values();
+        let refused =
+            waiting.map(|(.., reply)| Effect::Refused(reply, Refused::ShuttingDown, None));
+        self.effects.extend(refused);
+        let releasing = mem::take(&mut self.releasing).into_values();
+        let unconfirmed = releasing.map(|(_, reply)| reply);
+        let unconfirmed = unconfirmed.chain(mem::take(&mut self.warming).into_values());
+        let failed = unconfirmed.map(|reply| Effect::Failed(reply, Refused::ShuttingDown, None));
+        self.effects.extend(failed);
+        let stopping = mem::take(&mut self.stopping);
+        self.effects
+            .extend(stopping.into_iter().map(Effect::Stopped));
     }
 
     fn exchange(&mut self, id: RequestId, request: Request) {
         let client = self.client.clone();
         // Should it panic, the core must still get its answer, or it waits for ever.
-        let mut exchange = Caught(Box::pin(async move { client.exchange(request).await }));
-        if self.client.answers_at_once() {
-            let _here = self.runtime.enter(); // its timers are not the caller's
-            let mut once = Context::from_waker(Waker::noop()); // its task, if it needs one, polls it anew
-            if let Poll::Ready(result) = Pin::new(&mut unconstrained(&mut exchange)).poll(&mut once)
-            {
-                self.at_once.push_back((id, result));
-                return;
-            }
+        let exchange = Caught(Box::pin(async move { client.exchange(request).await }));
+        let (runtime, combiner) = (self.runtime.clone(), self.combiner.clone());
+        if !self.client.answers_at_once() {
+            return await_answer(&runtime, combiner, id, exchange);
         }
-        let combiner = self.combiner.clone();
-        self.runtime.spawn(async move {
-            let (request, result) = (id, exchange.await);
-            if let Some(combiner) = combiner.upgrade() {
-                combiner.tell(Message::Event(Event::Answer { request, result }));
+        // An etcd in the process has answered after one poll, which may write log lines.
+        self.effects.push(Effect::Run(Box::new(move || {
+            let mut exchange = exchange;
+            let polled = {
+                let _here = runtime.enter(); // its timers are not the caller's
+                let mut no_task = Context::from_waker(Waker::noop()); // a task, if it needs one, polls it anew
+                Pin::new(&mut unconstrained(&mut exchange)).poll(&mut no_task)
+            };
+            match polled {
+                Poll::Ready(result) => answer(&combiner, id, result),
+                Poll::Pending => await_answer(&runtime, combiner, id, exchange),
             }
-        });
+        })));
     }
 
     /// Sends the ownership through the reply: if the caller has gone, its drop releases the locks (rule P26).
@@ -332,23 +351,25 @@ impl Driver {
             owned,
             deadline,
         } = grant;
-        let Some((names, reply)) = self.waiting.remove(&call) else {
+        let Some((names, mode, reply)) = self.waiting.remove(&call) else {
             return self.release_unclaimed(call);
         };
         let mut locks = names.into_iter().zip(owned).map(|(name, owned)| OwnedLock {
             name,
             key: owned.key,
             created: owned.created,
-            token: Token::new(owned.revision, owned.handover),
+            token: Token::new(owned.revision.get(), owned.handover),
+            mode,
         });
         let Some(first) = locks.next() else {
+            self.effects.push(Effect::Cancelled(reply));
             return self.release_unclaimed(call); // a call has a name
         };
         let others = locks.collect();
         let locks = Arc::new(OwnedLocks::new(first, others, deadline, self.clock.clone()));
         self.held.insert(call, locks.clone());
         let ownership = Ownership::new(locks, call, self.clock.now(), self.combiner.clone());
-        effect(|| reply.send(Ok(ownership)));
+        self.effects.push(Effect::Granted(reply, ownership));
     }
 
     /// Releases locks whose caller has gone, so that no ownership can.
@@ -357,7 +378,7 @@ impl Driver {
             self.clock.now(),
             Input::Release {
                 call,
-                how: Release::Unheard,
+                how: Release::Unconfirmed,
                 fenced: false,
             },
         );
@@ -365,17 +386,21 @@ impl Driver {
 }
 
 impl Machine for Driver {
-    type News = Message;
+    type Command = Message;
+    type Effect = Effect;
 
-    fn hear(&mut self, message: Message) {
+    fn handle(&mut self, message: Message) {
         match message {
             Message::Command(command) => self.carry_out(command),
             Message::Event(Event::Answer { request, result }) => {
                 self.step(Input::Answer { request, result });
             }
             Message::Event(Event::Watch(event)) => {
-                if let Some((watch, news)) = self.watches.take(event) {
-                    self.step(Input::Watch { watch, news });
+                if matches!(event, StreamEvent::Ended) {
+                    self.effects.push(Effect::LogWatchesEnded);
+                }
+                if let Some((watch, event)) = self.watches.take(event) {
+                    self.step(Input::Watch { watch, event });
                 }
             }
             Message::Event(Event::Time) => self.step(Input::Tick),
@@ -391,11 +416,19 @@ impl Machine for Driver {
     fn has_ended(&self) -> bool {
         self.finished
     }
+
+    fn effects(&mut self) -> &mut Vec<Effect> {
+        &mut self.effects
+    }
+
+    fn perform(effect: Effect) {
+        effect.perform();
+    }
 }
 
 impl Releaser for Combiner<Driver> {
     fn release(&self, call: CallId, how: Release, fenced: bool, reply: Option<Reply>) -> bool {
-        self.tell(Message::Command(Command::Release {
+        self.submit(Message::Command(Command::Release {
             call,
             how,
             fenced,
@@ -407,59 +440,31 @@ impl Releaser for Combiner<Driver> {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.alarm.ring_for_ever(); // until the thread finds that the driver has ended
-        // The engine reports no loss any more; and a body that runs on without its lock ends now.
-        for locks in self.held.values() {
-            effect(|| locks.lose(LossCause::Shutdown));
+        // Nothing is left here after `Output::Finished`; but a panic ends the driver without that.
+        self.close();
+        for effect in mem::take(&mut self.effects) {
+            contain(|| effect.perform());
         }
     }
 }
 
-/// Runs an effect that answers a caller, or writes a log. It may wake a task of any executor or call a subscriber, whose panic
-/// must not end the engine of all other calls.
-fn effect<T>(effect: impl FnOnce() -> T) {
-    let _ = catch_unwind(AssertUnwindSafe(effect));
+/// Spawns a task that awaits an exchange and submits its answer.
+fn await_answer(
+    runtime: &Handle,
+    combiner: Weak<Combiner<Driver>>,
+    request: RequestId,
+    exchange: impl Future<Output = Result<Response, Failure>> + Send + 'static,
+) {
+    runtime.spawn(async move { answer(&combiner, request, exchange.await) });
 }
 
-fn refusal(why: Refused, name: Option<Name>) -> LockError {
-    let record = |holder: Option<Arc<[u8]>>| holder.and_then(|json| Holder::from_json(&json));
-    match (why, name) {
-        (Refused::Held { holder, .. }, Some(name)) => LockError::Held {
-            name,
-            holder: record(holder),
-        },
-        (Refused::Timeout { holder, waited, .. }, Some(name)) => LockError::Timeout {
-            name,
-            holder: record(holder),
-            waited,
-        },
-        (Refused::Mismatch { theirs, holder, .. }, Some(name)) => LockError::Mismatch {
-            name,
-            theirs: theirs.get(),
-            holder: record(holder),
-        },
-        (Refused::Deadlock { cycle, .. }, Some(name)) => LockError::Deadlock {
-            name,
-            cycle: Cycle::of(cycle.iter().map(|blocker| {
-                let Blocker { key, record } = blocker;
-                (key.clone(), Holder::from_json(record))
-            })),
-        },
-        (Refused::Overloaded, Some(name)) => LockError::Overloaded { name },
-        (Refused::Lost { cause }, Some(name)) => LockError::Lost { name, cause },
-        (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
-        (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },
-        (Refused::Backend(source), _) => LockError::Backend { source },
-        // Only named calls are refused for the other reasons.
-        (
-            Refused::ShuttingDown
-            | Refused::Held { .. }
-            | Refused::Timeout { .. }
-            | Refused::Mismatch { .. }
-            | Refused::Deadlock { .. }
-            | Refused::Overloaded
-            | Refused::Lost { .. },
-            _,
-        ) => LockError::ShuttingDown,
+fn answer(
+    combiner: &Weak<Combiner<Driver>>,
+    request: RequestId,
+    result: Result<Response, Failure>,
+) {
+    if let Some(combiner) = combiner.upgrade() {
+        combiner.submit(Message::Event(Event::Answer { request, result }));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The thread has a current-thread tokio runtime of its own, for all exchanges with etcd and for the timer, so that a handler
 //! that blocks its executor cannot starve the renewal of leases. The core itself is run by the thread that submits a command or
-//! an event: a caller on its own thread, for the microseconds that takes (see `combiner`). User futures only wait on channels,
+//! an event: a caller on its own thread, for the microseconds that takes (see the crate `etcd-locked-combiner`). User futures only wait on channels,
 //! so they run on any executor.
 
 use std::io;
@@ -13,17 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use etcd_locked_combiner::Combiner;
+use etcd_locked_core::{Acquire, CallId, Key, Mode, NAMES};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::combiner::Combiner;
 use super::driver::{Command, Driver, Event, Message};
 use super::ownership::Ownership;
 use crate::clock::{Alarm, Clock, Moment};
-use crate::core::mode::Mode;
-use crate::core::request::{Cause, Failure, Key};
-use crate::core::{Acquire, CallId, NAMES};
 use crate::transport::client::Client;
 use crate::values::config::Config;
 use crate::values::error::LockError;
@@ -61,7 +59,7 @@ impl WeakEngine {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.driver.tell(Message::Command(Command::Orphaned));
+        self.driver.submit(Message::Command(Command::Orphaned));
     }
 }
 
@@ -90,7 +88,8 @@ fn time_keeper(
             let _ = started.send(Ok(runtime.handle().clone())); // the caller waits for it
             runtime.block_on(async {
                 alarm.rings().await;
-                while driver.tell(Message::Event(Event::Time)) {
+                while driver.submit(Message::Event(Event::Time)) {
+                    tokio::task::yield_now().await; // to exchanges, which a busy time would hold up
                     alarm.rings().await;
                 }
             });
@@ -110,7 +109,9 @@ impl Engine {
         config.check().map_err(broken)?;
         let alarm = Arc::new(Alarm::new(clock.clone()));
         let call = Arc::clone(&alarm);
-        let driver = Arc::new(Combiner::new(move || call.ring()));
+        let time = clock.clone();
+        let now = move || time.now().since_boot();
+        let driver = Arc::new(Combiner::new(now, move || call.ring()));
         let client = Client::new(&config, clock.clone())
             .map_err(|message| broken(format!("the engine does not start: {message}")))?;
         let runtime = time_keeper(Arc::clone(&alarm), Arc::clone(&driver), runtime)
@@ -192,7 +193,7 @@ impl Engine {
         }
         let call = self.new_call();
         // Exactly as long as they are: a hundred thousand calls may wait.
-        let keys = names.iter().map(|(_, key)| key.clone()).collect();
+        let keys = names.iter().map(|(_, key)| key.clone().into()).collect();
         let names = names.into_iter().map(|(name, _)| name).collect();
         let acquire = Acquire {
             call,
@@ -237,12 +238,12 @@ impl Engine {
             .for_user()
             .await
             .map_err(|failure| LockError::Backend {
-                source: cause(failure),
+                source: failure.cause(),
             })
     }
 
     fn new_call(&self) -> CallId {
-        self.0.last_call.fetch_add(1, Ordering::Relaxed)
+        self.0.last_call.fetch_add(1, Ordering::Relaxed).into()
     }
 
     /// A handle that does not keep the engine alive.
@@ -253,7 +254,7 @@ impl Engine {
 
     /// Submits a command, unless the engine has ended.
     pub(super) fn submit(&self, command: Command) -> Result<(), LockError> {
-        let accepted = self.0.driver.tell(Message::Command(command));
+        let accepted = self.0.driver.submit(Message::Command(command));
         accepted.then_some(()).ok_or(LockError::ShuttingDown)
     }
 }
@@ -261,12 +262,4 @@ impl Engine {
 /// Rounds up to whole seconds, in which etcd counts TTLs.
 fn whole_secs(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
-}
-
-fn cause(failure: Failure) -> Cause {
-    match failure {
-        Failure::Unavailable(cause) | Failure::Refused { cause, .. } | Failure::Unknown(cause) => {
-            cause
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Engine: runs the core for whichever thread has a command or an event, then carries out what the core wants.
 
-mod combiner;
 mod driver;
+mod effects;
 mod handle;
 mod ownership;
 #[cfg(feature = "testing")]
@@ -15,6 +15,4 @@ pub(crate) use ownership::{OwnedLock, OwnedLocks, Ownership, Wakeup};
 pub(crate) use probe::Names;
 
 // What the rooms above name of the core.
-pub(crate) use crate::core::mode::Mode;
-pub(crate) use crate::core::request::Key;
-pub(crate) use crate::core::{CallId, Release};
+pub(crate) use etcd_locked_core::{CallId, Key, Mode, Release};

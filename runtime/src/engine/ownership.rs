@@ -13,14 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
+use etcd_locked_core::{CallId, Deadline, Key, Mode, Release, Revision};
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::{Clock, Moment};
-use crate::core::deadline::Deadline;
-use crate::core::mode::{Mode, Seat};
-use crate::core::request::{Key, Revision};
-use crate::core::{CallId, Release};
 use crate::values::error::{LockError, LossCause};
 use crate::values::name::Name;
 use crate::values::token::Token;
@@ -98,7 +95,7 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        self.submit(Release::Unheard);
+        self.submit(Release::Unconfirmed);
     }
 }
 
@@ -149,6 +146,8 @@ pub(crate) struct OwnedLock {
     pub(crate) key: Key,
     pub(crate) created: Revision,
     pub(crate) token: Token,
+    /// With whom the lock is held.
+    pub(crate) mode: Mode,
 }
 
 impl OwnedLock {
@@ -156,11 +155,6 @@ impl OwnedLock {
     pub(crate) fn is_of(&self, name: &Key) -> bool {
         let own = self.key.rsplit_once('/');
         own.is_some_and(|(own, _lease)| own == &**name)
-    }
-
-    /// With whom the lock is held.
-    pub(crate) fn mode(&self) -> Mode {
-        Seat::of_key(self.key.as_bytes()).mode()
     }
 }
 
@@ -240,7 +234,7 @@ impl OwnedLocks {
             return Some(*cause);
         }
         if own.deadline.is_over(own.clock.now()) {
-            own.lose(LossCause::Expired);
+            self.lose(LossCause::Expired);
         }
         own.cause.get().copied()
     }
@@ -261,10 +255,25 @@ impl OwnedLocks {
         }
     }
 
-    /// Notes a loss; the first cause stands. Locks of a call around are not lost here.
+    /// Notes a loss and wakes the tasks that wait for it.
     pub(crate) fn lose(&self, cause: LossCause) {
+        if self.note_loss(cause) {
+            self.wake();
+        }
+    }
+
+    /// Notes a loss; the first cause stands. Locks of a call around are not lost here. True if [`wake`](Self::wake) must follow.
+    pub(super) fn note_loss(&self, cause: LossCause) -> bool {
+        match &self.ground {
+            Ground::Own(own) => own.note_loss(cause),
+            Ground::Outer(_) => false,
+        }
+    }
+
+    /// Wakes the tasks that wait for a loss.
+    pub(super) fn wake(&self) {
         if let Ground::Own(own) = &self.ground {
-            own.lose(cause);
+            own.wake.notify_waiters();
         }
     }
 
@@ -312,12 +321,10 @@ impl OwnedLocks {
 }
 
 impl Own {
-    fn lose(&self, cause: LossCause) {
+    fn note_loss(&self, cause: LossCause) -> bool {
         let first = self.cause.set(cause).is_ok();
         let ends = cause == LossCause::Shutdown && !self.ended.swap(true, Ordering::AcqRel);
-        if first || ends {
-            self.wake.notify_waiters();
-        }
+        first || ends
     }
 }
 

@@ -1,11 +1,14 @@
 //! Probe: the test kit's view of an engine, which names it holds and which calls wait for.
 
+use std::sync::Arc;
+
+use etcd_locked_core::Input;
 use tokio::sync::oneshot;
 
 use super::driver::{Command, Driver, Inspection};
+use super::effects::Effect;
 use super::handle::Engine;
-use crate::core::queue::Slot;
-use crate::core::{Input, Timer};
+use super::ownership::OwnedLocks;
 use crate::values::name::Name;
 
 /// Names of an engine's calls, one entry for each name of each call.
@@ -22,7 +25,12 @@ impl Engine {
     pub(crate) async fn names(&self) -> Names {
         let (reply, answer) = oneshot::channel();
         self.probe(move |engine| {
-            let _ = reply.send(engine.names()); // the asker may have gone
+            let (held, waiting) = (engine.held_locks(), engine.waiting_names());
+            engine.effects.push(Effect::Run(Box::new(move || {
+                let held = held.iter().filter(|locks| locks.lost().is_none());
+                let held = texts(held.flat_map(|locks| locks.locks().map(|lock| &lock.name)));
+                let _ = reply.send(Names { held, waiting }); // the asker may have gone
+            })));
         });
         answer.await.unwrap_or_default()
     }
@@ -38,25 +46,19 @@ impl Engine {
 }
 
 impl Driver {
-    fn names(&self) -> Names {
-        let texts = |names: &mut dyn Iterator<Item = &Name>| -> Vec<String> {
-            names.filter_map(Name::text).map(str::to_owned).collect()
-        };
-        let held = self.held.values().filter(|locks| locks.lost().is_none());
-        Names {
-            held: texts(&mut held.flat_map(|locks| locks.locks().map(|lock| &lock.name))),
-            waiting: texts(&mut self.waiting.values().flat_map(|(names, _)| names)),
-        }
+    fn held_locks(&self) -> Vec<Arc<OwnedLocks>> {
+        self.held.values().cloned().collect()
+    }
+
+    fn waiting_names(&self) -> Vec<String> {
+        texts(self.waiting.values().flat_map(|(names, ..)| names))
     }
 
     fn read_held(&mut self) {
-        let now = self.clock.now();
-        let queues = self.core.queues.iter();
-        let held = queues.filter(|(_, queue)| matches!(queue.slot, Slot::Held { .. }));
-        let timers: Vec<_> = held
-            .map(|(name, _)| (now, Timer::Guard(name.clone())))
-            .collect();
-        self.core.timers.extend(timers);
-        self.step(Input::Tick);
+        self.step(Input::Inspect);
     }
+}
+
+fn texts<'a>(names: impl Iterator<Item = &'a Name>) -> Vec<String> {
+    names.filter_map(Name::text).map(str::to_owned).collect()
 }

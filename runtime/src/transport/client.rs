@@ -8,14 +8,16 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_client::{ConnectOptions, Error};
+use etcd_locked_core::{
+    Cause, Failure, Key, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
+};
 
-use super::convert::{malformed, reads_only, send};
+use super::convert::{malformed, send};
 use super::endpoint::{Connection, Endpoint};
 use super::errors::{Class, all, classify, silence, unopened};
-use super::renewals::{Renewals, Stream};
+use super::renewals::{Renewals, Renewed, Stream};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, Moment, by};
-use crate::core::request::{Cause, Failure, LeaseId, Refusal, Request, Response, Txn, TxnAnswer};
 use crate::values::config::Config;
 
 /// How long a write may take. etcd itself gives up at 7 s with `request timed out`, which says no more than our own
@@ -28,6 +30,9 @@ const READ: Duration = Duration::from_secs(2);
 
 /// How long opening one endpoint of several may take, so that a black hole does not use up what the others need.
 const SHARE: Duration = Duration::from_secs(2);
+
+/// How long to find out which revision etcd has when a lease is gone. Calls that hold locks under it learn of the loss after that.
+const AUTOPSY: Duration = Duration::from_millis(300);
 
 /// HTTP/2 pings: etcd closes connections that ping more often than every 5 s (rule P33).
 const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
@@ -49,6 +54,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     target: Target,
     terms: Terms,
+    /// What all keys of ours begin with; read as a key, to learn etcd's revision.
+    prefix: Key,
     authenticates: bool,
     connect_timeout: Duration,
     /// The part of it that each endpoint gets.
@@ -111,6 +118,7 @@ impl Client {
             clock,
             target,
             terms,
+            prefix: config.prefix.as_str().into(),
             authenticates: config.user.is_some(),
             connect_timeout: config.connect_timeout,
             share,
@@ -124,7 +132,7 @@ impl Client {
             Request::Grant { ttl_secs } => self.grant(ttl_secs).await,
             Request::KeepAlive { lease, timeout } => self.keep_alive(lease, timeout).await,
             Request::Revoke { lease } => self.revoke(lease).await,
-            Request::Txn(txn) if reads_only(&txn) => self.read(&txn).await,
+            Request::Txn(txn) if txn.only_reads() => self.read(&txn).await,
             Request::Txn(txn) => self.write(&txn).await,
         }
     }
@@ -180,6 +188,11 @@ impl Client {
         }
     }
 
+    /// Says that no endpoint has answered within the connect time-out.
+    pub(crate) fn silence(&self) -> Cause {
+        silence(&self.0.target.name(), self.0.connect_timeout)
+    }
+
     /// Whether etcd is in the process, and answers without being waited for.
     pub(crate) fn answers_at_once(&self) -> bool {
         self.0.target.answers_at_once()
@@ -233,7 +246,9 @@ impl Client {
         let answer = self
             .once_applied(|connection| send(connection, txn))
             .await?;
-        self.0.highest.fetch_max(answer.revision, Ordering::Relaxed);
+        self.0
+            .highest
+            .fetch_max(answer.revision.get(), Ordering::Relaxed);
         Ok(Response::Txn(answer))
     }
 
@@ -251,8 +266,10 @@ impl Client {
                 .ask(endpoint, READ, deadline, Proof::Wanted, call)
                 .await
             {
-                Ok(answer) if answer.revision >= known => {
-                    self.0.highest.fetch_max(answer.revision, Ordering::Relaxed);
+                Ok(answer) if answer.revision.get() >= known => {
+                    self.0
+                        .highest
+                        .fetch_max(answer.revision.get(), Ordering::Relaxed);
                     return Ok(Response::Txn(answer));
                 }
                 Ok(answer) => {
@@ -271,7 +288,9 @@ impl Client {
             Some(answer) => {
                 if causes.is_empty() {
                     // All of them agree: etcd was wiped and counts anew (rule P35), which is for the core to judge.
-                    self.0.highest.store(answer.revision, Ordering::Relaxed);
+                    self.0
+                        .highest
+                        .store(answer.revision.get(), Ordering::Relaxed);
                 }
                 Ok(Response::Txn(answer))
             }
@@ -360,7 +379,7 @@ impl Client {
             && !endpoint.is_lost(&stream.connection)
         {
             match self.until(deadline, stream.renew(lease)).await {
-                Some(Ok(ttl)) => return Ok(self.kept(lease, ttl, stream)),
+                Some(Ok(renewed)) => return Ok(self.kept(lease, renewed, stream)),
                 Some(Err(error)) => {
                     // A broken stream says nothing about the lease.
                     let failure = endpoint.failed(&stream.connection, &error);
@@ -380,15 +399,16 @@ impl Client {
             let call = |connection| Stream::open(connection, endpoint, lease, known);
             let asked = self.ask(endpoint, limit, deadline, Proof::Needless, call);
             match asked.await {
-                Ok((ttl, stream)) => return Ok(self.kept(lease, ttl, stream)),
+                Ok((renewed, stream)) => return Ok(self.kept(lease, renewed, stream)),
                 Err(Failure::Refused {
                     kind: Refusal::LeaseNotFound,
                     ..
                 }) => {
                     self.0.renewals.forget(lease);
-                    return Ok(Response::KeptAlive {
-                        ttl: Duration::ZERO,
-                    });
+                    // etcd-client keeps the header of this answer to itself.
+                    let revision = self.revision().await;
+                    let ttl = Duration::ZERO;
+                    return Ok(Response::KeptAlive { ttl, revision });
                 }
                 Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) => {
@@ -408,8 +428,23 @@ impl Client {
         })
     }
 
+    /// The revision that etcd has now; `None`, if that is not to be had quickly.
+    async fn revision(&self) -> Option<Revision> {
+        let read = Txn {
+            then: vec![Op::Get {
+                key: self.0.prefix.clone(),
+            }],
+            ..Txn::default()
+        };
+        match self.within(AUTOPSY, self.read(&read)).await {
+            Some(Ok(Response::Txn(answer))) => Some(answer.revision),
+            _ => None,
+        }
+    }
+
     /// Puts the stream back for the next renewal, unless the lease is gone.
-    fn kept(&self, lease: LeaseId, ttl: Duration, stream: Stream) -> Response {
+    fn kept(&self, lease: LeaseId, renewed: Renewed, stream: Stream) -> Response {
+        let Renewed { ttl, revision } = renewed;
         match ttl.is_zero() {
             true => self.0.renewals.forget(lease),
             false => {
@@ -417,7 +452,7 @@ impl Client {
                 self.0.renewals.keep(lease, ttl, Some(stream));
             }
         }
-        Response::KeptAlive { ttl }
+        Response::KeptAlive { ttl, revision }
     }
 
     /// All endpoints, the current one first.
@@ -479,8 +514,6 @@ fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
 mod tests {
     use super::*;
     use crate::clock::BootClock;
-    use crate::core::request::Op;
-
     fn client(endpoints: &[&str]) -> Client {
         Client::new(&Config::new(endpoints.iter().copied()), Arc::new(BootClock)).unwrap()
     }

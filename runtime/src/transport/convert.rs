@@ -3,23 +3,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use etcd_client::{
-    CompareOp, DeleteOptions, Error, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget,
-    TxnOp, TxnOpResponse,
+    CompareOp, DeleteOptions, Error, GetOptions, KeyValue, PutOptions, ResponseHeader, SortOrder,
+    SortTarget, TxnOp, TxnOpResponse,
 };
+use etcd_locked_core::{Compare, Kv, Op, OpAnswer, Order, Revision, Txn, TxnAnswer};
 
 use super::endpoint::Connection;
-use crate::core::request::{Compare, Kv, Op, OpAnswer, Order, Revision, Txn, TxnAnswer};
 
 /// Answers may be larger than tonic's 4 MiB: a range over a long queue.
 pub(super) const MAX_ANSWER: usize = 64 << 20;
-
-/// Whether sending it twice does no harm.
-pub(super) fn reads_only(txn: &Txn) -> bool {
-    txn.then
-        .iter()
-        .chain(&txn.or_else)
-        .all(|op| matches!(op, Op::Get { .. } | Op::Range { .. }))
-}
 
 pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer, Error> {
     let request = etcd_client::Txn::new()
@@ -31,7 +23,8 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
         .kv_client()
         .max_decoding_message_size(MAX_ANSWER);
     let answer = kv.txn(request).await?;
-    let revision = answer.header().ok_or_else(malformed)?.revision();
+    let revision = answer.header().map(ResponseHeader::revision);
+    let revision = revision.and_then(Revision::new).ok_or_else(malformed)?;
     let succeeded = answer.succeeded();
     let asked = if succeeded { &txn.then } else { &txn.or_else };
     // etcd-client panics on an operation's answer without content; that must not take the engine's thread along.
@@ -54,16 +47,15 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
 }
 
 fn compare(compare: &Compare) -> etcd_client::Compare {
+    use etcd_client::Compare as Etcd;
+
     match compare {
-        Compare::CreateRevision { key, revision } => {
-            etcd_client::Compare::create_revision(&**key, CompareOp::Equal, *revision)
-        }
-        Compare::ModRevision { key, revision } => {
-            etcd_client::Compare::mod_revision(&**key, CompareOp::Equal, *revision)
-        }
+        Compare::Created(key, at) => Etcd::create_revision(&**key, CompareOp::Equal, at.get()),
+        Compare::Modified(key, at) => Etcd::mod_revision(&**key, CompareOp::Equal, at.get()),
+        Compare::Absent(key) => Etcd::create_revision(&**key, CompareOp::Equal, 0),
         // Over a range, etcd wants every key of it to fit, and no key has create revision 0.
-        Compare::NoneUnder { prefix } => {
-            etcd_client::Compare::create_revision(&**prefix, CompareOp::Equal, 0).with_prefix()
+        Compare::NoneUnder(prefix) => {
+            Etcd::create_revision(&**prefix, CompareOp::Equal, 0).with_prefix()
         }
     }
 }
@@ -85,24 +77,32 @@ fn operation(op: &Op) -> TxnOp {
             older_than,
         } => TxnOp::get(&**prefix, Some(range(*limit, *values, *order, *older_than))),
         Op::Delete { key } => TxnOp::delete(&**key, Some(DeleteOptions::new())),
+        Op::DeleteUnder { prefix } => {
+            TxnOp::delete(&**prefix, Some(DeleteOptions::new().with_prefix()))
+        }
     }
 }
 
-fn range(limit: i64, values: bool, order: Order, older_than: Option<Revision>) -> GetOptions {
+fn range(
+    limit: Option<u32>,
+    values: bool,
+    order: Order,
+    older_than: Option<Revision>,
+) -> GetOptions {
     let order = match order {
         Order::OldestFirst => SortOrder::Ascend,
         Order::NewestFirst => SortOrder::Descend,
     };
     let mut options = GetOptions::new()
         .with_prefix()
-        .with_limit(limit)
+        .with_limit(limit.map_or(0, i64::from)) // 0: all
         .with_sort(SortTarget::Create, order);
     if !values {
         options = options.with_keys_only();
     }
     if let Some(revision) = older_than {
         // 0 would mean no bound; nothing has create revision 1 (an empty store's revision).
-        options = options.with_max_create_revision((revision - 1).max(1));
+        options = options.with_max_create_revision((revision.get() - 1).max(1));
     }
     options
 }
@@ -110,56 +110,41 @@ fn range(limit: i64, values: bool, order: Order, older_than: Option<Revision>) -
 fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<OpAnswer> {
     match (op, answer) {
         (Op::Put { .. }, TxnOpResponse::Put(mut put)) => Some(OpAnswer::Put {
-            previous: put.take_prev_key().map(key_value),
+            previous: match put.take_prev_key() {
+                Some(kv) => Some(key_value(kv)?),
+                None => None,
+            },
         }),
         (Op::Get { .. } | Op::Range { .. }, TxnOpResponse::Get(mut get)) => Some(OpAnswer::Found {
-            kvs: get.take_kvs().into_iter().map(key_value).collect(),
+            kvs: get
+                .take_kvs()
+                .into_iter()
+                .map(key_value)
+                .collect::<Option<_>>()?,
         }),
-        (Op::Delete { .. }, TxnOpResponse::Delete(_)) => Some(OpAnswer::Deleted),
+        (Op::Delete { .. } | Op::DeleteUnder { .. }, TxnOpResponse::Delete(_)) => {
+            Some(OpAnswer::Deleted)
+        }
         _ => None,
     }
 }
 
-/// etcd's key-value as the core knows it.
-pub(super) fn key_value(kv: KeyValue) -> Kv {
-    let (create_revision, mod_revision, lease) =
-        (kv.create_revision(), kv.mod_revision(), kv.lease());
+/// etcd's key-value as the core knows it; `None` for a key that is not there.
+pub(super) fn key_value(kv: KeyValue) -> Option<Kv> {
+    let create_revision = Revision::new(kv.create_revision())?;
+    let mod_revision = Revision::new(kv.mod_revision())?;
+    let lease = kv.lease();
     let (key, value) = kv.into_key_value();
-    Kv {
+    Some(Kv {
         key,
         value,
         create_revision,
         mod_revision,
         lease,
-    }
+    })
 }
 
 /// An answer that etcd does not give; its outcome is unknown like that of any other answer that cannot be read.
 pub(super) fn malformed() -> Error {
     Error::Internal("malformed answer".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn txn(then: Vec<Op>) -> Txn {
-        Txn {
-            then,
-            ..Txn::default()
-        }
-    }
-
-    #[test]
-    fn only_reads_are_reads() {
-        let get = || Op::Get { key: "a".into() };
-        let delete = || Op::Delete { key: "a".into() };
-        assert!(reads_only(&txn(vec![get()])));
-        assert!(!reads_only(&txn(vec![get(), delete()])));
-        let or_else = Txn {
-            or_else: vec![delete()],
-            ..txn(vec![get()])
-        };
-        assert!(!reads_only(&or_else));
-    }
 }

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::Client;
+use etcd_locked_core::{Cause, Failure, Refusal};
 use tokio::sync::watch;
 
 use super::errors::{Class, classify, describe, named, silence, spoken, unopened};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
-use crate::core::request::{Cause, Failure, Refusal};
 
 /// etcd-client's own balancing fails every call that picks a dead endpoint (26 % with one of three dead, rule P32),
 /// so each endpoint has a client of its own.

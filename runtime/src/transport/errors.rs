@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::request::{Cause, Failure, Refusal};
+use etcd_locked_core::{Cause, Failure, Refusal};
 
 /// Opening a client failed: whatever it was, nothing was applied. `by_url`: etcd-client opened it, which connects later, and
 /// not a closure of the user's, which may have connected at once.
@@ -88,7 +88,7 @@ pub(super) fn all(mut causes: Vec<Cause>) -> Cause {
 pub(super) enum Class {
     /// Not applied; elsewhere or later it may work.
     Unavailable,
-    /// Not applied; it will be refused again.
+    /// Refused, and it will be refused again. Not applied, unless for want of space: then the write that crossed the quota was.
     Refused(Refusal),
     /// Not applied; works once authenticated anew.
     StaleToken,
@@ -118,7 +118,7 @@ const CLASSES: &[(&str, Class)] = &[
     ),
     (
         "etcdserver: mvcc: database space exceeded",
-        Class::Refused(Refusal::Other),
+        Class::Refused(Refusal::NoSpace),
     ),
     (
         "etcdserver: duplicate key given in txn request",
@@ -261,7 +261,10 @@ mod tests {
                 Refusal::LeaseNotFound,
             ),
             ("etcdserver: permission denied", Refusal::PermissionDenied),
-            ("etcdserver: mvcc: database space exceeded", Refusal::Other),
+            (
+                "etcdserver: mvcc: database space exceeded",
+                Refusal::NoSpace,
+            ),
             (
                 "etcdserver: duplicate key given in txn request",
                 Refusal::Other,

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
+use etcd_locked_core::{LeaseId, Revision};
 
 use super::convert::malformed;
 use super::endpoint::Connection;
 use crate::clock::{Clock, Moment};
-use crate::core::request::LeaseId;
 
 /// A lease not renewed for this long has outlived the longest TTL.
 const FORGET: Duration = Duration::from_secs(600);
@@ -33,6 +33,15 @@ pub(super) struct Stream {
     answers: LeaseKeepAliveStream,
     pub(super) endpoint: usize,
     pub(super) connection: Connection,
+}
+
+/// What etcd answers to a renewal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Renewed {
+    /// The TTL the lease has now; zero: there is no such lease.
+    pub(super) ttl: Duration,
+    /// The header's revision; `None`, where etcd-client keeps the answer to itself.
+    pub(super) revision: Option<Revision>,
 }
 
 impl Renewals {
@@ -73,13 +82,13 @@ impl Renewals {
 }
 
 impl Stream {
-    /// Opens a stream, which renews the lease; answers its TTL.
+    /// Opens a stream, which renews the lease; answers what etcd said of it.
     pub(super) async fn open(
         connection: Connection,
         endpoint: usize,
         lease: LeaseId,
         known: Option<Duration>,
-    ) -> Result<(Duration, Self), Error> {
+    ) -> Result<(Renewed, Self), Error> {
         let (keeper, answers) = connection.client.lease_client().keep_alive(lease).await?;
         let mut stream = Self {
             keeper,
@@ -89,21 +98,27 @@ impl Stream {
         };
         // etcd-client keeps the first answer's TTL to itself, though not that there is one. It is what was granted;
         // only where that is not known, another round trip asks for it.
-        let ttl = match known {
-            Some(ttl) => ttl,
+        let renewed = match known {
+            Some(ttl) => Renewed {
+                ttl,
+                revision: None,
+            },
             None => stream.renew(lease).await?,
         };
-        Ok((ttl, stream))
+        Ok((renewed, stream))
     }
 
-    /// The TTL the lease has now; zero: there is no such lease.
-    pub(super) async fn renew(&mut self, lease: LeaseId) -> Result<Duration, Error> {
+    /// Renews the lease.
+    pub(super) async fn renew(&mut self, lease: LeaseId) -> Result<Renewed, Error> {
         self.keeper.keep_alive().await?;
         match self.answers.message().await? {
             // An unanswered request ends the stream, so this answers the request just sent.
-            Some(answer) if answer.id() == lease => Ok(Duration::from_secs(
-                u64::try_from(answer.ttl()).unwrap_or(0),
-            )),
+            Some(answer) if answer.id() == lease => Ok(Renewed {
+                ttl: Duration::from_secs(u64::try_from(answer.ttl()).unwrap_or(0)),
+                revision: answer
+                    .header()
+                    .and_then(|header| Revision::new(header.revision())),
+            }),
             Some(_) => Err(malformed()),
             None => Err(Error::LeaseKeepAliveError("stream ended".into())),
         }

@@ -1,9 +1,10 @@
 //! Errors of locks, as callers get them.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use etcd_locked_core::LossCause;
 
 use super::cycle::Cycle;
 use super::holder::Holder;
@@ -137,18 +138,6 @@ pub enum LockError {
         name: Name,
     },
 
-    /// Others have the name with another number of permits, or want it so and came first: which number is right cannot be
-    /// guessed. Two functions disagree, or two versions of one: write the same number in both, or lock another name.
-    #[error("lock `{name}` has {theirs} permits for others{}: ask for the same number everywhere", such_as(.holder))]
-    Mismatch {
-        /// The lock.
-        name: Name,
-        /// How many permits they ask for.
-        theirs: u16,
-        /// Who, if that is known.
-        holder: Option<Holder>,
-    },
-
     /// [`shutdown`](crate::shutdown) has begun, and the body has not. A body that outlasts the grace ends by [`Lost`](Self::Lost).
     #[error("etcd-locked is shutting down: no new locks")]
     ShuttingDown,
@@ -198,7 +187,6 @@ impl LockError {
             | Self::HoldLimit { .. }
             | Self::SelfDeadlock { .. }
             | Self::OrderInversion { .. }
-            | Self::Mismatch { .. }
             | Self::ShuttingDown
             | Self::InvalidName { .. }
             | Self::PermissionDenied { .. } => false,
@@ -225,13 +213,6 @@ fn not_free(waited: &Duration) -> String {
     }
 }
 
-fn such_as(holder: &Option<Holder>) -> String {
-    holder
-        .as_ref()
-        .map(|holder| format!(", such as {holder}"))
-        .unwrap_or_default()
-}
-
 fn held(holder: &Option<Holder>) -> String {
     match holder {
         Some(holder) => format!(": it is held by {holder}"),
@@ -243,40 +224,5 @@ fn what(name: &Option<Name>) -> String {
     match name {
         Some(name) => format!("lock `{name}`"),
         None => "the session keys next to the prefix".to_owned(),
-    }
-}
-
-/// How a lock was lost.
-#[non_exhaustive]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LossCause {
-    /// The lease could not be renewed in time: etcd out of reach, or the process stopped for too long.
-    Expired,
-    /// The lease is gone at etcd: revoked by an operator, or run out there.
-    Revoked,
-    /// The lock's key is gone: deleted by an operator, or together with its lease.
-    Deleted,
-    /// A stranger put another value under the lock's key, and it could not be repaired.
-    Overwritten,
-    /// etcd has lost its data.
-    Wiped,
-    /// The grace of [`shutdown`](crate::shutdown) was over.
-    Shutdown,
-    /// It was given back: what a [`Current`](crate::Current) that has outlived its call says, and what became of a lock that was
-    /// used again ([`reentrant`](crate::Acquire::reentrant)) after the body that had taken it.
-    Released,
-}
-
-impl fmt::Display for LossCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its lease could not be renewed in time",
-            Self::Revoked => "its lease is gone at etcd",
-            Self::Deleted => "its key was deleted",
-            Self::Overwritten => "its key was overwritten",
-            Self::Wiped => "etcd has lost its data",
-            Self::Shutdown => "the grace of the shutdown is over",
-            Self::Released => "it was given back",
-        })
     }
 }

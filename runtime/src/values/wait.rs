@@ -1,25 +1,14 @@
-//! Wait: how long a call queues for its lock.
+//! Wait: how long a call queues for its lock, and how another limit shortens it.
 
 use std::time::Duration;
 
-/// How long a call queues for its lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// One try.
-    Once,
-    /// At most this long.
-    For(Duration),
-    /// Until the lock is granted.
-    Forever,
-}
+pub use etcd_locked_core::Wait;
 
-impl Wait {
-    /// Shortens the wait to `limit`. A single try does not wait, so it stays as it is.
-    pub(crate) fn within(self, limit: Duration) -> Self {
-        match self {
-            Self::Once => Self::Once,
-            Self::For(time) => Self::For(time.min(limit)),
-            Self::Forever => Self::For(limit),
-        }
+/// Shortens a wait to `limit`. A single try does not wait, so it stays as it is.
+pub(crate) fn within(wait: Wait, limit: Duration) -> Wait {
+    match wait {
+        Wait::Once => Wait::Once,
+        Wait::For(time) => Wait::For(time.min(limit)),
+        Wait::Forever => Wait::For(limit),
     }
 }

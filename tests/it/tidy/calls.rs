@@ -22,23 +22,20 @@ pub(crate) struct Crate {
 }
 
 impl Crate {
-    /// Reads a crate from the folder that has its `lib.rs`. `left_out`: a module that is not read.
-    pub(crate) fn read(folder: &Path, left_out: Option<&str>) -> Self {
+    /// Reads a crate from the folder that has its `lib.rs`.
+    pub(crate) fn read(folder: &Path) -> Self {
         let mut found = Self {
             modules: BTreeMap::new(),
             exports: BTreeMap::new(),
         };
-        found.module(&folder.join("lib.rs"), folder, Vec::new(), left_out);
+        found.module(&folder.join("lib.rs"), folder, Vec::new());
         found
     }
 
-    fn module(&mut self, file: &Path, folder: &Path, at: Vec<String>, left_out: Option<&str>) {
+    fn module(&mut self, file: &Path, folder: &Path, at: Vec<String>) {
         let tokens = without_tests(tokens(&read(file)));
         let items = Items::of(&tokens);
         for (name, path) in &items.children {
-            if at.is_empty() && left_out == Some(name) {
-                continue;
-            }
             let inner = folder.join(name);
             let flat = folder.join(path.clone().unwrap_or_else(|| format!("{name}.rs")));
             let child = if flat.exists() {
@@ -49,8 +46,7 @@ impl Crate {
             self.module(
                 &child,
                 &inner,
-                [&at[..], &[name.clone()]].concat(),
-                left_out,
+                [&at[..], std::slice::from_ref(name)].concat(),
             );
         }
         let named = paths(&tokens, &at, &items.children);

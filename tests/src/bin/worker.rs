@@ -399,7 +399,6 @@ fn report(what: &str, error: &LockError) {
         LockError::Held { .. } => "Held",
         LockError::Timeout { .. } => "Timeout",
         LockError::Lost { .. } => "Lost",
-        LockError::Mismatch { .. } => "Mismatch",
         LockError::Deadlock { .. } => "Deadlock",
         LockError::OrderInversion { .. } => "OrderInversion",
         LockError::Overloaded { .. } => "Overloaded",

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
+use etcd_locked_core::{Event, Key, Revision, WatchEvent, WatchId};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-
-use crate::core::request::{Event, Key, Revision, WatchNews};
 
 /// One adding of a watch. The engine reuses its ids but no incarnation, which tells late events of an earlier watch apart.
 pub(super) type Incarnation = u64;
 
 /// What the task submits to the engine, which hands it to [`Watches::take`](super::Watches::take).
 #[derive(Debug)]
-pub(crate) enum WatchEvent {
+pub(crate) enum StreamEvent {
     /// etcd has answered for this watch.
-    Seen(u64, Incarnation, WatchNews),
+    Seen(WatchId, Incarnation, WatchEvent),
     /// The task ended, by itself.
     Ended,
     /// The pause after that is over.
@@ -21,13 +20,13 @@ pub(crate) enum WatchEvent {
 }
 
 /// How events are submitted to the engine.
-pub(crate) type Submit = Arc<dyn Fn(WatchEvent) + Send + Sync>;
+pub(crate) type Submit = Arc<dyn Fn(StreamEvent) + Send + Sync>;
 
 /// What the task is to do.
 #[derive(Debug)]
 pub(super) enum Command {
     Add {
-        id: u64,
+        id: WatchId,
         incarnation: Incarnation,
         prefix: Key,
         from: Revision,

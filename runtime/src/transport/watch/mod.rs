@@ -5,5 +5,5 @@ mod stream;
 mod table;
 mod watches;
 
-pub(crate) use channel::{Submit, WatchEvent};
+pub(crate) use channel::{StreamEvent, Submit};
 pub(crate) use watches::Watches;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
+use etcd_locked_core::{Event, Revision, WatchEvent};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::channel::{Command, Submit, Task, WatchEvent, revision};
+use super::channel::{Command, StreamEvent, Submit, Task, revision};
 use super::table::Table;
 use crate::clock::{Clock, Moment};
-use crate::core::request::{Event, WatchNews};
 use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
 
@@ -56,7 +56,7 @@ enum End {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        (self.submit)(WatchEvent::Ended);
+        (self.submit)(StreamEvent::Ended);
     }
 }
 
@@ -212,9 +212,9 @@ impl Stream {
         // None: a watch that this side cancelled, or progress, which has the id -1.
         let incarnation = *self.table.wired.get(&wire_id)?;
         let watch = self.table.watches.get_mut(&incarnation)?;
-        let submit = |news| (self.submit)(WatchEvent::Seen(watch.id, incarnation, news));
+        let submit = |event| (self.submit)(StreamEvent::Seen(watch.id, incarnation, event));
         if answer.canceled() && answer.compact_revision() > 0 {
-            submit(WatchNews::Compacted);
+            submit(WatchEvent::Compacted);
             self.table.drop(incarnation);
         } else if answer.canceled() {
             // Without the key: its values may be personal data.
@@ -235,7 +235,7 @@ impl Stream {
             watch.refusals = 0;
             for event in answer.events().iter().filter_map(event) {
                 watch.from = watch.from.max(revision(&event));
-                submit(WatchNews::Event(event));
+                submit(WatchEvent::Changed(event));
             }
         }
         None
@@ -246,13 +246,13 @@ impl Stream {
 /// revision.
 fn event(event: &etcd_client::Event) -> Option<Event> {
     let kv = event.kv()?;
-    Some(match kv.create_revision() {
-        0 => Event::Delete {
+    match kv.create_revision() {
+        0 => Some(Event::Delete {
             key: kv.key().to_vec(),
-            revision: kv.mod_revision(),
-        },
-        _ => Event::Put(key_value(kv.clone())),
-    })
+            revision: Revision::new(kv.mod_revision())?,
+        }),
+        _ => key_value(kv.clone()).map(Event::Put),
+    }
 }
 
 /// Completes at that moment; never, if there is none.

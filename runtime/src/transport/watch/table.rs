@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use etcd_client::{WatchFilterType, WatchOptions, WatchRequestSender};
+use etcd_locked_core::{Key, Revision, WatchId};
 
 use super::channel::{Command, Incarnation};
 use crate::clock::Moment;
-use crate::core::request::{Key, Revision};
 
 /// So many periods of silence, although progress was asked for, and a stream is dead.
 const SILENT: u32 = 2;
@@ -30,7 +30,7 @@ pub(super) struct Table {
 }
 
 pub(super) struct Watch {
-    pub(super) id: u64,
+    pub(super) id: WatchId,
     prefix: Key,
     /// Where the next stream resumes: the highest revision seen, because not all of its events may have come (rule
     /// P16).
@@ -146,7 +146,7 @@ impl Table {
         let watch = self.watches.get(self.wired.get(&wire_id)?)?;
         let mut options = WatchOptions::new()
             .with_prefix()
-            .with_start_revision(watch.from)
+            .with_start_revision(watch.from.get())
             .with_watch_id(wire_id);
         if !watch.puts {
             options = options.with_filters([WatchFilterType::NoPut]);
@@ -221,10 +221,10 @@ mod tests {
 
     fn add(id: u64, incarnation: Incarnation) -> Command {
         Command::Add {
-            id,
+            id: id.into(),
             incarnation,
             prefix: "locks/a/".into(),
-            from: 7,
+            from: Revision::new(7).unwrap(),
             puts: true,
         }
     }

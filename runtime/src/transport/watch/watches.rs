@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_locked_core::{Key, Revision, WatchEvent, WatchId};
 use tokio::runtime::Handle;
 
-use super::channel::{Command, Incarnation, Submit, Task, WatchEvent, revision};
+use super::channel::{Command, Incarnation, StreamEvent, Submit, Task, revision};
 use super::stream::Stream;
 use crate::clock::Clock;
-use crate::core::request::{Key, Revision, WatchNews};
 use crate::transport::client::Client;
 
 /// The pause between a task that ended by itself and the next one.
@@ -24,7 +24,7 @@ pub(crate) struct Watches {
     runtime: Handle,
     submit: Submit,
     incarnations: Incarnation,
-    live: HashMap<u64, Live>,
+    live: HashMap<WatchId, Live>,
     task: Option<Task>,
     /// The task ended although there are watches: another one starts after a pause.
     pausing: bool,
@@ -67,7 +67,7 @@ impl Watches {
 
     /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16): what is deleted, and if
     /// asked what is put. An id that is in use is replaced.
-    pub(crate) fn add(&mut self, id: u64, prefix: Key, from: Revision, puts: bool) {
+    pub(crate) fn add(&mut self, id: WatchId, prefix: Key, from: Revision, puts: bool) {
         self.incarnations += 1;
         let live = Live {
             incarnation: self.incarnations,
@@ -90,7 +90,7 @@ impl Watches {
     }
 
     /// Removes a watch; no event of it reaches the core any more, not even one under way.
-    pub(crate) fn remove(&mut self, id: u64) {
+    pub(crate) fn remove(&mut self, id: WatchId) {
         if let Some(live) = self.live.remove(&id)
             && let Some(task) = &self.task
         {
@@ -99,13 +99,13 @@ impl Watches {
     }
 
     /// Takes an event of the task; answers what of it is for the core.
-    pub(crate) fn take(&mut self, event: WatchEvent) -> Option<(u64, WatchNews)> {
+    pub(crate) fn take(&mut self, event: StreamEvent) -> Option<(WatchId, WatchEvent)> {
         match event {
-            WatchEvent::Seen(id, incarnation, news) => {
-                return self.is_live(id, incarnation, &news).then_some((id, news));
+            StreamEvent::Seen(id, incarnation, event) => {
+                return self.is_live(id, incarnation, &event).then_some((id, event));
             }
-            WatchEvent::Ended => self.ended(),
-            WatchEvent::Resume => {
+            StreamEvent::Ended => self.ended(),
+            StreamEvent::Resume => {
                 self.pausing = false;
                 if !self.live.is_empty() {
                     self.start();
@@ -116,18 +116,18 @@ impl Watches {
     }
 
     /// Tells whether the event is of a live watch; if so, notes where the watch resumes.
-    fn is_live(&mut self, id: u64, incarnation: Incarnation, news: &WatchNews) -> bool {
+    fn is_live(&mut self, id: WatchId, incarnation: Incarnation, event: &WatchEvent) -> bool {
         let Some(live) = self.live.get_mut(&id) else {
             return false;
         };
         if live.incarnation != incarnation {
             return false;
         }
-        match news {
-            WatchNews::Compacted => {
+        match event {
+            WatchEvent::Compacted => {
                 self.live.remove(&id);
             }
-            WatchNews::Event(event) => live.from = live.from.max(revision(event)),
+            WatchEvent::Changed(event) => live.from = live.from.max(revision(event)),
         }
         true
     }
@@ -150,18 +150,17 @@ impl Watches {
     /// calls depend on it to get their locks.
     fn ended(&mut self) {
         self.task = None;
-        tracing::error!(parent: None, "the task that watches etcd has ended; starting another");
         self.pausing = true;
         let (clock, submit) = (Arc::clone(&self.clock), Arc::clone(&self.submit));
         self.runtime.spawn(async move {
             clock.sleep_until(clock.now() + AGAIN).await;
-            submit(WatchEvent::Resume);
+            submit(StreamEvent::Resume);
         });
     }
 }
 
 impl Live {
-    fn addition(&self, id: u64) -> Command {
+    fn addition(&self, id: WatchId) -> Command {
         Command::Add {
             id,
             incarnation: self.incarnation,
@@ -174,14 +173,18 @@ impl Live {
 
 #[cfg(test)]
 mod tests {
+    use etcd_locked_core::Event;
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
     use crate::clock::BootClock;
     #[cfg(feature = "embedded")]
     use crate::clock::{Moment, Sleep};
-    use crate::core::request::Event;
     use crate::values::config::Config;
+
+    fn at(revision: i64) -> Revision {
+        Revision::new(revision).unwrap()
+    }
 
     #[tokio::test]
     async fn another_task_resumes_the_watches_of_one_that_ended() {
@@ -192,29 +195,36 @@ mod tests {
         let mut watches = Watches::new(client.clone(), clock.clone(), Handle::current(), submit);
         let (stream, task) = Stream::new(client, clock, Arc::clone(&watches.submit));
         watches.task = Some(task);
-        watches.add(1, "locks/a/".into(), 7, true);
-        watches.add(2, "locks/b/".into(), 8, true);
+        watches.add(1.into(), "locks/a/".into(), at(7), true);
+        watches.add(2.into(), "locks/b/".into(), at(8), true);
         let deletion = Event::Delete {
             key: b"locks/a/x".to_vec(),
-            revision: 9,
+            revision: at(9),
         };
-        let seen = WatchEvent::Seen(1, 1, WatchNews::Event(deletion));
-        assert!(matches!(watches.take(seen), Some((1, WatchNews::Event(_)))));
+        let seen = StreamEvent::Seen(1.into(), 1, WatchEvent::Changed(deletion));
+        assert!(matches!(
+            watches.take(seen),
+            Some((_, WatchEvent::Changed(_)))
+        ));
         drop(stream); // as a panic would
         let ended = submitted.recv().await.unwrap();
-        assert!(matches!(ended, WatchEvent::Ended), "{ended:?}");
+        assert!(matches!(ended, StreamEvent::Ended), "{ended:?}");
         assert!(watches.take(ended).is_none());
         assert!(watches.task.is_none());
-        watches.add(3, "locks/c/".into(), 9, true);
-        watches.remove(2);
+        watches.add(3.into(), "locks/c/".into(), at(9), true);
+        watches.remove(2.into());
         assert!(watches.task.is_none(), "at once");
         let again = submitted.recv().await.unwrap();
-        assert!(matches!(again, WatchEvent::Resume), "{again:?}");
+        assert!(matches!(again, StreamEvent::Resume), "{again:?}");
         assert!(watches.take(again).is_none());
         assert!(watches.task.is_some() && !watches.pausing);
-        let mut resumed: Vec<_> = watches.live.iter().map(|(id, it)| (*id, it.from)).collect();
+        let mut resumed: Vec<_> = watches
+            .live
+            .iter()
+            .map(|(id, it)| (id.get(), it.from))
+            .collect();
         resumed.sort_unstable();
-        assert_eq!(resumed, [(1, 9), (3, 9)]);
+        assert_eq!(resumed, [(1, at(9)), (3, at(9))]);
     }
 
     /// Boot time, twenty times as fast.
@@ -254,12 +264,15 @@ mod tests {
         let (submitting, mut submitted) = unbounded_channel();
         let submit: Submit = Arc::new(move |event| drop(submitting.send(event)));
         let mut watches = Watches::new(client, clock, Handle::current(), submit);
-        watches.add(1, "locks/a/".into(), 1, true);
+        watches.add(1.into(), "locks/a/".into(), at(1), true);
 
         let mut operator = etcd.client().await;
         operator.put("locks/a/1", "", None).await.unwrap();
         let seen = watches.take(submitted.recv().await.unwrap());
-        assert!(matches!(seen, Some((1, WatchNews::Event(Event::Put(_))))));
+        assert!(matches!(
+            seen,
+            Some((_, WatchEvent::Changed(Event::Put(_))))
+        ));
 
         let first = links.lock().unwrap().clone();
         first.iter().for_each(etcd_locked_embedded::Link::cut);
@@ -268,7 +281,7 @@ mod tests {
         loop {
             let event = tokio::time::timeout(Duration::from_secs(60), submitted.recv());
             let event = event.await.expect("the watches stay silent").unwrap();
-            if let Some((1, WatchNews::Event(Event::Delete { .. }))) = watches.take(event) {
+            if let Some((_, WatchEvent::Changed(Event::Delete { .. }))) = watches.take(event) {
                 break;
             }
         }

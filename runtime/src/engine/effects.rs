@@ -1,0 +1,123 @@
+//! Effects: what callers, logs and metrics learn from the driver, performed after the core is unlocked.
+//!
+//! Each of them may run code of users: a waker of any executor, a tracing subscriber, a metrics recorder. The combiner performs
+//! them one at a time, in the order in which the driver produced them. The order matters to a caller: a grant comes before the
+//! wake-up for its loss, a line in the log before the answer that it is about, all losses before the end of a shutdown.
+//!
+//! The thread that performs them may be stopped at any point. That breaks no invariant:
+//! - No poll of a body depends on an effect. The gate reads the deadline, the cause of a loss and the end of the engine. All are
+//!   atomics, which the core and the driver write while the core is locked. The effect of a loss only wakes.
+//! - A grant that is not delivered yet has an owner, the [`Ownership`] inside the effect. If it is lost meanwhile, the caller
+//!   receives an ownership that says so. If the caller has gone, the ownership's drop releases it (rule P26).
+//! - Exchanges with etcd and timers are no effects, so a subscriber that blocks holds up answers, but no renewal. The exception
+//!   is an etcd in the process: it answers at once, on the same thread, and its log lines run the subscriber.
+
+use std::fmt;
+use std::sync::Arc;
+
+use etcd_locked_core::{Blocker, Refused};
+use tokio::sync::oneshot;
+
+use super::ownership::{OwnedLocks, Ownership, Reply};
+use crate::metrics;
+use crate::values::cycle::Cycle;
+use crate::values::error::{LockError, LossCause};
+use crate::values::holder::Holder;
+use crate::values::name::Name;
+
+/// Where a call waits for its locks.
+pub(super) type Taker = oneshot::Sender<Result<Ownership, LockError>>;
+
+/// One thing to do for users.
+pub(super) enum Effect {
+    Granted(Taker, Ownership),
+    /// With the refused name, if it is one name's.
+    Refused(Taker, Refused, Option<Name>),
+    /// The caller of a cancelled call has gone. The drop of its reply may wake a task all the same.
+    Cancelled(Taker),
+    /// A release or an opened session is confirmed.
+    Confirmed(Reply),
+    Failed(Reply, Refused, Option<Name>),
+    /// The engine has ended.
+    Stopped(oneshot::Sender<()>),
+    /// Wakes the tasks that wait for a loss, which is noted already.
+    Wake(Arc<OwnedLocks>),
+    LogLoss(Arc<OwnedLocks>, LossCause),
+    LogRelease {
+        name: Name,
+        confirmed: bool,
+    },
+    LogWatchesEnded,
+    Run(Box<dyn FnOnce() + Send>),
+}
+
+impl Effect {
+    pub(super) fn perform(self) {
+        // A receiver that has gone needs no answer.
+        match self {
+            Self::Granted(reply, ownership) => drop(reply.send(Ok(ownership))),
+            Self::Refused(reply, why, name) => drop(reply.send(Err(refusal(why, name)))),
+            Self::Cancelled(reply) => drop(reply),
+            Self::Confirmed(reply) => drop(reply.send(Ok(()))),
+            Self::Failed(reply, why, name) => drop(reply.send(Err(refusal(why, name)))),
+            Self::Stopped(reply) => drop(reply.send(())),
+            Self::Wake(locks) => locks.wake(),
+            // Lines of no span: this may run on the thread of another call.
+            Self::LogLoss(locks, cause) => {
+                tracing::warn!(parent: None, lock = %locks.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
+                metrics::lost(&locks.first.name, cause);
+            }
+            Self::LogRelease { name, confirmed } => match confirmed {
+                true => tracing::debug!(parent: None, lock = %name, "released"),
+                false => tracing::debug!(parent: None, lock = %name, "not released yet"),
+            },
+            Self::LogWatchesEnded => {
+                tracing::error!(parent: None, "the task that watches etcd has ended; starting another");
+            }
+            Self::Run(run) => run(),
+        }
+    }
+}
+
+impl fmt::Debug for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Effect").finish_non_exhaustive()
+    }
+}
+
+fn refusal(why: Refused, name: Option<Name>) -> LockError {
+    let record = |holder: Option<Arc<[u8]>>| holder.and_then(|json| Holder::from_json(&json));
+    match (why, name) {
+        (Refused::Held { holder, .. }, Some(name)) => LockError::Held {
+            name,
+            holder: record(holder),
+        },
+        (Refused::Timeout { holder, waited, .. }, Some(name)) => LockError::Timeout {
+            name,
+            holder: record(holder),
+            waited,
+        },
+        (Refused::Deadlock { cycle, .. }, Some(name)) => LockError::Deadlock {
+            name,
+            cycle: Cycle::of(cycle.iter().map(|blocker| {
+                let Blocker { key, record } = blocker;
+                (key.clone(), Holder::from_json(record))
+            })),
+        },
+        (Refused::Overloaded, Some(name)) => LockError::Overloaded { name },
+        (Refused::Lost { cause }, Some(name)) => LockError::Lost { name, cause },
+        (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
+        (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },
+        (Refused::Backend(source), _) => LockError::Backend { source },
+        // Only named calls are refused for the other reasons.
+        (
+            Refused::ShuttingDown
+            | Refused::Held { .. }
+            | Refused::Timeout { .. }
+            | Refused::Deadlock { .. }
+            | Refused::Overloaded
+            | Refused::Lost { .. },
+            _,
+        ) => LockError::ShuttingDown,
+    }
+}
