@@ -27,6 +27,7 @@ mod record;
 mod request;
 mod seat;
 mod session;
+mod sessions;
 mod shutdown;
 mod steps;
 mod timers;

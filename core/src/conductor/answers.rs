@@ -43,8 +43,14 @@ impl Core {
             }
         }
         let current = epoch == self.epoch;
-        if let (Ok(Response::Txn(answer)), true) = (&result, current) {
-            self.check_history(&exchange, answer, floor);
+        let proof = match &result {
+            Ok(Response::Txn(answer)) if current => self.check_history(&exchange, answer, floor),
+            _ => false,
+        };
+        // What a delete confirms stays confirmed.
+        let confirms = matches!(exchange, Exchange::Delete(_));
+        if proof && !confirms {
+            self.lose_history();
         }
         let stale =
             |answer: &TxnAnswer| current && floor.is_some_and(|floor| answer.revision < floor);
@@ -87,12 +93,20 @@ impl Core {
             }
             Exchange::Probe => {}
         }
+        if proof && confirms {
+            self.lose_history();
+        }
         self.refuse_cleared();
     }
 
     /// A write that answers no higher revision than was known when it was sent proves that etcd has lost its history: it was
-    /// wiped, or restored from a snapshot (rule P35). All ownership that is older is lost.
-    fn check_history(&mut self, exchange: &Exchange, answer: &TxnAnswer, floor: Option<Revision>) {
+    /// wiped, or restored from a snapshot (rule P35). Then all ownership that is older is lost.
+    fn check_history(
+        &mut self,
+        exchange: &Exchange,
+        answer: &TxnAnswer,
+        floor: Option<Revision>,
+    ) -> bool {
         let writes = answer.succeeded
             && match exchange {
                 Exchange::Put(..)
@@ -106,8 +120,9 @@ impl Core {
         let wiped = |session: &crate::session::Session| session.has_opened();
         let missed = mistake(Mistake::OnlyAWipeIsLostHistory)
             && !matches!(exchange, Exchange::Barrier(id, _) if self.sessions.get(*id).is_some_and(|it| !wiped(it)));
-        if writes && !missed && floor.is_some_and(|floor| answer.revision <= floor) {
-            self.lose_history();
+        let proof = writes && !missed && floor.is_some_and(|floor| answer.revision <= floor);
+        if proof {
+            self.highest = None;
         }
         // What was sent under a session that is gone may be of the history that was lost.
         let session = match exchange {
@@ -118,11 +133,11 @@ impl Core {
         if session.is_none_or(current) {
             self.highest = self.highest.max(Some(answer.revision));
         }
+        proof
     }
 
     fn lose_history(&mut self) {
         self.epoch += 1;
-        self.highest = None;
         for id in self.sessions.ids() {
             if self
                 .sessions

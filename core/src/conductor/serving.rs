@@ -271,9 +271,12 @@ impl Core {
         let seat = |name: &Name| self.queues.get(name)?.free_seat(purpose.mode);
         let seats: Option<Vec<Seat>> = purpose.names.iter().map(seat).collect();
         let Some(seats) = seats else {
-            return if tries {
-                self.refuse_try(call)
-            };
+            // A key of ours that is on its way out is no holder: its answer decides.
+            let closing = |name: &Name| self.queues.get(name).is_some_and(WaitQueue::only_closes);
+            if tries && !purpose.names.iter().any(closing) {
+                self.refuse_try(call);
+            }
+            return;
         };
         let Some(record) = self.calls.get(call).map(|call| call.record().clone()) else {
             return;

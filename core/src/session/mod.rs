@@ -7,14 +7,12 @@
 //! Acquisitions go only under an open session. A retired one is renewed for its bodies, and revoked once the last is dropped.
 
 mod barrier;
-mod pool;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use barrier::Barrier;
-pub use pool::Sessions;
 
 use crate::deadline::Deadline;
 use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision};
@@ -106,7 +104,7 @@ pub struct Session {
 
 impl Session {
     /// Of calls of this TTL; its lease is to be asked for.
-    fn new(now: Moment, ttl_secs: i64) -> Self {
+    pub fn new(now: Moment, ttl_secs: i64) -> Self {
         Self {
             ttl_secs,
             phase: Phase::Granting(Ask::Due(now)),

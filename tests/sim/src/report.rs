@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::mistakes::{MORE, SEEDS, SOUND, Sought, known};
 use crate::search::Searched;
 use crate::search::board::{Modes, Opening};
 use crate::series::Series;
@@ -15,10 +16,6 @@ pub(crate) fn schedules(series: &Series) -> String {
         ("calls served", series.grants),
         ("of these, handed on in the process", series.handovers),
         ("of all, with co-holders", series.together),
-        (
-            "calls that met another number of permits",
-            series.mismatches,
-        ),
         ("calls taken out of a deadlock", series.deadlocks),
         ("faults injected", series.faults.sum()),
         ("violations", series.violations.len() as u64),
@@ -67,6 +64,39 @@ pub(crate) fn searches(searches: &[(Opening, usize, Searched)]) -> String {
             searched.took.as_secs_f64(),
         );
     }
+    text
+}
+
+pub(crate) fn mistakes(sought: &Sought) -> String {
+    let mut text = format!(
+        "| mistake | rule | first seed | seconds | breaks | and, in {MORE} more | the search needs |\n|---|---|---:|---:|---|---|---|\n",
+    );
+    for found in &sought.mistakes {
+        let known = known(found.mistake);
+        let (seed, promise) = match &found.first {
+            Some((seed, violation)) => (seed.to_string(), format!("{:?}", violation.promise)),
+            None => (format!("none below {SEEDS}"), String::new()),
+        };
+        let others: Vec<_> = found.others.iter().map(|it| format!("{it:?}")).collect();
+        let search = match found.search {
+            Some((choices, promise)) => format!("{choices} choices, {promise:?}"),
+            None => "more".to_owned(),
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {seed} | {:.2} | {promise} | {} | {search} |",
+            known.words,
+            known.rule,
+            found.took.as_secs_f64(),
+            others.join(", "),
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\nThe same cores without a mistake: {} violations in {SOUND} schedules.",
+        sought.sound
+    );
     text
 }
 

@@ -22,7 +22,6 @@ pub(crate) struct Series {
     pub(crate) grants: u64,
     pub(crate) handovers: u64,
     pub(crate) together: u64,
-    pub(crate) mismatches: u64,
     pub(crate) deadlocks: u64,
     pub(crate) faults: Tally,
     /// Lowest seed first.
@@ -59,7 +58,6 @@ pub(crate) fn play_all(
                 mine.grants += played.grants;
                 mine.handovers += played.handovers;
                 mine.together += played.together;
-                mine.mismatches += played.mismatches;
                 mine.deadlocks += played.deadlocks;
                 mine.faults.add(&played.faults);
                 if let Some(violation) = played.violation {
@@ -98,7 +96,6 @@ impl Series {
         self.grants += other.grants;
         self.handovers += other.handovers;
         self.together += other.together;
-        self.mismatches += other.mismatches;
         self.deadlocks += other.deadlocks;
         self.faults.add(&other.faults);
         self.violations.extend(other.violations);

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::findings::Finding;
-use super::stage::{Ask, Fate, Stage, puts};
+use super::stage::{Ask, Fate, Stage, plays, puts};
 use crate::world::CallId;
-use crate::world::violation::{Promise, must};
+use crate::world::violation::must;
 
 /// For how long etcd's user may not write.
 const DENIED: Duration = Duration::from_secs(5);
@@ -27,7 +26,7 @@ fn is_freed(stage: &mut Stage, held: CallId, name: &str) {
 
 #[test]
 fn refused_barrier_is_sent_again() {
-    Finding::F4.plays(Promise::I4, || {
+    plays(|| {
         let mut stage = Stage::of(2);
         let held = stage.take(0, "held");
         stage.fate(|_, request| match puts(request, "ambiguous") {
@@ -48,7 +47,7 @@ fn refused_barrier_is_sent_again() {
 
 #[test]
 fn refused_delete_is_sent_again() {
-    Finding::F4.plays(Promise::I4, || {
+    plays(|| {
         let mut stage = Stage::of(2);
         let held = stage.take(0, "held");
         let call = stage.take(0, "denied");

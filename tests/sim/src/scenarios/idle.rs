@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::findings::Finding;
-use super::stage::{Ask, SOON, Stage};
-use crate::world::violation::{Promise, must};
+use super::stage::{Ask, SOON, Stage, plays};
+use crate::world::violation::must;
 
 /// Held locks, at first: more than one read takes.
 const LOCKS: usize = 200;
@@ -33,7 +32,7 @@ fn requests(locks: usize) -> usize {
 
 #[test]
 fn idle_locks_send_no_more_requests_than_few() {
-    Finding::F8.plays(Promise::Quiet, || {
+    plays(|| {
         let (once, twice) = (requests(LOCKS), requests(2 * LOCKS));
         must!(
             Quiet,
@@ -46,7 +45,7 @@ fn idle_locks_send_no_more_requests_than_few() {
 
 #[test]
 fn idle_lock_is_read_about_once_a_minute() {
-    Finding::F8.plays(Promise::Quiet, || {
+    plays(|| {
         let mut stage = held(LOCKS);
         stage.run(Duration::from_secs(4));
         let since = stage.now;

@@ -3,7 +3,6 @@
 //! They drive cores by inputs, outputs and requests alone, on the [`stage`]; work is counted in steps, never in time.
 
 mod barrier;
-mod findings;
 mod idle;
 mod nested;
 mod outage;
@@ -12,5 +11,6 @@ mod restore;
 mod retention;
 mod shutdown;
 mod stage;
+mod steps;
 mod tries;
 mod waits;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::findings::{Finding, is_linear, steps_of};
-use super::stage::{Ask, SOON, Stage};
+use super::stage::{Ask, SOON, Stage, plays};
+use super::steps::{is_linear, steps_of};
 use crate::world::CallId;
-use crate::world::violation::{Promise, must};
+use crate::world::violation::must;
 use etcd_locked_core::Wait;
 
 /// Tasks, at first.
@@ -38,7 +38,7 @@ fn waiting(tasks: usize, wait: Wait) -> (Stage, CallId, Vec<CallId>, u64) {
 
 #[test]
 fn nested_waiters_cost_the_same_each_while_they_wait() {
-    Finding::F1.plays(Promise::Cost, || {
+    plays(|| {
         is_linear("three seconds of nested waiters", TASKS, |tasks| {
             waiting(tasks, Wait::Forever).3
         });
@@ -47,7 +47,7 @@ fn nested_waiters_cost_the_same_each_while_they_wait() {
 
 #[test]
 fn nested_waiters_cost_the_same_each_while_they_are_served() {
-    Finding::F1.plays(Promise::Cost, || {
+    plays(|| {
         is_linear("to serve nested waiters", TASKS, |tasks| {
             let (mut stage, hot, calls, _) = waiting(tasks, Wait::Forever);
             steps_of(&mut stage, |stage| {
@@ -63,7 +63,7 @@ fn nested_waiters_cost_the_same_each_while_they_are_served() {
 
 #[test]
 fn nested_waiters_cost_the_same_each_when_they_give_up() {
-    Finding::F1.plays(Promise::Cost, || {
+    plays(|| {
         is_linear("nested waiters that give up", TASKS, |tasks| {
             let (mut stage, _, calls, _) = waiting(tasks, Wait::Forever);
             steps_of(&mut stage, |stage| {

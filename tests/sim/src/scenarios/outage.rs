@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::findings::Finding;
-use super::stage::{Ask, Fate, Stage};
-use crate::world::violation::{Promise, must};
+use super::stage::{Ask, Fate, Stage, plays};
+use crate::world::violation::must;
 
 /// Tasks with edges that other processes may follow.
 const TASKS: usize = 5;
@@ -13,7 +12,7 @@ const MOST: usize = 50;
 
 #[test]
 fn outage_is_met_with_pauses_while_edges_are_stale() {
-    Finding::F12.plays(Promise::Quiet, || {
+    plays(|| {
         let mut stage = Stage::of(2);
         stage.take(0, "hot");
         let mut calls = Vec::new();

@@ -3,10 +3,9 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use super::findings::Finding;
-use super::stage::{Ask, SOON, Stage};
+use super::stage::{Ask, SOON, Stage, plays};
 use crate::world::etcd::Space;
-use crate::world::violation::{Promise, must};
+use crate::world::violation::must;
 use etcd_locked_core::Mode;
 use etcd_locked_core::Wait;
 
@@ -40,27 +39,23 @@ fn is_cleaned_up(mode: Mode, wait: Wait) {
 
 #[test]
 fn put_refused_but_applied_leaves_no_key() {
-    Finding::F3.plays(Promise::I4, || {
-        is_cleaned_up(Mode::Exclusive, Wait::Forever)
-    });
+    plays(|| is_cleaned_up(Mode::Exclusive, Wait::Forever));
 }
 
 #[test]
 fn try_refused_but_applied_leaves_no_key() {
-    Finding::F3.plays(Promise::I4, || is_cleaned_up(Mode::Exclusive, Wait::Once));
+    plays(|| is_cleaned_up(Mode::Exclusive, Wait::Once));
 }
 
 #[test]
 fn reader_refused_but_applied_leaves_no_key() {
-    Finding::F3.plays(Promise::I4, || is_cleaned_up(Mode::Shared, Wait::Forever));
+    plays(|| is_cleaned_up(Mode::Shared, Wait::Forever));
 }
 
 #[test]
 fn permit_refused_but_applied_leaves_no_key() {
     let two = NonZeroU16::new(2).expect("not zero");
-    Finding::F3.plays(Promise::I4, || {
-        is_cleaned_up(Mode::Permits(two), Wait::Forever)
-    });
+    plays(|| is_cleaned_up(Mode::Permits(two), Wait::Forever));
 }
 
 #[test]

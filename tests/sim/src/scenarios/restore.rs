@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::findings::Finding;
-use super::stage::{Ask, Stage};
+use super::stage::{Ask, Stage, plays};
 use crate::world::CallId;
-use crate::world::violation::{Promise, must};
+use crate::world::violation::must;
 
 /// The TTL of the calls, in seconds; a third of it passes between renewals.
 const TTL: i64 = 6;
@@ -25,7 +24,7 @@ fn take(stage: &mut Stage, n: usize, name: &str) -> CallId {
 
 #[test]
 fn holder_finds_out_about_a_restore_at_its_next_renewal() {
-    Finding::F6.plays(Promise::I1, || {
+    plays(|| {
         let mut stage = Stage::of(2);
         // Both sessions are there before the snapshot, and the lock is not.
         for n in 0..2 {
@@ -76,7 +75,7 @@ fn served_after(released: Duration) -> Duration {
 
 #[test]
 fn watches_work_again_after_a_restore() {
-    Finding::F6.plays(Promise::InTime, || {
+    plays(|| {
         // By then each process has renewed, and written. At some of these moments a read of the waiter is not near.
         let moments = (0..10).map(|n| Duration::from_millis(12_000 + n * 700));
         let slowest = moments.map(served_after).max().unwrap_or_default();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::findings::{is_linear, steps_of};
 use super::stage::{Ask, Stage};
+use super::steps::{is_linear, steps_of};
 
 /// Names, at first.
 const NAMES: usize = 200;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::findings::{Finding, is_linear, steps_of};
-use super::stage::{Ask, SOON, Stage};
+use super::stage::{Ask, SOON, Stage, plays};
+use super::steps::{is_linear, steps_of};
 use crate::world::CallId;
-use crate::world::violation::{Promise, must};
+use crate::world::violation::must;
 
 /// Held locks, at first.
 const LOCKS: usize = 100;
@@ -31,7 +31,7 @@ fn ends(stage: &mut Stage) {
 
 #[test]
 fn shutdown_costs_the_same_for_each_held_lock() {
-    Finding::F5.plays(Promise::Cost, || {
+    plays(|| {
         is_linear("a shutdown", LOCKS, |locks| {
             let (mut stage, calls) = holding(locks);
             steps_of(&mut stage, |stage| {
@@ -48,7 +48,7 @@ fn shutdown_costs_the_same_for_each_held_lock() {
 
 #[test]
 fn shutdown_costs_the_same_for_each_body_it_stops() {
-    Finding::F5.plays(Promise::Cost, || {
+    plays(|| {
         is_linear("a shutdown that stops bodies", LOCKS, |locks| {
             let (mut stage, _) = holding(locks);
             steps_of(&mut stage, |stage| {
@@ -61,7 +61,7 @@ fn shutdown_costs_the_same_for_each_body_it_stops() {
 
 #[test]
 fn session_that_ends_in_a_shutdown_costs_the_same_each() {
-    Finding::F5.plays(Promise::Cost, || {
+    plays(|| {
         is_linear("a session that ends in a shutdown", LOCKS, |locks| {
             let (mut stage, calls) = holding(locks);
             steps_of(&mut stage, |stage| {

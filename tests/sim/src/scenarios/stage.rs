@@ -1,18 +1,19 @@
 //! Stage of the scenarios: processes around one etcd, a network with one delay, and a rule for the fate of each request.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::world::CallId;
 use crate::world::Revision;
 use crate::world::etcd::{Etcd, Snapshot, revision_of, unavailable, unknown};
-use crate::world::violation::must;
+use crate::world::violation::{Violation, must};
 use etcd_locked_core::LossCause;
 use etcd_locked_core::Mode;
 use etcd_locked_core::Moment;
 use etcd_locked_core::Wait;
 use etcd_locked_core::{
-    Acquire, Core, Grant, Input, Output, Refused, Release, RequestId, Settings, WatchId,
+    Acquire, Core, Grant, Input, Name, Output, Refused, Release, RequestId, Settings, WatchId,
 };
 use etcd_locked_core::{Event, Failure, Key, Op, Request, Response, WatchEvent};
 
@@ -26,6 +27,13 @@ const HAPPENINGS: u64 = 5_000_000;
 const TTL: i64 = 9;
 /// How long a call of a stage in order may take.
 pub(super) const SOON: Duration = Duration::from_secs(5);
+
+/// Plays a scenario, and says in words what it has violated.
+pub(super) fn plays(scenario: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(scenario)) {
+        panic!("{}", Violation::caught(payload));
+    }
+}
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,13 +200,13 @@ impl Stage {
         };
         self.calls.insert(call, known);
         let acquire = Acquire {
-            call,
-            names,
+            call: call.into(),
+            names: names.iter().map(|name| Name::from(name.clone())).collect(),
             ttl_secs: ask.ttl_secs,
             mode: ask.mode,
             wait: ask.wait,
             record: format!("{{\"call\":{call}}}").into_bytes().into(),
-            holds: ask.holds,
+            holds: ask.holds.into_iter().map(Into::into).collect(),
         };
         self.submit(n, Input::Acquire(acquire));
         call
@@ -224,7 +232,7 @@ impl Stage {
 
     pub(super) fn cancel(&mut self, call: CallId) {
         let n = self.calls[&call].process;
-        self.submit(n, Input::Cancel { call });
+        self.submit(n, Input::Cancel { call: call.into() });
     }
 
     /// The body of a call ends.
@@ -235,6 +243,7 @@ impl Stage {
         }
         let n = known.process;
         let (how, fenced) = (Release::Unconfirmed, false);
+        let call = call.into();
         self.submit(n, Input::Release { call, how, fenced });
     }
 
@@ -397,6 +406,7 @@ impl Stage {
                 from,
                 puts,
             } => {
+                let from = from.get();
                 let missed = self.store.events(&prefix, from).unwrap_or_default();
                 for event in missed {
                     self.deliver(n, id, puts, event);
@@ -410,9 +420,10 @@ impl Stage {
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
                 let now = self.now;
-                self.calls.get_mut(&call).expect("a call").refused = Some((now, why));
+                self.calls.get_mut(&call.get()).expect("a call").refused = Some((now, why));
             }
             Output::Lost { call, cause } => {
+                let call = call.get();
                 self.calls.get_mut(&call).expect("a call").lost = Some(cause);
                 self.after(Duration::ZERO, Happening::End(call));
             }
@@ -422,13 +433,16 @@ impl Stage {
     }
 
     fn grant(&mut self, grant: Grant) {
-        let call = grant.call;
+        let call = grant.call.get();
         let known = self.calls.get_mut(&call).expect("a call");
         known.granted = Some((self.now, grant));
         let (n, hold) = (known.process, known.hold);
         if let Some(at_least) = known.at_least {
             let until = self.now + at_least;
-            let input = Input::Keep { call, until };
+            let input = Input::Keep {
+                call: call.into(),
+                until,
+            };
             self.after(Duration::ZERO, Happening::Submit { to: n, input });
         }
         if let Some(hold) = hold {
@@ -506,8 +520,8 @@ impl Stage {
 
     fn deliver(&mut self, to: usize, watch: WatchId, puts: bool, event: Event) {
         if puts || matches!(event, Event::Delete { .. }) {
-            let news = WatchEvent::Changed(event);
-            let input = Input::Watch { watch, event: news };
+            let event = WatchEvent::Changed(event);
+            let input = Input::Watch { watch, event };
             self.after(WAY, Happening::Submit { to, input });
         }
     }
@@ -534,7 +548,7 @@ pub(super) fn mentions(request: &Request, word: &str) -> bool {
     };
     txn.then.iter().chain(&txn.or_else).any(|op| match op {
         Op::Put { key, .. } | Op::Get { key } | Op::Delete { key } => key.contains(word),
-        Op::Range { prefix, .. } => prefix.contains(word),
+        Op::Range { prefix, .. } | Op::DeleteUnder { prefix } => prefix.contains(word),
     })
 }
 
@@ -553,5 +567,5 @@ pub(super) fn writes(request: &Request) -> bool {
         return false;
     };
     let mut ops = txn.then.iter().chain(&txn.or_else);
-    ops.any(|op| matches!(op, Op::Put { .. } | Op::Delete { .. }))
+    ops.any(|op| !matches!(op, Op::Get { .. } | Op::Range { .. }))
 }

@@ -5,10 +5,10 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use super::findings::{Finding, is_linear, steps_of};
-use super::stage::{Ask, SOON, Stage};
+use super::stage::{Ask, SOON, Stage, plays};
+use super::steps::{is_linear, steps_of};
 use crate::world::CallId;
-use crate::world::violation::{Promise, must};
+use crate::world::violation::must;
 use etcd_locked_core::Mode;
 use etcd_locked_core::Refused;
 use etcd_locked_core::Wait;
@@ -100,7 +100,7 @@ fn on_small_stack(test: &str, scenario: fn(usize) -> u64) {
             .join()
             .expect("a scenario that holds");
     }
-    Finding::F2.plays(Promise::I10, || {
+    plays(|| {
         let itself = std::env::current_exe().expect("this program");
         let output = Command::new(itself)
             .args(["--exact", test, "--nocapture"])
@@ -141,14 +141,10 @@ fn shared_tries_fit_on_a_small_stack() {
 
 #[test]
 fn permit_tries_cost_the_same_each() {
-    Finding::F2.plays(Promise::Cost, || {
-        is_linear("tries for permits", TRIES, permits)
-    });
+    plays(|| is_linear("tries for permits", TRIES, permits));
 }
 
 #[test]
 fn shared_tries_cost_the_same_each() {
-    Finding::F2.plays(Promise::Cost, || {
-        is_linear("tries of readers", TRIES, shared)
-    });
+    plays(|| is_linear("tries of readers", TRIES, shared));
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::findings::Finding;
-use super::stage::{Ask, Fate, Stage, mentions, writes};
-use crate::world::violation::{Promise, must};
+use super::stage::{Ask, Fate, Stage, mentions, plays, writes};
+use crate::world::violation::must;
 use etcd_locked_core::Refused;
 use etcd_locked_core::Wait;
 
@@ -15,7 +14,7 @@ const CONNECT: Duration = Duration::from_secs(5 + 4);
 
 #[test]
 fn wait_ends_in_time_while_edges_of_others_are_ambiguous() {
-    Finding::F13.plays(Promise::InTime, || {
+    plays(|| {
         let mut stage = Stage::of(2);
         stage.take(0, "hot");
         stage.take(0, "other");
@@ -106,7 +105,7 @@ fn refused_after(met: Met, fate: Fate, ttl_secs: i64, wait: Wait) -> Result<Dura
 
 #[test]
 fn calls_are_refused_in_time_while_etcd_is_not_reached() {
-    Finding::F14.plays(Promise::InTime, || {
+    plays(|| {
         let mut late = Vec::new();
         for met in [Met::Idle, Met::Queued, Met::Held, Met::Deleting] {
             for fate in [Fate::Lost, Fate::Refused] {

@@ -53,6 +53,8 @@ pub(crate) struct Bench {
     pub(crate) tainted: BTreeSet<Incarnation>,
     /// etcd has come back from a snapshot.
     pub(crate) restored: bool,
+    /// When etcd was last wiped.
+    pub(crate) wiped: Option<Moment>,
     /// What keys were denied for a while.
     pub(crate) denied: BTreeSet<&'static str>,
     /// The last token of each name.
@@ -71,9 +73,8 @@ pub(crate) struct Bench {
     pub(crate) grants: u64,
     /// Of these, how many without a word to etcd.
     pub(crate) handovers: u64,
-    /// Of these, how many with co-holders; and calls that met another number of permits.
+    /// Of these, how many with co-holders.
     pub(crate) together: u64,
-    pub(crate) mismatches: u64,
     /// Calls that were refused because of a cycle; and those whose refusal etcd has confirmed, and whose cores have no answer yet.
     pub(crate) deadlocks: u64,
     pub(crate) cut: BTreeSet<CallId>,
@@ -225,6 +226,7 @@ impl Bench {
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),
             restored: false,
+            wiped: None,
             denied: BTreeSet::new(),
             tokens: BTreeMap::new(),
             lone_tokens: BTreeMap::new(),
@@ -236,7 +238,6 @@ impl Bench {
             grants: 0,
             handovers: 0,
             together: 0,
-            mismatches: 0,
             deadlocks: 0,
             cut: BTreeSet::new(),
             unnoticed: BTreeMap::new(),

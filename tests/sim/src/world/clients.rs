@@ -88,6 +88,9 @@ const PERMITS: [u16; 24] = [
 const JOINS: Duration = Duration::from_millis(50 + 4);
 const JOINS_LATE: Duration = Duration::from_secs(15);
 
+/// A process may find out so late that etcd was wiped, and give up what it has got since.
+const NOTICED: Duration = Duration::from_secs(15);
+
 const RELEASES: [Release; 3] = [Release::Confirmed, Release::Unconfirmed, Release::Lingering];
 
 impl Call {
@@ -709,6 +712,7 @@ impl Bench {
                     .iter()
                     .any(|lease| lease_of(&owned[0].key) == Some(*lease))
                     || self.restored // a process that finds out gives up all it has
+                    || self.wiped.is_some_and(|at| self.now < at + NOTICED)
             }
             _ => true,
         };

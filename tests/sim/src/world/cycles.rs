@@ -86,10 +86,13 @@ impl Bench {
             || self.unnoticed.get(&n).is_some_and(recent)
     }
 
-    /// Whether the process has sent a delete of this key that etcd has not answered: no call waits by it any more, and no other
+    /// Whether the process has given this key up, and etcd has not answered its delete: no call waits by it any more, and no other
     /// process can know.
     fn is_going(&self, n: usize, key: &Key) -> bool {
-        view::is_deleting(&self.processes[n].core, key)
+        let core = &self.processes[n].core;
+        let given_up = |of: &Contender| of.detached || of.state == ContenderState::Deleting;
+        let mut contenders = view::contenders(core).into_iter().filter(given_up);
+        contenders.any(|of| of.key.as_ref() == Some(key)) || view::is_deleting(core, key)
     }
 
     /// Whether it waits, as far as its process can know.

@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use super::random::Random;
 
-/// Whether schedules also have the faults that the core under test is known to break under.
-pub(crate) const ALL: bool = false;
-
 /// All zero: fair weather. Each seed leaves some out, so that what hides behind one fault is not hidden by another.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Faults {
@@ -80,15 +77,14 @@ impl Faults {
         }
     }
 
-    /// The later faults: drawn apart, so that what else a seed decides does not hang on them. Two of them only with [`ALL`].
+    /// Faults of backups, of shutdowns, of etcd's quota and its users: drawn apart, so that what else a seed decides does not
+    /// hang on them.
     pub(crate) fn draw_others(&mut self, random: &mut Random) {
         let mut share = |of: &[f64]| random.pick(of).copied().unwrap_or_default();
         self.restore = share(&[0.0, 0.0, 0.0, 0.1]);
         self.ends = share(&[0.0, 0.5, 1.0]);
-        if ALL {
-            self.full = share(&[0.0, 0.0, 0.3]);
-            self.denied = share(&[0.0, 0.0, 0.3]);
-        }
+        self.full = share(&[0.0, 0.0, 0.3]);
+        self.denied = share(&[0.0, 0.0, 0.3]);
     }
 
     /// Nothing but messages that are a little late.

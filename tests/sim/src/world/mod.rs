@@ -5,7 +5,7 @@ pub(crate) mod clients;
 pub(crate) mod convert;
 pub(crate) mod cycles;
 pub(crate) mod drift;
-pub(crate) mod etcd;
+pub mod etcd;
 pub(crate) mod faults;
 pub(crate) mod invariants;
 pub(crate) mod nemesis;

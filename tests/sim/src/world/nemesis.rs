@@ -108,6 +108,7 @@ impl Bench {
     fn wipe(&mut self) {
         self.tally.count(Fault::Wiped);
         self.trace.note(self.now, None, || "wiped".into());
+        self.wiped = Some(self.now);
         let all = self.store.kvs().map(incarnation).collect();
         self.store.wipe();
         self.tokens.clear();

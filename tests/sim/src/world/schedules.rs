@@ -21,9 +21,8 @@ pub(crate) struct Played {
     pub(crate) steps: u64,
     pub(crate) grants: u64,
     pub(crate) handovers: u64,
-    /// Calls served that shared, and calls that met another number of permits.
+    /// Calls served that shared.
     pub(crate) together: u64,
-    pub(crate) mismatches: u64,
     /// Calls refused because they were in a cycle.
     pub(crate) deadlocks: u64,
     pub(crate) faults: Tally,
@@ -41,7 +40,6 @@ pub(crate) fn play(seed: u64, loud: usize) -> Played {
         grants: bench.grants,
         handovers: bench.handovers,
         together: bench.together,
-        mismatches: bench.mismatches,
         deadlocks: bench.deadlocks,
         violation: played.err().map(Violation::caught),
         faults: bench.tally,

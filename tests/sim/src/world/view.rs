@@ -118,6 +118,7 @@ pub(crate) fn is_deleting(core: &Core, key: &str) -> bool {
 }
 
 /// Steps that all cores of this thread have taken.
+#[cfg(test)]
 pub(crate) fn steps_taken() -> u64 {
     etcd_locked_core::taken()
 }

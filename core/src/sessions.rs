@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Session;
 use crate::ids::SessionId;
 use crate::moment::Moment;
+use crate::session::Session;
 
 /// Sessions of one TTL: renewals must not grow with the number of locks held (invariant I8).
 const MOST: usize = 8;
