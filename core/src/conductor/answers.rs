@@ -347,7 +347,9 @@ impl Core {
                 }
                 self.detach(id);
             }
-            (State::Owned(_) | State::Deleting, None) | (State::Retained { .. }, _) => {}
+            // What is lost before it has a lease of its own is lost.
+            (State::Retained { .. }, Some(_)) => drop(self.retaining.remove(&id)),
+            (State::Owned(_) | State::Deleting | State::Retained { .. }, None) => {}
         }
     }
 

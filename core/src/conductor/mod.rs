@@ -145,6 +145,8 @@ pub struct Core {
     unreachable: Unreachable,
     shutdown: Shutdown,
     retentions: BTreeMap<ContenderId, Retention>,
+    /// Those whose keys are still under a session that may keep them.
+    retaining: BTreeSet<ContenderId>,
     /// Calls whose release waits for these contenders to be gone.
     confirming: BTreeMap<ContenderId, CallId>,
     /// Contenders whose put was refused although it may have been applied.
@@ -184,6 +186,7 @@ impl Core {
             timers: Timers::default(),
             shutdown: Shutdown::default(),
             retentions: BTreeMap::new(),
+            retaining: BTreeSet::new(),
             confirming: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             dirty: BTreeSet::new(),
@@ -687,8 +690,9 @@ impl Core {
         }
         let keeps =
             |(_, session): (SessionId, &Session)| session.bodies() > 0 && !session.is_lost();
+        let retaining = !self.retaining.is_empty() && !mistake(Mistake::ShutdownBeforeRetention);
         let bodies = self.sessions.iter().any(keeps) && !mistake(Mistake::ShutdownBeforeRetention);
-        if bodies && !self.shutdown.has_stopped() {
+        if retaining || (bodies && !self.shutdown.has_stopped()) {
             return;
         }
         let until = self.shutdown.bid_farewell(self.now);
