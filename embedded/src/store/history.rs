@@ -47,6 +47,11 @@ impl History {
         self.changes.range(first..)
     }
 
+    fn at(&self, revision: i64) -> impl Iterator<Item = &Change> {
+        self.since(revision)
+            .take_while(move |change| change.revision() == revision)
+    }
+
     /// Returns the changes up to and with this revision.
     pub(super) fn until(&self, revision: i64) -> impl Iterator<Item = &Change> {
         self.changes
@@ -94,20 +99,15 @@ impl Store {
             });
         }
         let span = Span::new(key, range_end);
-        let mut revisions: Vec<Vec<PbEvent>> = Vec::new();
-        let mut last = 0;
-        for change in self.changes(from) {
-            if span.contains(&change.kv.key) {
-                if change.revision() > last {
-                    last = change.revision();
-                    revisions.push(Vec::new());
-                }
-                if let Some(revision) = revisions.last_mut() {
-                    revision.push(self.event(change, prev_kv));
-                }
-            }
-        }
-        Ok(revisions)
+        let mut touched = self.keys.revisions(span, from);
+        touched.insert(from); // the keys forget deletions at the revision of a compaction, the history does not
+        let events = |revision| -> Vec<PbEvent> {
+            let changes = self.history.at(revision);
+            let of_span = changes.filter(|change| span.contains(&change.kv.key));
+            of_span.map(|change| self.event(change, prev_kv)).collect()
+        };
+        let revisions = touched.into_iter().map(events);
+        Ok(revisions.filter(|events| !events.is_empty()).collect())
     }
 
     /// Returns every remembered change from this revision on.

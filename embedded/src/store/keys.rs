@@ -1,6 +1,6 @@
 //! Keys of the store, each with its past.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use etcd_client::proto::PbKeyValue;
@@ -52,6 +52,21 @@ impl Keys {
             .into_iter()
             .flatten()
             .filter_map(move |(_, changes)| at(changes, revision))
+    }
+
+    /// Returns the revisions from this one on at which a key of the span changed.
+    pub(super) fn revisions(&self, span: Span<'_>, from: i64) -> BTreeSet<i64> {
+        let changed = span
+            .bounds()
+            .map(|bounds| self.changes.range::<[u8], _>(bounds));
+        changed
+            .into_iter()
+            .flatten()
+            .flat_map(|(_, changes)| {
+                let first = changes.partition_point(|change| change.revision() < from);
+                changes[first..].iter().map(Change::revision)
+            })
+            .collect()
     }
 
     /// Forgets this key's past before the revision.

@@ -163,7 +163,7 @@ impl Stream {
             } else if idle.is_none() {
                 idle = Some(self.clock.now() + LINGER);
             }
-            let next = self.table.outbox.front().copied();
+            let next = self.table.next();
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(command) => self.table.apply(command),
@@ -229,7 +229,6 @@ impl Stream {
             }
             tracing::warn!(reason, "etcd refuses a watch; trying again");
             let pause = pause(REFUSED, refusals, &*self.clock);
-            self.table.wired.remove(&wire_id);
             self.table.pause(incarnation, self.clock.now() + pause);
         } else {
             watch.refusals = 0;

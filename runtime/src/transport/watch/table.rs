@@ -1,6 +1,6 @@
 //! Table of the watches, and of their state on the open stream.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use etcd_client::{WatchFilterType, WatchOptions, WatchRequestSender};
 use etcd_locked_core::{Key, Revision, WatchId};
@@ -17,8 +17,10 @@ pub(super) struct Table {
     pub(super) watches: HashMap<Incarnation, Watch>,
     /// The watches of the open stream, by the ids etcd knows them by.
     pub(super) wired: HashMap<i64, Incarnation>,
-    /// What is still to be sent on the open stream.
-    pub(super) outbox: VecDeque<Outgoing>,
+    /// What is still to be sent on the open stream, in this order.
+    outbox: BTreeMap<u64, Outgoing>,
+    /// What was put into the outbox last.
+    outgoing: u64,
     /// Creations sent and not confirmed, oldest first.
     pub(super) unconfirmed: VecDeque<i64>,
     /// The refused watches, by when they are due.
@@ -40,6 +42,16 @@ pub(super) struct Watch {
     pub(super) refusals: u32,
     /// Refused: not again before then.
     paused: Option<Moment>,
+    /// What the open stream knows of it.
+    wire: Option<Wire>,
+}
+
+/// A watch on the open stream.
+#[derive(Debug, Clone, Copy)]
+struct Wire {
+    id: i64,
+    /// Its creation's place in the outbox, which it leaves when it is sent.
+    creation: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +79,7 @@ impl Table {
                     puts,
                     refusals: 0,
                     paused: None,
+                    wire: None,
                 };
                 self.watches.insert(incarnation, watch);
                 self.create(incarnation);
@@ -77,24 +90,39 @@ impl Table {
 
     fn create(&mut self, incarnation: Incarnation) {
         self.wire_ids += 1;
-        self.wired.insert(self.wire_ids, incarnation);
-        self.outbox.push_back(Outgoing::Create(self.wire_ids));
+        let id = self.wire_ids;
+        let creation = self.post(Outgoing::Create(id));
+        if let Some(watch) = self.watches.get_mut(&incarnation) {
+            watch.wire = Some(Wire { id, creation });
+        }
+        self.wired.insert(id, incarnation);
+    }
+
+    /// Puts something into the outbox, behind all that is there; answers its place.
+    fn post(&mut self, outgoing: Outgoing) -> u64 {
+        self.outgoing += 1;
+        self.outbox.insert(self.outgoing, outgoing);
+        self.outgoing
+    }
+
+    /// What is to be sent next.
+    pub(super) fn next(&self) -> Option<Outgoing> {
+        self.outbox.first_key_value().map(|(_, next)| *next)
     }
 
     pub(super) fn drop(&mut self, incarnation: Incarnation) {
-        if let Some(until) = self.watches.remove(&incarnation).and_then(|it| it.paused) {
-            self.paused.remove(&(until, incarnation));
-        }
-        let Some((&wire_id, _)) = self.wired.iter().find(|(_, wired)| **wired == incarnation)
-        else {
+        let Some(watch) = self.watches.remove(&incarnation) else {
             return;
         };
-        self.wired.remove(&wire_id);
-        let waiting = self.outbox.len();
-        self.outbox
-            .retain(|outgoing| *outgoing != Outgoing::Create(wire_id));
-        if self.outbox.len() == waiting {
-            self.outbox.push_back(Outgoing::Cancel(wire_id));
+        if let Some(until) = watch.paused {
+            self.paused.remove(&(until, incarnation));
+        }
+        if let Some(wire) = watch.wire {
+            self.wired.remove(&wire.id);
+            // What etcd does not know yet need not be cancelled.
+            if self.outbox.remove(&wire.creation).is_none() {
+                self.post(Outgoing::Cancel(wire.id));
+            }
         }
     }
 
@@ -104,15 +132,16 @@ impl Table {
         self.outbox.clear();
         self.unconfirmed.clear();
         self.silent = 0;
-        let ready = |(incarnation, watch): (&Incarnation, &Watch)| {
+        let ready = |(incarnation, watch): (&Incarnation, &mut Watch)| {
+            watch.wire = None;
             watch.paused.is_none().then_some(*incarnation)
         };
-        let ready: Vec<_> = self.watches.iter().filter_map(ready).collect();
+        let ready: Vec<_> = self.watches.iter_mut().filter_map(ready).collect();
         for incarnation in ready {
             self.create(incarnation);
         }
         self.resume(now);
-        match self.outbox.pop_front()? {
+        match self.outbox.pop_first()?.1 {
             Outgoing::Create(wire_id) => {
                 let (key, options) = self.creation(wire_id)?;
                 Some((wire_id, key, options))
@@ -121,9 +150,12 @@ impl Table {
         }
     }
 
-    /// The watch was refused: not again before then.
+    /// The watch was refused, so the stream does not know it: not again before then.
     pub(super) fn pause(&mut self, incarnation: Incarnation, until: Moment) {
         if let Some(watch) = self.watches.get_mut(&incarnation) {
+            if let Some(wire) = watch.wire.take() {
+                self.wired.remove(&wire.id);
+            }
             watch.paused = Some(until);
             self.paused.insert((until, incarnation));
         }
@@ -181,8 +213,8 @@ impl Table {
             return false;
         }
         self.silent += 1;
-        if !self.outbox.contains(&Outgoing::Progress) {
-            self.outbox.push_back(Outgoing::Progress);
+        if !self.outbox.values().any(|it| *it == Outgoing::Progress) {
+            self.post(Outgoing::Progress);
         }
         true
     }
@@ -194,7 +226,7 @@ impl Table {
 
     /// The first of the outbox is on its way.
     pub(super) fn sent(&mut self) {
-        if let Some(Outgoing::Create(wire_id)) = self.outbox.pop_front() {
+        if let Some((_, Outgoing::Create(wire_id))) = self.outbox.pop_first() {
             self.unconfirmed.push_back(wire_id);
         }
     }
@@ -219,6 +251,10 @@ mod tests {
 
     use super::*;
 
+    fn outbox(table: &Table) -> Vec<Outgoing> {
+        table.outbox.values().copied().collect()
+    }
+
     fn add(id: u64, incarnation: Incarnation) -> Command {
         Command::Add {
             id: id.into(),
@@ -236,7 +272,7 @@ mod tests {
         table.sent();
         table.apply(Command::Remove(1));
         table.apply(add(1, 2));
-        assert_eq!(table.outbox, [Outgoing::Cancel(1), Outgoing::Create(2)]);
+        assert_eq!(outbox(&table), [Outgoing::Cancel(1), Outgoing::Create(2)]);
         assert_eq!(table.wired.get(&1), None);
         assert_eq!(table.wired.get(&2), Some(&2));
     }
@@ -273,7 +309,7 @@ mod tests {
         table.apply(add(1, 1));
         table.sent();
         assert!(table.period() && table.period());
-        assert_eq!(table.outbox, [Outgoing::Progress], "asked once at a time");
+        assert_eq!(outbox(&table), [Outgoing::Progress], "asked once at a time");
         table.answered();
         assert!(table.period() && table.period());
         assert!(!table.period());
@@ -307,13 +343,12 @@ mod tests {
         }
         table.outbox.clear();
         for incarnation in 1..=3 {
-            table.wired.remove(&i64::try_from(incarnation).unwrap());
             table.pause(incarnation, now + Duration::from_secs(incarnation));
         }
         table.apply(Command::Remove(1));
         assert_eq!(table.wake(), Some(now + Duration::from_secs(2)));
         table.resume(now + Duration::from_secs(2));
-        assert_eq!(table.outbox, [Outgoing::Create(4)]);
+        assert_eq!(outbox(&table), [Outgoing::Create(4)]);
         assert_eq!(table.wake(), Some(now + Duration::from_secs(3)));
     }
 }
