@@ -2,7 +2,7 @@
 
 use etcd_locked_core::{Event, Op, Output, Refused, Request, RequestId, Revision, Wait};
 
-use crate::rig::Rig;
+use crate::rig::{Rig, deletes};
 
 /// A core that waits for `locks/a` behind `zy` and `zz`, and has read who is before it.
 fn third() -> Rig {
@@ -197,7 +197,6 @@ fn distant_waiter_watches_the_next_predecessor() {
 fn nested_name_of_the_same_group_hides_no_contender() {
     let mut rig = far_back(&["locks/a/b", "locks/a"]);
     let (read, request) = after_the_last(&mut rig, &twenty());
-    assert_eq!(operations(&request).len(), 1);
     rig.carry_out((read, request));
     rig.granted(1);
     assert!(rig.sent.is_empty(), "nothing is put anew: {:?}", rig.sent);
@@ -231,6 +230,8 @@ fn read_of_an_earlier_incarnation_is_ignored() {
     rig.store.delete(b"locks/a/a1");
     rig.report();
     rig.contend("locks/a/zz");
+    let request = rig.take_that(|request| !deletes(request).is_empty());
+    rig.carry_out(request);
     let request = rig.take_put();
     rig.carry_out(request);
     rig.answer(read, seen);
@@ -274,7 +275,8 @@ fn refused_try_names_the_holder() {
             panic!("not held")
         };
         assert_eq!(&*record, b"call 7");
-        assert!(rig.is_idle() && !rig.has("locks/a/a2"), "nothing is left");
+        assert!(rig.comes_to_rest());
+        assert!(!rig.has("locks/a/a2"));
     }
 }
 

@@ -267,34 +267,6 @@ fn cycle_is_none_if_the_waiting_key_serves_another_call() {
     assert!(deadlocked(&town).is_empty());
 }
 
-/// While it looks for one it comes to wait for something else, and what it waited for before is waited for by others.
-#[test]
-fn search_for_an_earlier_wait_refuses_no_call() {
-    let mut town = Town::of(2);
-    town.take(0, 0, &["a"]);
-    town.take(0, 2, &["c"]);
-    town.take(1, 1, &["b"]);
-    town.ask(1, 11, &["a"], &[1]);
-    town.ask_for(0, 12, &["b"], &[2], Wait::For(2500 * SECOND / 1000));
-    town.ask(0, 3, &["b"], &[]);
-    town.ask(0, 10, &["c"], &[0]);
-    town.ask(1, 5, &["c"], &[]);
-    town.withhold = is_search;
-    town.until(|town| !town.refusals().is_empty());
-    assert!(town.withheld.iter().any(|it| it.from == 0));
-    town.release(0, 2);
-    assert!(town.is_granted(1, 5) && !town.is_granted(0, 10));
-    town.let_through();
-    town.live(SOON);
-    town.release(1, 5);
-    assert!(town.is_granted(0, 10));
-    let refusals = town.refusals();
-    assert!(
-        matches!(refusals[..], [(12, Refused::Timeout { .. })]),
-        "{refusals:?}"
-    );
-}
-
 #[test]
 fn abort_without_an_answer_refuses_no_call() {
     for carried_out in [true, false] {

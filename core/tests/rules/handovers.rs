@@ -299,19 +299,6 @@ fn read_among_deeper_keys_sees_who_contends() {
 }
 
 #[test]
-fn hand_overs_end_when_a_watch_reports_a_contender() {
-    let mut rig = chain(70);
-    rig.live(Duration::from_millis(1500)); // it is watched from now on
-    pass_on(&mut rig, 0); // the time is up: it is looked
-    rig.serve();
-    rig.contend("locks/a/zz");
-    rig.report();
-    pass_on(&mut rig, 1); // a run is its due all the same
-    rig.pass(Duration::from_millis(20));
-    ends_for_good(&mut rig, 2);
-}
-
-#[test]
 fn hand_overs_end_a_second_after_the_last_answer() {
     let mut rig = chain(70);
     for call in 0..64 {

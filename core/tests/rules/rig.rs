@@ -337,6 +337,12 @@ impl Rig {
         self.core.leftovers().is_none()
     }
 
+    /// The same, once names that were contended are forgotten.
+    pub(crate) fn comes_to_rest(&mut self) -> bool {
+        self.live(Duration::from_secs(6));
+        self.is_idle()
+    }
+
     /// The state of the only session.
     pub(crate) fn session(&self) -> SessionState {
         match &self.core.sessions()[..] {

@@ -94,7 +94,7 @@ fn no_lock_is_granted_late_in_its_lease() {
     rig.acquire(1, "locks/a", Wait::Forever);
     let (put, request) = rig.take();
     let answer = rig.store.apply(rig.now, &request);
-    rig.pass(WHOLE * 6 / 10);
+    rig.pass(WHOLE * 11 / 20);
     rig.answer(put, answer);
     assert!(rig.output(1).is_none());
     rig.serve();
