@@ -997,11 +997,11 @@ impl Core {
             .first()
             .and_then(|item| self.contenders.get(item.contender))
             .map(|it| it.session());
-        if let Some(id) = session.filter(|_| !mistake(Mistake::OnlyAWipeIsLostHistory)) {
-            if let Some(session) = self.sessions.get_mut(id) {
-                session.barrier_mut().suspect();
-                self.dirty.insert(id);
-            }
+        if let Some(id) = session.filter(|_| !mistake(Mistake::OnlyAWipeIsLostHistory))
+            && let Some(session) = self.sessions.get_mut(id)
+        {
+            session.barrier_mut().suspect();
+            self.dirty.insert(id);
         }
         self.read_again(items);
     }
