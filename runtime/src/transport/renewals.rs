@@ -1,6 +1,6 @@
 //! Renewals of leases: their streams, kept open from one renewal to the next (rule P30).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +16,16 @@ const FORGET: Duration = Duration::from_secs(600);
 
 /// What is known of leases between their renewals.
 pub(super) struct Renewals {
-    leases: Mutex<HashMap<LeaseId, Lease>>,
+    leases: Mutex<Leases>,
     clock: Arc<dyn Clock>,
+}
+
+/// The leases that were renewed, or granted, within [`FORGET`].
+#[derive(Default)]
+struct Leases {
+    known: HashMap<LeaseId, Lease>,
+    /// Every use of a lease, the oldest first: what is over is found without a walk over all leases.
+    uses: VecDeque<(Moment, LeaseId)>,
 }
 
 struct Lease {
@@ -55,29 +63,51 @@ impl Renewals {
     /// The lease has this TTL, and this stream if there is one.
     pub(super) fn keep(&self, lease: LeaseId, ttl: Duration, stream: Option<Stream>) {
         let used = self.clock.now();
-        let mut leases = self.leases();
-        // A renewal that ends after its lease has been revoked puts its stream here again; nothing else drops it.
-        leases.retain(|_, other| used - other.used < FORGET);
-        leases.insert(lease, Lease { ttl, stream, used });
+        self.leases().keep(lease, Lease { ttl, stream, used });
     }
 
     /// The lease's stream, to be kept again if it goes on.
     pub(super) fn take(&self, lease: LeaseId) -> Option<Stream> {
-        self.leases().get_mut(&lease)?.stream.take()
+        self.leases().known.get_mut(&lease)?.stream.take()
     }
 
     /// The lease's TTL, which etcd never changes.
     pub(super) fn ttl(&self, lease: LeaseId) -> Option<Duration> {
-        self.leases().get(&lease).map(|lease| lease.ttl)
+        self.leases().known.get(&lease).map(|lease| lease.ttl)
     }
 
     /// The lease is not renewed any more.
     pub(super) fn forget(&self, lease: LeaseId) {
-        self.leases().remove(&lease);
+        self.leases().known.remove(&lease);
     }
 
-    fn leases(&self) -> MutexGuard<'_, HashMap<LeaseId, Lease>> {
+    fn leases(&self) -> MutexGuard<'_, Leases> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Leases {
+    /// A lease is used now. Drops the leases whose last use is too long ago; answers how many uses that went through.
+    fn keep(&mut self, id: LeaseId, lease: Lease) -> usize {
+        let now = lease.used;
+        // A renewal that ends after its lease has been revoked puts its stream here again; nothing else drops it.
+        let mut over = 0;
+        while self
+            .uses
+            .front()
+            .is_some_and(|(used, _)| now - *used >= FORGET)
+        {
+            over += 1;
+            let Some((used, old)) = self.uses.pop_front() else {
+                break;
+            };
+            if self.known.get(&old).is_some_and(|lease| lease.used == used) {
+                self.known.remove(&old);
+            }
+        }
+        self.uses.push_back((now, id));
+        self.known.insert(id, lease);
+        over
     }
 }
 
@@ -122,5 +152,39 @@ impl Stream {
             Some(_) => Err(malformed()),
             None => Err(Error::LeaseKeepAliveError("stream ended".into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used_at(secs: u64) -> Lease {
+        Lease {
+            ttl: Duration::from_secs(2),
+            stream: None,
+            used: Moment::after_boot(Duration::from_secs(secs)),
+        }
+    }
+
+    #[test]
+    fn keeping_a_lease_goes_through_no_others() {
+        let mut leases = Leases::default();
+        for id in 0..10_000 {
+            assert_eq!(leases.keep(id, used_at(1)), 0, "{id}");
+        }
+        assert_eq!(leases.known.len(), 10_000);
+    }
+
+    #[test]
+    fn leases_are_forgotten_after_their_last_use() {
+        let mut leases = Leases::default();
+        leases.keep(1, used_at(1));
+        leases.keep(2, used_at(1));
+        leases.keep(1, used_at(500));
+        assert_eq!(leases.keep(3, used_at(601)), 2);
+        let mut known: Vec<_> = leases.known.keys().copied().collect();
+        known.sort_unstable();
+        assert_eq!(known, [1, 3]);
     }
 }
