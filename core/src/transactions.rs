@@ -191,7 +191,7 @@ pub fn read_all(prefix: Key, limit: u32, older_than: Option<Revision>) -> Op {
     }
 }
 
-/// A transaction that only reads.
+/// A transaction without conditions.
 pub fn reads(ops: Vec<Op>) -> Txn {
     Txn {
         then: ops,

@@ -20,16 +20,16 @@ pub(crate) fn sim(args: &[String]) -> Result<String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let schedules = folder.path().join("schedules");
     say::step("random schedules of the production core");
-    play("etcd-locked-sim", &args, write.map(|_| schedules.as_path()))?;
+    play(&args, write.map(|_| schedules.as_path()))?;
     if write.is_none() {
         return Ok("sim: ok — nothing was violated".to_owned());
     }
     let searches = folder.path().join("searches");
     say::step("every schedule of a few clients");
-    play("etcd-locked-sim", &["--search".to_owned()], Some(&searches))?;
-    let bugs = folder.path().join("bugs");
-    say::step("the same simulator against cores with a known bug each");
-    play("seeded-bugs", &[], Some(&bugs))?;
+    play(&["--search".to_owned()], Some(&searches))?;
+    let mistakes = folder.path().join("mistakes");
+    say::step("the same simulator on cores that make one mistake each");
+    play(&["--mistakes".to_owned()], Some(&mistakes))?;
 
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| error.to_string());
     let version = output(workspace::cargo().args(["--version"]))?;
@@ -41,14 +41,14 @@ pub(crate) fn sim(args: &[String]) -> Result<String> {
          Two or three clients, one name, leases of two seconds. Any message may arrive next; two faults (a request given up though \
          it arrives later, lost, or carried out twice; an answer lost), one call given up, and where time goes on, two timers and \
          one sleep until a lease has run out.\n\n{}\n\
-         ## Seeded bugs\n\n\
-         Each is a mistake the protocol's first draft made, or a peer makes. The simulator looks at them in the order of seeds, \
-         on a build that differs from production in that mistake alone; 5,000 seeds are what it may take.\n\n{}",
+         ## Mistakes\n\n\
+         Each is a mistake the protocol's first draft made, or a peer makes. The simulator plays seeds in order, on cores that \
+         differ from production in that mistake alone; 5,000 seeds are what it may take.\n\n{}",
         version.trim(),
         std::thread::available_parallelism().map_or(1, usize::from),
         read(&schedules)?,
         read(&searches)?,
-        read(&bugs)?,
+        read(&mistakes)?,
     );
     let place = workspace::root().join("tests/sim/RESULTS.md");
     fs::write(&place, results).map_err(|error| format!("{}: {error}", place.display()))?;
@@ -58,14 +58,14 @@ pub(crate) fn sim(args: &[String]) -> Result<String> {
     ))
 }
 
-/// Runs one of the simulator's binaries, the figures to go to that file.
-fn play(binary: &str, args: &[String], figures: Option<&Path>) -> Result<()> {
+/// Runs the simulator, the figures to go to that file.
+fn play(args: &[String], figures: Option<&Path>) -> Result<()> {
     let mut play = workspace::cargo();
     play.args(["run", "--quiet", "--profile", "sim"])
-        .args(["--package", "etcd-locked-sim", "--bin", binary, "--"])
+        .args(["--package", "etcd-locked-sim", "--"])
         .args(args);
     if let Some(file) = figures {
         play.arg("--report").arg(file);
     }
-    run(binary, &mut play)
+    run("etcd-locked-sim", &mut play)
 }

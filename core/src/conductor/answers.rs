@@ -347,7 +347,9 @@ impl Core {
                 }
                 self.detach(id);
             }
-            (State::Owned(_) | State::Deleting, None) | (State::Retained { .. }, _) => {}
+            // What is lost before it has a lease of its own is lost.
+            (State::Retained { .. }, Some(_)) => drop(self.retaining.remove(&id)),
+            (State::Owned(_) | State::Deleting | State::Retained { .. }, None) => {}
         }
     }
 
@@ -526,7 +528,7 @@ impl Core {
 
     /// A read told whether keys exist whose put was refused.
     fn settle(&mut self, ids: Vec<ContenderId>, answer: TxnAnswer) {
-        let mut answers = answer.answers.into_iter();
+        let mut answers = answer.answers.into_iter().skip(1);
         for id in ids {
             let keys = self.contenders.get(id).map_or(0, |it| it.parts().len());
             let found: Vec<Option<Kv>> = answers.by_ref().take(keys).map(OpAnswer::first).collect();

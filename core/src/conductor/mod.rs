@@ -145,6 +145,8 @@ pub struct Core {
     unreachable: Unreachable,
     shutdown: Shutdown,
     retentions: BTreeMap<ContenderId, Retention>,
+    /// Those whose keys are still under a session that may keep them.
+    retaining: BTreeSet<ContenderId>,
     /// Calls whose release waits for these contenders to be gone.
     confirming: BTreeMap<ContenderId, CallId>,
     /// Contenders whose put was refused although it may have been applied.
@@ -184,6 +186,7 @@ impl Core {
             timers: Timers::default(),
             shutdown: Shutdown::default(),
             retentions: BTreeMap::new(),
+            retaining: BTreeSet::new(),
             confirming: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             dirty: BTreeSet::new(),
@@ -486,7 +489,8 @@ impl Core {
         Some((contender.keys().next()?.clone(), contender.created()?))
     }
 
-    /// Reads contenders whose put was refused although it may have been applied: nothing comes later.
+    /// Reads contenders whose put was refused although it may have been applied: nothing comes later. A delete that finds nothing
+    /// makes the read a write, which no member that lags can answer (rule P20).
     fn flush_unsettled(&mut self) {
         while self.may_send() && !self.unsettled.is_empty() {
             let mut ids = Vec::new();
@@ -499,10 +503,12 @@ impl Core {
                     break;
                 }
             }
-            self.send(
-                Request::Txn(transactions::reads(ops)),
-                Exchange::Settle(ids),
-            );
+            if let Some(Op::Get { key }) = ops.first() {
+                let prefix = edges::prefix_of(&self.root, key);
+                ops.insert(0, Op::DeleteUnder { prefix });
+                let txn = transactions::reads(ops);
+                self.send(Request::Txn(txn), Exchange::Settle(ids));
+            }
         }
     }
 
@@ -684,8 +690,9 @@ impl Core {
         }
         let keeps =
             |(_, session): (SessionId, &Session)| session.bodies() > 0 && !session.is_lost();
+        let retaining = !self.retaining.is_empty() && !mistake(Mistake::ShutdownBeforeRetention);
         let bodies = self.sessions.iter().any(keeps) && !mistake(Mistake::ShutdownBeforeRetention);
-        if bodies && !self.shutdown.has_stopped() {
+        if retaining || (bodies && !self.shutdown.has_stopped()) {
             return;
         }
         let until = self.shutdown.bid_farewell(self.now);

@@ -912,6 +912,7 @@ impl Core {
             under_way: false,
             failures: 0,
         };
+        self.retaining.insert(id);
         self.retentions.insert(id, retention);
         self.retain_on(id);
         true
@@ -972,6 +973,7 @@ impl Core {
 
     /// The session its keys were under has done its duty.
     pub(super) fn retained_moved(&mut self, id: ContenderId) {
+        self.retaining.remove(&id);
         let Some(session_id) = self.contenders.get(id).map(Contender::session) else {
             return;
         };
@@ -1172,42 +1174,35 @@ impl Waits for Process<'_> {
         }
     }
 
-    fn holders(&self, name: &Name, waiter: CallId) -> Vec<CallId> {
-        let Some(queue) = self.0.queues.get(name) else {
+    fn holders(&self, name: &Name, waiter: CallId) -> Vec<(CallId, CallId)> {
+        let (Some(queue), Some(call)) = (self.0.queues.get(name), self.0.calls.get(waiter)) else {
             return Vec::new();
         };
-        let mut modes: BTreeSet<Mode> = self
-            .0
-            .calls
-            .get(waiter)
-            .map(Call::mode)
-            .into_iter()
-            .collect();
-        if let Some(mode) = modes
-            .first()
-            .copied()
-            .filter(|mode| !queue.is_uniform(*mode))
-        {
-            modes.extend(
-                queue
-                    .waiters()
-                    .take_while(|ahead| ahead.call != waiter)
-                    .filter(|ahead| !self.0.deadlock.edges.is_leaving(ahead.call))
-                    .map(|ahead| ahead.mode),
-            );
-            modes.insert(mode);
+        // Of the calls ahead, those of other modes: one that cannot step back before one that can.
+        let mut blocked = vec![(waiter, call.mode())];
+        if !queue.is_uniform(call.mode()) {
+            let ahead = queue.waiters().take_while(|ahead| ahead.call != waiter);
+            let waits = ahead.filter(|ahead| !self.0.deadlock.edges.is_leaving(ahead.call));
+            let (groups, others): (Vec<_>, Vec<_>) = waits.partition(|ahead| ahead.group);
+            for ahead in others.iter().chain(&groups) {
+                if blocked.iter().all(|(_, mode)| *mode != ahead.mode) {
+                    blocked.push((ahead.call, ahead.mode));
+                }
+            }
         }
-        let held = queue
-            .held()
-            .filter_map(|id| self.0.contenders.get(id))
-            .filter(|it| {
-                let lost = it.ownership().is_none_or(|ownership| ownership.is_lost());
-                let seat = it.seats().find(|(of, _)| *of == name).map(|(_, seat)| seat);
-                !lost && seat.is_some_and(|seat| modes.iter().any(|mode| mode.is_excluded_by(seat)))
-            });
-        held.filter_map(Contender::ownership)
-            .flat_map(|ownership| ownership.holders().collect::<Vec<_>>())
-            .collect()
+        let mut found = Vec::new();
+        for contender in queue.held().filter_map(|id| self.0.contenders.get(id)) {
+            let seat = contender.seats().find(|(of, _)| *of == name);
+            let excludes = |mode: Mode| seat.is_some_and(|(_, seat)| mode.is_excluded_by(seat));
+            let by = blocked.iter().find(|(_, mode)| excludes(*mode));
+            let held = contender
+                .ownership()
+                .filter(|ownership| !ownership.is_lost());
+            if let (Some((by, _)), Some(ownership)) = (by, held) {
+                found.extend(ownership.holders().map(|holder| (*by, holder)));
+            }
+        }
+        found
     }
 
     fn inner(&self, holder: CallId) -> Vec<CallId> {

@@ -12,8 +12,8 @@ use crate::steps;
 pub trait Waits {
     /// The names a waiting call wants; none if it does not wait, or if it waits for any of several permits.
     fn names(&self, call: CallId) -> Vec<Name>;
-    /// The calls of this process that hold a name and exclude a waiter, or one that is ahead of it.
-    fn holders(&self, name: &Name, waiter: CallId) -> Vec<CallId>;
+    /// The calls of this process that hold a name and exclude a waiter, or one that is ahead of it: each behind the one it excludes.
+    fn holders(&self, name: &Name, waiter: CallId) -> Vec<(CallId, CallId)>;
     /// The waiting calls that a holder's task has made.
     fn inner(&self, holder: CallId) -> Vec<CallId>;
     /// The groups that are ahead of a waiter.
@@ -52,10 +52,13 @@ pub fn walk(waits: &impl Waits, call: CallId, held: &[CallId]) -> Walked {
         for group in waits.groups_ahead(&name, waiter) {
             reached.push((group, waiter));
         }
-        for holder in waits.holders(&name, waiter) {
+        for (blocked, holder) in waits.holders(&name, waiter) {
             steps::step();
+            if blocked != waiter && blocked != call {
+                from.entry(blocked).or_insert(waiter);
+            }
             if holder != call {
-                from.entry(holder).or_insert(waiter);
+                from.entry(holder).or_insert(blocked);
             }
             if held.contains(&holder) {
                 return Walked::Cycle(path(&from, call, holder));

@@ -75,6 +75,7 @@ pub(crate) fn mistakes(sought: &Sought) -> String {
         let known = known(found.mistake);
         let (seed, promise) = match &found.first {
             Some((seed, violation)) => (seed.to_string(), format!("{:?}", violation.promise)),
+            None if known.breaks.is_empty() => ("a scenario".to_owned(), String::new()),
             None => (format!("none below {SEEDS}"), String::new()),
         };
         let others: Vec<_> = found.others.iter().map(|it| format!("{it:?}")).collect();

@@ -24,25 +24,28 @@ fn is_freed(stage: &mut Stage, held: CallId, name: &str) {
     must!(Truth, stage.has(held), "the lock that was held is lost");
 }
 
+/// A put without an answer, and a barrier that etcd refuses for a while.
+pub(crate) fn refused_barrier() {
+    let mut stage = Stage::of(2);
+    let held = stage.take(0, "held");
+    stage.fate(|_, request| match puts(request, "ambiguous") {
+        true => Fate::Unanswered,
+        false => Fate::Served,
+    });
+    let call = stage.ask(0, Ask::of("ambiguous"));
+    stage.run(Duration::from_secs(1));
+    stage.store.forbidden = Some("locks%s");
+    stage.run(DENIED);
+    stage.fair();
+    stage.store.forbidden = None;
+    stage.cancel(call);
+    stage.release(call);
+    is_freed(&mut stage, held, "ambiguous");
+}
+
 #[test]
 fn refused_barrier_is_sent_again() {
-    plays(|| {
-        let mut stage = Stage::of(2);
-        let held = stage.take(0, "held");
-        stage.fate(|_, request| match puts(request, "ambiguous") {
-            true => Fate::Unanswered,
-            false => Fate::Served,
-        });
-        let call = stage.ask(0, Ask::of("ambiguous"));
-        stage.run(Duration::from_secs(1));
-        stage.store.forbidden = Some("locks%s");
-        stage.run(DENIED);
-        stage.fair();
-        stage.store.forbidden = None;
-        stage.cancel(call);
-        stage.release(call);
-        is_freed(&mut stage, held, "ambiguous");
-    });
+    plays(refused_barrier);
 }
 
 #[test]

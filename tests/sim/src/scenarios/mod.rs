@@ -2,7 +2,7 @@
 //!
 //! They drive cores by inputs, outputs and requests alone, on the [`stage`]; work is counted in steps, never in time.
 
-mod barrier;
+pub(crate) mod barrier;
 mod idle;
 mod nested;
 mod outage;

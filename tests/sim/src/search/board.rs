@@ -6,7 +6,7 @@ use std::hash::Hasher;
 use std::num::NonZeroU16;
 
 use crate::world::CallId;
-use crate::world::bench::{Bench, HEADER, Message};
+use crate::world::bench::{Bench, Message};
 use crate::world::clients::Stage;
 use crate::world::etcd::{revision_of, unknown};
 use crate::world::network::may_arrive_twice;
@@ -227,7 +227,6 @@ impl Board {
             }
             Choice::Deliver(at) => {
                 if let Message::Answer { to, id, result } = self.remove(at) {
-                    HEADER.set(self.bench.store.revision());
                     self.bench.submit(
                         to,
                         Input::Answer {

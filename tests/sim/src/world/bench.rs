@@ -1,6 +1,5 @@
 //! Some processes, one etcd, a clock and a network between them. The seed decides everything that happens.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -23,12 +22,6 @@ use etcd_locked_core::{Event, Failure, Key, LeaseId, Request, Response, WatchEve
 /// More outputs than this for one input, or more steps than this for one seed, and something runs in cycles.
 const OUTPUTS: usize = 200;
 const STEPS: u64 = 60_000;
-
-thread_local! {
-    /// The header's revision of the answer that is being handed over. The core does not get to see that of a keepalive, which
-    /// may lag (rule P35); one of the seeded bugs reads it.
-    pub(crate) static HEADER: Cell<Revision> = const { Cell::new(0) };
-}
 
 #[derive(Debug)]
 pub(crate) struct Bench {
@@ -150,8 +143,6 @@ pub(crate) enum Happening {
         to: usize,
         id: RequestId,
         result: Result<Response, Failure>,
-        /// The revision in the answer's header.
-        header: Revision,
     },
     Event {
         to: usize,
@@ -313,7 +304,6 @@ impl Bench {
                     to: *from,
                     id: *id,
                     result: Err(unknown()),
-                    header: 0,
                 };
                 // A request without a way back has its failure on the agenda.
                 *happening = match back {
@@ -388,9 +378,7 @@ impl Bench {
                 to,
                 id: request,
                 result,
-                header,
             } if self.awake(to) => {
-                HEADER.set(header);
                 self.submit(to, Input::Answer { request, result });
             }
             Happening::Event { to, watch, news } if self.awake(to) => {

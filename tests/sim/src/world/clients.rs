@@ -114,6 +114,11 @@ impl Call {
         self.outer
     }
 
+    /// True where it wants several names, and its task holds nothing: it may go to the end of its queues without being refused.
+    pub(crate) fn may_step_back(&self) -> bool {
+        self.names.len() > 1 && self.outer.is_none() && self.wait != Wait::Once
+    }
+
     /// The call its own body makes.
     pub(crate) fn inner(&self) -> Option<CallId> {
         self.inner

@@ -21,7 +21,6 @@ const FAIR: Duration = Duration::from_millis(50);
 const BRISK: Duration = Duration::from_secs(2);
 const STORMY: Duration = Duration::from_secs(15);
 
-/// True where another process waits behind the key of readers, so that no other can join them.
 impl Bench {
     /// A call of this process goes while other processes may still follow its edges.
     pub(crate) fn goes_unnoticed(&mut self, process: usize) {
@@ -64,10 +63,20 @@ impl Bench {
         let held = self.chain(call.outer());
         let names = call.names.iter();
         let ahead = names.flat_map(|name| self.here(id, call, name));
+        let ahead: Vec<CallId> = ahead.collect();
         must!(
             Truth,
-            self.reaches(ahead.collect(), &held),
+            self.reaches(ahead.clone(), &held),
             "call {id} is refused because of a cycle that is none"
+        );
+        let groups = self.calls.iter().filter(|(_, it)| it.may_step_back());
+        let groups = groups.map(|(of, _)| *of).filter(|of| self.waits(*of));
+        let groups: BTreeSet<CallId> = groups.collect();
+        let others = ahead.into_iter().filter(|of| !groups.contains(of));
+        must!(
+            Truth,
+            self.reaches_by(others.collect(), &held, groups.clone()),
+            "call {id} is refused because of a cycle though one of {groups:?} could step back"
         );
     }
 
@@ -109,7 +118,12 @@ impl Bench {
 
     /// Whether who waits for these calls waits for one of `ends`.
     fn reaches(&self, from: Vec<CallId>, ends: &[CallId]) -> bool {
-        let mut seen: BTreeSet<CallId> = from.iter().copied().collect();
+        self.reaches_by(from, ends, BTreeSet::new())
+    }
+
+    /// The same, by way of none of `seen`.
+    fn reaches_by(&self, from: Vec<CallId>, ends: &[CallId], mut seen: BTreeSet<CallId>) -> bool {
+        seen.extend(&from);
         let mut next = from;
         while let Some(call) = next.pop() {
             if ends.contains(&call) {

@@ -91,7 +91,6 @@ impl Bench {
             to,
             id,
             result: Err(failure),
-            header: 0,
         };
         self.at(at, answer);
     }
@@ -139,19 +138,19 @@ impl Bench {
         if let Some(under_way) = &mut self.by_hand {
             return under_way.push(Message::Answer { to, id, result });
         }
-        let mut header = self.store.revision();
+        let mut result = result;
         if matches!(request, Request::KeepAlive { .. })
             && let Some(lag) = self.faults.lag(&mut self.random)
         {
             self.tally.count(Fault::LaggingKeepAlive);
-            header -= lag;
+            if let Ok(Response::KeptAlive { revision, .. }) = &mut result {
+                *revision = revision
+                    .and_then(|at| at.get().checked_sub(lag))
+                    .filter(|at| *at > 0)
+                    .and_then(etcd_locked_core::Revision::new);
+            }
         }
-        let answer = Happening::Answer {
-            to,
-            id,
-            result,
-            header,
-        };
+        let answer = Happening::Answer { to, id, result };
         self.at(at, answer);
     }
 
