@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, Happening};
+use super::bench::{Bench, Happening, Process};
 use super::clients::NAMES;
 use super::etcd::{Incarnation, Snapshot, Space};
 use super::tally::Fault;
+use super::view;
 use etcd_locked_core::Input;
 use etcd_locked_core::{Kv, LeaseId};
 
@@ -244,7 +245,13 @@ impl Bench {
             let process = lease
                 .and_then(|lease| self.owners.get(&lease))
                 .map(|n| &self.processes[*n]);
-            !self.owners.contains_key(&kv.lease) && process.is_some_and(|p| !p.is_there())
+            // A process whose delete was refused gives it up with its session.
+            let knows = |p: &Process| {
+                let mut contenders = view::contenders(&p.core).into_iter();
+                contenders.any(|of| of.key.is_some_and(|key| key.as_bytes() == kv.key))
+            };
+            !self.owners.contains_key(&kv.lease)
+                && process.is_some_and(|p| !p.is_there() || !knows(p))
         };
         let left: Vec<_> = self
             .store
