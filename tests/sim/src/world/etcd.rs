@@ -18,14 +18,14 @@ use etcd_locked_core::{
 };
 
 /// A key in one incarnation.
-pub(crate) type Incarnation = (Vec<u8>, etcd_locked_core::Revision);
+pub type Incarnation = (Vec<u8>, etcd_locked_core::Revision);
 
 /// The id of the first lease is one more.
 const LEASES: LeaseId = 0xa0;
 
 /// Whether etcd takes writes, or has reached its quota (rule P34).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Space {
+pub enum Space {
     /// There is room.
     Enough,
     /// etcd refuses writes; deletes, reads and renewals go on. So many more it applies all the same: they cross the quota.
@@ -34,13 +34,14 @@ pub(crate) enum Space {
 
 /// What a backup of etcd holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     store: Store,
     keys: BTreeMap<Vec<u8>, Kv>,
 }
 
+/// An etcd: the embedded store, with faults that a test can switch on.
 #[derive(Debug)]
-pub(crate) struct Etcd {
+pub struct Etcd {
     store: Store,
     /// How many leases were granted: an etcd that was wiped goes on from there.
     granted: LeaseId,
@@ -48,18 +49,21 @@ pub(crate) struct Etcd {
     keys: BTreeMap<Vec<u8>, Kv>,
     seen: Revision,
     /// When each lease was last renewed.
-    pub(crate) renewed: BTreeMap<LeaseId, Moment>,
+    pub renewed: BTreeMap<LeaseId, Moment>,
     /// Incarnations that went, for the checker to take.
-    pub(crate) removed: Vec<Incarnation>,
+    pub removed: Vec<Incarnation>,
     /// Keys with this in them may not be written.
-    pub(crate) forbidden: Option<&'static str>,
+    pub forbidden: Option<&'static str>,
     /// The same, for a while.
-    pub(crate) denied: Option<&'static str>,
-    pub(crate) space: Space,
+    pub denied: Option<&'static str>,
+    /// Whether it takes writes.
+    pub space: Space,
 }
 
 impl Etcd {
-    pub(crate) fn new() -> Self {
+    /// Makes an empty etcd.
+    #[must_use]
+    pub fn new() -> Self {
         Self::after(LEASES)
     }
 
@@ -78,7 +82,8 @@ impl Etcd {
         }
     }
 
-    pub(crate) fn apply(&mut self, now: Moment, request: &Request) -> Result<Response, Failure> {
+    /// Carries a request out, and answers it.
+    pub fn apply(&mut self, now: Moment, request: &Request) -> Result<Response, Failure> {
         self.expire(now);
         let no_space = self.writes(request);
         if no_space == Some(false) {
@@ -158,48 +163,57 @@ impl Etcd {
         (granted.id, Duration::from_secs(granted.ttl.unsigned_abs()))
     }
 
-    pub(crate) fn grant(&mut self, now: Moment, ttl: Duration) -> LeaseId {
+    /// Grants a lease.
+    pub fn grant(&mut self, now: Moment, ttl: Duration) -> LeaseId {
         self.lease(now, ttl).0
     }
 
-    pub(crate) fn revision(&self) -> Revision {
+    /// The store's revision.
+    pub fn revision(&self) -> Revision {
         self.store.revision()
     }
 
-    pub(crate) fn kv(&self, key: &[u8]) -> Option<&Kv> {
+    /// The key-value of a key.
+    pub fn kv(&self, key: &[u8]) -> Option<&Kv> {
         self.keys.get(key)
     }
 
-    pub(crate) fn kvs(&self) -> impl Iterator<Item = &Kv> {
+    /// All key-values, in the order of their keys.
+    pub fn kvs(&self) -> impl Iterator<Item = &Kv> {
         self.keys.values()
     }
 
-    pub(crate) fn leases(&self) -> Vec<LeaseId> {
+    /// All leases.
+    pub fn leases(&self) -> Vec<LeaseId> {
         let leases = self.store.lease_leases().leases;
         leases.into_iter().map(|lease| lease.id).collect()
     }
 
-    pub(crate) fn next_expiry(&self) -> Option<Moment> {
+    /// When the next lease runs out.
+    pub fn next_expiry(&self) -> Option<Moment> {
         self.store.next_expiry().map(Moment::after_boot)
     }
 
-    pub(crate) fn expire(&mut self, now: Moment) {
+    /// Ends the leases that have run out.
+    pub fn expire(&mut self, now: Moment) {
         self.store.expire(now.since_boot());
         self.track();
     }
 
     /// A new leader: all leases have their whole time again (rule P31).
-    pub(crate) fn promote(&mut self, now: Moment) {
+    pub fn promote(&mut self, now: Moment) {
         self.store.promote(now.since_boot());
     }
 
-    pub(crate) fn revoke(&mut self, lease: LeaseId) {
+    /// Revokes a lease.
+    pub fn revoke(&mut self, lease: LeaseId) {
         // It may be gone, and that is as good.
         let _ = self.store.lease_revoke(&PbLeaseRevokeRequest { id: lease });
         self.track();
     }
 
-    pub(crate) fn delete(&mut self, key: &[u8]) {
+    /// Deletes a key.
+    pub fn delete(&mut self, key: &[u8]) {
         let request = PbDeleteRequest {
             key: key.into(),
             ..PbDeleteRequest::default()
@@ -208,7 +222,8 @@ impl Etcd {
         self.track();
     }
 
-    pub(crate) fn put(&mut self, key: &[u8], lease: LeaseId) {
+    /// Puts a key without a value.
+    pub fn put(&mut self, key: &[u8], lease: LeaseId) {
         let request = PbPutRequest {
             key: key.into(),
             lease,
@@ -219,7 +234,7 @@ impl Etcd {
     }
 
     /// Forgets everything and starts again at revision 1, as a fresh cluster under the old address would.
-    pub(crate) fn wipe(&mut self) {
+    pub fn wipe(&mut self) {
         *self = Self {
             forbidden: self.forbidden,
             denied: self.denied,
@@ -228,7 +243,8 @@ impl Etcd {
         };
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    /// Makes a backup.
+    pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             store: self.store.clone(),
             keys: self.keys.clone(),
@@ -236,7 +252,7 @@ impl Etcd {
     }
 
     /// Goes back to a snapshot, revision and all. Leases have their whole time again.
-    pub(crate) fn restore(&mut self, now: Moment, snapshot: Snapshot) {
+    pub fn restore(&mut self, now: Moment, snapshot: Snapshot) {
         self.store = snapshot.store;
         self.keys = snapshot.keys;
         self.seen = self.store.revision();
@@ -244,7 +260,8 @@ impl Etcd {
         self.promote(now);
     }
 
-    pub(crate) fn compact(&mut self) {
+    /// Compacts the whole history.
+    pub fn compact(&mut self) {
         let request = etcd_client::proto::PbCompactionRequest {
             revision: self.store.revision(),
             physical: false,
@@ -254,7 +271,7 @@ impl Etcd {
     }
 
     /// What happened below a prefix from this revision on; `None`: that is compacted.
-    pub(crate) fn events(&self, prefix: &str, from: Revision) -> Option<Vec<Event>> {
+    pub fn events(&self, prefix: &str, from: Revision) -> Option<Vec<Event>> {
         let end = convert::end_of(prefix.as_bytes());
         let events = self
             .store
@@ -264,7 +281,7 @@ impl Etcd {
     }
 
     /// What a member that lags `back` revisions behind answers to a transaction that only reads.
-    pub(crate) fn stale(&self, txn: &Txn, back: usize) -> TxnAnswer {
+    pub fn stale(&self, txn: &Txn, back: usize) -> TxnAnswer {
         let back = Revision::try_from(back).unwrap_or_default();
         let oldest = self.store.compacted().max(1);
         let revision = (self.store.revision() - back).max(oldest);
@@ -303,39 +320,43 @@ impl Etcd {
 }
 
 /// Whether `key` is a direct child of a name, whose family ends in `/`: no further `/` (rule P2).
-pub(crate) fn contends(family: &str, key: &[u8]) -> bool {
+pub fn contends(family: &str, key: &[u8]) -> bool {
     key.strip_prefix(family.as_bytes())
         .is_some_and(|child| !child.contains(&b'/'))
 }
 
 /// The key of a lease on a seat of a name (rules P1, P37).
-pub(crate) fn key_of(name: &str, lease: LeaseId, seat: Seat) -> String {
+pub fn key_of(name: &str, lease: LeaseId, seat: Seat) -> String {
     format!("{name}/{lease:x}{seat}")
 }
 
-pub(crate) fn revision_of(event: &Event) -> Revision {
+/// The revision at which something happened.
+pub fn revision_of(event: &Event) -> Revision {
     match event {
         Event::Put(kv) => kv.mod_revision.get(),
         Event::Delete { revision, .. } => revision.get(),
     }
 }
 
-pub(crate) fn refused(kind: Refusal) -> Failure {
+/// A refusal of this kind.
+pub fn refused(kind: Refusal) -> Failure {
     Failure::Refused {
         kind,
         cause: Arc::from(Box::from("refused")),
     }
 }
 
-pub(crate) fn unknown() -> Failure {
+/// A request had no answer in time.
+pub fn unknown() -> Failure {
     Failure::Unknown(Arc::from(Box::from("timed out")))
 }
 
-pub(crate) fn unavailable() -> Failure {
+/// No endpoint was reached.
+pub fn unavailable() -> Failure {
     Failure::Unavailable(Arc::from(Box::from("not reached")))
 }
 
 /// What calls are refused with while etcd is silent.
-pub(crate) fn silence() -> etcd_locked_core::Cause {
+pub fn silence() -> etcd_locked_core::Cause {
     Arc::from(Box::from("etcd does not answer"))
 }

@@ -1,15 +1,13 @@
-//! A lock that is handed on inside the process (rules P22, P23).
+//! Hand-overs: a lock passes from call to call inside a process (rules P22, P23).
 
 use std::time::Duration;
 
-use super::SOON;
-use super::rig::{Rig, TTL, deletes, puts};
-use etcd_locked_core::queue::Slot;
-use etcd_locked_core::{Request, WatchEvent};
-use etcd_locked_core::{CallId, Grant, Input, Output, Refused, Release};
-use etcd_locked_core::LossCause;
-use etcd_locked_core::Wait;
-use crate::world::etcd::unknown;
+use etcd_locked_core::{Grant, LossCause, Output, Refused, Release, Wait};
+use etcd_locked_sim::etcd::unknown;
+
+use crate::CallId;
+use crate::SOON;
+use crate::rig::{Rig, TTL, deletes, reads};
 
 const A: &str = "locks/a";
 const B: &str = "locks/b";
@@ -30,7 +28,7 @@ fn chain(waiting: u64) -> Rig {
 fn pass_on(rig: &mut Rig, call: CallId) -> Grant {
     rig.release(call);
     assert!(matches!(
-        rig.told(call),
+        rig.output(call),
         Some(Output::Released { result: Ok(()), .. })
     ));
     rig.granted(call + 1)
@@ -39,27 +37,19 @@ fn pass_on(rig: &mut Rig, call: CallId) -> Grant {
 /// The call ends, and its key goes.
 fn ends_for_good(rig: &mut Rig, call: CallId) {
     rig.release(call);
-    assert!(rig.told(call).is_none() && rig.told(call + 1).is_none());
+    assert!(rig.output(call).is_none() && rig.output(call + 1).is_none());
     let deleted = rig.sent.iter().flat_map(|(_, request)| deletes(request));
     assert_eq!(deleted.collect::<Vec<_>>(), ["locks/a/a1"]);
 }
 
-fn looks(rig: &Rig) -> usize {
-    let reads = |request: &Request| {
-        matches!(request, Request::Txn(txn) if !txn.then.is_empty())
-            && puts(request).is_empty()
-            && deletes(request).is_empty()
-    };
-    rig.sent
-        .iter()
-        .filter(|(_, request)| reads(request))
-        .count()
+fn reads_sent(rig: &Rig) -> usize {
+    rig.sent.iter().filter(|(_, sent)| reads(sent)).count()
 }
 
 #[test]
-fn the_next_in_the_process_gets_the_same_key_and_etcd_hears_nothing() {
+fn hand_over_passes_the_key_without_a_request() {
     let mut rig = chain(2);
-    let before = rig.slot(A).created();
+    let before = rig.created(A);
     for call in 0..2 {
         let owned = pass_on(&mut rig, call).owned;
         assert_eq!(Some(owned[0].created), before);
@@ -75,16 +65,16 @@ fn the_next_in_the_process_gets_the_same_key_and_etcd_hears_nothing() {
 }
 
 #[test]
-fn a_lock_whose_fence_was_taken_is_not_handed_on() {
+fn fenced_lock_is_not_handed_over() {
     let mut rig = chain(1);
     rig.release_fenced(0);
-    assert!(rig.told(1).is_none() && rig.sent.len() == 1);
+    assert!(rig.output(1).is_none() && rig.sent.len() == 1);
     rig.serve();
     assert_eq!(rig.granted(1).owned[0].handover, 0);
 }
 
 #[test]
-fn nor_is_one_to_a_call_of_another_ttl() {
+fn lock_is_not_handed_to_a_call_of_another_ttl() {
     let mut rig = chain(0);
     rig.acquire_for(1, A, Wait::Forever, TTL + 1);
     ends_for_good(&mut rig, 0);
@@ -93,7 +83,7 @@ fn nor_is_one_to_a_call_of_another_ttl() {
 }
 
 #[test]
-fn nor_on_a_lease_with_less_than_half_its_time() {
+fn lock_is_not_handed_over_late_in_its_lease() {
     let mut rig = chain(1);
     rig.pass(Duration::from_secs(TTL as u64) * 6 / 10);
     ends_for_good(&mut rig, 0);
@@ -102,16 +92,17 @@ fn nor_on_a_lease_with_less_than_half_its_time() {
 }
 
 #[test]
-fn nor_one_that_was_lost() {
+fn lost_lock_is_not_handed_over() {
     for by_lease in [true, false] {
         let mut rig = chain(1);
-        let before = rig.slot(A).created();
+        let before = rig.created(A);
+        rig.live(Duration::from_secs(2));
         if by_lease {
             rig.store.revoke(0xa1);
         } else {
             rig.store.delete(b"locks/a/a1");
         }
-        rig.live(Duration::from_secs(9));
+        rig.report();
         rig.lost(0);
         rig.release(0);
         rig.serve();
@@ -120,30 +111,15 @@ fn nor_one_that_was_lost() {
 }
 
 #[test]
-fn nor_one_that_has_run_out_though_nobody_has_said_so() {
+fn lock_that_has_run_out_unnoticed_is_not_handed_over() {
     let mut rig = chain(1);
     rig.now = rig.now + Duration::from_secs(TTL as u64);
-    rig.tell(Input::Release {
-        call: 0,
-        how: Release::Confirmed,
-        fenced: false,
-    });
-    assert!(rig.told(1).is_none());
+    rig.release(0);
+    assert!(rig.output(1).is_none());
 }
 
 #[test]
-fn nor_one_whose_key_a_stranger_has_touched() {
-    let mut rig = chain(1);
-    rig.live(Duration::from_secs(2));
-    let foreign = rig.contend("locks/a/a1");
-    rig.live(Duration::from_secs(9));
-    let kv = rig.store.kv(b"locks/a/a1").unwrap();
-    assert_ne!(kv.lease, foreign, "repaired");
-    ends_for_good(&mut rig, 0);
-}
-
-#[test]
-fn nor_one_whose_lease_takes_no_more() {
+fn lock_of_a_retired_session_is_not_handed_over() {
     let mut rig = chain(1);
     rig.store.delete(b"locks%s/a1");
     rig.acquire(9, B, Wait::Forever);
@@ -155,28 +131,37 @@ fn nor_one_whose_lease_takes_no_more() {
 }
 
 #[test]
-fn nor_one_that_was_handed_on_as_often_as_a_token_can_count() {
-    let mut rig = chain(2);
-    let queue = rig.core.queues.get_mut(A).unwrap();
-    if let Slot::Held { run, .. } = &mut queue.slot {
-        run.handover = u16::MAX - 1;
+fn lock_is_released_when_its_token_can_count_no_further() {
+    let mut rig = Rig::warm();
+    let last = u64::from(u16::MAX);
+    rig.acquire(0, A, Wait::Forever);
+    rig.serve();
+    rig.granted(0);
+    for call in 0..last {
+        rig.acquire(call + 1, A, Wait::Forever);
+        assert_eq!(
+            u64::from(pass_on(&mut rig, call).owned[0].handover),
+            call + 1
+        );
+        rig.serve();
     }
-    assert_eq!(pass_on(&mut rig, 0).owned[0].handover, u16::MAX);
-    ends_for_good(&mut rig, 1);
+    rig.acquire(last + 1, A, Wait::Forever);
+    ends_for_good(&mut rig, last);
 }
 
 #[test]
-fn a_loss_after_a_hand_over_is_told_to_who_holds_it_now() {
+fn loss_after_a_hand_over_reaches_the_new_holder() {
     let mut rig = chain(1);
     pass_on(&mut rig, 0);
+    rig.live(Duration::from_secs(2));
     rig.store.delete(b"locks/a/a1");
-    rig.live(Duration::from_secs(9));
+    rig.report();
     assert_eq!(rig.lost(1), LossCause::Deleted);
-    assert!(rig.told(0).is_none());
+    assert!(rig.output(0).is_none());
 }
 
 #[test]
-fn the_waiting_are_told_who_holds_it_now() {
+fn refused_try_names_the_holder_after_a_hand_over() {
     let mut rig = chain(1);
     pass_on(&mut rig, 0);
     rig.acquire(2, A, Wait::Once);
@@ -191,60 +176,52 @@ fn the_waiting_are_told_who_holds_it_now() {
 }
 
 #[test]
-fn a_key_is_watched_once_it_is_held_for_a_second_through_all_hand_overs() {
+fn key_held_for_a_second_through_hand_overs_is_watched() {
     let mut rig = chain(20);
     for call in 0..20 {
-        assert_eq!(rig.core.queues[A].watch.is_some(), call >= 10, "{call}");
+        assert_eq!(!rig.watched().is_empty(), call >= 10, "{call}");
         rig.live(Duration::from_millis(100));
         pass_on(&mut rig, call);
     }
 }
 
 #[test]
-fn a_group_hands_each_of_its_locks_to_whom_it_is_all_he_wants() {
-    let mut rig = Rig::warm();
-    rig.acquire(9, C, Wait::Forever);
-    rig.acquire_all(1, &[A, B], Wait::Forever);
-    rig.serve();
-    rig.granted(9);
-    let rank = rig.granted(1).owned[0].created;
-    rig.acquire(2, A, Wait::Forever);
-    rig.acquire_all(3, &[B, C], Wait::Forever);
-    rig.release(1);
-    let owned = rig.granted(2).owned;
-    assert_eq!((owned[0].created, owned[0].handover), (rank, 1));
-    assert!(rig.told(1).is_none(), "one key is still there");
-    rig.serve();
-    assert!(matches!(
-        rig.told(1),
-        Some(Output::Released { result: Ok(()), .. })
-    ));
-    assert!(rig.has("locks/a/a1") && !rig.has("locks/b/a1") && rig.told(3).is_none());
-    // A single lock is not enough for the group either.
-    rig.release(9);
-    assert!(rig.told(3).is_none());
-    rig.serve();
-    let owned = rig.granted(3).owned;
-    assert!(owned[0].created > rank && owned[0].created == owned[1].created);
+fn key_is_handed_only_to_a_call_with_the_same_names() {
+    for names in [&[A][..], &[A, B, C], &[B, C]] {
+        let mut rig = Rig::warm();
+        rig.acquire_all(1, &[A, B], Wait::Forever);
+        rig.serve();
+        let rank = rig.granted(1).owned[0].created;
+        rig.acquire_all(2, names, Wait::Forever);
+        rig.release(1);
+        assert!(rig.output(2).is_none(), "{names:?}");
+        rig.serve();
+        let owned = rig.granted(2).owned;
+        assert!(owned.iter().all(|it| it.created > rank && it.handover == 0));
+    }
 }
 
 #[test]
-fn a_group_takes_over_from_a_group_in_the_order_of_its_names() {
+fn group_is_handed_over_in_the_order_of_the_heirs_names() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B, C], Wait::Forever);
     rig.serve();
     let rank = rig.granted(1).owned[0].created;
-    rig.acquire_all(2, &[C, A], Wait::Forever);
-    rig.acquire(3, B, Wait::Forever);
+    rig.acquire_all(2, &[C, A, B], Wait::Forever);
     rig.release(1);
-    let keys: Vec<_> = rig.granted(2).owned.into_iter().map(|o| o.key).collect();
-    assert_eq!(keys, ["locks/c/a1".into(), "locks/a/a1".into()]);
-    assert_eq!(rig.granted(3).owned[0].created, rank);
+    let owned = rig.granted(2).owned;
+    let keys: Vec<&str> = owned.iter().map(|it| &*it.key).collect();
+    assert_eq!(keys, ["locks/c/a1", "locks/a/a1", "locks/b/a1"]);
+    assert!(
+        owned
+            .iter()
+            .all(|it| (it.created, it.handover) == (rank, 1))
+    );
     assert!(rig.sent.is_empty());
 }
 
 #[test]
-fn a_hand_over_overtakes_nobody_in_the_process() {
+fn hand_over_overtakes_no_call_of_the_process() {
     let mut rig = Rig::warm();
     rig.acquire(9, C, Wait::Forever);
     rig.acquire(1, A, Wait::Forever);
@@ -255,19 +232,19 @@ fn a_hand_over_overtakes_nobody_in_the_process() {
     rig.acquire(3, A, Wait::Forever);
     rig.release(1);
     rig.serve();
-    assert!(rig.told(3).is_none() && rig.told(2).is_none());
+    assert!(rig.output(3).is_none() && rig.output(2).is_none());
     rig.release(9);
     rig.serve();
     rig.granted(2);
 }
 
 #[test]
-fn while_nobody_else_waits_it_goes_on_with_a_look_now_and_then() {
+fn hand_overs_go_on_with_a_read_now_and_then() {
     let mut rig = chain(200);
     let mut asked = Vec::new();
     for call in 0..200 {
         pass_on(&mut rig, call);
-        if looks(&rig) > 0 {
+        if reads_sent(&rig) > 0 {
             asked.push(call + 1);
         }
         rig.serve();
@@ -276,12 +253,12 @@ fn while_nobody_else_waits_it_goes_on_with_a_look_now_and_then() {
 }
 
 #[test]
-fn when_a_look_shows_that_another_process_waits_the_next_release_is_for_good() {
+fn hand_overs_end_when_another_process_waits() {
     for by_time in [true, false] {
         let mut rig = chain(70);
         rig.contend("locks/a/zz");
         let mut call = 0;
-        while looks(&rig) == 0 {
+        while reads_sent(&rig) == 0 {
             if by_time {
                 rig.pass(Duration::from_millis(5));
             }
@@ -293,7 +270,7 @@ fn when_a_look_shows_that_another_process_waits_the_next_release_is_for_good() {
         rig.serve();
         ends_for_good(&mut rig, call + 1);
         rig.serve();
-        assert!(rig.told(call + 2).is_none(), "it queues behind the other");
+        assert!(rig.output(call + 2).is_none(), "it queues behind the other");
         rig.store.delete(b"locks/a/zz");
         rig.live(SOON);
         assert_eq!(rig.granted(call + 2).owned[0].handover, 0);
@@ -301,7 +278,7 @@ fn when_a_look_shows_that_another_process_waits_the_next_release_is_for_good() {
 }
 
 #[test]
-fn a_look_among_deeper_keys_sees_who_waits() {
+fn read_among_deeper_keys_sees_who_contends() {
     for waits in [true, false] {
         let mut rig = chain(70);
         rig.contend("locks/a/deep/er");
@@ -322,32 +299,14 @@ fn a_look_among_deeper_keys_sees_who_waits() {
 }
 
 #[test]
-fn a_watch_tells_of_others_without_a_look() {
-    let mut rig = chain(70);
-    rig.live(Duration::from_millis(1500)); // it is watched from now on
-    pass_on(&mut rig, 0); // the time is up: it is looked
-    rig.serve();
-    rig.contend("locks/a/zz");
-    let events = rig.store.events("locks/a/", rig.store.revision()).unwrap();
-    for event in events {
-        rig.news(WatchEvent::Changed(event));
-    }
-    pass_on(&mut rig, 1); // a run is its due all the same
-    rig.pass(Duration::from_millis(20));
-    ends_for_good(&mut rig, 2);
-}
-
-#[test]
-fn without_an_answer_others_are_let_in_after_a_second() {
+fn hand_overs_end_a_second_after_the_last_answer() {
     let mut rig = chain(70);
     for call in 0..64 {
         pass_on(&mut rig, call);
     }
     for call in 64..68 {
         rig.pass(Duration::from_millis(240));
-        for (id, _) in std::mem::take(&mut rig.sent) {
-            rig.answer(id, Err(unknown()));
-        }
+        rig.fail_all(unknown);
         pass_on(&mut rig, call);
     }
     rig.pass(Duration::from_millis(240));
@@ -356,14 +315,13 @@ fn without_an_answer_others_are_let_in_after_a_second() {
 }
 
 #[test]
-fn in_a_shutdown_only_who_holds_something_takes_over() {
+fn only_nested_calls_take_over_in_a_shutdown() {
     let mut rig = chain(1);
     rig.acquire(8, B, Wait::Forever);
     rig.serve();
     rig.granted(8);
     rig.acquire_inside(2, A, 8);
-    let until = rig.now + SOON;
-    rig.tell(Input::Shutdown { until });
+    rig.shut_down(SOON);
     assert!(matches!(rig.refused(1), Refused::ShuttingDown));
     rig.release(0);
     rig.granted(2);
@@ -372,20 +330,20 @@ fn in_a_shutdown_only_who_holds_something_takes_over() {
     rig.release(2);
     rig.release(8);
     rig.serve();
-    assert!(rig.finished());
+    assert!(rig.is_finished());
 }
 
 #[test]
-fn a_cancelled_call_is_not_handed_anything() {
+fn cancelled_call_takes_nothing_over() {
     let mut rig = chain(2);
-    rig.tell(Input::Cancel { call: 1 });
+    rig.cancel(1);
     rig.release(0);
     rig.granted(2);
-    assert!(rig.told(1).is_none());
+    assert!(rig.output(1).is_none());
 }
 
 #[test]
-fn timers_do_not_pile_up_while_it_is_handed_on() {
+fn timers_do_not_pile_up_during_hand_overs() {
     let mut rig = chain(400);
     for call in 0..400 {
         rig.live(Duration::from_millis(50));
@@ -393,19 +351,15 @@ fn timers_do_not_pile_up_while_it_is_handed_on() {
     }
     rig.serve();
     assert!(rig.core.next_timeout().is_some());
-    assert!(rig.core.timers.len() < 20, "{:?}", rig.core.timers);
+    assert!(rig.core.pending().0 < 20, "{:?}", rig.core.pending());
 }
 
 fn release_lingering(rig: &mut Rig, call: CallId) {
-    rig.tell(Input::Release {
-        call,
-        how: Release::Lingering,
-        fenced: false,
-    });
+    rig.release_as(call, Release::Lingering, false);
 }
 
 #[test]
-fn what_lingers_is_there_for_whoever_calls_again_at_once() {
+fn lingering_key_serves_the_next_call_without_a_request() {
     let mut rig = Rig::warm();
     rig.acquire(1, A, Wait::Forever);
     rig.serve();
@@ -419,7 +373,7 @@ fn what_lingers_is_there_for_whoever_calls_again_at_once() {
 }
 
 #[test]
-fn what_lingers_goes_after_a_moment() {
+fn lingering_key_goes_after_a_moment() {
     let mut rig = Rig::warm();
     rig.acquire(1, A, Wait::Forever);
     rig.serve();
@@ -431,11 +385,11 @@ fn what_lingers_goes_after_a_moment() {
     rig.pass(Duration::from_micros(2_100));
     rig.serve();
     assert!(!rig.has("locks/a/a1"));
-    assert!(rig.core.queues.is_empty() && rig.core.calls.is_empty());
+    assert!(rig.is_idle());
 }
 
 #[test]
-fn what_lingers_goes_together() {
+fn lingering_keys_go_together() {
     let mut rig = Rig::warm();
     let names = ["locks/a", "locks/b", "locks/c"];
     for (call, name) in (1..).zip(names) {
@@ -458,9 +412,9 @@ fn what_lingers_goes_together() {
     assert!(rig.sent.is_empty());
 }
 
-/// It is nobody's any more, so nobody who wants other names beside it is kept from them.
+/// No call has it any more, so it keeps no call from other names.
 #[test]
-fn what_lingers_goes_at_once_for_a_group() {
+fn lingering_key_goes_at_once_for_a_group() {
     let mut rig = Rig::warm();
     rig.acquire(1, A, Wait::Forever);
     rig.serve();
@@ -472,18 +426,22 @@ fn what_lingers_goes_at_once_for_a_group() {
 }
 
 #[test]
-fn no_timers_pile_up_while_what_lingers_is_handed_on() {
+fn timers_do_not_pile_up_while_a_key_lingers() {
     let mut rig = Rig::warm();
     let wait = Wait::For(Duration::from_secs(3_600));
     rig.acquire(1, A, wait);
     rig.serve();
     rig.granted(1);
-    let before = rig.core.timers.len();
+    let before = rig.core.pending().0;
     for call in 2..500 {
         release_lingering(&mut rig, call - 1);
         rig.acquire(call, A, wait);
         rig.serve();
         rig.granted(call);
     }
-    assert!(rig.core.timers.len() <= before + 3, "{:?}", rig.core.timers);
+    assert!(
+        rig.core.pending().0 <= before + 3,
+        "{:?}",
+        rig.core.pending()
+    );
 }

@@ -1,15 +1,13 @@
-//! How a key comes into etcd and goes again (rules P4, P8–P10).
+//! Contenders: how a key comes into etcd and goes again (rules P4, P8–P10).
 
-use super::SOON;
-use super::rig::{Rig, TTL, deletes, puts};
-use etcd_locked_core::queue::Slot;
-use etcd_locked_core::Refusal;
-use etcd_locked_core::{Input, Output, Refused};
-use etcd_locked_core::Wait;
-use crate::world::etcd::{refused, unavailable, unknown};
+use etcd_locked_core::{ContenderState, Output, Refusal, Refused, Wait};
+use etcd_locked_sim::etcd::{refused, unavailable, unknown};
+
+use crate::SOON;
+use crate::rig::{Rig, TTL, deletes, puts};
 
 #[test]
-fn an_unanswered_put_is_sealed_before_anything_is_put_again() {
+fn unanswered_put_is_barred_before_the_next() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     let (id, put) = rig.take();
@@ -17,18 +15,19 @@ fn an_unanswered_put_is_sealed_before_anything_is_put_again() {
     rig.answer(id, Err(unknown()));
 
     rig.acquire(2, "locks/b", Wait::Forever);
-    let (id, seal) = rig.take();
-    assert_eq!(puts(&seal), ["locks%s/a1"]);
+    rig.pass(SOON);
+    let (id, barrier) = rig.take();
+    assert_eq!(puts(&barrier), ["locks%s/a1"]);
     assert!(
         rig.sent.is_empty(),
-        "nothing is put while the seal is under way"
+        "nothing is put while the barrier is under way"
     );
-    let sealed = rig.store.apply(rig.now, &seal);
+    let barred = rig.store.apply(rig.now, &barrier);
     // The put arrives late, and applies no more.
     rig.store.apply(rig.now, &put).unwrap();
     assert!(!rig.has("locks/a/a1"));
 
-    rig.answer(id, sealed);
+    rig.answer(id, barred);
     rig.serve();
     assert_eq!(
         rig.granted(1).owned[0].created,
@@ -37,19 +36,19 @@ fn an_unanswered_put_is_sealed_before_anything_is_put_again() {
 }
 
 #[test]
-fn a_put_that_was_applied_unseen_is_found_by_the_seal() {
+fn barrier_finds_a_put_that_was_applied_unseen() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     let (id, put) = rig.take();
     rig.store.apply(rig.now, &put).unwrap();
-    let created = rig.store.revision();
+    let created = rig.revision();
     rig.answer(id, Err(unknown()));
-    rig.serve();
+    rig.live(SOON);
     assert_eq!(rig.granted(1).owned[0].created, created);
 }
 
 #[test]
-fn a_name_is_closed_while_its_delete_is_unresolved() {
+fn name_is_closed_while_its_delete_is_unresolved() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     rig.serve();
@@ -63,18 +62,18 @@ fn a_name_is_closed_while_its_delete_is_unresolved() {
         assert_eq!(deletes(&delete), ["locks/a/a1"]);
         assert!(rig.sent.is_empty(), "only the delete is sent");
         rig.answer(id, Err(unknown()));
-        rig.pass(super::SOON);
+        rig.pass(crate::SOON);
     }
     rig.serve();
     assert!(matches!(
-        rig.told(1),
+        rig.output(1),
         Some(Output::Released { result: Ok(()), .. })
     ));
     rig.granted(2);
 }
 
 #[test]
-fn a_name_opens_again_although_its_lease_was_retired_while_its_delete_was_unresolved() {
+fn name_opens_again_though_its_session_was_retired() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     rig.serve();
@@ -88,12 +87,12 @@ fn a_name_opens_again_although_its_lease_was_retired_while_its_delete_was_unreso
     assert_eq!(deletes(&delete), ["locks/a/a1"]);
     rig.answer(id, Err(unknown()));
     rig.acquire(3, "locks/a", Wait::Forever);
-    rig.live(super::SOON * 2);
+    rig.live(crate::SOON * 2);
     rig.granted(3);
 }
 
 #[test]
-fn a_late_delete_leaves_the_next_incarnation_alone() {
+fn late_delete_leaves_the_next_incarnation_alone() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     rig.serve();
@@ -109,7 +108,7 @@ fn a_late_delete_leaves_the_next_incarnation_alone() {
 }
 
 #[test]
-fn a_put_under_an_old_session_revision_is_put_again_under_the_new_one() {
+fn put_is_sent_again_under_a_new_session_revision() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     let lease = rig.store.leases()[0];
@@ -119,21 +118,21 @@ fn a_put_under_an_old_session_revision_is_put_again_under_the_new_one() {
 }
 
 #[test]
-fn a_put_that_was_not_applied_and_is_wanted_no_more_leaves_the_name_free() {
+fn unapplied_put_that_no_call_wants_frees_the_name() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     let lease = rig.store.leases()[0];
     rig.store.put(b"locks%s/a1", lease);
-    rig.tell(Input::Cancel { call: 1 });
+    rig.cancel(1);
     rig.serve();
-    assert!(!rig.core.queues.contains_key("locks/a"));
+    assert!(rig.is_idle());
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.serve();
     rig.granted(2);
 }
 
 #[test]
-fn in_a_poisoned_bundle_only_the_bad_name_fails() {
+fn forbidden_name_fails_alone_in_a_bundle() {
     let mut rig = Rig::warm();
     rig.store.forbidden = Some("bad");
     let names = ["locks/a", "locks/b", "locks/bad", "locks/c", "locks/d"];
@@ -153,7 +152,7 @@ fn in_a_poisoned_bundle_only_the_bad_name_fails() {
 }
 
 #[test]
-fn a_dead_lease_in_a_put_is_replaced() {
+fn put_under_a_dead_lease_moves_to_another() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     let (id, _) = rig.take();
@@ -163,45 +162,46 @@ fn a_dead_lease_in_a_put_is_replaced() {
 }
 
 #[test]
-fn a_cancelled_call_leaves_no_key() {
+fn cancelled_call_leaves_no_key() {
     for applied in [true, false] {
         let mut rig = Rig::warm();
         rig.acquire(1, "locks/a", Wait::Forever);
         let (id, put) = rig.take();
-        rig.tell(Input::Cancel { call: 1 });
+        rig.cancel(1);
         if applied {
             rig.store.apply(rig.now, &put).unwrap();
         }
         rig.answer(id, Err(unknown()));
-        rig.serve();
-        assert!(!rig.has("locks/a/a1") && rig.told(1).is_none());
-        assert!(rig.core.queues.is_empty() && rig.core.calls.is_empty());
+        rig.live(SOON);
+        assert!(!rig.has("locks/a/a1") && rig.output(1).is_none());
+        assert!(rig.is_idle());
     }
 }
 
 #[test]
-fn an_heir_of_the_same_ttl_inherits_the_queued_key() {
+fn heir_of_the_same_ttl_inherits_the_waiting_key() {
     for (ttl_secs, inherited) in [(TTL, true), (TTL + 1, false)] {
         let mut rig = Rig::warm();
         rig.contend("locks/a/zz");
         rig.acquire(1, "locks/a", Wait::Forever);
         rig.serve();
         rig.acquire_for(2, "locks/a", Wait::Forever, ttl_secs);
-        rig.tell(Input::Cancel { call: 1 });
+        rig.cancel(1);
         rig.serve();
-        assert!(matches!(rig.slot("locks/a"), Slot::Queued(_)));
+        let state = rig.contenders("locks/a").last().map(|it| it.state);
+        assert_eq!(state, Some(ContenderState::Waiting));
         assert_eq!(rig.has("locks/a/a1"), inherited);
     }
 }
 
 #[test]
-fn a_call_that_waited_long_for_its_turn_survives_one_failed_put() {
+fn call_that_waited_long_survives_one_failed_put() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     rig.serve();
     rig.granted(1);
     rig.acquire(2, "locks/a", Wait::Forever);
-    rig.live(super::SOON * 40);
+    rig.live(crate::SOON * 40);
     rig.release_fenced(1);
     let (id, delete) = rig.take();
     let deleted = rig.store.apply(rig.now, &delete);
@@ -209,7 +209,7 @@ fn a_call_that_waited_long_for_its_turn_survives_one_failed_put() {
     let (id, put) = rig.take();
     assert_eq!(puts(&put), ["locks/a/a1"]);
     rig.answer(id, Err(unavailable()));
-    rig.live(super::SOON);
+    rig.live(crate::SOON);
     rig.granted(2);
 }
 
@@ -222,11 +222,11 @@ fn timers_do_not_pile_up_while_calls_come_and_go() {
         rig.granted(call);
         rig.release(call);
         rig.serve();
-        let told = rig.told(call);
+        let output = rig.output(call);
         assert!(matches!(
-            told,
+            output,
             Some(Output::Released { result: Ok(()), .. })
         ));
     }
-    assert!(rig.core.timers.len() < 20, "{:?}", rig.core.timers);
+    assert!(rig.core.pending().0 < 20, "{:?}", rig.core.pending());
 }

@@ -1,10 +1,10 @@
-//! How many calls may wait: one more is refused at once.
+//! Waiters: so many calls may wait, and one more is refused at once.
 
 use std::time::Duration;
 
-use super::rig::{Rig, TTL};
-use etcd_locked_core::{Input, Refused};
-use etcd_locked_core::Wait;
+use etcd_locked_core::{Refused, Wait};
+
+use crate::rig::{Rig, TTL};
 
 /// A core that lets two calls wait; call 1 has its lock.
 fn crowded() -> Rig {
@@ -16,7 +16,7 @@ fn crowded() -> Rig {
 }
 
 #[test]
-fn one_more_is_refused_at_once() {
+fn one_waiter_too_many_is_refused_at_once() {
     let mut rig = crowded();
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.acquire(3, "locks/b", Wait::Forever);
@@ -27,25 +27,25 @@ fn one_more_is_refused_at_once() {
     rig.granted(3);
     rig.acquire(5, "locks/a", Wait::For(Duration::from_secs(1)));
     rig.acquire(6, "locks/a", Wait::Forever);
-    assert!(rig.told(5).is_none());
+    assert!(rig.output(5).is_none());
     assert!(matches!(rig.refused(6), Refused::Overloaded));
     // So does one that has waited long enough, one that has gone, and one that a lock is handed to.
     rig.live(Duration::from_secs(2));
     assert!(matches!(rig.refused(5), Refused::Timeout { .. }));
     rig.acquire(7, "locks/a", Wait::Forever);
-    rig.tell(Input::Cancel { call: 7 });
+    rig.cancel(7);
     rig.acquire(8, "locks/a", Wait::Forever);
-    assert!(rig.told(8).is_none());
+    assert!(rig.output(8).is_none());
     rig.release(1);
     rig.granted(2);
     rig.acquire(9, "locks/a", Wait::Forever);
-    assert!(rig.told(9).is_none());
+    assert!(rig.output(9).is_none());
     rig.acquire(10, "locks/a", Wait::Forever);
     assert!(matches!(rig.refused(10), Refused::Overloaded));
 }
 
 #[test]
-fn a_single_try_is_no_waiter() {
+fn try_is_not_counted_as_a_waiter() {
     let mut rig = crowded();
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.acquire(3, "locks/a", Wait::Forever);
@@ -57,20 +57,20 @@ fn a_single_try_is_no_waiter() {
 }
 
 #[test]
-fn who_holds_a_lock_is_let_in_and_counted() {
+fn nested_call_waits_beyond_the_limit_and_is_counted() {
     let mut rig = crowded();
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.acquire(3, "locks/a", Wait::Forever);
     rig.contend("locks/b/zz");
     rig.acquire_inside(4, "locks/b", 1);
-    assert!(rig.told(4).is_none());
-    rig.tell(Input::Cancel { call: 3 });
+    assert!(rig.output(4).is_none());
+    rig.cancel(3);
     rig.acquire_for(5, "locks/c", Wait::Forever, TTL);
     assert!(matches!(rig.refused(5), Refused::Overloaded));
 }
 
 #[test]
-fn a_group_is_one_waiter() {
+fn group_is_counted_as_one_waiter() {
     let mut rig = Rig::with_waiters(1);
     rig.acquire_all(1, &["locks/a", "locks/b"], Wait::Forever);
     rig.acquire(2, "locks/c", Wait::Forever);
@@ -78,5 +78,5 @@ fn a_group_is_one_waiter() {
     rig.serve();
     rig.granted(1);
     rig.acquire(3, "locks/c", Wait::Forever);
-    assert!(rig.told(3).is_none());
+    assert!(rig.output(3).is_none());
 }

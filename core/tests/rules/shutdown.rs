@@ -1,13 +1,12 @@
-//! The shutdown: refuses, waits, cancels, revokes, finishes (rule P26).
+//! Shutdown: refuses calls, waits for bodies, revokes leases, finishes (rule P26).
 
 use std::time::Duration;
 
-use super::SOON;
-use super::rig::{Rig, TTL};
-use etcd_locked_core::{Input, Output, Refused};
-use etcd_locked_core::LossCause;
-use etcd_locked_core::Wait;
-use crate::world::etcd::unknown;
+use etcd_locked_core::{LossCause, Output, Refused, Wait};
+use etcd_locked_sim::etcd::unknown;
+
+use crate::SOON;
+use crate::rig::{Rig, TTL};
 
 fn ending(grace: Duration) -> Rig {
     let mut rig = Rig::warm();
@@ -15,60 +14,57 @@ fn ending(grace: Duration) -> Rig {
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.serve();
     rig.granted(1);
-    let until = rig.now + grace;
-    rig.tell(Input::Shutdown { until });
+    rig.shut_down(grace);
     rig
 }
 
 #[test]
-fn a_shutdown_refuses_and_waits_for_the_bodies() {
+fn shutdown_refuses_calls_and_waits_for_bodies() {
     let mut rig = ending(SOON * 10);
     rig.acquire(3, "locks/b", Wait::Forever);
     assert!(matches!(rig.refused(2), Refused::ShuttingDown));
     assert!(matches!(rig.refused(3), Refused::ShuttingDown));
     rig.live(SOON * 2);
-    assert!(!rig.finished() && rig.told(1).is_none() && rig.has("locks/a/a1"));
+    assert!(!rig.is_finished() && rig.output(1).is_none() && rig.has("locks/a/a1"));
     rig.release(1);
     rig.serve();
     assert!(matches!(
-        rig.told(1),
+        rig.output(1),
         Some(Output::Released { result: Ok(()), .. })
     ));
-    assert!(rig.finished() && rig.store.kvs().next().is_none() && rig.store.leases().is_empty());
+    assert!(rig.is_finished() && rig.store.kvs().next().is_none() && rig.store.leases().is_empty());
 }
 
 #[test]
-fn when_the_grace_is_over_the_bodies_are_cancelled_and_waited_for() {
+fn bodies_lose_their_locks_when_the_grace_is_over() {
     let mut rig = ending(SOON);
     rig.live(SOON * 2);
     assert_eq!(rig.lost(1), LossCause::Shutdown);
-    assert!(!rig.finished() && rig.has("locks/a/a1"));
+    assert!(!rig.is_finished() && rig.has("locks/a/a1"));
     rig.release(1);
     rig.serve();
-    assert!(rig.finished() && rig.store.kvs().next().is_none());
+    assert!(rig.is_finished() && rig.store.kvs().next().is_none());
 }
 
 #[test]
-fn a_body_that_does_not_end_keeps_its_lease_until_it_runs_out() {
+fn lease_of_a_body_that_does_not_end_runs_out() {
     let mut rig = ending(SOON);
     rig.live(SOON * 2);
     assert_eq!(rig.lost(1), LossCause::Shutdown);
     rig.live(Duration::from_secs(TTL as u64 + 3));
     assert!(
-        rig.finished() && rig.store.kvs().next().is_none(),
+        rig.is_finished() && rig.store.kvs().next().is_none(),
         "neither renewed nor revoked"
     );
 }
 
 #[test]
-fn a_shutdown_does_not_wait_for_ever_for_an_etcd_that_is_gone() {
+fn shutdown_ends_although_etcd_is_gone() {
     let mut rig = ending(SOON);
     rig.release(1);
     for _ in 0..50 {
         rig.pass(Duration::from_millis(100));
-        for (id, _) in std::mem::take(&mut rig.sent) {
-            rig.answer(id, Err(unknown()));
-        }
+        rig.fail_all(unknown);
     }
-    assert!(rig.finished());
+    assert!(rig.is_finished());
 }

@@ -1,24 +1,17 @@
-//! Names that stay locked after an early end: on a lease of their own, and no longer than they are to (rule P39).
+//! Retention: names stay locked after an early end, on a lease of their own, and no longer than they are to (rule P39).
 
 use std::time::Duration;
 
-use super::SOON;
-use super::rig::{Rig, TTL, deletes, puts};
-use etcd_locked_core::Mode;
-use etcd_locked_core::queue::Slot;
-use etcd_locked_core::{LeaseId, Request, Revision};
-use etcd_locked_core::{CallId, Input, Output, Refused, Release};
-use etcd_locked_core::LossCause;
-use etcd_locked_core::Wait;
-use crate::world::etcd::unknown;
+use etcd_locked_core::{
+    ContenderState, LeaseId, LossCause, Mode, Refused, Release, Request, Revision, Wait,
+};
+use etcd_locked_sim::etcd::unknown;
+
+use crate::SOON;
+use crate::rig::{Rig, TTL, deletes, puts};
 
 /// How long the name of call 1 is to stay locked, from when it has it.
 const LONG: Duration = Duration::from_secs(20);
-
-fn keep(rig: &mut Rig, call: CallId, time: Duration) {
-    let until = rig.now + time;
-    rig.tell(Input::Keep { call, until });
-}
 
 /// Call 1 has the name, which is to stay locked; its body has not ended.
 fn holding() -> Rig {
@@ -26,7 +19,7 @@ fn holding() -> Rig {
     rig.acquire(1, "locks/a", Wait::Forever);
     rig.serve();
     rig.granted(1);
-    keep(&mut rig, 1, LONG);
+    rig.retain(1, LONG);
     rig
 }
 
@@ -36,39 +29,31 @@ fn key(rig: &Rig) -> Option<(LeaseId, Revision)> {
     Some((kv.lease, kv.create_revision))
 }
 
-fn released(rig: &mut Rig, call: CallId) -> Result<(), Refused> {
-    match rig.told(call) {
-        Some(Output::Released { result, .. }) => result,
-        other => panic!("call {call} is told {other:?}"),
-    }
-}
-
 #[test]
-fn an_early_end_leaves_the_same_key_under_a_lease_of_its_own() {
+fn early_end_leaves_the_key_under_a_lease_of_its_own() {
     let mut rig = holding();
     let (pooled, created) = key(&rig).unwrap();
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.release(1);
     let (grant, request) = rig.take();
     assert!(matches!(request, Request::Grant { ttl_secs: 20 }));
-    assert!(rig.told(1).is_none(), "not before etcd has it");
-    let granted = rig.store.apply(rig.now, &request);
-    rig.answer(grant, granted);
+    assert!(rig.output(1).is_none(), "not before etcd has it");
+    rig.carry_out((grant, request));
     rig.serve();
-    assert!(matches!(released(&mut rig, 1), Ok(())));
+    assert!(matches!(rig.released(1), Ok(())));
     let (own, same) = key(&rig).unwrap();
     assert_ne!(own, pooled);
     assert_eq!(same, created);
     // Neither handed on nor renewed, and the call that waits here gets it once the time is over.
     rig.live(LONG - SOON);
-    assert!(rig.told(2).is_none() && rig.has("locks/a/a1"));
+    assert!(rig.output(2).is_none() && rig.has("locks/a/a1"));
     rig.live(SOON * 2);
     let grant = rig.granted(2);
     assert!(grant.owned[0].created > created && grant.owned[0].handover == 0);
 }
 
 #[test]
-fn it_goes_by_itself_if_its_process_does() {
+fn retained_key_goes_though_its_process_is_gone() {
     let mut rig = holding();
     rig.release(1);
     rig.serve();
@@ -85,7 +70,7 @@ fn it_goes_by_itself_if_its_process_does() {
 }
 
 #[test]
-fn an_end_in_time_leaves_nothing_and_hands_on() {
+fn end_in_time_hands_over_and_leaves_no_key() {
     let mut rig = holding();
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(LONG);
@@ -94,27 +79,23 @@ fn an_end_in_time_leaves_nothing_and_hands_on() {
     rig.release(2);
     rig.serve();
     assert!(key(&rig).is_none());
-    assert!(matches!(released(&mut rig, 1), Ok(())));
+    assert!(matches!(rig.released(1), Ok(())));
 }
 
 #[test]
-fn a_body_that_never_began_promises_nothing() {
+fn body_that_never_began_retains_nothing() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     rig.serve();
     rig.granted(1);
-    rig.tell(Input::Release {
-        call: 1,
-        how: Release::Unconfirmed,
-        fenced: false,
-    });
-    keep(&mut rig, 1, LONG);
+    rig.release_as(1, Release::Unconfirmed, false);
+    rig.retain(1, LONG);
     rig.serve();
     assert!(key(&rig).is_none());
 }
 
 #[test]
-fn a_single_try_here_is_told_who_had_it() {
+fn refused_try_names_the_last_holder() {
     let mut rig = holding();
     rig.release(1);
     rig.serve();
@@ -138,28 +119,24 @@ fn a_single_try_here_is_told_who_had_it() {
 }
 
 #[test]
-fn what_lingers_gives_way_to_what_is_kept() {
+fn retained_key_does_not_linger() {
     let mut rig = holding();
-    rig.tell(Input::Release {
-        call: 1,
-        how: Release::Lingering,
-        fenced: false,
-    });
+    rig.release_as(1, Release::Lingering, false);
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.serve();
-    assert!(rig.told(1).is_none() && rig.told(2).is_none());
-    assert!(matches!(rig.slot("locks/a"), Slot::Retained));
+    assert!(rig.output(1).is_none() && rig.output(2).is_none());
+    let state = rig.contenders("locks/a").first().map(|it| it.state);
+    assert_eq!(state, Some(ContenderState::Retained));
 }
 
 #[test]
-fn a_shutdown_keeps_the_promise() {
+fn shutdown_leaves_a_retained_key_its_lease() {
     let mut rig = holding();
     rig.release(1);
-    let until = rig.now + SOON;
-    rig.tell(Input::Shutdown { until });
-    assert!(!rig.finished());
+    rig.shut_down(SOON);
+    assert!(!rig.is_finished());
     rig.serve();
-    assert!(rig.finished());
+    assert!(rig.is_finished());
     let (own, _) = key(&rig).unwrap();
     assert_eq!(rig.store.leases(), [own], "the others are revoked");
     let end = rig.now + LONG;
@@ -170,33 +147,29 @@ fn a_shutdown_keeps_the_promise() {
 }
 
 #[test]
-fn a_body_that_a_shutdown_ends_keeps_it_too() {
+fn body_that_a_shutdown_ends_retains_its_name() {
     let mut rig = holding();
-    let until = rig.now + SOON;
-    rig.tell(Input::Shutdown { until });
+    rig.shut_down(SOON);
     rig.live(SOON * 2);
     assert_eq!(rig.lost(1), LossCause::Shutdown);
     rig.release(1);
     rig.serve();
-    assert!(rig.finished());
+    assert!(rig.is_finished());
     let (own, _) = key(&rig).unwrap();
     assert_eq!(rig.store.leases(), [own]);
 }
 
 #[test]
-fn without_etcd_a_shutdown_ends_with_the_lease() {
+fn shutdown_without_etcd_ends_with_the_lease() {
     let mut rig = holding();
     rig.release(1);
-    let until = rig.now + SOON;
-    rig.tell(Input::Shutdown { until });
+    rig.shut_down(SOON);
     for _ in 0..TTL * 10 {
         assert!(deletes_of(&rig).is_empty());
         rig.pass(Duration::from_millis(100));
-        for (id, _) in std::mem::take(&mut rig.sent) {
-            rig.answer(id, Err(unknown()));
-        }
+        rig.fail_all(unknown);
     }
-    assert!(rig.finished());
+    assert!(rig.is_finished());
     assert!(rig.has("locks/a/a1"), "left to run out");
 }
 
@@ -208,27 +181,26 @@ fn deletes_of(rig: &Rig) -> Vec<&str> {
 }
 
 #[test]
-fn what_has_no_answer_is_sent_again_and_does_no_harm() {
+fn unanswered_retention_is_sent_again_without_harm() {
     let mut rig = holding();
     rig.release(1);
     let (grant, request) = rig.take();
     rig.answer(grant, Err(unknown()));
-    // The first one was carried out all the same: a lease that nobody uses.
+    // The first one was carried out all the same: a lease that no key uses.
     rig.store.apply(rig.now, &request).unwrap();
     rig.pass(SOON);
-    let (grant, request) = rig.take();
-    let granted = rig.store.apply(rig.now, &request);
-    rig.answer(grant, granted);
+    let request = rig.take();
+    rig.carry_out(request);
     let (put, first) = rig.take();
     assert_eq!(puts(&first), ["locks/a/a1"]);
     rig.answer(put, Err(unknown()));
     rig.pass(SOON);
     rig.serve();
-    assert!(matches!(released(&mut rig, 1), Ok(())));
+    assert!(matches!(rig.released(1), Ok(())));
     let before = key(&rig).unwrap();
     rig.store.apply(rig.now, &first).unwrap();
     assert_eq!(key(&rig).unwrap(), before, "the same once more");
-    // And late, when the name is somebody else's, it does nothing.
+    // Late, when another call has the name, it does nothing.
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(LONG);
     rig.granted(2);
@@ -238,7 +210,7 @@ fn what_has_no_answer_is_sent_again_and_does_no_harm() {
 }
 
 #[test]
-fn the_lease_it_was_under_stays_until_it_has_its_own() {
+fn session_lives_until_the_key_has_its_own_lease() {
     let mut rig = holding();
     rig.release(1);
     let (grant, request) = rig.take();
@@ -248,8 +220,7 @@ fn the_lease_it_was_under_stays_until_it_has_its_own() {
         rig.store.expire(rig.now);
         rig.serve();
     }
-    let granted = rig.store.apply(rig.now, &request);
-    rig.answer(grant, granted);
+    rig.carry_out((grant, request));
     rig.serve();
     let (own, _) = key(&rig).expect("renewed meanwhile");
     // From now on it may be lost with all that is under it.
@@ -267,12 +238,12 @@ fn the_lease_it_was_under_stays_until_it_has_its_own() {
 }
 
 #[test]
-fn a_lost_lock_promises_nothing() {
+fn lost_lock_retains_nothing() {
     let mut rig = holding();
     let (pooled, _) = key(&rig).unwrap();
     rig.store.revoke(pooled);
     rig.live(Duration::from_secs(TTL as u64));
-    assert!(rig.told(1).is_some());
+    assert!(rig.output(1).is_some());
     rig.release(1);
     rig.serve();
     rig.acquire(2, "locks/a", Wait::Forever);
@@ -281,30 +252,29 @@ fn a_lost_lock_promises_nothing() {
 }
 
 #[test]
-fn a_group_is_kept_together_and_what_an_operator_takes_is_free() {
+fn group_is_retained_though_an_operator_deletes_a_key() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &["locks/a", "locks/b"], Wait::Forever);
     rig.serve();
     rig.granted(1);
-    keep(&mut rig, 1, LONG);
+    rig.retain(1, LONG);
     rig.release(1);
     rig.store.delete(b"locks/b/a1");
     rig.serve();
-    assert!(matches!(released(&mut rig, 1), Ok(())));
-    assert_eq!(rig.core.retentions.len(), 1);
+    assert!(matches!(rig.released(1), Ok(())));
     rig.acquire(2, "locks/b", Wait::Forever);
     rig.acquire(3, "locks/a", Wait::Forever);
     rig.serve();
-    rig.granted(2);
-    assert!(rig.told(3).is_none());
+    assert!(rig.output(3).is_none());
     rig.live(LONG + SOON);
+    rig.granted(2);
     rig.granted(3);
-    assert!(rig.core.retentions.is_empty());
+    assert_eq!(rig.store.leases().len(), 1);
 }
 
 /// An operator has taken all of it: what was to keep it goes too.
 #[test]
-fn a_lease_that_has_nothing_to_keep_is_given_back() {
+fn lease_without_a_key_to_retain_is_revoked() {
     let mut rig = holding();
     rig.release(1);
     let (grant, request) = rig.take();
@@ -312,14 +282,14 @@ fn a_lease_that_has_nothing_to_keep_is_given_back() {
     rig.store.delete(b"locks/a/a1");
     rig.answer(grant, granted);
     rig.serve();
-    assert!(matches!(released(&mut rig, 1), Ok(())));
+    assert!(matches!(rig.released(1), Ok(())));
     assert_eq!(rig.store.leases().len(), 1, "only the pooled one is left");
-    assert!(rig.core.retentions.is_empty() && rig.core.queues.is_empty());
+    assert!(rig.is_idle());
 }
 
 /// A rate limiter: so many in a time, and not only at a time.
 #[test]
-fn a_permit_is_kept_as_a_name_is() {
+fn permit_is_retained_as_a_name_is() {
     let of = Mode::Permits(2.try_into().unwrap());
     let mut rig = Rig::warm();
     for call in [1, 2, 3] {
@@ -328,12 +298,13 @@ fn a_permit_is_kept_as_a_name_is() {
     rig.serve();
     rig.granted(1);
     rig.granted(2);
-    keep(&mut rig, 1, LONG);
+    rig.retain(1, LONG);
     rig.release(1);
     rig.serve();
-    assert!(matches!(released(&mut rig, 1), Ok(())));
-    assert!(rig.told(3).is_none() && rig.has("locks/a/a1.p2.0"));
+    assert!(matches!(rig.released(1), Ok(())));
+    assert!(rig.output(3).is_none() && rig.has("locks/a/a1.p0"));
     rig.share(4, "locks/a", of, Wait::Once);
+    rig.serve();
     assert!(matches!(rig.refused(4), Refused::Held { .. }));
     // The other one is given back at once, and handed on.
     rig.release(2);
@@ -345,13 +316,13 @@ fn a_permit_is_kept_as_a_name_is() {
     rig.granted(5);
     rig.share(6, "locks/a", of, Wait::Forever);
     rig.live(LONG - SOON);
-    assert!(rig.told(6).is_none());
+    assert!(rig.output(6).is_none());
     rig.live(SOON * 2);
     rig.granted(6);
 }
 
 #[test]
-fn the_shortest_lease_is_cut_short() {
+fn retention_ends_in_time_though_its_lease_is_longer() {
     let mut rig = holding();
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(LONG - SOON);

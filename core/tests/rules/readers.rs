@@ -1,18 +1,17 @@
-//! Readers have a name together, writers alone, and all in the order in which they came (rule P37).
+//! Readers: they hold a name together, writers alone, and all in the order in which they came (rule P37).
 
 use std::time::Duration;
 
-use super::rig::Rig;
-use super::town::{Town, is_publication};
-use etcd_locked_core::Mode;
-use etcd_locked_core::Request;
-use etcd_locked_core::{CallId, Output, Refused};
-use etcd_locked_core::Wait;
-use crate::world::etcd::unavailable;
+use etcd_locked_core::{Mode, Output, Refused, Request, Wait};
+use etcd_locked_sim::etcd::unavailable;
+
+use crate::CallId;
+use crate::rig::Rig;
+use crate::town::Town;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Longer than a look is relied on.
+/// Longer than a read is relied on.
 pub(super) const LATER: Duration = Duration::from_millis(100);
 
 pub(super) fn read(town: &mut Town, n: usize, call: CallId, holds: &[CallId]) {
@@ -44,36 +43,36 @@ pub(super) fn granted(town: &Town, calls: &[CallId]) -> Vec<bool> {
 }
 
 #[test]
-fn readers_of_a_process_have_one_key_and_it_goes_with_the_last() {
+fn key_of_readers_goes_with_the_last_of_them() {
     let mut town = read_in_one_of(1);
     let requests = town.requests;
     for call in 2..=9 {
         read(&mut town, 0, call, &[]);
         assert!(town.is_granted(0, call));
     }
-    assert_eq!(town.requests, requests, "etcd hears of the first alone");
+    assert_eq!(town.requests, requests, "etcd gets the first alone");
     for call in [1, 9, 2, 3, 4, 5, 6, 7] {
         town.release(0, call);
-        assert_eq!(town.keys("s"), ["locks/s/a1.r"]);
+        assert_eq!(town.keys("s"), ["locks/s/a1.r0"]);
     }
     town.release(0, 8);
     assert!(town.keys("s").is_empty());
 }
 
 #[test]
-fn readers_of_several_processes_are_beside_each_other() {
+fn readers_of_several_processes_hold_together() {
     let mut town = read_in_one_of(3);
     read(&mut town, 1, 2, &[]);
     try_to_read(&mut town, 2, 3);
     assert_eq!(granted(&town, &[2, 3]), [true, true]);
     assert_eq!(
         town.keys("s"),
-        ["locks/s/a1.r", "locks/s/a2.r", "locks/s/a3.r"]
+        ["locks/s/a1.r0", "locks/s/a2.r0", "locks/s/a3.r0"]
     );
 }
 
 #[test]
-fn a_writer_in_the_middle_is_alone() {
+fn writer_between_readers_holds_alone() {
     let mut town = read_in_one_of(4);
     read(&mut town, 1, 2, &[]);
     write(&mut town, 2, 3);
@@ -89,7 +88,7 @@ fn a_writer_in_the_middle_is_alone() {
 }
 
 #[test]
-fn inside_a_process_too() {
+fn writer_between_readers_of_its_process_holds_alone() {
     let mut town = read_in_one_of(1);
     read(&mut town, 0, 2, &[]);
     write(&mut town, 0, 3);
@@ -105,7 +104,7 @@ fn inside_a_process_too() {
 
 /// Nor is a writer kept waiting by readers that come one after the other, nor they by writers.
 #[test]
-fn who_comes_later_than_a_writer_is_served_later() {
+fn reader_behind_a_writer_is_served_after_it() {
     let mut town = read_in_one_of(2);
     write(&mut town, 1, 2);
     town.live(LATER);
@@ -127,7 +126,7 @@ fn who_comes_later_than_a_writer_is_served_later() {
 }
 
 #[test]
-fn a_reader_s_token_is_between_those_of_the_writers_before_and_after() {
+fn tokens_of_readers_lie_between_those_of_writers() {
     let mut town = Town::of(1);
     let token = |town: &Town, call| {
         let owned = &town.grant(0, call).owned[0];
@@ -146,9 +145,9 @@ fn a_reader_s_token_is_between_those_of_the_writers_before_and_after() {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-/// Go's mutex, or another lock service's key, says nothing of modes.
+/// The key of Go's mutex, or of the lock service, says nothing of modes.
 #[test]
-fn a_plain_contender_excludes_all() {
+fn key_of_an_unknown_form_excludes_all() {
     let mut town = Town::of(2);
     town.contend("locks/s/694d");
     try_to_read(&mut town, 0, 1);
@@ -172,7 +171,7 @@ fn a_plain_contender_excludes_all() {
 }
 
 #[test]
-fn a_writer_that_has_gone_keeps_no_try_out() {
+fn writer_that_has_gone_excludes_no_try() {
     let mut town = read_in_one_of(2);
     write(&mut town, 1, 2);
     town.live(LATER);
@@ -184,19 +183,17 @@ fn a_writer_that_has_gone_keeps_no_try_out() {
     assert!(town.is_granted(0, 4), "{:?}", town.refusals());
 }
 
-/// Somebody stands in line already, and has been told of the writer.
+/// A reader waits already, and knows of the writer.
 #[test]
-fn nor_one_that_stands_behind_a_reader_who_waits() {
+fn try_joins_once_the_writer_ahead_of_a_reader_is_gone() {
     let mut town = read_in_one_of(2);
     write(&mut town, 1, 2);
     town.live(LATER);
     read(&mut town, 0, 3, &[]);
     town.live(10 * SECOND);
     try_to_read(&mut town, 0, 4);
-    assert!(
-        matches!(town.refusals()[..], [(4, Refused::Held { .. })]),
-        "told at once"
-    );
+    town.live(SECOND);
+    assert!(matches!(town.refusals()[..], [(4, Refused::Held { .. })]));
     town.live(LATER);
     town.cancel(1, 2);
     try_to_read(&mut town, 0, 5);
@@ -204,7 +201,7 @@ fn nor_one_that_stands_behind_a_reader_who_waits() {
 }
 
 #[test]
-fn nor_does_it_keep_a_reader_waiting_for_long() {
+fn reader_is_served_soon_after_a_writer_has_gone() {
     let mut town = read_in_one_of(2);
     write(&mut town, 1, 2);
     town.live(LATER);
@@ -218,7 +215,7 @@ fn nor_does_it_keep_a_reader_waiting_for_long() {
 
 /// However long the writer has been there, etcd is not asked all the time.
 #[test]
-fn while_it_stands_there_it_is_looked_for_a_few_times_a_second() {
+fn waiting_reader_reads_a_few_times_a_second_at_most() {
     let mut town = read_in_one_of(2);
     write(&mut town, 1, 2);
     town.live(LATER);
@@ -238,7 +235,7 @@ fn while_it_stands_there_it_is_looked_for_a_few_times_a_second() {
 
 /// A writer of this process has given up, and its key is going: that keeps no reader out.
 #[test]
-fn an_own_key_that_is_going_keeps_nobody_out() {
+fn own_key_that_is_being_deleted_excludes_no_reader() {
     let mut town = read_in_one_of(1);
     write(&mut town, 0, 2);
     town.live(LATER);
@@ -248,42 +245,17 @@ fn an_own_key_that_is_going_keeps_nobody_out() {
     town.live(LATER);
     read(&mut town, 0, 3, &[]);
     assert!(town.is_granted(0, 3));
-    town.withhold = |_| false;
     town.let_through();
-    assert_eq!(town.keys("s"), ["locks/s/a1.r"]);
+    assert_eq!(town.keys("s"), ["locks/s/a1.r0"]);
 }
 
 fn is_delete(request: &Request) -> bool {
-    !super::rig::deletes(request).is_empty()
+    !crate::rig::deletes(request).is_empty()
 }
 
-/// Another who holds it was writing meanwhile, and that write says what the one who leaves waited for.
+/// etcd is not reached: a try that has to look first gets within the time-out of any other.
 #[test]
-fn what_a_reader_leaves_written_is_unwritten() {
-    let mut town = read_in_one_of(2);
-    read(&mut town, 0, 2, &[]);
-    town.take(1, 8, &["x"]);
-    town.take(1, 9, &["y"]);
-    town.ask(0, 11, &["x"], &[1]);
-    town.live(SECOND / 2);
-    town.ask(0, 12, &["y"], &[2]);
-    town.until(|town| town.says("locks/s/a1.r", "locks/x/a1"));
-    // The other's first write finds that, the second is to say both.
-    town.withhold = is_publication;
-    town.until(|town| town.withheld.len() == 1);
-    town.let_through();
-    assert_eq!(town.withheld.len(), 1);
-    town.cancel(0, 11);
-    town.release(0, 1);
-    town.withhold = |_| false;
-    town.let_through();
-    assert!(town.says("locks/s/a1.r", "locks/y/a1"));
-    assert!(!town.says("locks/s/a1.r", "locks/x/a1"));
-}
-
-/// etcd is not reached: a try that has to look first is told within the time-out of any other.
-#[test]
-fn in_an_outage_a_try_that_looks_is_told_in_time() {
+fn try_that_needs_a_read_is_refused_in_time_in_an_outage() {
     let mut town = read_in_one_of(2);
     town.live(LATER);
     town.withhold = |_| true;
@@ -307,22 +279,22 @@ fn in_an_outage_a_try_that_looks_is_told_in_time() {
     assert!(town.is_granted(0, 3));
 }
 
-/// etcd refuses at once: whoever would join is asked for again after a pause, not as fast as etcd refuses.
+/// Connections are refused at once: a read for a call that would join is sent again after a pause.
 #[test]
-fn in_an_outage_looks_and_renewals_keep_their_pauses() {
+fn reads_keep_their_pauses_in_an_outage() {
     for age in [LATER, 4 * SECOND] {
         let mut rig = Rig::warm();
         rig.share(1, "locks/s", Mode::Shared, Wait::Forever);
         rig.serve();
         rig.granted(1);
         rig.live(LATER);
-        rig.pass(age); // longer ago than is relied on: a look, or a renewal
+        rig.pass(age); // longer ago than is relied on: a read, or a renewal
         rig.share(2, "locks/s", Mode::Shared, Wait::Forever);
         let mut asked = 0;
         for _ in 0..200 {
             while let Some((id, _)) = rig.sent.pop_front() {
                 asked += 1;
-                assert!(asked < 60, "and on and on");
+                assert!(asked < 60, "without pause");
                 rig.answer(id, Err(unavailable()));
             }
             rig.pass(Duration::from_millis(5));
@@ -332,7 +304,7 @@ fn in_an_outage_looks_and_renewals_keep_their_pauses() {
 }
 
 #[test]
-fn whoever_is_with_others_is_told_that_the_lease_was_lost() {
+fn all_readers_of_a_key_lose_its_lease() {
     let mut rig = Rig::warm();
     for call in [1, 2] {
         rig.share(call, "locks/s", Mode::Shared, Wait::Forever);
@@ -344,7 +316,7 @@ fn whoever_is_with_others_is_told_that_the_lease_was_lost() {
     for call in [1, 2] {
         rig.lost(call);
         rig.release(call);
-        let told = rig.told(call);
+        let told = rig.output(call);
         assert!(
             matches!(
                 told,
@@ -358,9 +330,9 @@ fn whoever_is_with_others_is_told_that_the_lease_was_lost() {
     }
 }
 
-/// Somebody had the name when a call of this process waited for it; now others have.
+/// Another process held the name when a call of this process waited for it; now a reader of this process does.
 #[test]
-fn a_try_is_told_who_has_it_now() {
+fn refused_try_names_the_reader_that_holds_now() {
     let mut town = Town::of(2);
     town.take(1, 1, &["s"]);
     write(&mut town, 0, 2);

@@ -1,16 +1,21 @@
-//! Leases: relied on as long as the clock says, retired or lost as a whole (rules P10, P12, P26, P28, P35).
+//! Sessions: relied on as long as the clock says, retired or lost as a whole (rules P10, P12, P26–P28, P35).
 
 use std::time::Duration;
 
-use super::SOON;
-use super::rig::{Rig, TTL};
-use etcd_locked_core::LEASES;
-use etcd_locked_core::lease::State;
-use etcd_locked_core::{Refusal, Request, Response};
-use etcd_locked_core::{Input, Output, Refused};
-use etcd_locked_core::LossCause;
-use etcd_locked_core::Wait;
-use crate::world::etcd::{refused, unknown};
+use etcd_locked_core::{
+    Input, LossCause, Output, Refusal, Refused, Request, Response, Revision, SessionState,
+    SessionView, Wait,
+};
+use etcd_locked_sim::etcd::{refused, unknown};
+
+use crate::SOON;
+use crate::rig::{Rig, TTL};
+
+/// A session retires after so many TTLs without a call.
+const IDLE: u32 = 21;
+
+/// Sessions of one TTL at most.
+const MOST: usize = 8;
 
 const WHOLE: Duration = Duration::from_secs(TTL as u64);
 
@@ -22,7 +27,7 @@ fn holder() -> Rig {
 }
 
 #[test]
-fn time_is_counted_from_when_a_renewal_was_sent() {
+fn deadline_counts_from_when_a_renewal_was_sent() {
     let mut rig = holder();
     let deadline = rig.granted(1).deadline;
     rig.pass(WHOLE / 3);
@@ -30,7 +35,13 @@ fn time_is_counted_from_when_a_renewal_was_sent() {
     let (renewal, request) = rig.take();
     assert!(matches!(request, Request::KeepAlive { .. }));
     rig.pass(SOON);
-    rig.answer(renewal, Ok(Response::KeptAlive { ttl: WHOLE }));
+    rig.answer(
+        renewal,
+        Ok(Response::KeptAlive {
+            ttl: WHOLE,
+            revision: None,
+        }),
+    );
     assert_eq!(
         deadline.stop(),
         Some(sent + WHOLE.mul_f64(0.99) - WHOLE / 10)
@@ -38,13 +49,19 @@ fn time_is_counted_from_when_a_renewal_was_sent() {
 }
 
 #[test]
-fn a_late_renewal_does_not_bring_a_lost_lock_back() {
+fn late_renewal_does_not_bring_a_lost_lock_back() {
     let mut rig = holder();
     let deadline = rig.granted(1).deadline;
     rig.pass(WHOLE / 3);
     let (renewal, _) = rig.take();
     rig.now = rig.now + WHOLE;
-    rig.answer(renewal, Ok(Response::KeptAlive { ttl: WHOLE }));
+    rig.answer(
+        renewal,
+        Ok(Response::KeptAlive {
+            ttl: WHOLE,
+            revision: None,
+        }),
+    );
     assert_eq!(rig.lost(1), LossCause::Expired);
     assert!(deadline.is_over(rig.now) && deadline.stop().is_none());
     let renews = |request: &Request| matches!(request, Request::KeepAlive { .. });
@@ -53,7 +70,7 @@ fn a_late_renewal_does_not_bring_a_lost_lock_back() {
 }
 
 #[test]
-fn a_lost_lease_is_not_brought_back_by_a_late_bundle() {
+fn late_bundle_does_not_bring_a_lost_session_back() {
     let mut rig = holder();
     rig.granted(1);
     rig.acquire(2, "locks/b", Wait::Forever);
@@ -62,28 +79,24 @@ fn a_lost_lease_is_not_brought_back_by_a_late_bundle() {
     assert_eq!(rig.lost(1), LossCause::Expired);
     rig.sent.clear();
     let answer = etcd_locked_core::TxnAnswer {
-        revision: 99,
+        revision: Revision::new(99).unwrap(),
         succeeded: false,
         answers: Vec::new(),
     };
     rig.answer(put, Ok(Response::Txn(answer)));
-    assert!(
-        rig.core
-            .leases
-            .values()
-            .any(|l| l.state == State::Lost && l.bodies == 1)
-    );
+    let lost = |session: &SessionView| session.state == SessionState::Lost && session.bodies == 1;
+    assert!(rig.core.sessions().iter().any(lost));
 }
 
 #[test]
-fn nothing_is_granted_on_a_lease_with_less_than_half_its_time() {
+fn no_lock_is_granted_late_in_its_lease() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     let (put, request) = rig.take();
     let answer = rig.store.apply(rig.now, &request);
-    rig.pass(WHOLE * 6 / 10);
+    rig.pass(WHOLE * 11 / 20);
     rig.answer(put, answer);
-    assert!(rig.told(1).is_none());
+    assert!(rig.output(1).is_none());
     rig.serve();
     rig.granted(1);
 }
@@ -91,69 +104,64 @@ fn nothing_is_granted_on_a_lease_with_less_than_half_its_time() {
 #[test]
 fn renewals_do_not_multiply() {
     let mut rig = holder();
-    let lease = *rig.core.leases.keys().next().unwrap();
-    for _ in 0..20 {
-        rig.pass(Duration::from_millis(100));
-        let now = rig.now;
-        rig.core.renew(now, lease); // as when an operator deletes keys
-        rig.tell(Input::Tick);
-        rig.serve();
-    }
     let mut renewals = 0;
-    for _ in 0..WHOLE.as_millis() * 3 / 100 {
+    for step in 0..WHOLE.as_millis() * 3 / 100 {
+        if step < 20 {
+            // An operator deletes keys, which a renewal would notice.
+            rig.contend("locks/b/zz");
+            rig.store.delete(b"locks/b/zz");
+            rig.submit(Input::Inspect);
+        }
         rig.pass(Duration::from_millis(100));
-        renewals += rig
-            .sent
-            .iter()
-            .filter(|(_, request)| matches!(request, Request::KeepAlive { .. }))
-            .count();
+        let sent = rig.sent.iter();
+        let renews = |request: &Request| matches!(request, Request::KeepAlive { .. });
+        renewals += sent.filter(|(_, request)| renews(request)).count();
         rig.serve();
     }
     assert!((8..=10).contains(&renewals), "{renewals} in three TTLs");
 }
 
 #[test]
-fn late_answers_of_lower_revisions_are_no_wipe() {
+fn late_answers_of_lower_revisions_are_no_lost_history() {
     let mut rig = holder();
     rig.granted(1);
-    // The first seal of another lease is overtaken by puts under ours.
+    // The first barrier of another lease is overtaken by puts under ours.
     rig.acquire_for(2, "locks/b", Wait::Forever, TTL + 1);
     let (id, grant) = rig.take();
     let granted = rig.store.apply(rig.now, &grant);
     rig.answer(id, granted);
-    let (seal, request) = rig.take();
-    let sealed = rig.store.apply(rig.now, &request);
+    let (barrier, request) = rig.take();
+    let barriered = rig.store.apply(rig.now, &request);
     rig.acquire(3, "locks/c", Wait::Forever);
     rig.serve();
-    rig.answer(seal, sealed);
+    rig.answer(barrier, barriered);
     rig.serve();
     rig.granted(2);
-    assert!(rig.told(1).is_none());
+    assert!(rig.output(1).is_none());
 }
 
 #[test]
-fn a_read_from_a_lagging_member_is_no_wipe() {
+fn read_from_a_lagging_member_is_no_lost_history() {
     let mut rig = holder();
     rig.granted(1);
     rig.contend("locks/b/zz");
     rig.acquire(2, "locks/b", Wait::Forever);
-    let (put, request) = rig.take_puts();
-    let answer = rig.store.apply(rig.now, &request);
-    rig.answer(put, answer);
-    let (look, request) = rig.take();
+    let request = rig.take_put();
+    rig.carry_out(request);
+    let (read, request) = rig.take();
     let Request::Txn(txn) = request else {
         panic!("not a look")
     };
     let stale = rig.store.stale(&txn, 3);
-    rig.answer(look, Ok(Response::Txn(stale)));
+    rig.answer(read, Ok(Response::Txn(stale)));
     rig.serve();
     rig.live(SOON);
-    assert!(rig.told(1).is_none() && rig.told(2).is_none());
-    assert_eq!(rig.lease(), State::Open);
+    assert!(rig.output(1).is_none() && rig.output(2).is_none());
+    assert_eq!(rig.session(), SessionState::Open);
 }
 
 #[test]
-fn a_wipe_loses_everything_and_says_so() {
+fn wipe_loses_all_locks() {
     let mut rig = holder();
     rig.granted(1);
     let lease = rig.contend("locks/b/zz");
@@ -171,7 +179,7 @@ fn a_wipe_loses_everything_and_says_so() {
 }
 
 #[test]
-fn answers_from_before_a_wipe_do_not_make_reads_look_stale_after_it() {
+fn answer_from_before_a_wipe_makes_no_later_read_stale() {
     let mut rig = holder();
     rig.granted(1);
     rig.release(1);
@@ -193,7 +201,7 @@ fn answers_from_before_a_wipe_do_not_make_reads_look_stale_after_it() {
 }
 
 #[test]
-fn without_its_session_key_a_lease_keeps_its_bodies_and_takes_no_more() {
+fn session_without_its_key_keeps_its_bodies_alone() {
     let mut rig = holder();
     rig.granted(1);
     rig.store.delete(b"locks%s/a1");
@@ -202,7 +210,7 @@ fn without_its_session_key_a_lease_keeps_its_bodies_and_takes_no_more() {
     assert_eq!(&*rig.granted(2).owned[0].key, "locks/b/a2");
     rig.live(WHOLE * 2);
     assert!(
-        rig.told(1).is_none() && rig.has("locks/a/a1"),
+        rig.output(1).is_none() && rig.has("locks/a/a1"),
         "the first is still renewed"
     );
     rig.release(1);
@@ -211,14 +219,14 @@ fn without_its_session_key_a_lease_keeps_its_bodies_and_takes_no_more() {
 }
 
 #[test]
-fn a_lease_whose_seals_have_no_answer_is_retired_after_its_time() {
+fn session_without_an_answer_to_its_barrier_retires() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::For(WHOLE * 3));
     for _ in 0..WHOLE.as_millis() / 100 + 20 {
         rig.pass(Duration::from_millis(100));
         for (id, request) in std::mem::take(&mut rig.sent) {
             let writes = matches!(request, Request::Txn(_))
-                && rig.core.leases.values().any(|l| l.id == 0xa1);
+                && rig.core.sessions().iter().any(|it| it.lease == Some(0xa1));
             let result = if writes {
                 Err(unknown())
             } else {
@@ -232,7 +240,7 @@ fn a_lease_whose_seals_have_no_answer_is_retired_after_its_time() {
 }
 
 #[test]
-fn a_lease_is_revoked_only_after_its_bodies_are_dropped() {
+fn lease_is_revoked_only_after_its_bodies_are_dropped() {
     let mut rig = holder();
     let grant = rig.granted(1);
     rig.pass(WHOLE / 3);
@@ -245,11 +253,11 @@ fn a_lease_is_revoked_only_after_its_bodies_are_dropped() {
     assert!(rig.has("locks/a/a1"));
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(SOON);
-    assert!(rig.told(2).is_none(), "not before the body is dropped");
+    assert!(rig.output(2).is_none(), "not before the body is dropped");
     rig.release(1);
     rig.serve();
     assert!(matches!(
-        rig.told(1),
+        rig.output(1),
         Some(Output::Released { result: Err(_), .. })
     ));
     assert!(!rig.has("locks/a/a1"));
@@ -257,7 +265,7 @@ fn a_lease_is_revoked_only_after_its_bodies_are_dropped() {
 }
 
 #[test]
-fn a_holder_hears_of_an_operators_hand() {
+fn holder_loses_a_key_that_is_deleted_or_overwritten() {
     for overwritten in [true, false] {
         let mut rig = holder();
         rig.granted(1);
@@ -266,9 +274,7 @@ fn a_holder_hears_of_an_operators_hand() {
         if overwritten {
             rig.contend("locks/a/a1");
         }
-        for event in rig.store.events("locks/a/", rig.store.revision()).unwrap() {
-            rig.news(etcd_locked_core::WatchEvent::Changed(event));
-        }
+        rig.report();
         let cause = rig.lost(1);
         assert_eq!(
             cause,
@@ -282,58 +288,53 @@ fn a_holder_hears_of_an_operators_hand() {
 }
 
 #[test]
-fn a_call_is_told_that_the_session_keys_are_forbidden_not_its_own() {
+fn call_learns_that_session_keys_are_forbidden() {
     let mut rig = Rig::new();
     rig.acquire(1, "locks/a", Wait::Forever);
-    let (grant, request) = rig.take();
-    let granted = rig.store.apply(rig.now, &request);
-    rig.answer(grant, granted);
-    let (seal, _) = rig.take();
-    rig.answer(seal, Err(refused(Refusal::PermissionDenied)));
+    let request = rig.take();
+    rig.carry_out(request);
+    let (barrier, _) = rig.take();
+    rig.answer(barrier, Err(refused(Refusal::PermissionDenied)));
     assert!(matches!(rig.refused(1), Refused::SessionDenied(_)));
 }
 
-/// A lease takes what hangs on it along when it is lost: not everything, where there is much (rule P27).
+/// A lost session takes its locks along: not all, where there are many (rule P27).
 #[test]
-fn many_locks_are_spread_over_leases_and_one_takes_only_its_own_along() {
+fn many_locks_are_spread_over_a_few_sessions() {
     let mut rig = Rig::spreading(3);
-    let held = u64::try_from(3 * 3 * LEASES).unwrap();
+    let held = 3 * 3 * MOST as u64;
     for call in 0..held {
         rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
         rig.serve();
         rig.granted(call);
     }
-    let bodies = |rig: &Rig| -> Vec<usize> { rig.core.leases.values().map(|l| l.bodies).collect() };
-    assert_eq!(
-        bodies(&rig).len(),
-        LEASES,
+    let sessions = rig.core.sessions();
+    assert!(
+        (2..=MOST).contains(&sessions.len()),
         "renewals do not grow with the locks"
     );
-    assert!(bodies(&rig).iter().all(|bodies| *bodies >= 3));
-    let lost = rig.core.leases.values().next().unwrap();
-    let (lost, its) = (lost.id, lost.bodies);
-    rig.store.revoke(lost);
+    assert!(sessions.iter().all(|session| session.bodies >= 3));
+    rig.store.revoke(sessions[0].lease.unwrap());
     rig.live(WHOLE);
-    let gone = (0..held).filter(|call| rig.told(*call).is_some()).count();
-    assert_eq!(gone, its);
+    let gone = (0..held).filter(|call| rig.output(*call).is_some()).count();
+    assert_eq!(gone, sessions[0].bodies);
 }
 
 #[test]
-fn leases_that_nothing_hangs_on_any_more_are_given_back_but_one() {
+fn idle_sessions_are_revoked_in_the_end() {
     let mut rig = Rig::spreading(3);
     for call in 0..20 {
         rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
         rig.serve();
         rig.granted(call);
     }
-    assert!(rig.core.leases.len() > 1);
+    assert!(rig.core.sessions().len() > 1);
     for call in 0..20 {
         rig.release(call);
     }
     rig.serve();
-    rig.live(WHOLE);
-    assert_eq!(rig.core.leases.len(), 1);
-    assert_eq!(rig.store.leases().len(), 1);
+    rig.live(WHOLE * IDLE);
+    assert!(rig.core.sessions().is_empty() && rig.store.leases().is_empty());
     rig.acquire(100, "locks/a", Wait::Forever);
     rig.serve();
     rig.granted(100);

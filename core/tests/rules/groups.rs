@@ -1,13 +1,12 @@
-//! Calls with several names: all of them or none, in one step, with one rank (rule P13).
+//! Groups: calls with several names get all of them or none, in one step, with one rank (rule P13).
 
 use std::time::Duration;
 
-use super::SOON;
-use super::rig::{Rig, TTL, deletes, puts};
-use etcd_locked_core::queue::Slot;
-use etcd_locked_core::{Input, Output, Refused, Release};
-use etcd_locked_core::Wait;
-use crate::world::etcd::unknown;
+use etcd_locked_core::{Output, Refused, Release, Wait};
+use etcd_locked_sim::etcd::unknown;
+
+use crate::SOON;
+use crate::rig::{Rig, TTL, deletes, puts};
 
 const A: &str = "locks/a";
 const B: &str = "locks/b";
@@ -19,18 +18,17 @@ fn half_ready() -> Rig {
     rig.contend("locks/b/zz");
     rig.acquire_all(1, &[A, B], Wait::Forever);
     rig.serve();
-    assert!(rig.has("locks/a/a1") && rig.has("locks/b/a1") && rig.told(1).is_none());
+    assert!(rig.has("locks/a/a1") && rig.has("locks/b/a1") && rig.output(1).is_none());
     rig
 }
 
 #[test]
-fn a_group_is_put_in_one_transaction_and_has_one_rank() {
+fn group_is_put_at_once_and_has_one_rank() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[B, A, C], Wait::Forever);
     let (put, request) = rig.take();
     assert_eq!(puts(&request), ["locks/b/a1", "locks/a/a1", "locks/c/a1"]);
-    let answer = rig.store.apply(rig.now, &request);
-    rig.answer(put, answer);
+    rig.carry_out((put, request));
     let owned = rig.granted(1).owned;
     let keys: Vec<&str> = owned.iter().map(|it| &*it.key).collect();
     assert_eq!(
@@ -38,11 +36,11 @@ fn a_group_is_put_in_one_transaction_and_has_one_rank() {
         ["locks/b/a1", "locks/a/a1", "locks/c/a1"],
         "in the order of the names"
     );
-    assert!(owned.iter().all(|it| it.created == rig.store.revision()));
+    assert!(owned.iter().all(|it| it.created == rig.revision()));
 }
 
 #[test]
-fn a_group_is_not_overtaken_while_it_waits_for_another_name() {
+fn group_is_not_overtaken_while_it_waits() {
     let mut rig = Rig::warm();
     rig.acquire(1, B, Wait::Forever);
     rig.serve();
@@ -53,7 +51,7 @@ fn a_group_is_not_overtaken_while_it_waits_for_another_name() {
     assert!(matches!(rig.refused(4), Refused::Held { name: 0, .. }));
     rig.serve();
     assert!(
-        rig.told(3).is_none() && !rig.has("locks/a/a1"),
+        rig.output(3).is_none() && !rig.has("locks/a/a1"),
         "it is the group's turn, and not yet"
     );
     rig.release(1);
@@ -65,7 +63,7 @@ fn a_group_is_not_overtaken_while_it_waits_for_another_name() {
 }
 
 #[test]
-fn groups_that_name_the_same_in_another_order_do_not_wait_for_each_other() {
+fn order_of_names_makes_no_deadlock() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B], Wait::Forever);
     rig.acquire_all(2, &[B, A], Wait::Forever);
@@ -77,11 +75,11 @@ fn groups_that_name_the_same_in_another_order_do_not_wait_for_each_other() {
         rig.release(call);
     }
     rig.serve();
-    assert!(rig.core.queues.is_empty() && rig.core.calls.is_empty());
+    assert!(rig.comes_to_rest());
 }
 
 #[test]
-fn a_group_waits_for_a_key_that_is_still_being_deleted() {
+fn group_waits_for_a_key_that_is_being_deleted() {
     let mut rig = Rig::warm();
     rig.acquire(1, B, Wait::Forever);
     rig.serve();
@@ -90,22 +88,21 @@ fn a_group_waits_for_a_key_that_is_still_being_deleted() {
     let (delete, request) = rig.take();
     rig.acquire_all(2, &[A, B], Wait::Forever);
     assert!(rig.sent.is_empty(), "nothing is put of the group");
-    let answer = rig.store.apply(rig.now, &request);
-    rig.answer(delete, answer);
+    rig.carry_out((delete, request));
     let (_, request) = rig.take();
     assert_eq!(puts(&request), ["locks/a/a1", "locks/b/a1"]);
 }
 
 #[test]
-fn when_one_key_of_a_waiting_group_goes_all_go_and_it_queues_again() {
+fn waiting_group_that_loses_a_key_queues_again_as_one() {
     for key in ["locks/a/a1", "locks/b/a1"] {
         let mut rig = half_ready();
-        let rank = rig.slot(A).created();
-        assert_eq!(rig.slot(B).created(), rank);
+        let rank = rig.created(A);
+        assert_eq!(rig.created(B), rank);
         rig.store.delete(key.as_bytes());
         rig.live(Duration::from_secs(8)); // the watches are silent
-        assert!(rig.slot(A).created() > rank, "{key}");
-        assert_eq!(rig.slot(A).created(), rig.slot(B).created());
+        assert!(rig.created(A) > rank, "{key}");
+        assert_eq!(rig.created(A), rig.created(B));
         rig.store.delete(b"locks/b/zz");
         rig.live(Duration::from_secs(8));
         let owned = rig.granted(1).owned;
@@ -115,7 +112,7 @@ fn when_one_key_of_a_waiting_group_goes_all_go_and_it_queues_again() {
 }
 
 #[test]
-fn a_group_whose_lease_is_lost_queues_again_as_one() {
+fn waiting_group_that_loses_its_lease_queues_again_as_one() {
     let mut rig = half_ready();
     rig.store.revoke(0xa1);
     rig.live(Duration::from_secs(8));
@@ -127,9 +124,9 @@ fn a_group_whose_lease_is_lost_queues_again_as_one() {
 }
 
 #[test]
-fn a_cancelled_group_leaves_nothing_of_any_name() {
+fn cancelled_group_leaves_no_key() {
     let mut rig = half_ready();
-    rig.tell(Input::Cancel { call: 1 });
+    rig.cancel(1);
     let (_, request) = rig
         .sent
         .iter()
@@ -138,73 +135,73 @@ fn a_cancelled_group_leaves_nothing_of_any_name() {
     assert!(!deletes(request).is_empty());
     rig.serve();
     assert!(!rig.has("locks/a/a1") && !rig.has("locks/b/a1"));
-    assert!(rig.core.calls.is_empty());
+    assert!(rig.comes_to_rest());
 }
 
 #[test]
-fn a_cancelled_group_that_nobody_answered_leaves_nothing_of_any_name() {
+fn cancelled_group_without_an_answer_leaves_no_key() {
     for applied in [true, false] {
         let mut rig = Rig::warm();
         rig.acquire_all(1, &[A, B], Wait::Forever);
         let (id, put) = rig.take();
-        rig.tell(Input::Cancel { call: 1 });
+        rig.cancel(1);
         if applied {
             rig.store.apply(rig.now, &put).unwrap();
         }
         rig.answer(id, Err(unknown()));
-        rig.serve();
-        assert!(!rig.has("locks/a/a1") && !rig.has("locks/b/a1") && rig.told(1).is_none());
-        assert!(rig.core.queues.is_empty() && rig.core.calls.is_empty());
+        rig.live(SOON);
+        assert!(!rig.has("locks/a/a1") && !rig.has("locks/b/a1") && rig.output(1).is_none());
+        assert!(rig.comes_to_rest());
     }
 }
 
 #[test]
-fn a_group_that_was_put_unseen_is_found_whole_by_the_seal() {
+fn barrier_finds_a_group_that_was_put_unseen() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B], Wait::Forever);
     let (id, put) = rig.take();
     rig.store.apply(rig.now, &put).unwrap();
-    let created = rig.store.revision();
+    let created = rig.revision();
     rig.answer(id, Err(unknown()));
-    rig.serve();
+    rig.live(SOON);
     let owned = rig.granted(1).owned;
     assert!(owned.iter().all(|it| it.created == created));
 }
 
-/// An operator deletes one of its keys before the seal has looked.
+/// An operator deletes one of its keys before the barrier has looked.
 #[test]
-fn a_group_that_a_seal_finds_torn_starts_again() {
+fn group_that_a_barrier_finds_torn_starts_again() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B], Wait::Forever);
     let (id, put) = rig.take();
     rig.store.apply(rig.now, &put).unwrap();
-    let created = rig.store.revision();
+    let created = rig.revision();
     rig.store.delete(b"locks/b/a1");
     rig.answer(id, Err(unknown()));
-    rig.serve();
+    rig.live(SOON);
     let owned = rig.granted(1).owned;
     assert!(owned[0].created > created);
     assert_eq!(owned[0].created, owned[1].created);
 }
 
 #[test]
-fn the_keys_of_a_group_are_not_inherited_nor_does_it_inherit_one() {
+fn keys_are_inherited_neither_from_a_group_nor_by_one() {
     let mut rig = half_ready();
-    let before = rig.slot(B).created();
+    let before = rig.created(B);
     rig.acquire(2, B, Wait::Forever);
-    rig.tell(Input::Cancel { call: 1 });
+    rig.cancel(1);
     rig.serve();
-    assert!(rig.slot(B).created() > before, "the single call's own");
-    let single = rig.slot(B).created();
+    assert!(rig.created(B) > before, "the single call's own");
+    let single = rig.created(B);
     rig.acquire_all(3, &[B, C], Wait::Forever);
-    rig.tell(Input::Cancel { call: 2 });
+    rig.cancel(2);
     rig.serve();
-    assert!(rig.slot(B).created() > single, "the group's own");
-    assert_eq!(rig.slot(B).created(), rig.slot(C).created());
+    assert!(rig.created(B) > single, "the group's own");
+    assert_eq!(rig.created(B), rig.created(C));
 }
 
 #[test]
-fn in_a_poisoned_bundle_the_whole_group_fails_and_no_other() {
+fn forbidden_name_fails_its_whole_group_alone() {
     let mut rig = Rig::warm();
     rig.store.forbidden = Some("bad");
     // Two bundles are under way, so these wait for each other.
@@ -224,7 +221,7 @@ fn in_a_poisoned_bundle_the_whole_group_fails_and_no_other() {
 }
 
 #[test]
-fn a_group_is_never_split_between_bundles() {
+fn group_is_never_split_between_bundles() {
     let mut rig = Rig::warm();
     for (call, name) in (1000..).zip(["locks/x", "locks/y"]) {
         rig.acquire(call, name, Wait::Forever);
@@ -239,8 +236,7 @@ fn a_group_is_never_split_between_bundles() {
     let mut bundles = Vec::new();
     while let Some((id, request)) = rig.sent.pop_front() {
         bundles.push(puts(&request).len());
-        let answer = rig.store.apply(rig.now, &request);
-        rig.answer(id, answer);
+        rig.carry_out((id, request));
     }
     assert_eq!(bundles, [1, 1, 40, 33]);
     assert_eq!(rig.granted(100).owned.len(), 32);
@@ -248,7 +244,7 @@ fn a_group_is_never_split_between_bundles() {
 }
 
 #[test]
-fn one_try_takes_all_names_or_none() {
+fn try_takes_all_names_or_none() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B], Wait::Once);
     rig.serve();
@@ -264,11 +260,11 @@ fn one_try_takes_all_names_or_none() {
     assert_eq!(&*record, b"call 1");
     rig.serve();
     assert!(!rig.has("locks/c/a1"), "nothing was put");
-    assert!(!rig.core.queues.contains_key(C));
+    assert!(rig.contenders(C).is_empty());
 }
 
 #[test]
-fn one_try_behind_another_process_is_refused_with_the_first_name_that_is_taken() {
+fn refused_try_names_the_name_that_is_taken() {
     for deeper in [false, true] {
         let mut holder = Rig::warm();
         if deeper {
@@ -281,20 +277,21 @@ fn one_try_behind_another_process_is_refused_with_the_first_name_that_is_taken()
         rig.store = holder.store;
         rig.acquire_all(1, &[A, B, C], Wait::Once);
         rig.serve();
+        let why = rig.refused(1);
         let Refused::Held {
             name: 2,
             holder: Some(record),
-        } = rig.refused(1)
+        } = &why
         else {
-            panic!("not the third")
+            panic!("{why:?}")
         };
-        assert_eq!(&*record, b"call 7");
+        assert_eq!(&**record, b"call 7");
         assert!(!rig.has("locks/a/a2") && !rig.has("locks/b/a2"));
     }
 }
 
 #[test]
-fn one_try_over_deeper_keys_is_granted() {
+fn try_over_deeper_keys_is_granted() {
     let mut rig = Rig::warm();
     rig.contend("locks/b/deep/er");
     rig.acquire_all(1, &[A, B], Wait::Once);
@@ -303,7 +300,7 @@ fn one_try_over_deeper_keys_is_granted() {
 }
 
 #[test]
-fn a_group_that_gives_up_is_told_who_has_a_name_that_is_taken() {
+fn group_that_gives_up_learns_the_holder() {
     let mut holder = Rig::warm();
     holder.acquire(7, B, Wait::Forever);
     holder.serve();
@@ -325,7 +322,7 @@ fn a_group_that_gives_up_is_told_who_has_a_name_that_is_taken() {
 }
 
 #[test]
-fn a_group_that_gives_up_behind_its_own_process_is_told_who_is_before_it() {
+fn group_that_gives_up_learns_the_call_ahead_in_its_process() {
     let mut rig = Rig::warm();
     rig.acquire(7, C, Wait::Forever);
     rig.serve();
@@ -343,15 +340,16 @@ fn a_group_that_gives_up_behind_its_own_process_is_told_who_is_before_it() {
 }
 
 #[test]
-fn a_held_group_that_loses_one_key_is_lost_and_gives_all_back() {
+fn held_group_that_loses_a_key_gives_all_back() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B], Wait::Forever);
     rig.serve();
     rig.granted(1);
+    rig.live(Duration::from_secs(2));
     rig.store.delete(b"locks/b/a1");
-    rig.live(Duration::from_secs(9));
+    rig.report();
     rig.lost(1);
-    assert!(rig.told(1).is_none(), "once");
+    assert!(rig.output(1).is_none(), "once");
     assert!(rig.has("locks/a/a1"), "not before its body is dropped");
     rig.release(1);
     rig.serve();
@@ -362,55 +360,50 @@ fn a_held_group_that_loses_one_key_is_lost_and_gives_all_back() {
 }
 
 #[test]
-fn a_lost_lease_is_told_once_to_a_group() {
+fn group_loses_its_lease_once() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B, C], Wait::Forever);
     rig.serve();
     rig.granted(1);
     rig.pass(Duration::from_secs(TTL as u64));
     rig.lost(1);
-    assert!(rig.told(1).is_none());
+    assert!(rig.output(1).is_none());
     rig.release(1);
     assert!(matches!(
-        rig.told(1),
+        rig.output(1),
         Some(Output::Released { result: Err(_), .. })
     ));
-    assert!(rig.told(1).is_none());
+    assert!(rig.output(1).is_none());
 }
 
 #[test]
-fn a_release_is_confirmed_when_all_keys_are_gone() {
+fn release_is_confirmed_when_all_keys_are_gone() {
     let mut rig = Rig::warm();
     for call in 0..64 {
         rig.acquire(call, &format!("locks/single/{call}"), Wait::Forever);
     }
     rig.acquire_all(100, &[A, B, C], Wait::Forever);
     rig.serve();
-    // The first two deletions are under way; the others share bundles, and the group is in two of them.
+    // The first two deletions are under way; the others share bundles.
     for call in 0..64 {
-        rig.tell(Input::Release {
-            call,
-            how: Release::Unconfirmed,
-            fenced: false,
-        });
+        rig.release_as(call, Release::Unconfirmed, false);
     }
     rig.release(100);
     rig.granted(100);
     let mut bundles = Vec::new();
     while let Some((id, request)) = rig.sent.pop_front() {
         bundles.push(deletes(&request).len());
-        let answer = rig.store.apply(rig.now, &request);
-        rig.answer(id, answer);
+        rig.carry_out((id, request));
         let all = ["locks/a/a1", "locks/b/a1", "locks/c/a1"];
         let gone = all.iter().all(|key| !rig.has(key));
-        let told = rig.told(100);
+        let said = rig.output(100);
         assert_eq!(
-            matches!(told, Some(Output::Released { result: Ok(()), .. })),
+            matches!(said, Some(Output::Released { result: Ok(()), .. })),
             gone,
             "{bundles:?}"
         );
         if gone {
-            assert_eq!(bundles, [1, 1, 64, 1]);
+            assert_eq!(bundles, [1, 1, 62, 3]);
             return;
         }
     }
@@ -418,7 +411,7 @@ fn a_release_is_confirmed_when_all_keys_are_gone() {
 }
 
 #[test]
-fn a_group_goes_on_although_one_of_its_deletions_is_unresolved() {
+fn group_waits_for_a_delete_without_an_answer() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B], Wait::Forever);
     rig.serve();
@@ -429,7 +422,7 @@ fn a_group_goes_on_although_one_of_its_deletions_is_unresolved() {
     assert_eq!(deletes(&request).len(), 2);
     rig.answer(id, Err(unknown()));
     rig.serve();
-    assert!(matches!(rig.slot(C), Slot::Free), "not put alone");
+    assert!(!rig.has("locks/c/a1"), "not put alone");
     rig.live(SOON);
     rig.granted(2);
 }

@@ -1,0 +1,311 @@
+//! Admission: no older contender excludes the key any more (rules P2, P11, P14, P15).
+
+use etcd_locked_core::{Event, Op, Output, Refused, Request, RequestId, Revision, Wait};
+
+use crate::rig::{Rig, deletes};
+
+/// A core that waits for `locks/a` behind `zy` and `zz`, and has read who is before it.
+fn third() -> Rig {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/zy");
+    rig.contend("locks/a/zz");
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    rig
+}
+
+/// A core that has had `locks/a` after others, released it, and still watches it.
+fn watching() -> Rig {
+    let mut rig = third();
+    for key in ["locks/a/zz", "locks/a/zy"] {
+        rig.store.delete(key.as_bytes());
+        rig.report();
+    }
+    rig.granted(1);
+    rig.release_fenced(1);
+    rig.serve();
+    rig
+}
+
+#[test]
+fn predecessor_that_gives_up_proves_no_ownership() {
+    let mut rig = third();
+    rig.store.delete(b"locks/a/zz");
+    rig.report();
+    rig.serve();
+    assert!(rig.output(1).is_none());
+    rig.store.delete(b"locks/a/zy");
+    rig.report();
+    rig.serve();
+    let grant = rig.granted(1);
+    assert_eq!(
+        grant.owned[0].revision,
+        rig.revision(),
+        "the state in which nothing older was left"
+    );
+}
+
+/// The watch is often ahead of the answer to a put (rule P14).
+#[test]
+fn event_ahead_of_the_answer_counts() {
+    let mut rig = watching();
+    rig.contend("locks/a/zx");
+    rig.acquire(2, "locks/a", Wait::Forever);
+    let (put, request) = rig.take_put();
+    let answer = rig.store.apply(rig.now, &request);
+    rig.store.delete(b"locks/a/zx");
+    rig.report();
+    let gone = rig.revision();
+    rig.answer(put, answer);
+    assert!(rig.sent.is_empty(), "nothing is read");
+    assert_eq!(rig.granted(2).owned[0].revision, gone);
+}
+
+/// One gets of by the watch, the other missed by a look whose answer is of an earlier state (rule P21).
+#[test]
+fn token_is_of_the_state_in_which_the_last_key_was_gone() {
+    let mut rig = third();
+    rig.store.delete(b"locks/a/zy");
+    rig.pass(crate::SOON);
+    let (read, request) = rig.take();
+    let seen = rig.store.apply(rig.now, &request); // zz is there
+    rig.store.delete(b"locks/a/zz");
+    rig.report();
+    rig.answer(read, seen);
+    assert_eq!(rig.granted(1).owned[0].revision, rig.revision());
+}
+
+/// An operator deletes it, and the watch tells that before the put is answered: what other processes make of it must not
+/// become two owners.
+#[test]
+fn key_deleted_before_its_answer_owns_nothing() {
+    let mut rig = watching();
+    rig.contend("locks/a/zx");
+    rig.acquire(2, "locks/a", Wait::Forever);
+    let (put, request) = rig.take_put();
+    let answer = rig.store.apply(rig.now, &request);
+    rig.store.delete(b"locks/a/a1");
+    rig.report();
+    rig.contend("locks/a/zz");
+    rig.answer(put, answer);
+    rig.store.delete(b"locks/a/zx");
+    rig.report();
+    rig.serve();
+    assert!(rig.output(2).is_none(), "another is before it now");
+    rig.store.delete(b"locks/a/zz");
+    rig.report();
+    rig.serve();
+    rig.granted(2);
+}
+
+/// Other processes contend, and there are deeper keys too.
+#[test]
+fn try_for_a_contended_name_is_refused() {
+    let mut rig = watching();
+    rig.contend("locks/a/b/c");
+    rig.contend("locks/a/zx");
+    rig.acquire(2, "locks/a", Wait::Once);
+    rig.serve();
+    assert!(matches!(rig.refused(2), Refused::Held { .. }));
+}
+
+/// Each who watches all gets of all: deep in the queue one watches the next alone (rule P15).
+#[test]
+fn distant_waiter_watches_only_its_predecessor() {
+    let mut rig = Rig::warm();
+    let keys: Vec<String> = (10..30).map(|n| format!("locks/a/z{n}")).collect();
+    for key in &keys {
+        rig.contend(key);
+    }
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    assert_eq!(rig.watched(), ["locks/a/z29"]);
+    for key in &keys[..15] {
+        rig.store.delete(key.as_bytes());
+    }
+    // The last gives up: that admits nothing, and now the head is near.
+    rig.store.delete(b"locks/a/z29");
+    rig.report();
+    rig.serve();
+    assert!(rig.output(1).is_none());
+    assert_eq!(rig.watched(), ["locks/a/"]);
+    for key in &keys[15..19] {
+        rig.store.delete(key.as_bytes());
+        rig.report();
+    }
+    rig.granted(1);
+}
+
+/// These predecessors go, and the watch reports the last of them: what is sent then.
+fn after_the_last(rig: &mut Rig, gone: &[String]) -> (RequestId, Request) {
+    for key in gone {
+        rig.store.delete(key.as_bytes());
+    }
+    rig.report();
+    rig.take()
+}
+
+fn twenty() -> Vec<String> {
+    (10..30).map(|n| format!("locks/a/z{n}")).collect()
+}
+
+fn far_back(names: &[&str]) -> Rig {
+    let mut rig = Rig::warm();
+    for key in twenty() {
+        rig.contend(&key);
+    }
+    rig.acquire_all(1, names, Wait::Forever);
+    rig.serve();
+    assert!(rig.output(1).is_none());
+    rig
+}
+
+fn operations(request: &Request) -> &[Op] {
+    match request {
+        Request::Txn(txn) => &txn.then,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Most likely no contender is left.
+#[test]
+fn one_range_admits_a_distant_waiter() {
+    let mut rig = far_back(&["locks/a"]);
+    let (read, request) = after_the_last(&mut rig, &twenty());
+    assert!(matches!(
+        operations(&request),
+        [Op::Range { values: false, .. }]
+    ));
+    rig.carry_out((read, request));
+    rig.granted(1);
+}
+
+/// It was a waiter that gave up: that it has gone proves nothing (rule P14), nor who owns the name.
+#[test]
+fn distant_waiter_watches_the_next_predecessor() {
+    let mut rig = far_back(&["locks/a"]);
+    let (read, request) = after_the_last(&mut rig, &twenty()[19..]);
+    rig.carry_out((read, request));
+    let (read, request) = rig.take();
+    rig.carry_out((read, request));
+    assert!(rig.sent.is_empty() && rig.output(1).is_none());
+    assert_eq!(rig.watched(), ["locks/a/z28"]);
+}
+
+/// The keys of one transaction are equally old, and stand in no order.
+#[test]
+fn nested_name_of_the_same_group_hides_no_contender() {
+    let mut rig = far_back(&["locks/a/b", "locks/a"]);
+    let (read, request) = after_the_last(&mut rig, &twenty());
+    rig.carry_out((read, request));
+    rig.granted(1);
+    assert!(rig.sent.is_empty(), "nothing is put anew: {:?}", rig.sent);
+}
+
+#[test]
+fn delete_of_an_earlier_incarnation_is_ignored() {
+    let mut rig = third();
+    let created = rig.created("locks/a").unwrap();
+    for key in ["locks/a/zz", "locks/a/a1"] {
+        rig.event(Event::Delete {
+            key: key.into(),
+            revision: Revision::new(created.get() - 1).unwrap(),
+        });
+        assert!(rig.sent.is_empty(), "nothing is read again");
+    }
+    assert_eq!(rig.created("locks/a"), Some(created));
+}
+
+#[test]
+fn read_of_an_earlier_incarnation_is_ignored() {
+    let mut rig = Rig::warm();
+    let lease = rig.contend("locks/a/zz");
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    rig.pass(crate::SOON);
+    let (read, request) = rig.take();
+    rig.store.revoke(lease);
+    let seen = rig.store.apply(rig.now, &request);
+    // While the answer travels our key goes, another comes first, and ours comes again.
+    rig.store.delete(b"locks/a/a1");
+    rig.report();
+    rig.contend("locks/a/zz");
+    let request = rig.take_that(|request| !deletes(request).is_empty());
+    rig.carry_out(request);
+    let request = rig.take_put();
+    rig.carry_out(request);
+    rig.answer(read, seen);
+    rig.serve();
+    assert!(rig.output(1).is_none());
+}
+
+#[test]
+fn deeper_keys_do_not_contend() {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/b/c");
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.contend("locks/b/b/c");
+    rig.acquire(2, "locks/b", Wait::Once);
+    rig.serve();
+    rig.granted(2);
+}
+
+#[test]
+fn refused_try_names_the_holder() {
+    for deeper in [false, true] {
+        let mut holder = Rig::warm();
+        if deeper {
+            holder.contend("locks/a/b/c");
+        }
+        holder.acquire(7, "locks/a", Wait::Forever);
+        holder.serve();
+        holder.granted(7);
+
+        let mut rig = Rig::new();
+        rig.store = holder.store;
+        rig.acquire(1, "locks/a", Wait::Once);
+        rig.serve();
+        let Refused::Held {
+            holder: Some(record),
+            ..
+        } = rig.refused(1)
+        else {
+            panic!("not held")
+        };
+        assert_eq!(&*record, b"call 7");
+        assert!(rig.comes_to_rest());
+        assert!(!rig.has("locks/a/a2"));
+    }
+}
+
+#[test]
+fn reads_make_up_for_a_silent_watch() {
+    let mut rig = third();
+    rig.live(crate::SOON * 4);
+    rig.store.delete(b"locks/a/zz");
+    rig.store.delete(b"locks/a/zy");
+    rig.live(crate::SOON * 15);
+    rig.granted(1);
+}
+
+#[test]
+fn waiter_that_gives_up_learns_the_holder() {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/zz");
+    rig.acquire(1, "locks/a", Wait::For(crate::SOON));
+    rig.serve();
+    rig.live(crate::SOON);
+    assert!(matches!(
+        rig.output(1),
+        Some(Output::Refused {
+            why: Refused::Timeout {
+                holder: Some(_),
+                ..
+            },
+            ..
+        })
+    ));
+    assert!(!rig.has("locks/a/a1"));
+}

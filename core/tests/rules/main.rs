@@ -1,0 +1,29 @@
+//! Rule by rule: cores around one etcd, and every request through the test's hands.
+//!
+//! On the [`rig`] stands one core, in the [`town`] several. Each promise of a file is one test.
+
+use std::time::Duration;
+
+mod admission;
+mod contenders;
+mod deadlocks;
+mod deadlocks_of_readers;
+mod edges;
+mod groups;
+mod handovers;
+mod permits;
+mod readers;
+mod retention;
+mod rig;
+mod sessions;
+mod shutdown;
+mod silence;
+mod stack;
+mod town;
+mod waiters;
+
+/// A call, by its number.
+type CallId = u64;
+
+/// Longer than any pause before something is sent again, shorter than a renewal takes to be due.
+const SOON: Duration = Duration::from_millis(400);

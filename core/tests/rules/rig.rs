@@ -1,0 +1,382 @@
+//! Rig: one core, and every request of its passes through the test's hands.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use etcd_locked_core::{
+    Acquire, ContenderView, Core, Event, Failure, Grant, Input, Key, LeaseId, LossCause, Mode,
+    Moment, Name, Op, Output, Refused, Release, Request, RequestId, Response, Revision,
+    SessionState, Settings, Wait, WatchEvent, WatchId,
+};
+use etcd_locked_sim::etcd::{Etcd, silence};
+
+use crate::{CallId, stack};
+
+/// The TTL of all calls, unless said otherwise, in seconds.
+pub(crate) const TTL: i64 = 9;
+
+/// The id of the call that only opens a session.
+const WARM: CallId = 1_000_000;
+
+#[derive(Debug)]
+pub(crate) struct Rig {
+    pub(crate) core: Core,
+    pub(crate) store: Etcd,
+    pub(crate) now: Moment,
+    /// Requests without an answer, the oldest first.
+    pub(crate) sent: VecDeque<(RequestId, Request)>,
+    outputs: Vec<Output>,
+    /// The open watches, and what the keys begin with that each is on.
+    watches: BTreeMap<WatchId, Key>,
+    /// How many were opened.
+    opened: usize,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::of(1_000, None)
+    }
+
+    /// So many calls may wait.
+    pub(crate) fn with_waiters(max: usize) -> Self {
+        Self::of(1_000, Some(max))
+    }
+
+    fn of(bodies_per_session: usize, max_waiters: Option<usize>) -> Self {
+        let settings = Settings {
+            prefix: "locks/".into(),
+            connect_timeout: Duration::from_secs(5),
+            silence: silence(),
+            bodies_per_session,
+            near: 16,
+            max_waiters,
+            seed: 1,
+        };
+        Self {
+            core: Core::new(settings),
+            store: Etcd::new(),
+            now: Moment::after_boot(Duration::from_secs(100)),
+            sent: VecDeque::new(),
+            outputs: Vec::new(),
+            watches: BTreeMap::new(),
+            opened: 0,
+        }
+    }
+
+    /// With an open session.
+    pub(crate) fn warm() -> Self {
+        Self::spreading(1_000)
+    }
+
+    /// The same, with so many bodies under one session before the next gets some.
+    pub(crate) fn spreading(bodies_per_session: usize) -> Self {
+        let mut rig = Self::of(bodies_per_session, None);
+        rig.submit(Input::Warm {
+            call: WARM.into(),
+            ttl_secs: TTL,
+        });
+        rig.serve();
+        assert!(matches!(rig.outputs.pop(), Some(Output::Ready { .. })));
+        rig
+    }
+
+    /// One turn of the contract.
+    pub(crate) fn submit(&mut self, input: Input) {
+        for output in stack::handle(&mut self.core, self.now, input) {
+            match output {
+                Output::Send { id, request } => self.sent.push_back((id, request)),
+                Output::Watch { id, prefix, .. } => {
+                    self.opened += 1;
+                    self.watches.insert(id, prefix);
+                }
+                Output::Unwatch { id } => drop(self.watches.remove(&id)),
+                output => self.outputs.push(output),
+            }
+        }
+    }
+
+    pub(crate) fn acquire(&mut self, call: CallId, name: &str, wait: Wait) {
+        self.acquire_for(call, name, wait, TTL);
+    }
+
+    pub(crate) fn acquire_for(&mut self, call: CallId, name: &str, wait: Wait, ttl_secs: i64) {
+        self.call(call, &[name], Mode::Exclusive, wait, ttl_secs, &[]);
+    }
+
+    /// A call with several names.
+    pub(crate) fn acquire_all(&mut self, call: CallId, names: &[&str], wait: Wait) {
+        self.call(call, names, Mode::Exclusive, wait, TTL, &[]);
+    }
+
+    /// A call of this mode.
+    pub(crate) fn share(&mut self, call: CallId, name: &str, mode: Mode, wait: Wait) {
+        self.call(call, &[name], mode, wait, TTL, &[]);
+    }
+
+    /// A call of a task that holds the locks of another call.
+    pub(crate) fn acquire_inside(&mut self, call: CallId, name: &str, outer: CallId) {
+        let (mode, wait) = (Mode::Exclusive, Wait::Forever);
+        self.call(call, &[name], mode, wait, TTL, &[outer]);
+    }
+
+    fn call(
+        &mut self,
+        call: CallId,
+        names: &[&str],
+        mode: Mode,
+        wait: Wait,
+        ttl_secs: i64,
+        holds: &[CallId],
+    ) {
+        let record = format!("call {call}").into_bytes().into();
+        self.submit(Input::Acquire(Acquire {
+            call: call.into(),
+            names: names.iter().map(|name| Name::from(*name)).collect(),
+            ttl_secs,
+            mode,
+            wait,
+            record,
+            holds: holds.iter().map(|call| (*call).into()).collect(),
+        }));
+    }
+
+    pub(crate) fn cancel(&mut self, call: CallId) {
+        self.submit(Input::Cancel { call: call.into() });
+    }
+
+    pub(crate) fn release(&mut self, call: CallId) {
+        self.release_as(call, Release::Confirmed, false);
+    }
+
+    /// Its keys are not handed over, whichever call waits.
+    pub(crate) fn release_fenced(&mut self, call: CallId) {
+        self.release_as(call, Release::Confirmed, true);
+    }
+
+    pub(crate) fn release_as(&mut self, call: CallId, how: Release, fenced: bool) {
+        let call = call.into();
+        self.submit(Input::Release { call, how, fenced });
+    }
+
+    /// The names of a call stay locked for so long from now on.
+    pub(crate) fn retain(&mut self, call: CallId, time: Duration) {
+        let (call, until) = (call.into(), self.now + time);
+        self.submit(Input::Keep { call, until });
+    }
+
+    pub(crate) fn shut_down(&mut self, grace: Duration) {
+        let until = self.now + grace;
+        self.submit(Input::Shutdown { until });
+    }
+
+    /// The oldest request without an answer.
+    pub(crate) fn take(&mut self) -> (RequestId, Request) {
+        self.sent.pop_front().expect("a request")
+    }
+
+    /// The oldest request without an answer that puts.
+    pub(crate) fn take_put(&mut self) -> (RequestId, Request) {
+        self.take_that(|request| !puts(request).is_empty())
+    }
+
+    /// The oldest request without an answer that is such.
+    pub(crate) fn take_that(&mut self, such: impl Fn(&Request) -> bool) -> (RequestId, Request) {
+        let at = self.sent.iter().position(|(_, request)| such(request));
+        self.sent.remove(at.expect("such a request")).expect("one")
+    }
+
+    pub(crate) fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
+        self.submit(Input::Answer { request, result });
+    }
+
+    /// etcd carries a request out, and answers.
+    pub(crate) fn carry_out(&mut self, request: (RequestId, Request)) {
+        let result = self.store.apply(self.now, &request.1);
+        self.answer(request.0, result);
+    }
+
+    /// etcd answers all there is to answer.
+    pub(crate) fn serve(&mut self) {
+        while let Some(request) = self.sent.pop_front() {
+            self.carry_out(request);
+        }
+    }
+
+    /// Every request without an answer fails.
+    pub(crate) fn fail_all(&mut self, failure: fn() -> Failure) {
+        for (id, _) in std::mem::take(&mut self.sent) {
+            self.answer(id, Err(failure()));
+        }
+    }
+
+    /// Time passes, and nothing arrives.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.submit(Input::Tick);
+    }
+
+    /// Time passes, and etcd answers.
+    pub(crate) fn live(&mut self, time: Duration) {
+        for _ in 0..time.as_millis() / 50 {
+            self.pass(Duration::from_millis(50));
+            self.store.expire(self.now);
+            self.serve();
+        }
+    }
+
+    /// The watches report what has happened last at etcd.
+    pub(crate) fn report(&mut self) {
+        let revision = self.store.revision();
+        for (watch, prefix) in self.watches.clone() {
+            for event in self.store.events(&prefix, revision).unwrap_or_default() {
+                let event = WatchEvent::Changed(event);
+                self.submit(Input::Watch { watch, event });
+            }
+        }
+    }
+
+    /// The only watch reports something.
+    pub(crate) fn event(&mut self, event: Event) {
+        let watch = *self.watches.keys().next().expect("a watch");
+        let event = WatchEvent::Changed(event);
+        self.submit(Input::Watch { watch, event });
+    }
+
+    /// What the keys begin with that watches are on.
+    pub(crate) fn watched(&self) -> Vec<&str> {
+        self.watches.values().map(|prefix| &**prefix).collect()
+    }
+
+    /// How many watches were opened.
+    pub(crate) fn watches(&self) -> usize {
+        self.opened
+    }
+
+    /// The oldest output about a call; what is about others stays.
+    pub(crate) fn output(&mut self, call: CallId) -> Option<Output> {
+        let at = self.outputs.iter().position(|output| match output {
+            Output::Granted(grant) => grant.call.get() == call,
+            Output::Refused { call: of, .. }
+            | Output::Lost { call: of, .. }
+            | Output::Released { call: of, .. } => of.get() == call,
+            _ => false,
+        })?;
+        Some(self.outputs.remove(at))
+    }
+
+    #[track_caller]
+    pub(crate) fn granted(&mut self, call: CallId) -> Grant {
+        match self.output(call) {
+            Some(Output::Granted(grant)) => grant,
+            other => panic!("call {call} gets {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn refused(&mut self, call: CallId) -> Refused {
+        match self.output(call) {
+            Some(Output::Refused { why, .. }) => why,
+            other => panic!("call {call} gets {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn lost(&mut self, call: CallId) -> LossCause {
+        match self.output(call) {
+            Some(Output::Lost { cause, .. }) => cause,
+            other => panic!("call {call} gets {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn released(&mut self, call: CallId) -> Result<(), Refused> {
+        match self.output(call) {
+            Some(Output::Released { result, .. }) => result,
+            other => panic!("call {call} gets {other:?}"),
+        }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        let mut outputs = self.outputs.iter();
+        outputs.any(|output| matches!(output, Output::Finished))
+    }
+
+    /// A key of another process below a name.
+    pub(crate) fn contend(&mut self, key: &str) -> LeaseId {
+        let lease = self.store.grant(self.now, Duration::from_secs(3600));
+        self.store.put(key.as_bytes(), lease);
+        lease
+    }
+
+    /// The revision of etcd.
+    pub(crate) fn revision(&self) -> Revision {
+        Revision::new(self.store.revision()).expect("never 0")
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.store.kv(key.as_bytes()).is_some()
+    }
+
+    /// The contenders of a name.
+    pub(crate) fn contenders(&self, name: &str) -> Vec<ContenderView> {
+        let mut all = self.core.contenders();
+        all.retain(|contender| contender.name.as_str() == name);
+        all
+    }
+
+    /// The create revision of the only contender of a name.
+    pub(crate) fn created(&self, name: &str) -> Option<Revision> {
+        match &self.contenders(name)[..] {
+            [contender] => contender.created,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// No call wants anything, and nothing is left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.core.leftovers().is_none()
+    }
+
+    /// The same, once names that were contended are forgotten.
+    pub(crate) fn comes_to_rest(&mut self) -> bool {
+        self.live(Duration::from_secs(6));
+        self.is_idle()
+    }
+
+    /// The state of the only session.
+    pub(crate) fn session(&self) -> SessionState {
+        match &self.core.sessions()[..] {
+            [session] => session.state,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The keys that a request puts.
+pub(crate) fn puts(request: &Request) -> Vec<&str> {
+    let Request::Txn(txn) = request else {
+        return Vec::new();
+    };
+    let keys = txn.then.iter().filter_map(|op| match op {
+        Op::Put { key, .. } => Some(&**key),
+        _ => None,
+    });
+    keys.collect()
+}
+
+/// The keys that a request deletes.
+pub(crate) fn deletes(request: &Request) -> Vec<&str> {
+    let Request::Txn(txn) = request else {
+        return Vec::new();
+    };
+    let keys = txn.then.iter().filter_map(|op| match op {
+        Op::Delete { key } => Some(&**key),
+        _ => None,
+    });
+    keys.collect()
+}
+
+/// Whether a request only reads.
+pub(crate) fn reads(request: &Request) -> bool {
+    matches!(request, Request::Txn(txn) if txn.only_reads())
+}
