@@ -135,7 +135,9 @@ impl Ownership {
 
     /// Asks for a read unless one is on its way; true if one has to be sent.
     pub fn ask(&mut self, now: Moment) -> bool {
-        self.asked.replace(now).is_none()
+        let first = self.asked.is_none();
+        self.asked.get_or_insert(now);
+        first
     }
 
     /// Whether a read was asked for that has not been answered.

@@ -207,6 +207,7 @@ impl Core {
         // A thread that was held up handles a call after the timers that were due: expired waits form no cycles.
         if matches!(input, Input::Acquire(_)) {
             self.take_steps();
+            self.flush_sessions();
         }
         match input {
             Input::Acquire(acquire) => self.acquire(acquire),

@@ -85,7 +85,15 @@ impl Core {
             Wait::For(wait) => Some(self.now + wait),
             Wait::Once | Wait::Forever => None,
         };
-        let ticket = self.queues.enqueue(&names, Waiter { call, mode, group });
+        let ticket = self.queues.enqueue(
+            &names,
+            Waiter {
+                call,
+                mode,
+                group,
+                tries,
+            },
+        );
         let tries = match (tries, mode) {
             (false, _) => Tries::Not,
             (true, Mode::Exclusive) => Tries::IfNone,
@@ -202,7 +210,6 @@ impl Core {
             return queue.in_line().into_iter().for_each(|id| self.give_up(id));
         }
         let purpose = purpose_of(head.call, call);
-        let tries = call.is_try();
         let in_line: BTreeSet<ContenderId> = names
             .iter()
             .filter_map(|name| self.queues.get(name)?.in_line())
@@ -213,7 +220,7 @@ impl Core {
                 .is_some_and(|it| fits(it.purpose(), &purpose))
         };
         match in_line.first() {
-            Some(id) if in_line.len() == 1 && fits(id) => self.serve_by(*id, head.call, tries),
+            Some(id) if in_line.len() == 1 && fits(id) => self.serve_by(*id, head.call),
             Some(_) => {
                 in_line.into_iter().for_each(|id| self.give_up(id));
                 let still = names.iter().any(|name| {
@@ -226,7 +233,7 @@ impl Core {
                     false => self.work.push(name),
                 }
             }
-            None => self.claim(head.call, purpose, tries),
+            None => self.claim(head.call, purpose),
         }
     }
 
@@ -239,18 +246,25 @@ impl Core {
     }
 
     /// The head of the queue has a contender in line.
-    fn serve_by(&mut self, id: ContenderId, call: CallId, tries: bool) {
+    fn serve_by(&mut self, id: ContenderId, call: CallId) {
         let Some(contender) = self.contenders.get(id) else {
             return;
         };
         let admitted = contender.is_admitted();
         match contender.state() {
             State::Waiting { .. } if admitted => self.grant_if_fresh(id, call),
-            State::Waiting { .. } if tries && contender.must_wait() => {
+            State::Waiting { .. } if contender.must_wait() => {
                 let names = contender.names().clone();
+                let queued = |name: &Name| {
+                    self.queues
+                        .get(name)
+                        .is_some_and(|it| it.tries().next().is_some())
+                };
                 match names.iter().any(|name| self.holder(name).is_some()) {
-                    true => self.refuse_try(call),
-                    false => self.observe.read(id, true), // which tells who it is
+                    true => self.refuse_tries(&names),
+                    // The read tells who it is.
+                    false if names.iter().any(queued) => self.observe.read(id, true),
+                    false => {}
                 }
             }
             _ => {}
@@ -258,7 +272,7 @@ impl Core {
     }
 
     /// The head of the queue has no contender in line: it joins one that is held, or gets its own.
-    fn claim(&mut self, call: CallId, purpose: Purpose, tries: bool) {
+    fn claim(&mut self, call: CallId, purpose: Purpose) {
         if purpose.mode == Mode::Shared
             && let Some(joined) = self.joinable(&purpose)
         {
@@ -273,8 +287,8 @@ impl Core {
         let Some(seats) = seats else {
             // A key of ours that is on its way out is no holder: its answer decides.
             let closing = |name: &Name| self.queues.get(name).is_some_and(WaitQueue::only_closes);
-            if tries && !purpose.names.iter().any(closing) {
-                self.refuse_try(call);
+            if !purpose.names.iter().any(closing) {
+                self.refuse_tries(&purpose.names);
             }
             return;
         };
@@ -342,17 +356,29 @@ impl Core {
         }
     }
 
-    /// A single try would have to wait: it is refused, and with it, one after the other, those behind it.
+    /// The head of the queue has to wait: single tries are refused, be it the head or behind it.
+    fn refuse_tries(&mut self, names: &[Name]) {
+        let queues = names.iter().filter_map(|name| self.queues.get(name));
+        for call in queues.flat_map(WaitQueue::tries).collect::<BTreeSet<_>>() {
+            self.refuse_try(call);
+        }
+    }
+
+    /// A single try would have to wait: it is refused.
     pub(super) fn refuse_try(&mut self, call: CallId) {
         let Some(tried) = self.calls.get(call).filter(|call| call.is_try()) else {
             return;
         };
-        let taken = |name: &Name| {
-            self.queues.get(name).is_some_and(|queue| {
-                queue.has_contenders() || queue.head().is_none_or(|head| head.call != call)
-            })
+        let held = |name: &Name| self.holder(name).is_some();
+        let queued = |name: &Name| {
+            let head = self.queues.get(name).and_then(WaitQueue::head);
+            head.is_none_or(|head| head.call != call)
         };
-        let name = tried.names().iter().position(taken).unwrap_or(0);
+        let mut names = tried.names().iter();
+        let name = names.position(held);
+        let name = name
+            .or_else(|| tried.names().iter().position(queued))
+            .unwrap_or(0);
         let holder = tried.names().get(name).and_then(|name| self.holder(name));
         self.refuse(call, Refused::Held { name, holder });
     }
@@ -603,6 +629,12 @@ impl Core {
             Release::Unconfirmed | Release::Lingering => drop(self.calls.remove(call)),
         }
         match heir {
+            _ if !last && lost => self.confirm(
+                call,
+                Err(Refused::Lost {
+                    cause: LossCause::Expired,
+                }),
+            ),
             _ if !last => self.confirm(call, Ok(())),
             Some(heir) => {
                 self.grant(id, heir);
@@ -1113,6 +1145,7 @@ impl Core {
                 call,
                 mode,
                 group: true,
+                tries: false,
             },
         );
         self.calls.requeue(call, ticket);

@@ -25,6 +25,8 @@ pub struct Waiter {
     pub mode: Mode,
     /// It wants several names.
     pub group: bool,
+    /// It is a single try.
+    pub tries: bool,
 }
 
 /// How long a name that other processes were seen to want counts as contended.
@@ -37,6 +39,7 @@ pub struct WaitQueue {
     /// How many of each mode wait.
     modes: BTreeMap<Mode, usize>,
     groups: BTreeSet<Ticket>,
+    tries: BTreeSet<Ticket>,
     in_line: Option<ContenderId>,
     held: BTreeMap<ContenderId, Seat>,
     closing: BTreeSet<ContenderId>,
@@ -68,6 +71,12 @@ impl WaitQueue {
         groups.filter_map(|group| Some(self.waiters.get(group)?.call))
     }
 
+    /// The single tries.
+    pub fn tries(&self) -> impl Iterator<Item = CallId> + '_ {
+        let tries = self.tries.iter();
+        tries.filter_map(|ticket| Some(self.waiters.get(ticket)?.call))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
@@ -84,6 +93,9 @@ impl WaitQueue {
         if waiter.group {
             self.groups.insert(ticket);
         }
+        if waiter.tries {
+            self.tries.insert(ticket);
+        }
     }
 
     fn leave(&mut self, ticket: Ticket) {
@@ -91,6 +103,7 @@ impl WaitQueue {
             return;
         };
         self.groups.remove(&ticket);
+        self.tries.remove(&ticket);
         if let Some(count) = self.modes.get_mut(&waiter.mode) {
             *count -= 1;
             if *count == 0 {

@@ -14,7 +14,7 @@ use etcd_locked_core::{
 
 use super::convert::{malformed, send};
 use super::endpoint::{Connection, Endpoint};
-use super::errors::{Class, all, classify, silence, unopened};
+use super::errors::{Class, all, classify, named, silence, unopened};
 use super::renewals::{Renewals, Renewed, Stream};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, Moment, by};
@@ -188,9 +188,9 @@ impl Client {
         }
     }
 
-    /// Says that no endpoint has answered within the connect time-out.
+    /// What a call is refused with if its time was over before an exchange had failed.
     pub(crate) fn silence(&self) -> Cause {
-        silence(&self.0.target.name(), self.0.connect_timeout)
+        named(&self.0.target.name(), "no answer in time".into())
     }
 
     /// Whether etcd is in the process, and answers without being waited for.
