@@ -139,7 +139,7 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
         Mistake::OnlyAWipeIsLostHistory => (
             "P35",
             "only a wipe is taken for lost history",
-            &[I1, I3, I4, Progress],
+            &[], // the operator deletes what a restore has brought back: `watches_work_again_after_a_restore`
         ),
     };
     Known {
@@ -235,6 +235,7 @@ mod tests {
 
     use super::{ALL, SEEDS, known, seek, sound};
     use crate::scenarios::barrier::refused_barrier;
+    use crate::scenarios::restore::watches_after_a_restore;
     use crate::search::{SEARCHES, Search};
     use crate::world::violation::Promise;
 
@@ -262,11 +263,21 @@ mod tests {
     }
 
     #[test]
-    fn scenario_finds_a_barrier_that_is_not_repeated() {
-        make(Some(Mistake::BarrierNotRepeated));
-        let played = catch_unwind(refused_barrier);
-        make(None);
-        assert!(played.is_err());
+    fn scenarios_find_the_other_mistakes() {
+        let scenarios: [(Mistake, fn()); 2] = [
+            (Mistake::BarrierNotRepeated, refused_barrier),
+            (Mistake::OnlyAWipeIsLostHistory, watches_after_a_restore),
+        ];
+        for mistake in ALL.into_iter().filter(|it| known(*it).breaks.is_empty()) {
+            let (_, scenario) = scenarios
+                .into_iter()
+                .find(|(of, _)| *of == mistake)
+                .expect("one");
+            make(Some(mistake));
+            let played = catch_unwind(scenario);
+            make(None);
+            assert!(played.is_err(), "{mistake:?}");
+        }
     }
 
     /// So that the exhaustive search is seen to be able to fail.

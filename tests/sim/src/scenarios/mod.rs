@@ -7,7 +7,7 @@ mod idle;
 mod nested;
 mod outage;
 mod refused;
-mod restore;
+pub(crate) mod restore;
 mod retention;
 mod shutdown;
 mod stage;
