@@ -61,7 +61,7 @@ fn event_ahead_of_the_answer_counts() {
     assert_eq!(rig.granted(2).owned[0].revision, gone);
 }
 
-/// One gets of by the watch, the other missed by a look whose answer is of an earlier state (rule P21).
+/// The watch reports one predecessor; a read whose answer is of an earlier state misses the other (rule P21).
 #[test]
 fn token_is_of_the_state_in_which_the_last_key_was_gone() {
     let mut rig = third();
@@ -75,7 +75,7 @@ fn token_is_of_the_state_in_which_the_last_key_was_gone() {
     assert_eq!(rig.granted(1).owned[0].revision, rig.revision());
 }
 
-/// An operator deletes it, and the watch tells that before the put is answered: what other processes make of it must not
+/// An operator deletes it, and the watch reports that before the put is answered: what other processes make of it must not
 /// become two owners.
 #[test]
 fn key_deleted_before_its_answer_owns_nothing() {
@@ -109,7 +109,7 @@ fn try_for_a_contended_name_is_refused() {
     assert!(matches!(rig.refused(2), Refused::Held { .. }));
 }
 
-/// Each who watches all gets of all: deep in the queue one watches the next alone (rule P15).
+/// A watch on all contenders brings an event for each, so a waiter with many predecessors watches the last alone (rule P15).
 #[test]
 fn distant_waiter_watches_only_its_predecessor() {
     let mut rig = Rig::warm();

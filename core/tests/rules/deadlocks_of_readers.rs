@@ -36,7 +36,7 @@ fn cycle_in_a_process_lasts_as_long_as_the_writer() {
     }
 }
 
-/// The cycle closes long after the writer was seen last: it gets all the same, by whoever looks next.
+/// The cycle closes long after the writer was last read.
 #[test]
 fn cycle_that_closes_late_is_detected() {
     let mut town = read_in_one_of(2);
@@ -72,9 +72,9 @@ fn cycle_across_processes_is_detected() {
     );
 }
 
-/// Who would read several names waits for the readers of one while the other is not read, and whoever stands behind him waits
-/// for him. He lets those pass whose task is among those readers, before the others have gone as well as after, so that there
-/// is no cycle but the one by way of the writer, who has one name and waits for the other.
+/// A reader of several names waits for the readers of one while it cannot have the other, and later calls wait behind it. It lets
+/// pass the calls whose task is among those readers. The only cycle leads through the writer, which has one name and waits for the
+/// other.
 #[test]
 fn readers_of_several_names_block_no_call_for_ever() {
     for (others_go_first, again) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -100,7 +100,7 @@ fn readers_of_several_names_block_no_call_for_ever() {
             town.live(3 * SECOND);
             town.release(0, 20);
         }
-        // Of the cycle by way of the writer it may be told, or the writer gives way.
+        // The cycle through the writer is cut, or the writer gives way.
         let refused = |town: &Town| matches!(town.refusals()[..], [(4, Refused::Deadlock { .. })]);
         town.until(|town| refused(town) || town.is_granted(0, 4));
         if town.is_granted(0, 4) {

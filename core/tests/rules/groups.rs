@@ -168,7 +168,7 @@ fn barrier_finds_a_group_that_was_put_unseen() {
     assert!(owned.iter().all(|it| it.created == created));
 }
 
-/// An operator deletes one of its keys before the barrier has looked.
+/// An operator deletes one of its keys before the barrier reads them.
 #[test]
 fn group_that_a_barrier_finds_torn_starts_again() {
     let mut rig = Rig::warm();

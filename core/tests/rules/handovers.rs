@@ -170,7 +170,7 @@ fn refused_try_names_the_holder_after_a_hand_over() {
         ..
     } = rig.refused(2)
     else {
-        panic!("nobody")
+        panic!("no holder")
     };
     assert_eq!(&*record, b"call 1");
 }

@@ -50,7 +50,7 @@ fn key_of_readers_goes_with_the_last_of_them() {
         read(&mut town, 0, call, &[]);
         assert!(town.is_granted(0, call));
     }
-    assert_eq!(town.requests, requests, "etcd gets the first alone");
+    assert_eq!(town.requests, requests, "only the first needs etcd");
     for call in [1, 9, 2, 3, 4, 5, 6, 7] {
         town.release(0, call);
         assert_eq!(town.keys("s"), ["locks/s/a1.r0"]);
@@ -253,7 +253,7 @@ fn is_delete(request: &Request) -> bool {
     !crate::rig::deletes(request).is_empty()
 }
 
-/// etcd is not reached: a try that has to look first gets within the time-out of any other.
+/// etcd is not reached: a try that needs a read first is refused within the connect time-out.
 #[test]
 fn try_that_needs_a_read_is_refused_in_time_in_an_outage() {
     let mut town = read_in_one_of(2);
@@ -316,16 +316,16 @@ fn all_readers_of_a_key_lose_its_lease() {
     for call in [1, 2] {
         rig.lost(call);
         rig.release(call);
-        let told = rig.output(call);
+        let output = rig.output(call);
         assert!(
             matches!(
-                told,
+                output,
                 Some(Output::Released {
                     result: Err(Refused::Lost { .. }),
                     ..
                 })
             ),
-            "{told:?}"
+            "{output:?}"
         );
     }
 }

@@ -150,7 +150,7 @@ fn read_from_a_lagging_member_is_no_lost_history() {
     rig.carry_out(request);
     let (read, request) = rig.take();
     let Request::Txn(txn) = request else {
-        panic!("not a look")
+        panic!("not a read")
     };
     let stale = rig.store.stale(&txn, 3);
     rig.answer(read, Ok(Response::Txn(stale)));

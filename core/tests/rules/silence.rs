@@ -96,7 +96,7 @@ fn waiter_watches_anew_after_a_wipe() {
     assert_eq!((rig.watches(), rig.watched()), (2, vec!["locks/a/"]));
 }
 
-/// Two leases are opened after a wipe; the first answer that tells of it is of the very revision that was known before.
+/// Two leases are opened after a wipe; the first answer that shows it is of the very revision that was known before.
 #[test]
 fn late_answer_of_lost_history_costs_no_new_session() {
     let mut rig = Rig::warm();
