@@ -311,7 +311,12 @@ fn hand_overs_end_a_second_after_the_last_answer() {
     }
     rig.pass(Duration::from_millis(240));
     rig.sent.clear();
-    ends_for_good(&mut rig, 68);
+    rig.release(68);
+    assert!(rig.output(68).is_none() && rig.output(69).is_none());
+    // Exchanges have failed: nothing is sent before the pause is over.
+    rig.pass(Duration::from_secs(1));
+    let deleted = rig.sent.iter().flat_map(|(_, request)| deletes(request));
+    assert_eq!(deleted.collect::<Vec<_>>(), ["locks/a/a1"]);
 }
 
 #[test]
