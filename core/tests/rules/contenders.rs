@@ -1,7 +1,7 @@
 //! Contenders: how a key comes into etcd and goes again (rules P4, P8–P10).
 
 use etcd_locked_core::{ContenderState, Output, Refusal, Refused, Wait};
-use etcd_locked_sim::etcd::{refused, unavailable, unknown};
+use etcd_locked_sim::etcd::{Space, refused, unavailable, unknown};
 
 use crate::SOON;
 use crate::rig::{Rig, TTL, deletes, puts};
@@ -229,4 +229,66 @@ fn timers_do_not_pile_up_while_calls_come_and_go() {
         ));
     }
     assert!(rig.core.pending().0 < 20, "{:?}", rig.core.pending());
+}
+
+/// At its quota etcd applies the writes that cross it, and refuses them all the same (rule P34).
+#[test]
+fn put_refused_at_the_quota_leaves_no_key() {
+    for applied in [0, 1] {
+        for wait in [Wait::Once, Wait::Forever] {
+            let mut rig = Rig::warm();
+            rig.store.space = Space::Crossing(applied);
+            rig.acquire(1, "locks/a", wait);
+            rig.serve();
+            assert!(matches!(rig.refused(1), Refused::Backend(_)));
+            rig.live(SOON);
+            assert!(!rig.has("locks/a/a1") && rig.is_idle());
+            rig.store.space = Space::Enough;
+            rig.acquire(2, "locks/a", wait);
+            rig.serve();
+            rig.granted(2);
+        }
+    }
+}
+
+#[test]
+fn put_refused_at_the_quota_fails_no_held_lock() {
+    let mut rig = Rig::warm();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.store.space = Space::Crossing(1);
+    rig.acquire(2, "locks/b", Wait::Forever);
+    rig.live(SOON * 50);
+    assert!(rig.output(1).is_none());
+    rig.release(1);
+    rig.serve();
+    assert!(matches!(rig.released(1), Ok(())));
+    assert!(!rig.has("locks/a/a1") && !rig.has("locks/b/a1"));
+}
+
+#[test]
+fn refused_delete_is_sent_again_slowly() {
+    let mut rig = Rig::warm();
+    for (call, name) in [(1, "locks/a"), (2, "locks/b")] {
+        rig.acquire(call, name, Wait::Forever);
+        rig.serve();
+        rig.granted(call);
+    }
+    rig.store.denied = Some("locks/a/");
+    rig.release(1);
+    let mut sent = 0;
+    for _ in 0..200 {
+        rig.pass(SOON / 8);
+        sent += rig
+            .sent
+            .iter()
+            .filter(|(_, it)| !deletes(it).is_empty())
+            .count();
+        rig.serve();
+    }
+    assert!((2..40).contains(&sent), "{sent} in ten seconds");
+    rig.store.denied = None;
+    rig.live(SOON * 20);
+    assert!(!rig.has("locks/a/a1") && rig.has("locks/b/a1"));
 }

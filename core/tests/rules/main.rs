@@ -13,6 +13,7 @@ mod groups;
 mod handovers;
 mod permits;
 mod readers;
+mod records;
 mod retention;
 mod rig;
 mod sessions;

@@ -347,3 +347,37 @@ fn refused_try_names_the_reader_that_holds_now() {
     };
     assert_eq!(holder.as_deref(), Some(&b"{\"call\":3}"[..]));
 }
+
+/// A read at most 50 ms old has shown no contender behind the readers.
+#[test]
+fn reader_joins_at_once_while_a_read_is_recent() {
+    for (age, asks) in [(50, false), (100, true)] {
+        let mut rig = Rig::warm();
+        rig.share(1, "locks/s", Mode::Shared, Wait::Forever);
+        rig.serve();
+        rig.granted(1);
+        rig.pass(Duration::from_millis(age));
+        rig.share(2, "locks/s", Mode::Shared, Wait::Forever);
+        let joined = rig.output(2);
+        assert_eq!(joined.is_none(), asks, "{age} ms");
+        rig.serve();
+        assert_eq!(rig.output(2).is_some(), asks);
+        assert!(!rig.has("locks/s/a1.r1"));
+    }
+}
+
+#[test]
+fn reader_that_cannot_join_puts_a_second_key() {
+    let mut town = read_in_one_of(2);
+    write(&mut town, 1, 2);
+    town.live(LATER);
+    read(&mut town, 0, 3, &[]);
+    town.live(LATER);
+    let keys = ["locks/s/a1.r0", "locks/s/a2", "locks/s/a1.r1"];
+    assert_eq!(town.keys("s"), keys);
+    town.release(0, 1);
+    town.until(|town| town.is_granted(1, 2));
+    town.release(1, 2);
+    town.until(|town| town.is_granted(0, 3));
+    assert_eq!(town.keys("s"), ["locks/s/a1.r1"]);
+}

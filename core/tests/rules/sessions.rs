@@ -9,7 +9,7 @@ use etcd_locked_core::{
 use etcd_locked_sim::etcd::{refused, unknown};
 
 use crate::SOON;
-use crate::rig::{Rig, TTL};
+use crate::rig::{Rig, TTL, puts};
 
 /// A session retires after so many TTLs without a call.
 const IDLE: u32 = 21;
@@ -338,4 +338,76 @@ fn idle_sessions_are_revoked_in_the_end() {
     rig.acquire(100, "locks/a", Wait::Forever);
     rig.serve();
     rig.granted(100);
+}
+
+#[test]
+fn refused_barrier_is_sent_again_slowly() {
+    let mut rig = holder();
+    rig.granted(1);
+    rig.acquire(2, "locks/b", Wait::Forever);
+    let (put, request) = rig.take_put();
+    rig.store.apply(rig.now, &request).unwrap(); // applied, unseen
+    rig.answer(put, Err(unknown()));
+    rig.store.denied = Some("locks%s");
+    let mut sent = 0;
+    for _ in 0..100 {
+        rig.pass(Duration::from_millis(100));
+        let barrier = |request: &Request| puts(request) == ["locks%s/a1"];
+        sent += rig.sent.iter().filter(|(_, it)| barrier(it)).count();
+        rig.serve();
+    }
+    assert!((2..40).contains(&sent), "{sent} in ten seconds");
+    rig.cancel(2);
+    rig.store.denied = None;
+    rig.live(WHOLE);
+    assert!(!rig.has("locks/b/a1") && rig.has("locks/a/a1"));
+    assert!(rig.output(1).is_none(), "its body goes on");
+}
+
+/// The session key is of the snapshot, and so is not missing (rule P35).
+#[test]
+fn restore_from_a_snapshot_loses_all_locks() {
+    let mut rig = Rig::warm();
+    let snapshot = rig.store.snapshot();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.store.restore(rig.now, snapshot);
+    rig.acquire(2, "locks/b", Wait::Forever);
+    rig.serve();
+    assert_eq!(rig.lost(1), LossCause::Wiped);
+    rig.release(1);
+    rig.live(SOON);
+    rig.granted(2);
+}
+
+#[test]
+fn idle_holder_notices_a_restore_by_its_next_renewal() {
+    let mut rig = Rig::warm();
+    let snapshot = rig.store.snapshot();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.live(WHOLE / 9);
+    rig.store.restore(rig.now, snapshot);
+    rig.live(WHOLE / 3);
+    assert!(matches!(rig.lost(1), LossCause::Wiped | LossCause::Deleted));
+}
+
+#[test]
+fn waiter_watches_anew_after_a_restore() {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/zz");
+    let snapshot = rig.store.snapshot();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    rig.live(SOON);
+    let before = rig.watches();
+    rig.store.restore(rig.now, snapshot);
+    rig.live(WHOLE);
+    assert!(rig.watches() > before && rig.output(1).is_none());
+    rig.store.delete(b"locks/a/zz");
+    rig.report();
+    rig.serve();
+    rig.granted(1);
 }

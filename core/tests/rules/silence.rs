@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::{LossCause, Refused, Wait};
+use etcd_locked_core::{LossCause, Output, Refused, Wait};
 use etcd_locked_sim::etcd::{unavailable, unknown};
 
 use crate::rig::Rig;
@@ -123,4 +123,69 @@ fn late_answer_of_lost_history_costs_no_new_session() {
     rig.serve();
     rig.granted(2);
     assert!(rig.output(3).is_none());
+}
+
+/// The connect time-out of the rig.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a call waits for an etcd that is silent from now on.
+fn refused_after(rig: &mut Rig, wait: Wait) -> Duration {
+    let since = rig.now;
+    rig.acquire(9, "locks/a", wait);
+    loop {
+        match rig.output(9) {
+            Some(Output::Refused { why, .. }) => {
+                assert!(matches!(why, Refused::Backend(_)), "{why:?}");
+                return rig.now - since;
+            }
+            Some(other) => panic!("{other:?}"),
+            None => rig.pass(Duration::from_millis(50)),
+        }
+        assert!(rig.now - since < CONNECT * 4, "never");
+    }
+}
+
+/// One rule for calls in every state (rule P32).
+#[test]
+fn silent_etcd_refuses_each_call_after_the_connect_timeout() {
+    let idle = Rig::warm;
+    let cold = Rig::new;
+    let waiting = || {
+        let mut rig = Rig::warm();
+        rig.contend("locks/a/zz");
+        rig.acquire(1, "locks/a", Wait::Forever);
+        rig.serve();
+        rig
+    };
+    let deleting = || {
+        let mut rig = Rig::warm();
+        rig.acquire(1, "locks/a", Wait::Forever);
+        rig.serve();
+        rig.granted(1);
+        rig.release(1);
+        rig
+    };
+    for (n, stage) in [idle, cold, waiting, deleting].into_iter().enumerate() {
+        for wait in [Wait::Forever, Wait::For(CONNECT * 3)] {
+            let took = refused_after(&mut stage(), wait);
+            let late = CONNECT + Duration::from_secs(3);
+            assert!((CONNECT..late).contains(&took), "{n}: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn answer_of_etcd_ends_its_silence() {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/zz");
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.serve();
+    for _ in 0..3 {
+        rig.pass(CONNECT / 2);
+        rig.serve();
+    }
+    assert!(rig.output(1).is_none());
+    rig.store.delete(b"locks/a/zz");
+    rig.live(CONNECT);
+    rig.granted(1);
 }
