@@ -10,7 +10,7 @@ use crate::town::Town;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn permits(of: u16) -> Mode {
-    Mode::Permits(of.try_into().unwrap())
+    Mode::Permits(of.try_into().expect("not zero"))
 }
 
 fn ask(town: &mut Town, n: usize, call: CallId, of: u16) {

@@ -60,6 +60,12 @@ pub struct Etcd {
     pub space: Space,
 }
 
+impl Default for Etcd {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Etcd {
     /// Makes an empty etcd.
     #[must_use]
