@@ -660,7 +660,9 @@ impl Core {
     fn probe(&mut self) {
         let wanted = self.calls.first_waiting().is_some() && self.unreachable.needs_probe(self.now);
         let mut sessions = self.sessions.iter().filter(|_| wanted);
-        if let Some((key, _)) = sessions.find_map(|(_, session)| session.session_key()) {
+        let key = sessions.find_map(|(_, session)| session.session_key());
+        drop(sessions);
+        if let Some((key, _)) = key {
             let txn = transactions::reads(vec![Op::Get { key }]);
             self.send(Request::Txn(txn), Exchange::Probe);
         }
