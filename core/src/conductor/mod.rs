@@ -320,6 +320,7 @@ impl Core {
         self.flush_unsettled();
         self.flush_reads();
         self.flush_deadlock();
+        self.probe();
         self.arm_silence();
     }
 
@@ -645,7 +646,7 @@ impl Core {
         }
     }
 
-    /// Refuses the calls that have waited too long for etcd, and asks it something if it has been silent for a while.
+    /// Refuses the calls that have waited too long for etcd.
     fn check_silence(&mut self) {
         if let Some(came) = self.unreachable.gives_up(self.now) {
             let why = Refused::Backend(self.unreachable.cause());
@@ -653,14 +654,15 @@ impl Core {
                 self.refuse(call, why.clone());
             }
         }
-        let session = self
-            .sessions
-            .iter()
-            .find_map(|(_, session)| session.session_key());
-        if let (true, Some((key, _))) = (
-            self.unreachable.needs_probe(self.now) && self.calls.first_waiting().is_some(),
-            session,
-        ) {
+    }
+
+    /// Asks etcd something if calls wait, it has been silent for a while, and nothing else is to be sent.
+    fn probe(&mut self) {
+        let wanted = self.calls.first_waiting().is_some() && self.unreachable.needs_probe(self.now);
+        let mut sessions = self.sessions.iter().filter(|_| wanted);
+        let key = sessions.find_map(|(_, session)| session.session_key());
+        drop(sessions);
+        if let Some((key, _)) = key {
             let txn = transactions::reads(vec![Op::Get { key }]);
             self.send(Request::Txn(txn), Exchange::Probe);
         }

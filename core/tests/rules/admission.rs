@@ -205,11 +205,11 @@ fn nested_name_of_the_same_group_hides_no_contender() {
 #[test]
 fn delete_of_an_earlier_incarnation_is_ignored() {
     let mut rig = third();
-    let created = rig.created("locks/a").unwrap();
+    let created = rig.created("locks/a").expect("a value");
     for key in ["locks/a/zz", "locks/a/a1"] {
         rig.event(Event::Delete {
             key: key.into(),
-            revision: Revision::new(created.get() - 1).unwrap(),
+            revision: Revision::new(created.get() - 1).expect("a value"),
         });
         assert!(rig.sent.is_empty(), "nothing is read again");
     }

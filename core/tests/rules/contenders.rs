@@ -24,7 +24,7 @@ fn unanswered_put_is_barred_before_the_next() {
     );
     let barred = rig.store.apply(rig.now, &barrier);
     // The put arrives late, and applies no more.
-    rig.store.apply(rig.now, &put).unwrap();
+    rig.store.apply(rig.now, &put).expect("a value");
     assert!(!rig.has("locks/a/a1"));
 
     rig.answer(id, barred);
@@ -40,7 +40,7 @@ fn barrier_finds_a_put_that_was_applied_unseen() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
     let (id, put) = rig.take();
-    rig.store.apply(rig.now, &put).unwrap();
+    rig.store.apply(rig.now, &put).expect("a value");
     let created = rig.revision();
     rig.answer(id, Err(unknown()));
     rig.live(SOON);
@@ -103,7 +103,7 @@ fn late_delete_leaves_the_next_incarnation_alone() {
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.serve();
     rig.granted(2);
-    rig.store.apply(rig.now, &delete).unwrap();
+    rig.store.apply(rig.now, &delete).expect("a value");
     assert!(rig.has("locks/a/a1"));
 }
 
@@ -169,7 +169,7 @@ fn cancelled_call_leaves_no_key() {
         let (id, put) = rig.take();
         rig.cancel(1);
         if applied {
-            rig.store.apply(rig.now, &put).unwrap();
+            rig.store.apply(rig.now, &put).expect("a value");
         }
         rig.answer(id, Err(unknown()));
         rig.live(SOON);

@@ -298,7 +298,7 @@ fn abort_that_arrives_late_does_nothing() {
     town.live(SECOND / 2);
     let before = (town.keys("n0"), town.keys("n1"), town.store.revision());
     for request in late {
-        town.store.apply(town.now, &request).unwrap();
+        town.store.apply(town.now, &request).expect("a value");
     }
     assert_eq!(
         (town.keys("n0"), town.keys("n1"), town.store.revision()),

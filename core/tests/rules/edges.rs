@@ -119,7 +119,7 @@ fn edge_that_arrives_late_leads_nowhere() {
     town.until(|town| town.edges() == [EDGE]);
     town.until(|town| !town.refusals().is_empty());
     assert!(town.edges().is_empty());
-    town.store.apply(town.now, &late).unwrap();
+    town.store.apply(town.now, &late).expect("a value");
     assert!(town.edges().is_empty());
 }
 

@@ -131,7 +131,7 @@ fn cancelled_group_leaves_no_key() {
         .sent
         .iter()
         .find(|it| !deletes(&it.1).is_empty())
-        .unwrap();
+        .expect("a value");
     assert!(!deletes(request).is_empty());
     rig.serve();
     assert!(!rig.has("locks/a/a1") && !rig.has("locks/b/a1"));
@@ -146,7 +146,7 @@ fn cancelled_group_without_an_answer_leaves_no_key() {
         let (id, put) = rig.take();
         rig.cancel(1);
         if applied {
-            rig.store.apply(rig.now, &put).unwrap();
+            rig.store.apply(rig.now, &put).expect("a value");
         }
         rig.answer(id, Err(unknown()));
         rig.live(SOON);
@@ -160,7 +160,7 @@ fn barrier_finds_a_group_that_was_put_unseen() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B], Wait::Forever);
     let (id, put) = rig.take();
-    rig.store.apply(rig.now, &put).unwrap();
+    rig.store.apply(rig.now, &put).expect("a value");
     let created = rig.revision();
     rig.answer(id, Err(unknown()));
     rig.live(SOON);
@@ -174,7 +174,7 @@ fn group_that_a_barrier_finds_torn_starts_again() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &[A, B], Wait::Forever);
     let (id, put) = rig.take();
-    rig.store.apply(rig.now, &put).unwrap();
+    rig.store.apply(rig.now, &put).expect("a value");
     let created = rig.revision();
     rig.store.delete(b"locks/b/a1");
     rig.answer(id, Err(unknown()));

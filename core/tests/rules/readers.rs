@@ -153,7 +153,7 @@ fn key_of_an_unknown_form_excludes_all() {
     try_to_read(&mut town, 0, 1);
     assert!(matches!(town.refusals()[..], [(1, Refused::Held { .. })]));
     read(&mut town, 0, 2, &[]);
-    let permits = Mode::Permits(2.try_into().unwrap());
+    let permits = Mode::Permits(2.try_into().expect("not zero"));
     town.ask_as(1, 3, permits, &["s"], &[], Wait::Forever);
     town.live(SECOND);
     assert_eq!(granted(&town, &[2, 3]), [false, false]);

@@ -32,7 +32,7 @@ fn key(rig: &Rig) -> Option<(LeaseId, Revision)> {
 #[test]
 fn early_end_leaves_the_key_under_a_lease_of_its_own() {
     let mut rig = holding();
-    let (pooled, created) = key(&rig).unwrap();
+    let (pooled, created) = key(&rig).expect("a value");
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.release(1);
     let (grant, request) = rig.take();
@@ -41,7 +41,7 @@ fn early_end_leaves_the_key_under_a_lease_of_its_own() {
     rig.carry_out((grant, request));
     rig.serve();
     assert!(matches!(rig.released(1), Ok(())));
-    let (own, same) = key(&rig).unwrap();
+    let (own, same) = key(&rig).expect("a value");
     assert_ne!(own, pooled);
     assert_eq!(same, created);
     // Neither handed on nor renewed, and the call that waits here gets it once the time is over.
@@ -57,7 +57,7 @@ fn retained_key_goes_though_its_process_is_gone() {
     let mut rig = holding();
     rig.release(1);
     rig.serve();
-    let (own, _) = key(&rig).unwrap();
+    let (own, _) = key(&rig).expect("a value");
     let most = LONG + Duration::from_secs(1);
     let end = rig.now + most;
     while rig.now < end {
@@ -137,7 +137,7 @@ fn shutdown_leaves_a_retained_key_its_lease() {
     assert!(!rig.is_finished());
     rig.serve();
     assert!(rig.is_finished());
-    let (own, _) = key(&rig).unwrap();
+    let (own, _) = key(&rig).expect("a value");
     assert_eq!(rig.store.leases(), [own], "the others are revoked");
     let end = rig.now + LONG;
     rig.store.expire(end - SOON);
@@ -155,7 +155,7 @@ fn body_that_a_shutdown_ends_retains_its_name() {
     rig.release(1);
     rig.serve();
     assert!(rig.is_finished());
-    let (own, _) = key(&rig).unwrap();
+    let (own, _) = key(&rig).expect("a value");
     assert_eq!(rig.store.leases(), [own]);
 }
 
@@ -187,7 +187,7 @@ fn unanswered_retention_is_sent_again_without_harm() {
     let (grant, request) = rig.take();
     rig.answer(grant, Err(unknown()));
     // The first one was carried out all the same: a lease that no key uses.
-    rig.store.apply(rig.now, &request).unwrap();
+    rig.store.apply(rig.now, &request).expect("a value");
     rig.pass(SOON);
     let request = rig.take();
     rig.carry_out(request);
@@ -197,16 +197,16 @@ fn unanswered_retention_is_sent_again_without_harm() {
     rig.pass(SOON);
     rig.serve();
     assert!(matches!(rig.released(1), Ok(())));
-    let before = key(&rig).unwrap();
-    rig.store.apply(rig.now, &first).unwrap();
-    assert_eq!(key(&rig).unwrap(), before, "the same once more");
+    let before = key(&rig).expect("a value");
+    rig.store.apply(rig.now, &first).expect("a value");
+    assert_eq!(key(&rig).expect("a value"), before, "the same once more");
     // Late, when another call has the name, it does nothing.
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(LONG);
     rig.granted(2);
-    let before = key(&rig).unwrap();
-    rig.store.apply(rig.now, &first).unwrap();
-    assert_eq!(key(&rig).unwrap(), before);
+    let before = key(&rig).expect("a value");
+    rig.store.apply(rig.now, &first).expect("a value");
+    assert_eq!(key(&rig).expect("a value"), before);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn session_lives_until_the_key_has_its_own_lease() {
 #[test]
 fn lost_lock_retains_nothing() {
     let mut rig = holding();
-    let (pooled, _) = key(&rig).unwrap();
+    let (pooled, _) = key(&rig).expect("a value");
     rig.store.revoke(pooled);
     rig.live(Duration::from_secs(TTL as u64));
     assert!(rig.output(1).is_some());
@@ -290,7 +290,7 @@ fn lease_without_a_key_to_retain_is_revoked() {
 /// A rate limiter: so many in a time, and not only at a time.
 #[test]
 fn permit_is_retained_as_a_name_is() {
-    let of = Mode::Permits(2.try_into().unwrap());
+    let of = Mode::Permits(2.try_into().expect("not zero"));
     let mut rig = Rig::warm();
     for call in [1, 2, 3] {
         rig.share(call, "locks/a", of, Wait::Forever);

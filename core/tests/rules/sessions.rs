@@ -79,7 +79,7 @@ fn late_bundle_does_not_bring_a_lost_session_back() {
     assert_eq!(rig.lost(1), LossCause::Expired);
     rig.sent.clear();
     let answer = etcd_locked_core::TxnAnswer {
-        revision: Revision::new(99).unwrap(),
+        revision: Revision::new(99).expect("a value"),
         succeeded: false,
         answers: Vec::new(),
     };
@@ -314,7 +314,7 @@ fn many_locks_are_spread_over_a_few_sessions() {
         "renewals do not grow with the locks"
     );
     assert!(sessions.iter().all(|session| session.bodies >= 3));
-    rig.store.revoke(sessions[0].lease.unwrap());
+    rig.store.revoke(sessions[0].lease.expect("a value"));
     rig.live(WHOLE);
     let gone = (0..held).filter(|call| rig.output(*call).is_some()).count();
     assert_eq!(gone, sessions[0].bodies);
@@ -346,7 +346,7 @@ fn refused_barrier_is_sent_again_slowly() {
     rig.granted(1);
     rig.acquire(2, "locks/b", Wait::Forever);
     let (put, request) = rig.take_put();
-    rig.store.apply(rig.now, &request).unwrap(); // applied, unseen
+    rig.store.apply(rig.now, &request).expect("a value"); // applied, unseen
     rig.answer(put, Err(unknown()));
     rig.store.denied = Some("locks%s");
     let mut sent = 0;

@@ -56,7 +56,7 @@ fn key_that_a_barrier_finds_leaves_a_retired_session() {
     rig.granted(1);
     rig.acquire(2, "locks/b", Wait::Forever);
     let (id, put) = rig.take_put();
-    rig.store.apply(rig.now, &put).unwrap(); // applied, unseen
+    rig.store.apply(rig.now, &put).expect("a value"); // applied, unseen
     rig.store.delete(b"locks%s/a1"); // an operator tidies up
     rig.answer(id, Err(unknown()));
     rig.serve();
