@@ -76,6 +76,7 @@ impl Stage {
             .args(args)
             .env_clear()
             .env("ETCD_LOCKED_ENDPOINTS", &self.endpoints)
+            .env("NO_COLOR", "1") // a log in colours would not read as what it says
             .envs(environment.iter().copied());
         self.run(command)
     }
