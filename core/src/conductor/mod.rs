@@ -4,16 +4,20 @@
 //! call, [`answers`] what etcd's answers and events lead to. Nothing recurses: a name whose head may have a next step goes on the
 //! work list.
 
-mod answers;
+mod cycles;
+mod reads;
+mod retaining;
 mod serving;
+mod sessions;
 
+use sessions::transaction;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::{Batch, Deletion};
-use crate::calls::{Calls, Tries};
-use crate::contender::{Contenders, State};
+use crate::calls::Calls;
+use crate::contender::Contenders;
 use crate::deadlock::{Cycle, Deadlock, Edge, edges};
 use crate::ids::{
     CallId, ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId,
@@ -24,14 +28,13 @@ use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::Observe;
 use crate::output::{LossCause, Output, Refused};
-use crate::record;
-use crate::request::{Op, Request};
-use crate::session::{Need, Session};
+use crate::request::{Failure, Op, Request, Response, TxnAnswer};
+use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::shutdown::Shutdown;
 use crate::steps;
 use crate::timers::{Timer, Timers};
-use crate::transactions::{self, Placement, Removal};
+use crate::transactions::{self, Removal};
 use crate::unreachable::Unreachable;
 use crate::wait_queue::WaitQueues;
 
@@ -328,296 +331,6 @@ impl Core {
         self.unreachable.may_send(self.now)
     }
 
-    /// Sends what sessions need: renewals even while etcd is not reached.
-    fn flush_sessions(&mut self) {
-        let mut waiting = BTreeSet::new();
-        while let Some(id) = self.dirty.pop_first() {
-            steps::step();
-            let may_send = self.may_send();
-            let Some(session) = self.sessions.get_mut(id) else {
-                continue;
-            };
-            match session.need(self.now) {
-                Some(Need::Grant) if may_send => {
-                    session.asked();
-                    let ttl_secs = session.ttl_secs();
-                    self.send(Request::Grant { ttl_secs }, Exchange::Grant(id));
-                }
-                Some(Need::Grant) => drop(waiting.insert(id)),
-                Some(Need::Stop(cause)) => self.lose_session(id, cause),
-                Some(Need::Retire) => self.retire(id),
-                Some(Need::Renew) if self.sessions.is_spare(id) => self.retire(id),
-                Some(Need::Renew) if !self.shutdown.has_stopped() => self.renew(id),
-                Some(Need::Renew) | None => {}
-            }
-            self.take_steps();
-            if may_send {
-                self.flush_puts(id);
-                self.flush_barrier(id);
-            } else {
-                waiting.insert(id);
-            }
-            let session = self.sessions.get(id);
-            let due = session.into_iter().flat_map(|session| {
-                let barrier = session.barrier().due();
-                session.due().into_iter().chain([barrier])
-            });
-            match due.flatten().filter(|due| *due > self.now).min() {
-                Some(due) => self.timers.set(Timer::Session(id), due),
-                None => self.timers.cancel(&Timer::Session(id)),
-            }
-        }
-        self.dirty = waiting;
-    }
-
-    /// Renews a session now, unless that is under way.
-    fn renew(&mut self, id: SessionId) {
-        let stopped = self.shutdown.has_stopped();
-        let Some(session) = self.sessions.get_mut(id).filter(|_| !stopped) else {
-            return;
-        };
-        if let (true, Some(lease)) = (session.renew(), session.lease()) {
-            let timeout = session.renewal_timeout();
-            self.send(Request::KeepAlive { lease, timeout }, Exchange::Renewal(id));
-        }
-    }
-
-    /// Sends the puts of a session that are ready.
-    fn flush_puts(&mut self, id: SessionId) {
-        while self.may_send() {
-            let Some(session) = self.sessions.get(id).filter(|session| session.is_open()) else {
-                return;
-            };
-            let (Some(fence), Some(lease)) = (session.fence(), session.lease()) else {
-                return;
-            };
-            let (contenders, queues, calls) = (&self.contenders, &self.queues, &self.calls);
-            let pending = |contender: ContenderId| {
-                let found = contenders
-                    .get(contender)
-                    .filter(|it| matches!(it.state(), State::Pending));
-                found.map_or(0, |it| it.names().len())
-            };
-            // A single try's contender, which is put only if no other key is there.
-            let tries = |contender: ContenderId| {
-                let first = contenders.get(contender).and_then(|it| it.names().first());
-                let head = first.and_then(|name| queues.get(name)?.head());
-                let waiting = head.and_then(|head| calls.waiting(head.call));
-                waiting.is_some_and(|waiting| waiting.tries == Tries::IfNone)
-            };
-            let Some(next) = self.batch.next_put(id, pending, tries) else {
-                return;
-            };
-            let alone = next.len() == 1 && next.iter().all(|contender| tries(*contender));
-            let mut placements = Vec::new();
-            for contender in &next {
-                self.contenders.sent(*contender, lease);
-                placements.extend(self.placements(*contender));
-            }
-            match (alone, next.first()) {
-                (true, Some(contender)) => {
-                    let txn = transactions::put_if_none(&fence, lease, &placements);
-                    self.send(Request::Txn(txn), Exchange::Try(id, *contender));
-                }
-                _ => {
-                    let txn = transactions::put(&fence, lease, &placements);
-                    self.send(Request::Txn(txn), Exchange::Put(id, next));
-                }
-            }
-        }
-    }
-
-    /// What is put for a contender.
-    fn placements(&self, id: ContenderId) -> Vec<Placement> {
-        let Some(contender) = self.contenders.get(id) else {
-            return Vec::new();
-        };
-        let keys: Vec<Key> = contender.keys().cloned().collect();
-        let placement = |part: &crate::contender::Part| {
-            let watched = self.observe.watch(&part.name).is_some();
-            Placement {
-                record: record::of_group(contender.record(), &part.key, &keys),
-                key: part.key.clone(),
-                family: part.family.clone(),
-                all: watched || part.seat != crate::seat::Seat::Exclusive,
-            }
-        };
-        contender.parts().iter().map(placement).collect()
-    }
-
-    /// Sends the barrier of a session, if one is wanted.
-    fn flush_barrier(&mut self, id: SessionId) {
-        let (now, contenders) = (self.now, &self.contenders);
-        let may_send = self.unreachable.may_send(now);
-        let Some(session) = self
-            .sessions
-            .get_mut(id)
-            .filter(|session| may_send && session.is_alive())
-        else {
-            return;
-        };
-        let (Some((key, modified)), Some(lease)) = (session.session_key(), session.lease()) else {
-            return;
-        };
-        let count =
-            |contender: ContenderId| contenders.get(contender).map_or(0, |it| it.parts().len());
-        let Some(ids) = session
-            .barrier_mut()
-            .send(now, transactions::AMBIGUOUS, count)
-        else {
-            return;
-        };
-        let keys = ids.iter().filter_map(|id| contenders.get(*id));
-        let keys: Vec<Key> = keys.flat_map(|it| it.keys().cloned()).collect();
-        // The youngest key that is held: if history went back to before any of them, it is not there.
-        let suspicious = session.barrier().is_suspicious();
-        let witness = suspicious.then(|| self.witness(id)).flatten();
-        let read = keys
-            .into_iter()
-            .chain(witness.iter().map(|(key, _)| key.clone()));
-        let txn = transactions::barrier(&key, modified, lease, read);
-        self.send(Request::Txn(txn), Exchange::Barrier(id, witness));
-    }
-
-    /// The youngest key that calls hold under a session.
-    fn witness(&self, id: SessionId) -> Option<Incarnation> {
-        let contenders = self.sessions.get(id)?.contenders();
-        let owned = |id: ContenderId| {
-            self.contenders
-                .get(id)
-                .filter(|it| it.ownership().is_some())
-        };
-        let contender = contenders.rev().find_map(owned)?;
-        Some((contender.keys().next()?.clone(), contender.created()?))
-    }
-
-    /// Reads contenders whose put was refused although it may have been applied: nothing comes later. A delete that finds nothing
-    /// makes the read a write, which no member that lags can answer (rule P20).
-    fn flush_unsettled(&mut self) {
-        while self.may_send() && !self.unsettled.is_empty() {
-            let mut ids = Vec::new();
-            let mut ops = Vec::new();
-            while let Some(id) = self.unsettled.pop_first() {
-                let keys = self.contenders.get(id).into_iter().flat_map(|it| it.keys());
-                ops.extend(keys.map(|key| Op::Get { key: key.clone() }));
-                ids.push(id);
-                if ops.len() >= transactions::READS {
-                    break;
-                }
-            }
-            if let Some(Op::Get { key }) = ops.first() {
-                let prefix = edges::prefix_of(&self.root, key);
-                ops.insert(0, Op::DeleteUnder { prefix });
-                let txn = transactions::reads(ops);
-                self.send(Request::Txn(txn), Exchange::Settle(ids));
-            }
-        }
-    }
-
-    fn flush_reads(&mut self) {
-        while self.may_send() {
-            let contenders = &self.contenders;
-            let count = |id: ContenderId| {
-                let found = contenders
-                    .get(id)
-                    .filter(|contender| !contender.is_detached());
-                found
-                    .filter(|contender| contender.created().is_some())
-                    .map_or(0, |contender| contender.parts().len())
-            };
-            let Some(next) = self.observe.next_read(count) else {
-                return;
-            };
-            let mut items = Vec::new();
-            let mut ops: Vec<Op> = Vec::new();
-            for id in next {
-                let Some(contender) = self.contenders.get(id) else {
-                    continue;
-                };
-                let Some(created) = contender.created() else {
-                    continue;
-                };
-                let held = !contender.is_in_line();
-                for (at, part) in contender.parts().iter().enumerate() {
-                    let deep = self
-                        .queues
-                        .get(&part.name)
-                        .is_some_and(|queue| queue.is_deep());
-                    // A watch of the last predecessor alone has reported: most likely nothing is ahead any more, and each range goes
-                    // through all keys of the family at etcd.
-                    let last = self
-                        .observe
-                        .watch(&part.name)
-                        .filter(|watch| watch.prefix != part.family);
-                    let gone =
-                        last.is_some_and(|watch| part.predecessors().has_lost(&watch.prefix));
-                    let owner = !held && !gone;
-                    match held {
-                        true => ops.extend(transactions::read_behind(
-                            &part.key,
-                            &part.family,
-                            deep || part.seat != crate::seat::Seat::Exclusive,
-                        )),
-                        false => ops.extend(transactions::read_before(
-                            &part.family,
-                            created,
-                            deep,
-                            owner,
-                        )),
-                    }
-                    items.push(ReadItem {
-                        contender: id,
-                        part: at,
-                        created,
-                        held,
-                        deep,
-                        owner,
-                    });
-                }
-            }
-            self.send(
-                Request::Txn(transactions::reads(ops)),
-                Exchange::Read(items),
-            );
-        }
-    }
-
-    fn flush_deadlock(&mut self) {
-        while self.may_send() {
-            let sessions = &self.sessions;
-            let takes = |id: SessionId| {
-                sessions
-                    .get(id)
-                    .is_some_and(|session| session.takes_edges())
-            };
-            let Some((edge, write, id)) = self.deadlock.edges.next_write(takes) else {
-                break;
-            };
-            let session = self.sessions.get(id);
-            let Some(lease) = session.and_then(|session| session.lease()) else {
-                break;
-            };
-            let fence = session.and_then(|session| session.fence());
-            let key = edge.key(&self.root);
-            let txn = match write {
-                edges::Write::Put => {
-                    let ends = [edge.held.clone(), edge.waits.clone()];
-                    transactions::publish(fence.as_ref(), lease, &ends, &[(key, edge.value())])
-                }
-                edges::Write::Delete => transactions::abort(fence.as_ref(), Vec::new(), vec![key]),
-            };
-            self.send(Request::Txn(txn), Exchange::Edge(id, edge, write));
-        }
-        while self.may_send()
-            && let Some((contender, ops)) = self.deadlock.next_read()
-        {
-            self.send(
-                Request::Txn(transactions::reads(ops)),
-                Exchange::Search(contender),
-            );
-        }
-    }
-
     fn send(&mut self, request: Request, exchange: Exchange) {
         self.last_id += 1;
         let id = RequestId::from(self.last_id);
@@ -740,6 +453,83 @@ impl Core {
     /// How long to wait before what failed this often in a row is sent again (rule P34).
     fn pause(&mut self, failures: u32) -> Duration {
         self.jittered(Duration::from_millis(50 << failures.min(SLOWLY)))
+    }
+
+    /// etcd answered a request, or did not.
+    fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
+        let Some(UnderWay {
+            exchange,
+            sent,
+            floor,
+            epoch,
+        }) = self.under_way.remove(&request)
+        else {
+            return;
+        };
+        match &result {
+            Ok(_) | Err(Failure::Refused { .. }) => self.unreachable.answered(self.now),
+            Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
+                self.unreachable.failed(cause.clone());
+                let pause = self.pause(self.unreachable.failures());
+                self.unreachable.hold_off(self.now + pause);
+                self.timers.set(Timer::Flush, self.now + pause);
+            }
+        }
+        let current = epoch == self.epoch;
+        let proof = match &result {
+            Ok(Response::Txn(answer)) if current => self.check_history(&exchange, answer, floor),
+            _ => false,
+        };
+        // What a delete confirms stays confirmed.
+        let confirms = matches!(exchange, Exchange::Delete(_));
+        if proof && !confirms {
+            self.lose_history();
+        }
+        let stale =
+            |answer: &TxnAnswer| current && floor.is_some_and(|floor| answer.revision < floor);
+        match exchange {
+            Exchange::Grant(id) => self.granted(id, sent, result),
+            Exchange::Renewal(id) => self.renewed(id, sent, floor.filter(|_| current), result),
+            Exchange::Revocation(lease) => self.revoked(lease, &result),
+            Exchange::Barrier(id, witness) => self.barred(id, witness, transaction(result)),
+            Exchange::Settle(ids) => match transaction(result) {
+                Ok(answer) if !stale(&answer) => self.settle(ids, answer),
+                // What may not even be read goes with its lease.
+                Err(Failure::Refused { .. }) => ids.into_iter().for_each(|id| self.remove(id)),
+                _ => self.unsettled.extend(ids),
+            },
+            Exchange::Put(session, ids) => self.put(session, ids, transaction(result)),
+            Exchange::Try(session, id) => self.tried(session, id, transaction(result)),
+            Exchange::Delete(deletions) => self.deleted(deletions, transaction(result)),
+            Exchange::Read(items) => match transaction(result) {
+                Ok(answer) if stale(&answer) => self.read_stale(items),
+                result => self.read(items, sent, result),
+            },
+            Exchange::Reserve(id) => self.reserved(id, result),
+            Exchange::Retain(id, lease) => self.retained(id, lease, transaction(result)),
+            Exchange::Edge(session, edge, write) => {
+                let outcome = self.outcome(session, transaction(result));
+                let barred = self.deadlock.edges.written(&edge, write, outcome);
+                self.bar(barred);
+            }
+            Exchange::Search(id) => match transaction(result) {
+                Ok(answer) => {
+                    if let Some(cycle) = self.deadlock.found(id, answer) {
+                        self.cut(id, cycle);
+                    }
+                }
+                Err(_) => self.deadlock.search_failed(id),
+            },
+            Exchange::Abort(abort) => {
+                let outcome = self.outcome(abort.session, transaction(result));
+                self.aborted(*abort, outcome);
+            }
+            Exchange::Probe => {}
+        }
+        if proof && confirms {
+            self.lose_history();
+        }
+        self.refuse_cleared();
     }
 }
 

@@ -1,29 +1,27 @@
 //! Serving: the way of a call, from its arrival through its queues to its grant, and back through its release.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Core, Retention};
+use super::Core;
 use crate::batch::Deletion;
 use crate::calls::{Arrival, Call, Stage, Tries, Waiting};
 use crate::contender::{Contender, Purpose, State};
-use crate::deadlock::graph::{Waits, Walked, walk};
-use crate::deadlock::{STEP, edges::Edge};
-use crate::ids::{CallId, ContenderId, Incarnation, Name, SessionId};
+use crate::deadlock::STEP;
+use crate::ids::{CallId, ContenderId, Name};
 use crate::input::{Acquire, Release, Wait};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::{GUARD_AFTER, WARM};
-use crate::output::{Blocker, Grant, LossCause, Output, OwnedKey, Refused};
+use crate::output::{Grant, LossCause, Output, OwnedKey, Refused};
 use crate::ownership::Gate;
-use crate::request::Request;
 use crate::seat::{Mode, Seat};
 use crate::timers::Timer;
 use crate::wait_queue::{WaitQueue, Waiter};
 
 /// How long a release waits for its confirmation (rule P25).
-const CONFIRM: Duration = Duration::from_secs(2);
+pub(super) const CONFIRM: Duration = Duration::from_secs(2);
 
 /// How long at least the keys of a call linger here for the next; other processes wait that much longer, and up to [`TOGETHER`].
 const LINGER: Duration = Duration::from_millis(1);
@@ -33,12 +31,6 @@ const TOGETHER: Duration = Duration::from_millis(2);
 
 /// How long a call that gives up waits for its edges to be deleted.
 const CLEARING: Duration = Duration::from_secs(2);
-
-/// Edges that one call publishes at most.
-const MOST_EDGES: usize = 64;
-
-/// The shortest lease etcd grants, in whole seconds.
-const SHORTEST: i64 = 2;
 
 impl Core {
     /// A call has come.
@@ -134,7 +126,7 @@ impl Core {
     }
 
     /// Whether a single try would have to queue behind calls that want something else.
-    fn is_queued_for(&self, name: &Name, mode: Mode, group: bool) -> bool {
+    pub(super) fn is_queued_for(&self, name: &Name, mode: Mode, group: bool) -> bool {
         let may_follow = |queue: &WaitQueue| {
             queue.is_empty() || (mode != Mode::Exclusive && !group && queue.is_uniform(mode))
         };
@@ -172,7 +164,7 @@ impl Core {
     }
 
     /// Takes a waiting call out of its queues; false if it does not wait.
-    fn withdraw(&mut self, call: CallId) -> bool {
+    pub(super) fn withdraw(&mut self, call: CallId) -> bool {
         let Some(waiting) = self.calls.waiting(call) else {
             return false;
         };
@@ -185,7 +177,7 @@ impl Core {
         true
     }
 
-    fn stops_waiting(&mut self, call: CallId) {
+    pub(super) fn stops_waiting(&mut self, call: CallId) {
         self.timers.cancel(&Timer::Wait(call));
         self.timers.cancel(&Timer::Cycle(call));
         self.deadlock.forget_call(call);
@@ -246,7 +238,7 @@ impl Core {
     }
 
     /// The head of the queue has a contender in line.
-    fn serve_by(&mut self, id: ContenderId, call: CallId) {
+    pub(super) fn serve_by(&mut self, id: ContenderId, call: CallId) {
         let Some(contender) = self.contenders.get(id) else {
             return;
         };
@@ -272,7 +264,7 @@ impl Core {
     }
 
     /// The head of the queue has no contender in line: it joins one that is held, or gets its own.
-    fn claim(&mut self, call: CallId, purpose: Purpose) {
+    pub(super) fn claim(&mut self, call: CallId, purpose: Purpose) {
         if purpose.mode == Mode::Shared
             && let Some(joined) = self.joinable(&purpose)
         {
@@ -315,17 +307,8 @@ impl Core {
         self.dirty.insert(session);
     }
 
-    /// The session a call of this TTL is to use.
-    fn choose_session(&mut self, ttl_secs: i64) -> SessionId {
-        let (id, opened) =
-            self.sessions
-                .choose(self.now, ttl_secs, self.settings.bodies_per_session);
-        self.dirty.extend(opened);
-        id
-    }
-
     /// The youngest key of readers that hold just these names, and whether another may join them.
-    fn joinable(&self, purpose: &Purpose) -> Option<(ContenderId, Gate)> {
+    pub(super) fn joinable(&self, purpose: &Purpose) -> Option<(ContenderId, Gate)> {
         let queue = self.queues.get(purpose.names.first()?)?;
         queue.held().rev().find_map(|id| {
             crate::steps::step();
@@ -344,20 +327,8 @@ impl Core {
         })
     }
 
-    /// A read is to show whether a contender waits behind a key of readers.
-    fn ask_behind(&mut self, id: ContenderId) {
-        let now = self.now;
-        let ownership = self
-            .contenders
-            .get_mut(id)
-            .and_then(|contender| contender.ownership_mut());
-        if ownership.is_some_and(|ownership| ownership.ask(now)) {
-            self.observe.read(id, true);
-        }
-    }
-
     /// The head of the queue has to wait: single tries are refused, be it the head or behind it.
-    fn refuse_tries(&mut self, names: &[Name]) {
+    pub(super) fn refuse_tries(&mut self, names: &[Name]) {
         let queues = names.iter().filter_map(|name| self.queues.get(name));
         for call in queues.flat_map(WaitQueue::tries).collect::<BTreeSet<_>>() {
             self.refuse_try(call);
@@ -423,7 +394,7 @@ impl Core {
         });
     }
 
-    fn stops_being_observed(&mut self, id: ContenderId) {
+    pub(super) fn stops_being_observed(&mut self, id: ContenderId) {
         self.timers.cancel(&Timer::Read(id));
         self.observe.forget(id);
         self.deadlock.forget_contender(id);
@@ -472,7 +443,7 @@ impl Core {
     }
 
     /// The names of a contender go on without it.
-    fn free_seats(&mut self, id: ContenderId, seats: Vec<(Name, Seat)>) {
+    pub(super) fn free_seats(&mut self, id: ContenderId, seats: Vec<(Name, Seat)>) {
         for (name, seat) in seats {
             if let Some(queue) = self.queues.get_mut(&name) {
                 queue.free(id, seat);
@@ -482,7 +453,7 @@ impl Core {
     }
 
     /// Every contender of the call is admitted: grants it, or renews the session first (rule P12).
-    fn grant_if_fresh(&mut self, id: ContenderId, call: CallId) {
+    pub(super) fn grant_if_fresh(&mut self, id: ContenderId, call: CallId) {
         let Some(contender) = self.contenders.get(id) else {
             return;
         };
@@ -500,7 +471,7 @@ impl Core {
     }
 
     /// The call has its locks: by a contender of its own, together with readers, or from a call before it.
-    fn grant(&mut self, id: ContenderId, call: CallId) {
+    pub(super) fn grant(&mut self, id: ContenderId, call: CallId) {
         let now = self.now;
         let Some((names, waiting)) = self
             .calls
@@ -567,7 +538,7 @@ impl Core {
     }
 
     /// What a call owns, in the order of its names.
-    fn owned(&self, id: ContenderId, names: &[Name]) -> Vec<OwnedKey> {
+    pub(super) fn owned(&self, id: ContenderId, names: &[Name]) -> Vec<OwnedKey> {
         let Some(contender) = self.contenders.get(id) else {
             return Vec::new();
         };
@@ -610,7 +581,7 @@ impl Core {
     }
 
     /// What a call holds goes to the next call, stays with its co-holders, or is deleted.
-    fn pass_on(&mut self, id: ContenderId, call: CallId, how: Release, fenced: bool) {
+    pub(super) fn pass_on(&mut self, id: ContenderId, call: CallId, how: Release, fenced: bool) {
         let now = self.now;
         let heir = if fenced { None } else { self.heir(id) };
         let Some(contender) = self.contenders.get_mut(id) else {
@@ -661,7 +632,7 @@ impl Core {
     }
 
     /// The call that may take over what another call holds: only one that receives all its names in that step (rule P23).
-    fn heir(&self, id: ContenderId) -> Option<CallId> {
+    pub(super) fn heir(&self, id: ContenderId) -> Option<CallId> {
         let contender = self.contenders.get(id)?;
         let session = self.sessions.get(contender.session())?;
         let head = self.queues.get(contender.names().first()?)?.head()?;
@@ -682,7 +653,7 @@ impl Core {
     }
 
     /// Whether keys may stay a moment after their body: nobody waits for them, as far as this process knows.
-    fn may_linger(&self, id: ContenderId) -> bool {
+    pub(super) fn may_linger(&self, id: ContenderId) -> bool {
         let Some(contender) = self.contenders.get(id) else {
             return false;
         };
@@ -706,7 +677,7 @@ impl Core {
     }
 
     /// A call has come for a name that lingers: it takes it over, or it goes.
-    fn end_lingering(&mut self, name: &Name) {
+    pub(super) fn end_lingering(&mut self, name: &Name) {
         let held = self.queues.get(name).and_then(|queue| queue.held().next());
         let ownership = held.and_then(|id| self.contenders.get(id)?.ownership());
         if let Some(call) = ownership.and_then(|ownership| ownership.first_holder()) {
@@ -757,56 +728,9 @@ impl Core {
         self.refuse(call, why);
     }
 
-    /// Withdraws the edges that rest on the wait of a call: its own, and those of calls that wait for its task. True if some have
-    /// to be deleted at etcd.
-    fn unpublish(&mut self, call: CallId) -> bool {
-        // Where calls of other modes wait, those behind it may depend on what only it must not share.
-        let own = self
-            .calls
-            .get(call)
-            .map(|it| (it.names().clone(), it.mode()));
-        let names = own.iter().flat_map(|(names, _)| names.iter());
-        let mixed = |queue: &&WaitQueue| {
-            own.as_ref()
-                .is_some_and(|(_, mode)| !queue.is_uniform(*mode))
-        };
-        let queues = names.filter_map(|name| self.queues.get(name)).filter(mixed);
-        let waiters = queues.flat_map(|queue| queue.waiters().map(|waiter| waiter.call));
-        let mut next: Vec<CallId> = waiters.filter(|of| self.calls.is_nested(*of)).collect();
-        next.push(call);
-        let mut resting: BTreeSet<CallId> = next.iter().copied().collect();
-        while let Some(of) = next.pop() {
-            crate::steps::step();
-            let held = self.calls.outer(of);
-            let held = held.filter_map(|(_, id)| self.contenders.get(id));
-            let names = held.flat_map(|contender| contender.names().iter());
-            let queues = names.filter_map(|name| self.queues.get(name));
-            let waiters = queues.flat_map(|queue| queue.waiters().map(|waiter| waiter.call));
-            let nested = waiters.filter(|of| self.calls.is_nested(*of));
-            next.extend(nested.filter(|of| resting.insert(*of)));
-        }
-        let before = self.deadlock.edges.wanted_by(resting.iter().copied());
-        if before.is_empty() {
-            return false;
-        }
-        self.deadlock.edges.begin_leaving(call);
-        for of in resting {
-            self.claim_edges(of);
-        }
-        self.deadlock.edges.leave(call, before)
-    }
-
-    /// Calls whose edges are gone are refused.
-    pub(super) fn refuse_cleared(&mut self) {
-        for call in self.deadlock.edges.take_cleared() {
-            let why = self.why_not(call);
-            self.refuse(call, why);
-        }
-    }
-
     /// What a call learns whose wait is over: which of its names is taken, or that etcd has said nothing of them. Silence is never
     /// taken for held.
-    fn why_not(&self, id: CallId) -> Refused {
+    pub(super) fn why_not(&self, id: CallId) -> Refused {
         let Some(call) = self.calls.get(id) else {
             return Refused::ShuttingDown;
         };
@@ -854,7 +778,7 @@ impl Core {
     }
 
     /// No call wants a name: forgets it, its watch a little later.
-    fn retire_name(&mut self, name: &Name) {
+    pub(super) fn retire_name(&mut self, name: &Name) {
         let Some(queue) = self.queues.get(name) else {
             return;
         };
@@ -898,268 +822,6 @@ impl Core {
             _ => self.outputs.push_back(Output::Ready { call }),
         }
     }
-
-    /// The body of a call has ended before its time: keeps its names locked (rule P39). False if there is nothing to keep.
-    fn retain(&mut self, id: ContenderId, call: CallId, how: Release) -> bool {
-        let Some(released) = self.calls.get(call) else {
-            return false;
-        };
-        let (record, until) = (
-            released.record().clone(),
-            released.keep().filter(|until| *until > self.now),
-        );
-        let Some(contender) = self.contenders.get_mut(id) else {
-            return false;
-        };
-        let lost = contender
-            .ownership()
-            .is_none_or(|ownership| ownership.is_lost());
-        let sound = self
-            .sessions
-            .get(contender.session())
-            .is_some_and(|session| session.is_alive());
-        let Some(until) = until.filter(|_| {
-            sound
-                && !lost
-                && contender.mode() != Mode::Shared
-                && !mistake(Mistake::RetainedKeyDeleted)
-        }) else {
-            return false;
-        };
-        contender.retain();
-        self.stops_being_observed(id);
-        match how {
-            Release::Confirmed => {
-                self.calls.release(call);
-                self.timers.set(Timer::Confirm(call), self.now + CONFIRM);
-            }
-            Release::Unconfirmed | Release::Lingering => drop(self.calls.remove(call)),
-        }
-        let retention = Retention {
-            until,
-            call,
-            record,
-            lease: None,
-            moved: false,
-            under_way: false,
-            failures: 0,
-        };
-        self.retaining.insert(id);
-        self.retentions.insert(id, retention);
-        self.retain_on(id);
-        true
-    }
-
-    /// Takes the next step of a retention: asks for its lease, puts the keys under it, or ends it.
-    pub(super) fn retain_on(&mut self, id: ContenderId) {
-        let Some(kept) = self.retentions.get_mut(&id) else {
-            return;
-        };
-        if kept.until <= self.now {
-            return self.retention_over(id);
-        }
-        self.timers.set(Timer::Retention(id), kept.until);
-        if kept.moved || kept.under_way {
-            return;
-        }
-        kept.under_way = true;
-        match kept.lease {
-            None => {
-                let rest = kept.until - self.now;
-                let ttl_secs = i64::try_from(rest.as_millis().div_ceil(1000))
-                    .unwrap_or(i64::MAX)
-                    .max(SHORTEST);
-                self.send(Request::Grant { ttl_secs }, super::Exchange::Reserve(id));
-            }
-            Some(lease) => {
-                let record = kept.record.clone();
-                let contender = self.contenders.get(id);
-                let keys = contender.into_iter().flat_map(|it| {
-                    it.keys()
-                        .filter_map(|key| Some((key.clone(), it.created()?)))
-                });
-                let txn = crate::transactions::retain(&keys.collect::<Vec<_>>(), lease, &record);
-                self.send(Request::Txn(txn), super::Exchange::Retain(id, lease));
-            }
-        }
-    }
-
-    /// The time of a retention is over, or all its keys are gone: what is left goes.
-    pub(super) fn retention_over(&mut self, id: ContenderId) {
-        let Some(kept) = self.retentions.remove(&id) else {
-            return;
-        };
-        self.timers.cancel(&Timer::Retention(id));
-        if !kept.moved {
-            self.retained_moved(id);
-            // Nothing hangs on its lease that is not to go.
-            self.revocations.extend(kept.lease);
-        }
-        self.confirming.insert(id, kept.call);
-        let empty = |it: &Contender| it.parts().is_empty();
-        match self.contenders.get(id).is_some_and(empty) {
-            true => self.remove(id),
-            false => self.delete(id),
-        }
-    }
-
-    /// The session its keys were under has done its duty.
-    pub(super) fn retained_moved(&mut self, id: ContenderId) {
-        self.retaining.remove(&id);
-        let Some(session_id) = self.contenders.get(id).map(Contender::session) else {
-            return;
-        };
-        if let Some(session) = self.sessions.get_mut(session_id) {
-            session.drop_body();
-            session.detach(self.now, id);
-        }
-        self.revoke_if_over(session_id);
-    }
-
-    /// A nested call, or a group, has waited for a while: is it part of a cycle?
-    pub(super) fn look_for_cycle(&mut self, call: CallId) {
-        let Some(waiting) = self.calls.get(call) else {
-            return;
-        };
-        let (nested, first) = (self.calls.is_nested(call), waiting.names().first().cloned());
-        if waiting.waiting().is_none() || (nested && self.find_cycle_here(call)) {
-            return;
-        }
-        let step = self.deadlock.step(call);
-        let next = self.jittered(STEP);
-        self.timers.set(Timer::Cycle(call), self.now + next);
-        let stalled = match nested {
-            true => self.claim_edges(call),
-            // A group whose task holds nothing looks from its own key.
-            false if step % 2 == 1 => first
-                .and_then(|name| self.stalled_part(self.queues.get(&name)?.in_line()?))
-                .into_iter()
-                .collect(),
-            false => BTreeMap::new(),
-        };
-        for (contender, start) in stalled {
-            self.deadlock.begin_search(
-                self.now,
-                contender,
-                &self.root,
-                &self.settings.prefix,
-                start,
-            );
-        }
-    }
-
-    /// The first part of a contender that is not admitted.
-    fn stalled_part(&self, id: ContenderId) -> Option<(ContenderId, Incarnation)> {
-        let contender = self.contenders.get(id)?;
-        let mut parts = contender.parts().iter();
-        let part = parts.find(|part| part.admitted().is_none())?;
-        Some((id, (part.key.clone(), contender.created()?)))
-    }
-
-    /// Publishes what a nested call depends on, from the keys that its task holds.
-    fn claim_edges(&mut self, call: CallId) -> BTreeMap<ContenderId, Incarnation> {
-        let held: Vec<CallId> = self.calls.outer(call).map(|(of, _)| of).collect();
-        let Walked::Depends(targets) = walk(&Process(self), call, &held) else {
-            return BTreeMap::new();
-        };
-        let mut wanted = BTreeMap::new();
-        for (_, id) in self.calls.outer(call) {
-            let Some(contender) = self
-                .contenders
-                .get(id)
-                .filter(|it| it.ownership().is_some_and(|own| !own.is_lost()))
-            else {
-                continue;
-            };
-            for (key, created) in contender
-                .keys()
-                .filter_map(|key| Some((key.clone(), contender.created()?)))
-            {
-                for waits in targets.values() {
-                    let edge = Edge {
-                        held: (key.clone(), created),
-                        waits: waits.clone(),
-                    };
-                    if wanted.len() < MOST_EDGES {
-                        wanted.insert(edge, (id, contender.session()));
-                    }
-                }
-            }
-        }
-        self.deadlock.edges.claim(call, wanted);
-        targets
-    }
-
-    /// Looks for a cycle inside the process that a nested call closes. A group in it whose task holds nothing steps back, else
-    /// the call is refused; true if it is.
-    fn find_cycle_here(&mut self, call: CallId) -> bool {
-        let held: Vec<CallId> = self.calls.outer(call).map(|(of, _)| of).collect();
-        while let Walked::Cycle(path) = walk(&Process(self), call, &held) {
-            let group = path.iter().copied().find(|of| self.may_step_back(*of));
-            if let Some(group) = group {
-                self.step_back(group);
-                continue;
-            }
-            let Some(waiting) = self.calls.get(call) else {
-                return false;
-            };
-            let first = path.first().and_then(|of| self.calls.get(*of));
-            let blocked = |name: &Name| first.is_some_and(|first| first.names().contains(name));
-            let name = waiting.names().iter().position(blocked).unwrap_or(0);
-            let blockers = path.iter().filter_map(|of| {
-                let of = self.calls.get(*of)?;
-                Some(Blocker {
-                    key: of.names().first()?.as_str().into(),
-                    record: of.record().clone(),
-                })
-            });
-            let cycle = blockers.collect();
-            self.refuse(call, Refused::Deadlock { name, cycle });
-            return true;
-        }
-        false
-    }
-
-    /// Whether a call is a group whose task holds nothing: it may go to the end of its queues without being refused.
-    pub(super) fn may_step_back(&self, call: CallId) -> bool {
-        let waits = self
-            .calls
-            .get(call)
-            .is_some_and(|it| it.is_group() && it.waiting().is_some() && !it.is_try());
-        waits && !self.calls.is_nested(call) && !mistake(Mistake::GroupsNeverStepBack)
-    }
-
-    /// Sends a group to the end of its queues, and takes its keys back.
-    pub(super) fn step_back(&mut self, call: CallId) {
-        let Some((names, waiting, mode)) = self
-            .calls
-            .get(call)
-            .and_then(|it| Some((it.names().clone(), it.waiting()?, it.mode())))
-        else {
-            return;
-        };
-        self.queues.leave(&names, waiting.ticket);
-        let ticket = self.queues.enqueue(
-            &names,
-            Waiter {
-                call,
-                mode,
-                group: true,
-                tries: false,
-            },
-        );
-        self.calls.requeue(call, ticket);
-        let own = names
-            .first()
-            .and_then(|name| self.queues.get(name)?.in_line());
-        let own = own.filter(|id| {
-            self.contenders
-                .get(*id)
-                .is_some_and(|it| it.purpose().group == Some(call))
-        });
-        own.into_iter().for_each(|id| self.give_up(id));
-        names.iter().for_each(|name| self.work.push(name));
-    }
 }
 
 /// What a contender of a call is put for.
@@ -1185,80 +847,5 @@ fn together(at: Moment) -> Moment {
     match u64::try_from(late) {
         Ok(late @ 1..) => at + TOGETHER - Duration::from_nanos(late),
         _ => at,
-    }
-}
-
-/// What a walk over the calls of this process asks.
-struct Process<'a>(&'a Core);
-
-impl Waits for Process<'_> {
-    fn names(&self, call: CallId) -> Vec<Name> {
-        let Some(waiting) = self
-            .0
-            .calls
-            .get(call)
-            .filter(|it| it.waiting().is_some() && !self.0.deadlock.edges.is_leaving(call))
-        else {
-            return Vec::new();
-        };
-        match waiting.mode() {
-            Mode::Permits(_) => Vec::new(),
-            Mode::Exclusive | Mode::Shared => waiting.names().to_vec(),
-        }
-    }
-
-    fn holders(&self, name: &Name, waiter: CallId) -> Vec<(CallId, CallId)> {
-        let (Some(queue), Some(call)) = (self.0.queues.get(name), self.0.calls.get(waiter)) else {
-            return Vec::new();
-        };
-        // Of the calls ahead, those of other modes: one that cannot step back before one that can.
-        let mut blocked = vec![(waiter, call.mode())];
-        if !queue.is_uniform(call.mode()) {
-            let ahead = queue.waiters().take_while(|ahead| ahead.call != waiter);
-            let waits = ahead.filter(|ahead| !self.0.deadlock.edges.is_leaving(ahead.call));
-            let (groups, others): (Vec<_>, Vec<_>) = waits.partition(|ahead| ahead.group);
-            for ahead in others.iter().chain(&groups) {
-                if blocked.iter().all(|(_, mode)| *mode != ahead.mode) {
-                    blocked.push((ahead.call, ahead.mode));
-                }
-            }
-        }
-        let mut found = Vec::new();
-        for contender in queue.held().filter_map(|id| self.0.contenders.get(id)) {
-            let seat = contender.seats().find(|(of, _)| *of == name);
-            let excludes = |mode: Mode| seat.is_some_and(|(_, seat)| mode.is_excluded_by(seat));
-            let by = blocked.iter().find(|(_, mode)| excludes(*mode));
-            let held = contender
-                .ownership()
-                .filter(|ownership| !ownership.is_lost());
-            if let (Some((by, _)), Some(ownership)) = (by, held) {
-                found.extend(ownership.holders().map(|holder| (*by, holder)));
-            }
-        }
-        found
-    }
-
-    fn inner(&self, holder: CallId) -> Vec<CallId> {
-        self.0.calls.inner(holder).collect()
-    }
-
-    fn groups_ahead(&self, name: &Name, waiter: CallId) -> Vec<CallId> {
-        let ticket = self.0.calls.waiting(waiter).map(|waiting| waiting.ticket);
-        let queue = ticket.and_then(|ticket| Some((self.0.queues.get(name)?, ticket)));
-        queue.map_or(Vec::new(), |(queue, ticket)| {
-            queue.groups_ahead(ticket).collect()
-        })
-    }
-
-    fn stalled(&self, name: &Name) -> Option<(ContenderId, Incarnation)> {
-        let queue = self.0.queues.get(name)?;
-        let head = queue
-            .head()
-            .filter(|head| !self.0.deadlock.edges.is_leaving(head.call));
-        let id = queue.in_line().filter(|_| head.is_some())?;
-        let contender = self.0.contenders.get(id)?;
-        let stalled =
-            contender.has_stalled(self.0.now) && !matches!(contender.mode(), Mode::Permits(_));
-        stalled.then(|| self.0.stalled_part(id))?
     }
 }
