@@ -142,6 +142,29 @@ pub enum Response {
     Txn(TxnAnswer),
 }
 
+impl Response {
+    /// The lease and its TTL, if one was granted.
+    pub fn granted(self) -> Result<(LeaseId, Duration), Failure> {
+        match self {
+            Self::Granted { lease, ttl } => Ok((lease, ttl)),
+            other => Err(other.unexpected()),
+        }
+    }
+
+    /// The transaction's answer, if it is one.
+    pub fn transaction(self) -> Result<TxnAnswer, Failure> {
+        match self {
+            Self::Txn(answer) => Ok(answer),
+            other => Err(other.unexpected()),
+        }
+    }
+
+    fn unexpected(&self) -> Failure {
+        let cause = format!("an answer that was not asked for: {self:?}");
+        Failure::Unknown(Arc::from(Box::from(cause)))
+    }
+}
+
 /// The answer to a [`Txn`].
 #[derive(Debug, Clone)]
 pub struct TxnAnswer {

@@ -10,7 +10,6 @@ mod retaining;
 mod serving;
 mod sessions;
 
-use sessions::transaction;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -488,31 +487,41 @@ impl Core {
         let stale =
             |answer: &TxnAnswer| current && floor.is_some_and(|floor| answer.revision < floor);
         match exchange {
-            Exchange::Grant(id) => self.granted(id, sent, result),
+            Exchange::Grant(id) => self.granted(id, sent, result.and_then(Response::granted)),
             Exchange::Renewal(id) => self.renewed(id, sent, floor.filter(|_| current), result),
             Exchange::Revocation(lease) => self.revoked(lease, &result),
-            Exchange::Barrier(id, witness) => self.barred(id, witness, transaction(result)),
-            Exchange::Settle(ids) => match transaction(result) {
+            Exchange::Barrier(id, witness) => {
+                self.barred(id, witness, result.and_then(Response::transaction))
+            }
+            Exchange::Settle(ids) => match result.and_then(Response::transaction) {
                 Ok(answer) if !stale(&answer) => self.settle(ids, answer),
                 // What may not even be read goes with its lease.
                 Err(Failure::Refused { .. }) => ids.into_iter().for_each(|id| self.remove(id)),
                 _ => self.unsettled.extend(ids),
             },
-            Exchange::Put(session, ids) => self.put(session, ids, transaction(result)),
-            Exchange::Try(session, id) => self.tried(session, id, transaction(result)),
-            Exchange::Delete(deletions) => self.deleted(deletions, transaction(result)),
-            Exchange::Read(items) => match transaction(result) {
+            Exchange::Put(session, ids) => {
+                self.put(session, ids, result.and_then(Response::transaction))
+            }
+            Exchange::Try(session, id) => {
+                self.tried(session, id, result.and_then(Response::transaction))
+            }
+            Exchange::Delete(deletions) => {
+                self.deleted(deletions, result.and_then(Response::transaction))
+            }
+            Exchange::Read(items) => match result.and_then(Response::transaction) {
                 Ok(answer) if stale(&answer) => self.read_stale(items),
                 result => self.read(items, sent, result),
             },
-            Exchange::Reserve(id) => self.reserved(id, result),
-            Exchange::Retain(id, lease) => self.retained(id, lease, transaction(result)),
+            Exchange::Reserve(id) => self.reserved(id, result.and_then(Response::granted)),
+            Exchange::Retain(id, lease) => {
+                self.retained(id, lease, result.and_then(Response::transaction))
+            }
             Exchange::Edge(session, edge, write) => {
-                let outcome = self.outcome(session, transaction(result));
+                let outcome = self.outcome(session, result.and_then(Response::transaction));
                 let barred = self.deadlock.edges.written(&edge, write, outcome);
                 self.bar(barred);
             }
-            Exchange::Search(id) => match transaction(result) {
+            Exchange::Search(id) => match result.and_then(Response::transaction) {
                 Ok(answer) => {
                     if let Some(cycle) = self.deadlock.found(id, answer) {
                         self.cut(id, cycle);
@@ -521,7 +530,7 @@ impl Core {
                 Err(_) => self.deadlock.search_failed(id),
             },
             Exchange::Abort(abort) => {
-                let outcome = self.outcome(abort.session, transaction(result));
+                let outcome = self.outcome(abort.session, result.and_then(Response::transaction));
                 self.aborted(*abort, outcome);
             }
             Exchange::Probe => {}

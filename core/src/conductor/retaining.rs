@@ -1,14 +1,15 @@
 //! Retention: what stays locked after its call.
 
+use std::time::Duration;
+
 use super::serving::CONFIRM;
-use super::sessions::unexpected;
 use super::{Core, Retention, SLOWLY};
 use crate::contender::Contender;
 use crate::ids::{CallId, ContenderId, Key, LeaseId};
 use crate::input::Release;
 use crate::mistakes::{Mistake, mistake};
 use crate::output::Refused;
-use crate::request::{Failure, Kv, OpAnswer, Refusal, Request, Response, TxnAnswer};
+use crate::request::{Failure, Kv, OpAnswer, Refusal, Request, TxnAnswer};
 use crate::seat::Mode;
 use crate::timers::Timer;
 
@@ -134,20 +135,20 @@ impl Core {
     }
 
     /// The lease of a retention is there, or is not.
-    pub(super) fn reserved(&mut self, id: ContenderId, result: Result<Response, Failure>) {
+    pub(super) fn reserved(
+        &mut self,
+        id: ContenderId,
+        result: Result<(LeaseId, Duration), Failure>,
+    ) {
         let Some(kept) = self.retentions.get_mut(&id) else {
-            if let Ok(Response::Granted { lease, .. }) = result {
-                self.revocations.push(lease);
-            }
-            return;
+            return self.revocations.extend(result.map(|(lease, _)| lease));
         };
         kept.under_way = false;
         match result {
-            Ok(Response::Granted { lease, .. }) => {
+            Ok((lease, _)) => {
                 kept.lease = Some(lease);
                 self.retain_on(id);
             }
-            Ok(other) => self.retain_later(id, Failure::Unknown(unexpected(&other))),
             Err(failure) => self.retain_later(id, failure),
         }
     }

@@ -1,7 +1,7 @@
 //! Sessions, and what is put and deleted under them.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Core, Exchange, SLOWLY};
 use crate::batch::Deletion;
@@ -13,7 +13,7 @@ use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::output::{LossCause, Output, Refused};
 use crate::record;
-use crate::request::{Cause, Failure, Kv, Op, OpAnswer, Refusal, Request, Response, TxnAnswer};
+use crate::request::{Failure, Kv, Op, OpAnswer, Refusal, Request, Response, TxnAnswer};
 use crate::session::Need;
 use crate::steps;
 use crate::timers::Timer;
@@ -275,7 +275,7 @@ impl Core {
         &mut self,
         id: SessionId,
         sent: Moment,
-        result: Result<Response, Failure>,
+        result: Result<(LeaseId, Duration), Failure>,
     ) {
         let root = self.root.clone();
         let Some(session) = self.sessions.get_mut(id) else {
@@ -283,7 +283,7 @@ impl Core {
         };
         self.dirty.insert(id);
         match result {
-            Ok(Response::Granted { lease, ttl }) => {
+            Ok((lease, ttl)) => {
                 session.granted(
                     self.now,
                     sent,
@@ -293,7 +293,6 @@ impl Core {
                 );
                 session.barrier_mut().ask();
             }
-            Ok(other) => self.give_up_session(id, &Refused::Backend(unexpected(&other))),
             Err(failure @ Failure::Refused { .. }) => {
                 self.give_up_session(id, &Refused::by(failure))
             }
@@ -1002,18 +1001,4 @@ impl Core {
             self.dirty.insert(id);
         }
     }
-}
-
-/// The transaction in an answer.
-pub(super) fn transaction(result: Result<Response, Failure>) -> Result<TxnAnswer, Failure> {
-    match result? {
-        Response::Txn(answer) => Ok(answer),
-        other => Err(Failure::Unknown(unexpected(&other))),
-    }
-}
-
-pub(super) fn unexpected(response: &Response) -> Cause {
-    Arc::from(Box::from(format!(
-        "an answer that was not asked for: {response:?}"
-    )))
 }
