@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use crate::etcd::freeze;
 use crate::limit::{PATIENCE, within, within_time};
 
 /// A child process; killed when dropped.
@@ -96,9 +97,9 @@ impl Worker {
         std::iter::from_fn(|| self.lines.try_recv().ok()).collect()
     }
 
-    /// Sends SIGSTOP.
+    /// Sends SIGSTOP, and awaits that it has stopped.
     pub(crate) fn stop(&self) {
-        self.signal(Signal::STOP);
+        freeze(Pid::from_child(&self.child));
     }
 
     /// Sends SIGCONT.

@@ -12,6 +12,7 @@ use etcd_locked::Config;
 use tokio::sync::OnceCell;
 
 pub(crate) use self::ports::free_port;
+pub(crate) use self::process::freeze;
 pub(crate) use self::tools::etcdctl;
 use crate::authority::Authority;
 

@@ -276,7 +276,7 @@ impl Member {
 
     /// Freezes the process: connections stay open, and no request is answered.
     pub(crate) fn stop(&self) {
-        self.signal(Signal::STOP);
+        freeze(self.process.as_ref().expect("etcd runs").pid);
     }
 
     /// Resumes a frozen process.
@@ -333,4 +333,23 @@ fn data_dir() -> TempDir {
         .prefix("etcd-locked-")
         .tempdir_in(place)
         .expect("a temporary directory")
+}
+
+/// Stops a process, and returns once every thread of it has stopped: until then it goes on answering.
+pub(crate) fn freeze(pid: Pid) {
+    kill_process(pid, Signal::STOP).expect("the process runs");
+    while !is_stopped(pid) {
+        std::thread::yield_now();
+    }
+}
+
+fn is_stopped(pid: Pid) -> bool {
+    let tasks = format!("/proc/{}/task", pid.as_raw_nonzero());
+    let tasks = std::fs::read_dir(tasks).expect("the process runs");
+    tasks.flatten().all(|task| {
+        // The state follows the name, which ends with the last parenthesis; a thread that has ended has no file.
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, rest)| rest.starts_with('T'))
+    })
 }
