@@ -34,10 +34,7 @@ pub enum Input {
     /// A call wants its names.
     Acquire(Acquire),
     /// The caller of a waiting call has gone away.
-    Cancel {
-        /// The call.
-        call: CallId,
-    },
+    Cancel(CallId),
     /// The body of a call has been dropped.
     Release {
         /// The call.

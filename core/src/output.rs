@@ -30,10 +30,7 @@ pub enum Output {
         puts: bool,
     },
     /// Stop that watch.
-    Unwatch {
-        /// The watch.
-        id: WatchId,
-    },
+    Unwatch(WatchId),
     /// The call has its locks.
     Granted(Grant),
     /// The call does not get its locks.
@@ -57,11 +54,8 @@ pub enum Output {
         /// Whether they are gone.
         result: Result<(), Refused>,
     },
-    /// The session that [`Input::Warm`](crate::Input::Warm) asked for is open.
-    Ready {
-        /// The id given there.
-        call: CallId,
-    },
+    /// The session that [`Input::Warm`](crate::Input::Warm) asked for is open; with the id given there.
+    Ready(CallId),
     /// The shutdown is complete.
     Finished,
 }
@@ -207,10 +201,7 @@ impl Refused {
     /// What a call learns of a failure.
     pub fn by(failure: Failure) -> Self {
         match failure {
-            Failure::Refused {
-                kind: Refusal::PermissionDenied,
-                cause,
-            } => Self::PermissionDenied(cause),
+            Failure::Refused(Refusal::PermissionDenied, cause) => Self::PermissionDenied(cause),
             other => Self::Backend(other.cause()),
         }
     }

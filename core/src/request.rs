@@ -15,10 +15,7 @@ pub type Cause = Arc<dyn Error + Send + Sync>;
 #[derive(Debug, Clone)]
 pub enum Request {
     /// Grant a lease of this TTL, in whole seconds.
-    Grant {
-        /// The TTL, in seconds.
-        ttl_secs: i64,
-    },
+    Grant(i64),
     /// Renew a lease.
     KeepAlive {
         /// Which one.
@@ -27,10 +24,7 @@ pub enum Request {
         timeout: Duration,
     },
     /// Revoke a lease and with it all its keys.
-    Revoke {
-        /// Which one.
-        lease: LeaseId,
-    },
+    Revoke(LeaseId),
     /// One flat transaction (rule P6).
     Txn(Txn),
 }
@@ -51,7 +45,7 @@ impl Txn {
     #[must_use]
     pub fn only_reads(&self) -> bool {
         let mut ops = self.then.iter().chain(&self.or_else);
-        ops.all(|op| matches!(op, Op::Get { .. } | Op::Range { .. }))
+        ops.all(|op| matches!(op, Op::Get(..) | Op::Range { .. }))
     }
 }
 
@@ -81,10 +75,7 @@ pub enum Op {
         lease: LeaseId,
     },
     /// Read one key, without its value.
-    Get {
-        /// The key.
-        key: Key,
-    },
+    Get(Key),
     /// Read the keys that begin with the prefix, by create revision.
     Range {
         /// What they begin with.
@@ -99,15 +90,9 @@ pub enum Op {
         older_than: Option<Revision>,
     },
     /// Delete the key.
-    Delete {
-        /// The key.
-        key: Key,
-    },
-    /// Delete all keys that begin with the prefix.
-    DeleteUnder {
-        /// What they begin with.
-        prefix: Key,
-    },
+    Delete(Key),
+    /// Delete all keys that begin with this.
+    DeleteUnder(Key),
 }
 
 /// The order of a range, by create revision.
@@ -176,36 +161,19 @@ pub struct TxnAnswer {
     pub answers: Vec<OpAnswer>,
 }
 
-/// The answer to an [`Op`].
+/// The answer to an [`Op`]: the key-values that a get or a range found, or the one that a put replaced; none of a delete.
 #[derive(Debug, Clone)]
-pub enum OpAnswer {
-    /// A put: what the key held before, if it existed.
-    Put {
-        /// The previous key-value.
-        previous: Option<Kv>,
-    },
-    /// A get or range: what it found.
-    Found {
-        /// The key-values.
-        kvs: Vec<Kv>,
-    },
-    /// A delete.
-    Deleted,
-}
+pub struct OpAnswer(pub Vec<Kv>);
 
 impl OpAnswer {
     /// The key-values it found, or replaced.
     pub fn found(self) -> Vec<Kv> {
-        match self {
-            OpAnswer::Found { kvs } => kvs,
-            OpAnswer::Put { previous } => previous.into_iter().collect(),
-            OpAnswer::Deleted => Vec::new(),
-        }
+        self.0
     }
 
     /// The first of them.
     pub fn first(self) -> Option<Kv> {
-        self.found().into_iter().next()
+        self.0.into_iter().next()
     }
 }
 
@@ -230,12 +198,7 @@ pub enum Failure {
     /// Nothing was applied; later it may work: no endpoint reached, no leader, too many requests.
     Unavailable(Cause),
     /// etcd refused it, and nothing of it comes later.
-    Refused {
-        /// What kind of refusal it was.
-        kind: Refusal,
-        /// What etcd said.
-        cause: Cause,
-    },
+    Refused(Refusal, Cause),
     /// It may have been applied, or may be applied later (rule P10).
     Unknown(Cause),
 }
@@ -245,7 +208,7 @@ impl Failure {
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
-            Self::Unavailable(cause) | Self::Refused { cause, .. } | Self::Unknown(cause) => {
+            Self::Unavailable(cause) | Self::Refused(_, cause) | Self::Unknown(cause) => {
                 cause.clone()
             }
         }

@@ -35,9 +35,7 @@ impl Fence {
     }
 
     fn read(&self) -> Op {
-        Op::Get {
-            key: self.key.clone(),
-        }
+        Op::Get(self.key.clone())
     }
 }
 
@@ -93,15 +91,13 @@ pub fn barrier(
     lease: LeaseId,
     keys: impl Iterator<Item = Key>,
 ) -> Txn {
-    let reads: Vec<Op> = keys.map(|key| Op::Get { key }).collect();
+    let reads: Vec<Op> = keys.map(Op::Get).collect();
     let unchanged = match modified {
         Some(modified) => Compare::Modified(session.clone(), modified),
         None => Compare::Absent(session.clone()),
     };
     let put = put_one(session, &Arc::from([]), lease);
-    let get = Op::Get {
-        key: session.clone(),
-    };
+    let get = Op::Get(session.clone());
     Txn {
         when: vec![unchanged],
         then: std::iter::once(put).chain(reads.iter().cloned()).collect(),
@@ -120,13 +116,8 @@ pub struct Removal {
 /// Deletes these keys if all of them are there, else reads them (rule P24).
 pub fn delete(keys: &[Removal]) -> Txn {
     let then = keys.iter().flat_map(|removal| {
-        let delete = Op::Delete {
-            key: removal.key.clone(),
-        };
-        let edges = removal
-            .edges
-            .clone()
-            .map(|prefix| Op::DeleteUnder { prefix });
+        let delete = Op::Delete(removal.key.clone());
+        let edges = removal.edges.clone().map(Op::DeleteUnder);
         std::iter::once(delete).chain(edges)
     });
     Txn {
@@ -219,7 +210,7 @@ pub fn publish(
 pub fn abort(fence: Option<&Fence>, cycle: Vec<Compare>, edges: Vec<Key>) -> Txn {
     Txn {
         when: fenced(fence, cycle),
-        then: edges.into_iter().map(|key| Op::Delete { key }).collect(),
+        then: edges.into_iter().map(Op::Delete).collect(),
         or_else: fence.map(Fence::read).into_iter().collect(),
     }
 }
@@ -246,7 +237,7 @@ fn put_one(key: &Key, value: &Arc<[u8]>, lease: LeaseId) -> Op {
 }
 
 fn get(key: &Key) -> Op {
-    Op::Get { key: key.clone() }
+    Op::Get(key.clone())
 }
 
 fn oldest(family: &Key, limit: u32, values: bool) -> Op {

@@ -315,9 +315,7 @@ impl Core {
                 edges::Outcome::Refused
             }
             Err(Failure::Unavailable(_)) => edges::Outcome::Refused,
-            Err(Failure::Refused { kind, .. }) if kind != Refusal::NoSpace => {
-                edges::Outcome::Refused
-            }
+            Err(Failure::Refused(kind, _)) if kind != Refusal::NoSpace => edges::Outcome::Refused,
             Err(_) => edges::Outcome::Unknown,
         }
     }

@@ -213,7 +213,7 @@ impl Core {
         }
         match input {
             Input::Acquire(acquire) => self.acquire(acquire),
-            Input::Cancel { call } => self.cancel(call),
+            Input::Cancel(call) => self.cancel(call),
             Input::Release { call, how, fenced } => self.release(call, how, fenced),
             Input::Keep { call, until } => self.calls.keep_until(call, until),
             Input::Warm { call, ttl_secs } => self.warm(call, ttl_secs),
@@ -317,7 +317,7 @@ impl Core {
             && let Some(lease) = self.revocations.pop()
         {
             self.revoking += 1;
-            self.send(Request::Revoke { lease }, Exchange::Revocation(lease));
+            self.send(Request::Revoke(lease), Exchange::Revocation(lease));
         }
         self.flush_unsettled();
         self.flush_reads();
@@ -375,7 +375,7 @@ impl Core {
         let key = sessions.find_map(|(_, session)| session.session_key());
         drop(sessions);
         if let Some((key, _)) = key {
-            let txn = transactions::reads(vec![Op::Get { key }]);
+            let txn = transactions::reads(vec![Op::Get(key)]);
             self.send(Request::Txn(txn), Exchange::Probe);
         }
     }
@@ -466,7 +466,7 @@ impl Core {
             return;
         };
         match &result {
-            Ok(_) | Err(Failure::Refused { .. }) => self.unreachable.answered(self.now),
+            Ok(_) | Err(Failure::Refused(..)) => self.unreachable.answered(self.now),
             Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
                 self.unreachable.failed(cause.clone());
                 let pause = self.pause(self.unreachable.failures());
@@ -496,7 +496,7 @@ impl Core {
             Exchange::Settle(ids) => match result.and_then(Response::transaction) {
                 Ok(answer) if !stale(&answer) => self.settle(ids, answer),
                 // What may not even be read goes with its lease.
-                Err(Failure::Refused { .. }) => ids.into_iter().for_each(|id| self.remove(id)),
+                Err(Failure::Refused(..)) => ids.into_iter().for_each(|id| self.remove(id)),
                 _ => self.unsettled.extend(ids),
             },
             Exchange::Put(session, ids) => {

@@ -176,7 +176,7 @@ impl Core {
                 .observe
                 .open(self.now, watch, &name, prefix.clone(), puts)
             {
-                self.outputs.push_back(Output::Unwatch { id });
+                self.outputs.push_back(Output::Unwatch(id));
             }
             self.observe.restart(id);
             self.outputs.push_back(Output::Watch {

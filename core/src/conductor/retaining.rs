@@ -87,7 +87,7 @@ impl Core {
                 let ttl_secs = i64::try_from(rest.as_millis().div_ceil(1000))
                     .unwrap_or(i64::MAX)
                     .max(SHORTEST);
-                self.send(Request::Grant { ttl_secs }, super::Exchange::Reserve(id));
+                self.send(Request::Grant(ttl_secs), super::Exchange::Reserve(id));
             }
             Some(lease) => {
                 let record = kept.record.clone();
@@ -167,13 +167,7 @@ impl Core {
         let answer = match result {
             Ok(answer) => answer,
             Err(failure) => {
-                if matches!(
-                    failure,
-                    Failure::Refused {
-                        kind: Refusal::LeaseNotFound,
-                        ..
-                    }
-                ) {
+                if matches!(failure, Failure::Refused(Refusal::LeaseNotFound, _)) {
                     kept.lease = None;
                 }
                 return self.retain_later(id, failure);
@@ -213,7 +207,7 @@ impl Core {
         let (call, until, failures) = (kept.call, kept.until, kept.failures);
         kept.failures += 1;
         let pause = match failure {
-            Failure::Refused { .. } => {
+            Failure::Refused(..) => {
                 self.confirm(call, Err(Refused::by(failure)));
                 self.pause(SLOWLY)
             }

@@ -799,7 +799,7 @@ impl Core {
             .is_none_or(|queue| queue.is_empty() && !queue.has_contenders());
         if idle {
             if let Some(id) = self.observe.close(name) {
-                self.outputs.push_back(Output::Unwatch { id });
+                self.outputs.push_back(Output::Unwatch(id));
             }
             self.queues.forget(name);
         }
@@ -819,7 +819,7 @@ impl Core {
                 session.warm(call);
                 self.calls.add_warming(self.now, call);
             }
-            _ => self.outputs.push_back(Output::Ready { call }),
+            _ => self.outputs.push_back(Output::Ready(call)),
         }
     }
 }

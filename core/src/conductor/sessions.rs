@@ -33,7 +33,7 @@ impl Core {
                 Some(Need::Grant) if may_send => {
                     session.asked();
                     let ttl_secs = session.ttl_secs();
-                    self.send(Request::Grant { ttl_secs }, Exchange::Grant(id));
+                    self.send(Request::Grant(ttl_secs), Exchange::Grant(id));
                 }
                 Some(Need::Grant) => drop(waiting.insert(id)),
                 Some(Need::Stop(cause)) => self.lose_session(id, cause),
@@ -200,15 +200,15 @@ impl Core {
             let mut ops = Vec::new();
             while let Some(id) = self.unsettled.pop_first() {
                 let keys = self.contenders.get(id).into_iter().flat_map(|it| it.keys());
-                ops.extend(keys.map(|key| Op::Get { key: key.clone() }));
+                ops.extend(keys.map(|key| Op::Get(key.clone())));
                 ids.push(id);
                 if ops.len() >= transactions::READS {
                     break;
                 }
             }
-            if let Some(Op::Get { key }) = ops.first() {
+            if let Some(Op::Get(key)) = ops.first() {
                 let prefix = edges::prefix_of(&self.root, key);
-                ops.insert(0, Op::DeleteUnder { prefix });
+                ops.insert(0, Op::DeleteUnder(prefix));
                 let txn = transactions::reads(ops);
                 self.send(Request::Txn(txn), Exchange::Settle(ids));
             }
@@ -265,7 +265,7 @@ impl Core {
         }
         // Watches wait for revisions that the new history may not reach for days.
         for (id, name) in self.observe.close_all() {
-            self.outputs.push_back(Output::Unwatch { id });
+            self.outputs.push_back(Output::Unwatch(id));
             self.work.push(&name);
         }
     }
@@ -293,9 +293,7 @@ impl Core {
                 );
                 session.barrier_mut().ask();
             }
-            Err(failure @ Failure::Refused { .. }) => {
-                self.give_up_session(id, &Refused::by(failure))
-            }
+            Err(failure @ Failure::Refused(..)) => self.give_up_session(id, &Refused::by(failure)),
             // A grant that was carried out unseen runs out by itself: nothing was put under it.
             Err(Failure::Unavailable(_) | Failure::Unknown(_)) if session.is_unused() => {
                 self.sessions.remove(id); // no call waits for it any more: the next one asks anew
@@ -382,11 +380,7 @@ impl Core {
                 session.end(cause);
                 self.lose_session(id, cause);
             }
-            Ok(_)
-            | Err(Failure::Refused {
-                kind: Refusal::LeaseNotFound,
-                ..
-            }) => {
+            Ok(_) | Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
                 session.end(LossCause::Revoked);
                 self.lose_session(id, LossCause::Revoked);
             }
@@ -529,11 +523,10 @@ impl Core {
         let opened = session.has_opened();
         let answer = match result {
             Ok(answer) => answer,
-            Err(Failure::Refused {
-                kind: Refusal::LeaseNotFound,
-                ..
-            }) => return self.lose_session(id, LossCause::Revoked),
-            Err(failure @ Failure::Refused { .. }) if !opened => {
+            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
+                return self.lose_session(id, LossCause::Revoked);
+            }
+            Err(failure @ Failure::Refused(..)) if !opened => {
                 let why = match Refused::by(failure) {
                     Refused::PermissionDenied(cause) => Refused::SessionDenied(cause),
                     why => why,
@@ -541,7 +534,7 @@ impl Core {
                 return self.give_up_session(id, &why);
             }
             Err(failure) => {
-                let refused = matches!(failure, Failure::Refused { .. });
+                let refused = matches!(failure, Failure::Refused(..));
                 if refused && mistake(Mistake::BarrierNotRepeated) {
                     session.barrier_mut().answered();
                     return self.retire(id);
@@ -608,7 +601,7 @@ impl Core {
         };
         for call in session.take_warming() {
             if self.calls.remove_warming(call) {
-                self.outputs.push_back(Output::Ready { call });
+                self.outputs.push_back(Output::Ready(call));
             }
         }
     }
@@ -792,10 +785,7 @@ impl Core {
                 }
                 self.revoke_if_over(session);
             }
-            Failure::Refused {
-                kind: Refusal::LeaseNotFound,
-                ..
-            } => {
+            Failure::Refused(Refusal::LeaseNotFound, _) => {
                 self.unsent(session, ids);
                 if let Some(session) = self.sessions.get_mut(session) {
                     session.end(LossCause::Revoked);
@@ -803,10 +793,7 @@ impl Core {
                 self.lose_session(session, LossCause::Revoked);
             }
             // Nothing comes later, but the keys may be there (rule P34).
-            Failure::Refused {
-                kind: Refusal::NoSpace,
-                ..
-            } if !mistake(Mistake::RefusedIsNotApplied) => {
+            Failure::Refused(Refusal::NoSpace, _) if !mistake(Mistake::RefusedIsNotApplied) => {
                 let why = Refused::by(failure);
                 for id in ids {
                     let served = self.served_by(id);
@@ -821,7 +808,7 @@ impl Core {
                 self.revoke_if_over(session);
             }
             // One bad name fails all: the halves go their own ways, but no group is torn (rules P9, P13).
-            Failure::Refused { .. } if ids.len() > 1 => {
+            Failure::Refused(..) if ids.len() > 1 => {
                 for id in &ids {
                     self.contenders
                         .get_mut(*id)
@@ -834,7 +821,7 @@ impl Core {
                 gone.into_iter().for_each(|id| self.remove(id));
                 self.batch.put_in_parts(session, left);
             }
-            Failure::Refused { .. } => {
+            Failure::Refused(..) => {
                 let why = Refused::by(failure);
                 for id in ids {
                     let served = self.served_by(id);

@@ -76,7 +76,7 @@ impl Rig {
             ttl_secs: TTL,
         });
         rig.serve();
-        assert!(matches!(rig.outputs.pop(), Some(Output::Ready { .. })));
+        assert!(matches!(rig.outputs.pop(), Some(Output::Ready(..))));
         rig
     }
 
@@ -89,7 +89,7 @@ impl Rig {
                     self.opened += 1;
                     self.watches.insert(id, prefix);
                 }
-                Output::Unwatch { id } => drop(self.watches.remove(&id)),
+                Output::Unwatch(id) => drop(self.watches.remove(&id)),
                 output => self.outputs.push(output),
             }
         }
@@ -141,7 +141,7 @@ impl Rig {
     }
 
     pub(crate) fn cancel(&mut self, call: CallId) {
-        self.submit(Input::Cancel { call: call.into() });
+        self.submit(Input::Cancel(call.into()));
     }
 
     pub(crate) fn release(&mut self, call: CallId) {
@@ -370,7 +370,7 @@ pub(crate) fn deletes(request: &Request) -> Vec<&str> {
         return Vec::new();
     };
     let keys = txn.then.iter().filter_map(|op| match op {
-        Op::Delete { key } => Some(&**key),
+        Op::Delete(key) => Some(&**key),
         _ => None,
     });
     keys.collect()

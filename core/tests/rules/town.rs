@@ -83,7 +83,7 @@ impl Town {
                 } => {
                     process.watches.insert(id, (prefix, from.get(), puts));
                 }
-                Output::Unwatch { id } => drop(process.watches.remove(&id)),
+                Output::Unwatch(id) => drop(process.watches.remove(&id)),
                 output => process.outputs.push(output),
             }
         }
@@ -146,7 +146,7 @@ impl Town {
     }
 
     pub(crate) fn cancel(&mut self, n: usize, call: CallId) {
-        self.submit(n, Input::Cancel { call: call.into() });
+        self.submit(n, Input::Cancel(call.into()));
         self.serve();
     }
 
@@ -312,7 +312,7 @@ pub(crate) fn is_publication(request: &Request) -> bool {
 
 /// Whether a request deletes edges alone: at the end of a wait, or to cut a cycle.
 pub(crate) fn is_withdrawal(request: &Request) -> bool {
-    let edge = |op: &Op| matches!(op, Op::Delete { key } if key.starts_with(EDGES));
+    let edge = |op: &Op| matches!(op, Op::Delete(key) if key.starts_with(EDGES));
     txn(request).is_some_and(|txn| !txn.then.is_empty() && txn.then.iter().all(edge))
 }
 

@@ -205,7 +205,7 @@ impl Driver {
                 let waiting = self.waiting.remove(&call);
                 let cancelled = waiting.map(|(.., reply)| Effect::Cancelled(reply));
                 self.effects.extend(cancelled);
-                self.step(Input::Cancel { call });
+                self.step(Input::Cancel(call));
             }
             Command::Release {
                 call,
@@ -258,7 +258,7 @@ impl Driver {
                 from,
                 puts,
             } => self.watches.add(id, prefix, from, puts),
-            Output::Unwatch { id } => self.watches.remove(id),
+            Output::Unwatch(id) => self.watches.remove(id),
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
                 if let Some((names, _, reply)) = self.waiting.remove(&call) {
@@ -288,7 +288,7 @@ impl Driver {
                     });
                 }
             }
-            Output::Ready { call } => {
+            Output::Ready(call) => {
                 let reply = self.warming.remove(&call);
                 self.effects.extend(reply.map(Effect::Confirmed));
             }

@@ -129,9 +129,9 @@ impl Client {
     /// makes the next exchange go elsewhere; only reads and renewals are resent here (rules P8, P32).
     pub(crate) async fn exchange(&self, request: Request) -> Result<Response, Failure> {
         match request {
-            Request::Grant { ttl_secs } => self.grant(ttl_secs).await,
+            Request::Grant(ttl_secs) => self.grant(ttl_secs).await,
             Request::KeepAlive { lease, timeout } => self.keep_alive(lease, timeout).await,
-            Request::Revoke { lease } => self.revoke(lease).await,
+            Request::Revoke(lease) => self.revoke(lease).await,
             Request::Txn(txn) if txn.only_reads() => self.read(&txn).await,
             Request::Txn(txn) => self.write(&txn).await,
         }
@@ -234,10 +234,7 @@ impl Client {
             })
             .await;
         match revoked {
-            Err(Failure::Refused {
-                kind: Refusal::LeaseNotFound,
-                ..
-            }) => Ok(Response::Revoked),
+            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => Ok(Response::Revoked),
             other => other,
         }
     }
@@ -400,10 +397,7 @@ impl Client {
             let asked = self.ask(endpoint, limit, deadline, Proof::Needless, call);
             match asked.await {
                 Ok((renewed, stream)) => return Ok(self.kept(lease, renewed, stream)),
-                Err(Failure::Refused {
-                    kind: Refusal::LeaseNotFound,
-                    ..
-                }) => {
+                Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
                     self.0.renewals.forget(lease);
                     // etcd-client keeps the header of this answer to itself.
                     let revision = self.revision().await;
@@ -431,9 +425,7 @@ impl Client {
     /// The revision that etcd has now; `None`, if that is not to be had quickly.
     async fn revision(&self) -> Option<Revision> {
         let read = Txn {
-            then: vec![Op::Get {
-                key: self.0.prefix.clone(),
-            }],
+            then: vec![Op::Get(self.0.prefix.clone())],
             ..Txn::default()
         };
         match self.within(AUTOPSY, self.read(&read)).await {
@@ -547,10 +539,10 @@ mod tests {
     async fn nothing_reached_is_unavailable_and_names_everything() {
         let client = client(&["http://127.0.0.1:1", "127.0.0.1:2"]);
         for request in [
-            Request::Txn(txn(vec![Op::Delete { key: "a".into() }])),
-            Request::Txn(txn(vec![Op::Get { key: "a".into() }])),
-            Request::Grant { ttl_secs: 5 },
-            Request::Revoke { lease: 1 },
+            Request::Txn(txn(vec![Op::Delete("a".into())])),
+            Request::Txn(txn(vec![Op::Get("a".into())])),
+            Request::Grant(5),
+            Request::Revoke(1),
             Request::KeepAlive {
                 lease: 1,
                 timeout: Duration::from_secs(1),

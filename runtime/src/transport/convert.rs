@@ -68,7 +68,7 @@ fn operation(op: &Op) -> TxnOp {
             &**value,
             Some(PutOptions::new().with_lease(*lease).with_prev_key()),
         ),
-        Op::Get { key } => TxnOp::get(&**key, Some(GetOptions::new().with_keys_only())),
+        Op::Get(key) => TxnOp::get(&**key, Some(GetOptions::new().with_keys_only())),
         Op::Range {
             prefix,
             limit,
@@ -76,8 +76,8 @@ fn operation(op: &Op) -> TxnOp {
             order,
             older_than,
         } => TxnOp::get(&**prefix, Some(range(*limit, *values, *order, *older_than))),
-        Op::Delete { key } => TxnOp::delete(&**key, Some(DeleteOptions::new())),
-        Op::DeleteUnder { prefix } => {
+        Op::Delete(key) => TxnOp::delete(&**key, Some(DeleteOptions::new())),
+        Op::DeleteUnder(prefix) => {
             TxnOp::delete(&**prefix, Some(DeleteOptions::new().with_prefix()))
         }
     }
@@ -108,25 +108,14 @@ fn range(
 }
 
 fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<OpAnswer> {
-    match (op, answer) {
-        (Op::Put { .. }, TxnOpResponse::Put(mut put)) => Some(OpAnswer::Put {
-            previous: match put.take_prev_key() {
-                Some(kv) => Some(key_value(kv)?),
-                None => None,
-            },
-        }),
-        (Op::Get { .. } | Op::Range { .. }, TxnOpResponse::Get(mut get)) => Some(OpAnswer::Found {
-            kvs: get
-                .take_kvs()
-                .into_iter()
-                .map(key_value)
-                .collect::<Option<_>>()?,
-        }),
-        (Op::Delete { .. } | Op::DeleteUnder { .. }, TxnOpResponse::Delete(_)) => {
-            Some(OpAnswer::Deleted)
-        }
-        _ => None,
-    }
+    let found = match (op, answer) {
+        (Op::Put { .. }, TxnOpResponse::Put(mut put)) => put.take_prev_key().into_iter().collect(),
+        (Op::Get(..) | Op::Range { .. }, TxnOpResponse::Get(mut get)) => get.take_kvs(),
+        (Op::Delete(..) | Op::DeleteUnder(..), TxnOpResponse::Delete(_)) => Vec::new(),
+        _ => return None,
+    };
+    let kvs: Option<Vec<Kv>> = found.into_iter().map(key_value).collect();
+    Some(OpAnswer(kvs?))
 }
 
 /// etcd's key-value as the core knows it; `None` for a key that is not there.

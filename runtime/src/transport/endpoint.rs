@@ -141,11 +141,8 @@ impl Endpoint {
         let cause = named(&self.dial.name, describe(error));
         match classify(error) {
             Class::Unavailable => Failure::Unavailable(cause),
-            Class::Refused(kind) => Failure::Refused { kind, cause },
-            Class::StaleToken => Failure::Refused {
-                kind: Refusal::Other,
-                cause,
-            },
+            Class::Refused(kind) => Failure::Refused(kind, cause),
+            Class::StaleToken => Failure::Refused(Refusal::Other, cause),
             Class::Unknown => Failure::Unknown(cause),
         }
     }

@@ -16,14 +16,11 @@ pub(super) fn unopened(url: &str, by_url: bool, error: &etcd_client::Error) -> F
     let hint = hint(url, &message);
     let cause = named(url, message + hint);
     match (classify(error), error) {
-        (Class::Refused(kind), _) => Failure::Refused { kind, cause },
+        (Class::Refused(kind), _) => Failure::Refused(kind, cause),
         (_, GRpcStatus(_)) => Failure::Unavailable(cause),
         (_, IoError(_) | TransportError(_)) if !by_url => Failure::Unavailable(cause),
         // No answer, but our own options: a certificate that does not parse, say.
-        _ => Failure::Refused {
-            kind: Refusal::Other,
-            cause,
-        },
+        _ => Failure::Refused(Refusal::Other, cause),
     }
 }
 

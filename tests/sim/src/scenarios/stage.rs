@@ -232,7 +232,7 @@ impl Stage {
 
     pub(super) fn cancel(&mut self, call: CallId) {
         let n = self.calls[&call].process;
-        self.submit(n, Input::Cancel { call: call.into() });
+        self.submit(n, Input::Cancel(call.into()));
     }
 
     /// The body of a call ends.
@@ -416,7 +416,7 @@ impl Stage {
                     .watches
                     .insert(id, Watch { prefix, puts, next });
             }
-            Output::Unwatch { id } => drop(self.processes[n].watches.remove(&id)),
+            Output::Unwatch(id) => drop(self.processes[n].watches.remove(&id)),
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
                 let now = self.now;
@@ -428,7 +428,7 @@ impl Stage {
                 self.after(Duration::ZERO, Happening::End(call));
             }
             Output::Finished => self.processes[n].finished = true,
-            Output::Released { .. } | Output::Ready { .. } => {}
+            Output::Released { .. } | Output::Ready(..) => {}
         }
     }
 
@@ -537,7 +537,7 @@ fn key_of(event: &Event) -> &[u8] {
 /// Reads that a request asks for if its conditions hold.
 fn reads(request: &Request) -> usize {
     let Request::Txn(txn) = request else { return 0 };
-    let reads = |op: &&Op| matches!(op, Op::Get { .. } | Op::Range { .. });
+    let reads = |op: &&Op| matches!(op, Op::Get(..) | Op::Range { .. });
     txn.then.iter().filter(reads).count()
 }
 
@@ -547,8 +547,8 @@ pub(super) fn mentions(request: &Request, word: &str) -> bool {
         return false;
     };
     txn.then.iter().chain(&txn.or_else).any(|op| match op {
-        Op::Put { key, .. } | Op::Get { key } | Op::Delete { key } => key.contains(word),
-        Op::Range { prefix, .. } | Op::DeleteUnder { prefix } => prefix.contains(word),
+        Op::Put { key, .. } | Op::Get(key) | Op::Delete(key) => key.contains(word),
+        Op::Range { prefix, .. } | Op::DeleteUnder(prefix) => prefix.contains(word),
     })
 }
 
@@ -567,5 +567,5 @@ pub(super) fn writes(request: &Request) -> bool {
         return false;
     };
     let mut ops = txn.then.iter().chain(&txn.or_else);
-    ops.any(|op| !matches!(op, Op::Get { .. } | Op::Range { .. }))
+    ops.any(|op| !matches!(op, Op::Get(..) | Op::Range { .. }))
 }

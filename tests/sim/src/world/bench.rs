@@ -457,7 +457,7 @@ impl Bench {
                     from,
                     puts,
                 } => self.watch(n, id, prefix, puts, from.get()),
-                Output::Unwatch { id } => {
+                Output::Unwatch(id) => {
                     self.processes[n].watches.remove(&id);
                 }
                 output => self.take(n, output),

@@ -342,7 +342,7 @@ impl Bench {
                     .expect("a call")
                     .known = Some(self.submitted);
             }
-            Input::Cancel { call } => {
+            Input::Cancel(call) => {
                 self.calls.get_mut(&call.get()).expect("a call").given_up = false;
             }
             _ => {}
@@ -361,7 +361,7 @@ impl Bench {
             self.goes_unnoticed(process);
             self.over(id);
             self.calls.get_mut(&id).expect("a call").given_up = true;
-            self.submit_soon(process, Input::Cancel { call: id.into() });
+            self.submit_soon(process, Input::Cancel(id.into()));
         }
     }
 
@@ -509,8 +509,8 @@ impl Bench {
             }
             Output::Send { .. }
             | Output::Watch { .. }
-            | Output::Unwatch { .. }
-            | Output::Ready { .. } => {}
+            | Output::Unwatch(..)
+            | Output::Ready(..) => {}
         }
     }
 

@@ -60,16 +60,16 @@ fn operation(op: &Op) -> PbTxnRequestOp {
             prev_kv: true,
             ..PbPutRequest::default()
         }),
-        Op::Delete { key } => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
+        Op::Delete(key) => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
             key: key.as_bytes().into(),
             ..PbDeleteRequest::default()
         }),
-        Op::DeleteUnder { prefix } => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
+        Op::DeleteUnder(prefix) => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
             key: prefix.as_bytes().into(),
             range_end: end_of(prefix.as_bytes()),
             ..PbDeleteRequest::default()
         }),
-        Op::Get { .. } | Op::Range { .. } => PbTxnOpRequest::RequestRange(range(op)),
+        Op::Get(..) | Op::Range { .. } => PbTxnOpRequest::RequestRange(range(op)),
     };
     PbTxnRequestOp {
         request: Some(request),
@@ -79,7 +79,7 @@ fn operation(op: &Op) -> PbTxnRequestOp {
 /// What reads in a transaction, as a range.
 pub(crate) fn range(op: &Op) -> PbRangeRequest {
     match op {
-        Op::Get { key } => PbRangeRequest {
+        Op::Get(key) => PbRangeRequest {
             key: key.as_bytes().into(),
             keys_only: true,
             ..PbRangeRequest::default()
@@ -103,7 +103,7 @@ pub(crate) fn range(op: &Op) -> PbRangeRequest {
             max_create_revision: older_than.map_or(0, |than| than.get() - 1),
             ..PbRangeRequest::default()
         },
-        Op::Put { .. } | Op::Delete { .. } | Op::DeleteUnder { .. } => unreachable!("not a read"),
+        Op::Put { .. } | Op::Delete(..) | Op::DeleteUnder(..) => unreachable!("not a read"),
     }
 }
 
@@ -120,10 +120,8 @@ pub(crate) fn answer(answer: PbTxnResponse) -> TxnAnswer {
     let answers = answer.responses.into_iter().filter_map(|op| op.response);
     let answers = answers.map(|op| match op {
         PbTxnOpResponse::ResponseRange(range) => found(range.kvs),
-        PbTxnOpResponse::ResponsePut(put) => OpAnswer::Put {
-            previous: put.prev_kv.map(kv),
-        },
-        PbTxnOpResponse::ResponseDeleteRange(_) => OpAnswer::Deleted,
+        PbTxnOpResponse::ResponsePut(put) => found(put.prev_kv.into_iter().collect()),
+        PbTxnOpResponse::ResponseDeleteRange(_) => found(Vec::new()),
         PbTxnOpResponse::ResponseTxn(_) => unreachable!("transactions are flat"),
     });
     TxnAnswer {
@@ -134,9 +132,7 @@ pub(crate) fn answer(answer: PbTxnResponse) -> TxnAnswer {
 }
 
 pub(crate) fn found(kvs: Vec<PbKeyValue>) -> OpAnswer {
-    OpAnswer::Found {
-        kvs: kvs.into_iter().map(kv).collect(),
-    }
+    OpAnswer(kvs.into_iter().map(kv).collect())
 }
 
 fn kv(kv: PbKeyValue) -> Kv {
@@ -167,8 +163,5 @@ pub(crate) fn failure(refusal: store::Refusal) -> Failure {
         "etcdserver: requested lease not found" => Refusal::LeaseNotFound,
         _ => Refusal::Other,
     };
-    Failure::Refused {
-        kind,
-        cause: Arc::new(refusal),
-    }
+    Failure::Refused(kind, Arc::new(refusal))
 }

@@ -96,7 +96,7 @@ impl Etcd {
             return Err(refused(Refusal::NoSpace));
         }
         let answer = match request {
-            Request::Grant { ttl_secs } => {
+            Request::Grant(ttl_secs) => {
                 let ttl = Duration::from_secs(ttl_secs.unsigned_abs());
                 let (lease, ttl) = self.lease(now, ttl);
                 Ok(Response::Granted { lease, ttl })
@@ -108,7 +108,7 @@ impl Etcd {
                 let revision = etcd_locked_core::Revision::new(self.store.revision());
                 Ok(Response::KeptAlive { ttl, revision })
             }
-            Request::Revoke { lease } => {
+            Request::Revoke(lease) => {
                 self.revoke(*lease);
                 Ok(Response::Revoked)
             }
@@ -135,7 +135,7 @@ impl Etcd {
         match (request, &mut self.space) {
             (_, Space::Enough) => None,
             (Request::Txn(txn), _) if !puts(txn) => None,
-            (Request::KeepAlive { .. } | Request::Revoke { .. }, _) => None,
+            (Request::KeepAlive { .. } | Request::Revoke(..), _) => None,
             (_, Space::Crossing(left)) if *left > 0 => {
                 *left -= 1;
                 Some(true)
@@ -151,7 +151,7 @@ impl Etcd {
         txn.then
             .iter()
             .chain(&txn.or_else)
-            .any(|op| matches!(op, Op::Put { key, .. } | Op::Delete { key } if forbidden(key)))
+            .any(|op| matches!(op, Op::Put { key, .. } | Op::Delete(key) if forbidden(key)))
     }
 
     fn lease(&mut self, now: Moment, ttl: Duration) -> (LeaseId, Duration) {
@@ -346,10 +346,7 @@ pub fn revision_of(event: &Event) -> Revision {
 
 /// A refusal of this kind.
 pub fn refused(kind: Refusal) -> Failure {
-    Failure::Refused {
-        kind,
-        cause: Arc::from(Box::from("refused")),
-    }
+    Failure::Refused(kind, Arc::from(Box::from("refused")))
 }
 
 /// A request had no answer in time.

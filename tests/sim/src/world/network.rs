@@ -241,8 +241,8 @@ impl Bench {
 /// of which revision.
 pub(crate) fn may_arrive_twice(request: &Request) -> bool {
     let txn = match request {
-        Request::Grant { .. } => return false,
-        Request::KeepAlive { .. } | Request::Revoke { .. } => return true,
+        Request::Grant(..) => return false,
+        Request::KeepAlive { .. } | Request::Revoke(..) => return true,
         Request::Txn(txn) => txn,
     };
     let edge = |key: &Key| key.starts_with("locks%s/w/");
@@ -254,7 +254,7 @@ pub(crate) fn may_arrive_twice(request: &Request) -> bool {
             let session = key.starts_with("locks%s/") && !edge(key);
             session || txn.when.iter().any(guards)
         }
-        Op::Delete { key } => !edge(key),
+        Op::Delete(key) => !edge(key),
         _ => true,
     })
 }

@@ -64,15 +64,15 @@ pub(crate) fn brief(request: &Request) -> String {
     let ops = |ops: &[Op]| {
         let ops = ops.iter().map(|op| match op {
             Op::Put { key, lease, .. } => format!("put {key} under {lease:x}"),
-            Op::Get { key } => format!("get {key}"),
+            Op::Get(key) => format!("get {key}"),
             Op::Range {
                 prefix,
                 limit,
                 older_than,
                 ..
             } => format!("range {prefix} {limit:?} {older_than:?}"),
-            Op::Delete { key } => format!("delete {key}"),
-            Op::DeleteUnder { prefix } => format!("delete under {prefix}"),
+            Op::Delete(key) => format!("delete {key}"),
+            Op::DeleteUnder(prefix) => format!("delete under {prefix}"),
         });
         ops.collect::<Vec<_>>().join(", ")
     };
