@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::ids::{ContenderId, Key, Revision, SessionId};
-use crate::transactions::LOCKS;
+use crate::ids::{ContenderId, SessionId};
+use crate::transactions::{Deletion, LOCKS};
 
 /// Transactions of one kind that may be under way at a time.
 pub const WINDOW: usize = 2;
@@ -19,17 +19,6 @@ struct Puts {
     /// Parts of transactions that etcd refused, to be sent as they are.
     parts: VecDeque<Vec<ContenderId>>,
     under_way: usize,
-}
-
-/// Keys to delete, of one contender, guarded so that a late delete harms no later incarnation (rule P24).
-#[derive(Debug, Clone)]
-pub struct Deletion {
-    pub contender: ContenderId,
-    pub session: SessionId,
-    pub keys: Vec<Key>,
-    pub created: Revision,
-    /// Its keys have edges, or may have.
-    pub edges: bool,
 }
 
 /// All that waits to be sent.

@@ -155,6 +155,11 @@ pub fn family_of(key: &str) -> Option<&str> {
     key.get(..=key.rfind('/')?)
 }
 
+/// What the keys of all edges of a held key begin with; `root`: what session keys begin with (rule P38).
+pub fn edges_of(root: &str, held: &str) -> Key {
+    format!("{root}w/{held}%/").into()
+}
+
 /// What all session keys and edges begin with: `<prefix without its last "/">%s/`. `%s` can come out of no name, because
 /// every escape is `%` and two hex digits (rule P10b).
 pub fn session_root(prefix: &str) -> String {

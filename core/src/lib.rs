@@ -15,6 +15,7 @@ mod conductor;
 mod contender;
 mod deadline;
 mod deadlock;
+mod exchanges;
 mod ids;
 mod input;
 mod mistakes;
@@ -32,8 +33,6 @@ mod shutdown;
 mod steps;
 mod timers;
 mod transactions;
-mod unreachable;
-mod view;
 mod wait_queue;
 
 pub use conductor::Core;
@@ -43,7 +42,10 @@ pub use input::{Acquire, Input, Release, Settings, Wait};
 #[cfg(feature = "simulation")]
 pub use mistakes::{Mistake, make};
 pub use moment::Moment;
-pub use output::{Blocker, Grant, LossCause, Output, OwnedKey, Refused};
+pub use output::{
+    Blocker, ContenderState, ContenderView, Grant, LossCause, Output, OwnedKey, Refused,
+    SessionState, SessionView,
+};
 pub use request::{
     Cause, Compare, Event, Failure, Kv, Op, OpAnswer, Order, Refusal, Request, Response, Txn,
     TxnAnswer, WatchEvent,
@@ -51,7 +53,6 @@ pub use request::{
 pub use seat::{Mode, Seat, admits};
 #[cfg(feature = "simulation")]
 pub use steps::taken;
-pub use view::{ContenderState, ContenderView, SessionState, SessionView};
 
 /// Names one call may have: they are put in one transaction, which leaves room for others (rules P6, P13).
 pub const NAMES: usize = 32;

@@ -137,7 +137,7 @@ impl Response {
     }
 
     /// The transaction's answer, if it is one.
-    pub fn transaction(self) -> Result<TxnAnswer, Failure> {
+    pub fn txn(self) -> Result<TxnAnswer, Failure> {
         match self {
             Self::Txn(answer) => Ok(answer),
             other => Err(other.unexpected()),

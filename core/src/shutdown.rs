@@ -24,31 +24,33 @@ pub enum Shutdown {
 }
 
 impl Shutdown {
-    /// A shutdown is asked for; of several graces the shortest counts.
-    pub fn begin(&mut self, until: Moment) {
-        match self {
-            Self::Not => *self = Self::Grace(until),
-            Self::Grace(earlier) => *earlier = until.min(*earlier),
-            Self::Stopping | Self::Farewell(_) | Self::Finished => {}
-        }
+    /// A shutdown is asked for; of several graces the shortest counts. Until when it is, if it is not over.
+    pub fn begin(&mut self, until: Moment) -> Option<Moment> {
+        let until = match self {
+            Self::Not => until,
+            Self::Grace(earlier) => until.min(*earlier),
+            Self::Stopping | Self::Farewell(_) | Self::Finished => return None,
+        };
+        *self = Self::Grace(until);
+        Some(until)
     }
 
-    /// The grace is over.
-    pub fn stop(&mut self) {
-        if let Self::Grace(_) = self {
+    /// The present stage's time is over; true if that was the grace.
+    pub fn stop(&mut self) -> bool {
+        let grace = matches!(self, Self::Grace(_));
+        if grace {
             *self = Self::Stopping;
         }
+        grace
     }
 
     /// No body is left; until when etcd may take.
     pub fn bid_farewell(&mut self, now: Moment) -> Moment {
-        match self {
-            Self::Farewell(until) => *until,
-            _ => {
-                *self = Self::Farewell(now + FAREWELL);
-                now + FAREWELL
-            }
+        if let Self::Farewell(until) = self {
+            return *until;
         }
+        *self = Self::Farewell(now + FAREWELL);
+        now + FAREWELL
     }
 
     /// It is complete.
@@ -74,13 +76,5 @@ impl Shutdown {
     /// Whether it is complete.
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Finished)
-    }
-
-    /// The moment at which its present stage ends.
-    pub fn due(&self) -> Option<Moment> {
-        match self {
-            Self::Grace(until) | Self::Farewell(until) => Some(*until),
-            _ => None,
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ids::{Key, LeaseId, Revision};
+use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, edges_of};
 use crate::mistakes::{Mistake, mistake};
 use crate::request::{Compare, Op, Order, Txn};
 
@@ -29,16 +29,6 @@ pub struct Fence {
     pub modified: Revision,
 }
 
-impl Fence {
-    fn holds(&self) -> Option<Compare> {
-        (!mistake(Mistake::NoFence)).then(|| Compare::Modified(self.key.clone(), self.modified))
-    }
-
-    fn read(&self) -> Op {
-        Op::Get(self.key.clone())
-    }
-}
-
 /// A key to put below a name.
 #[derive(Debug)]
 pub struct Placement {
@@ -58,29 +48,20 @@ pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement]) -> Txn {
             oldest(&placement.family, limit, false),
         ]
     });
-    Txn {
-        when: fence.holds().into_iter().collect(),
-        then: ops.collect(),
-        or_else: vec![fence.read()],
-    }
+    fenced(Some(fence), Vec::new(), ops.collect())
 }
 
 /// Puts these keys only if no key at all is below any of their names (rule P11).
 pub fn put_if_none(fence: &Fence, lease: LeaseId, keys: &[Placement]) -> Txn {
-    let none = keys
-        .iter()
-        .map(|placement| Compare::NoneUnder(placement.family.clone()));
+    let families = || keys.iter().map(|placement| &placement.family);
+    let none = families().map(|family| Compare::NoneUnder(family.clone()));
     let puts = keys
         .iter()
         .map(|placement| put_one(&placement.key, &placement.record, lease));
-    let owners = keys
-        .iter()
-        .map(|placement| oldest(&placement.family, 1, true));
-    Txn {
-        when: fence.holds().into_iter().chain(none).collect(),
-        then: puts.collect(),
-        or_else: std::iter::once(fence.read()).chain(owners).collect(),
-    }
+    let mut txn = fenced(Some(fence), none.collect(), puts.collect());
+    txn.or_else
+        .extend(families().map(|family| oldest(family, 1, true)));
+    txn
 }
 
 /// Bars the session: what was sent under its earlier revision can no longer apply, and the answer tells which of these keys
@@ -105,41 +86,45 @@ pub fn barrier(
     }
 }
 
-/// A key to delete, and what its edges begin with, if it has any (rule P38).
+/// The keys of one contender, to be deleted (rule P24).
 #[derive(Debug, Clone)]
-pub struct Removal {
-    pub key: Key,
+pub struct Deletion {
+    pub contender: ContenderId,
+    pub session: SessionId,
+    pub keys: Vec<Key>,
+    /// Guards the delete, so that a late one harms no later incarnation.
     pub created: Revision,
-    pub edges: Option<Key>,
+    /// Its keys have edges, or may have, which go with them (rule P38).
+    pub edges: bool,
 }
 
-/// Deletes these keys if all of them are there, else reads them (rule P24).
-pub fn delete(keys: &[Removal]) -> Txn {
-    let then = keys.iter().flat_map(|removal| {
-        let delete = Op::Delete(removal.key.clone());
-        let edges = removal.edges.clone().map(Op::DeleteUnder);
-        std::iter::once(delete).chain(edges)
-    });
-    Txn {
-        when: keys
-            .iter()
-            .filter(|_| !mistake(Mistake::DeleteByNameOnly))
-            .map(|removal| Compare::Created(removal.key.clone(), removal.created))
-            .collect(),
-        then: then.collect(),
-        or_else: keys.iter().map(|removal| get(&removal.key)).collect(),
+/// Deletes these keys if all of them are there, else reads them (rule P24). `root`: what the keys of edges begin with.
+pub fn delete(root: &str, deletions: &[Deletion]) -> Txn {
+    let mut txn = Txn::default();
+    for deletion in deletions {
+        for key in &deletion.keys {
+            if !mistake(Mistake::DeleteByNameOnly) {
+                let unchanged = Compare::Created(key.clone(), deletion.created);
+                txn.when.push(unchanged);
+            }
+            txn.then.push(Op::Delete(key.clone()));
+            if deletion.edges {
+                let edges = edges_of(root, key);
+                txn.then.push(Op::DeleteUnder(edges));
+            }
+            txn.or_else.push(Op::Get(key.clone()));
+        }
     }
+    txn
 }
 
 /// Puts these keys under another lease if all of them are there, else reads them (rule P39).
 pub fn retain(keys: &[(Key, Revision)], lease: LeaseId, record: &Arc<[u8]>) -> Txn {
+    let puts = keys.iter().map(|(key, _)| put_one(key, record, lease));
     Txn {
-        when: created(keys),
-        then: keys
-            .iter()
-            .map(|(key, _)| put_one(key, record, lease))
-            .collect(),
-        or_else: keys.iter().map(|(key, _)| get(key)).collect(),
+        when: keys.iter().map(exists).collect(),
+        then: puts.collect(),
+        or_else: keys.iter().map(|(key, _)| Op::Get(key.clone())).collect(),
     }
 }
 
@@ -168,18 +153,7 @@ pub fn read_behind(key: &Key, family: &Key, all: bool) -> [Op; 2] {
         order: Order::NewestFirst,
         older_than: None,
     };
-    [get(key), range]
-}
-
-/// Reads all keys that begin with this, with their values: at most so many.
-pub fn read_all(prefix: Key, limit: u32, older_than: Option<Revision>) -> Op {
-    Op::Range {
-        prefix,
-        limit: Some(limit),
-        values: true,
-        order: Order::OldestFirst,
-        older_than,
-    }
+    [Op::Get(key.clone()), range]
 }
 
 /// A transaction without conditions.
@@ -190,42 +164,38 @@ pub fn reads(ops: Vec<Op>) -> Txn {
     }
 }
 
-/// Puts these edges while the keys they lead from and to are there, and the session was not barred since (rule P38). Without a
+/// Puts an edge while the keys it leads from and to are there, and the session was not barred since (rule P38). Without a
 /// fence, because the session key is gone, the keys alone must do.
 pub fn publish(
     fence: Option<&Fence>,
     lease: LeaseId,
-    ends: &[(Key, Revision)],
-    edges: &[(Key, Arc<[u8]>)],
+    ends: [&Incarnation; 2],
+    edge: (Key, Arc<[u8]>),
 ) -> Txn {
-    let puts = edges.iter().map(|(key, value)| put_one(key, value, lease));
-    Txn {
-        when: fenced(fence, created(ends)),
-        then: puts.collect(),
-        or_else: fence.map(Fence::read).into_iter().collect(),
-    }
+    let put = put_one(&edge.0, &edge.1, lease);
+    fenced(fence, ends.map(exists).into(), vec![put])
 }
 
 /// Deletes the edges of one call if the whole cycle still stands: its success is the proof that it did (rule P38).
 pub fn abort(fence: Option<&Fence>, cycle: Vec<Compare>, edges: Vec<Key>) -> Txn {
+    let deletes = edges.into_iter().map(Op::Delete);
+    fenced(fence, cycle, deletes.collect())
+}
+
+/// Unless these conditions hold, and the session was not barred since, reads the session key (rule P10).
+fn fenced(fence: Option<&Fence>, conditions: Vec<Compare>, then: Vec<Op>) -> Txn {
+    let unbarred = fence.filter(|_| !mistake(Mistake::NoFence));
+    let unbarred = unbarred.map(|fence| Compare::Modified(fence.key.clone(), fence.modified));
+    let read = fence.map(|fence| Op::Get(fence.key.clone()));
     Txn {
-        when: fenced(fence, cycle),
-        then: edges.into_iter().map(Op::Delete).collect(),
-        or_else: fence.map(Fence::read).into_iter().collect(),
+        when: unbarred.into_iter().chain(conditions).collect(),
+        then,
+        or_else: read.into_iter().collect(),
     }
 }
 
-fn fenced(fence: Option<&Fence>, conditions: Vec<Compare>) -> Vec<Compare> {
-    fence
-        .and_then(Fence::holds)
-        .into_iter()
-        .chain(conditions)
-        .collect()
-}
-
-fn created(keys: &[(Key, Revision)]) -> Vec<Compare> {
-    let created = |(key, created): &(Key, Revision)| Compare::Created(key.clone(), *created);
-    keys.iter().map(created).collect()
+fn exists((key, created): &Incarnation) -> Compare {
+    Compare::Created(key.clone(), *created)
 }
 
 fn put_one(key: &Key, value: &Arc<[u8]>, lease: LeaseId) -> Op {
@@ -236,11 +206,8 @@ fn put_one(key: &Key, value: &Arc<[u8]>, lease: LeaseId) -> Op {
     }
 }
 
-fn get(key: &Key) -> Op {
-    Op::Get(key.clone())
-}
-
-fn oldest(family: &Key, limit: u32, values: bool) -> Op {
+/// Reads the oldest keys that begin with this.
+pub fn oldest(family: &Key, limit: u32, values: bool) -> Op {
     Op::Range {
         prefix: family.clone(),
         limit: Some(limit),

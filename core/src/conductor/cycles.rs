@@ -37,8 +37,8 @@ impl Core {
             let key = edge.key(&self.root);
             let txn = match write {
                 edges::Write::Put => {
-                    let ends = [edge.held.clone(), edge.waits.clone()];
-                    transactions::publish(fence.as_ref(), lease, &ends, &[(key, edge.value())])
+                    let ends = [&edge.held, &edge.waits];
+                    transactions::publish(fence.as_ref(), lease, ends, (key, edge.value()))
                 }
                 edges::Write::Delete => transactions::abort(fence.as_ref(), Vec::new(), vec![key]),
             };

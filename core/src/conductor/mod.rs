@@ -1,8 +1,11 @@
 //! Conductor: routes each input to the machine it is about, and what follows to the next, from one work list.
 //!
-//! It is the only one that knows several machines. Here are the loop, the timers, and what is sent; [`serving`] has the way of a
-//! call, [`answers`] what etcd's answers and events lead to. Nothing recurses: a name whose head may have a next step goes on the
-//! work list.
+//! It is the only one that knows several machines. This file has the state, the loop, the dispatch of answers, what is sent, and
+//! the stages of a shutdown; its siblings have the rest: [`serving`] the way of a call, [`sessions`] what is put and deleted,
+//! [`reads`] what is read and watched, [`cycles`] deadlocks, [`retaining`] what stays locked after its call. Nothing recurses: a
+//! name whose head may have a next step goes on the work list.
+//!
+//! Where a method returns an `Option`, `None` says that what it was about is gone.
 
 mod cycles;
 mod reads;
@@ -14,10 +17,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::{Batch, Deletion};
+use crate::batch::Batch;
 use crate::calls::Calls;
-use crate::contender::Contenders;
+use crate::contender::{Contenders, State};
 use crate::deadlock::{Cycle, Deadlock, Edge, edges};
+use crate::exchanges::{Exchanges, Sent};
 use crate::ids::{
     CallId, ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId,
     session_root,
@@ -26,21 +30,22 @@ use crate::input::{Input, Settings};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::Observe;
-use crate::output::{LossCause, Output, Refused};
-use crate::request::{Failure, Op, Request, Response, TxnAnswer};
+use crate::output::{
+    ContenderState, ContenderView, LossCause, Output, Refused, SessionState, SessionView,
+};
+use crate::request::{Failure, Op, Request, Response};
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::shutdown::Shutdown;
 use crate::steps;
 use crate::timers::{Timer, Timers};
-use crate::transactions::{self, Removal};
-use crate::unreachable::Unreachable;
+use crate::transactions::{self, Deletion};
 use crate::wait_queue::WaitQueues;
 
 /// After a refusal an exchange is sent again as rarely as after so many failures (rule P34).
 const SLOWLY: u32 = 4;
 
-/// Ids of reads of sessions, of names at large: an exchange is one of these.
+/// What a request is for.
 #[derive(Debug)]
 enum Exchange {
     Grant(SessionId),
@@ -85,15 +90,6 @@ struct ReadItem {
     owner: bool,
 }
 
-#[derive(Debug)]
-struct UnderWay {
-    exchange: Exchange,
-    sent: Moment,
-    /// The highest revision known when it was sent (rules P20, P35).
-    floor: Option<Revision>,
-    epoch: u64,
-}
-
 /// Names whose head may have a next step, each once.
 #[derive(Debug, Default)]
 struct Work {
@@ -136,6 +132,7 @@ pub struct Core {
     root: String,
     /// The moment of the input that is being handled.
     now: Moment,
+    random: u64,
     calls: Calls,
     queues: WaitQueues,
     contenders: Contenders,
@@ -144,7 +141,7 @@ pub struct Core {
     observe: Observe,
     deadlock: Deadlock,
     timers: Timers,
-    unreachable: Unreachable,
+    exchanges: Exchanges<Exchange>,
     shutdown: Shutdown,
     retentions: BTreeMap<ContenderId, Retention>,
     /// Those whose keys are still under a session that may keep them.
@@ -158,14 +155,9 @@ pub struct Core {
     /// Leases to be revoked, and how many revocations are under way.
     revocations: Vec<LeaseId>,
     revoking: usize,
-    under_way: BTreeMap<RequestId, UnderWay>,
+    last_watch: u64,
     work: Work,
     outputs: VecDeque<Output>,
-    /// The highest revision any transaction answered, since history was last lost (rule P35).
-    highest: Option<Revision>,
-    epoch: u64,
-    last_id: u64,
-    random: u64,
 }
 
 impl Core {
@@ -174,10 +166,10 @@ impl Core {
     pub fn new(settings: Settings) -> Self {
         Self {
             root: session_root(&settings.prefix),
-            random: settings.seed | 1,
-            unreachable: Unreachable::new(settings.connect_timeout, settings.silence.clone()),
-            settings,
             now: Moment::after_boot(Duration::ZERO),
+            random: settings.seed | 1,
+            exchanges: Exchanges::new(settings.connect_timeout, settings.silence.clone()),
+            settings,
             calls: Calls::default(),
             queues: WaitQueues::default(),
             contenders: Contenders::default(),
@@ -194,12 +186,9 @@ impl Core {
             dirty: BTreeSet::new(),
             revocations: Vec::new(),
             revoking: 0,
-            under_way: BTreeMap::new(),
+            last_watch: 0,
             work: Work::default(),
             outputs: VecDeque::new(),
-            highest: None,
-            epoch: 0,
-            last_id: 0,
         }
     }
 
@@ -217,18 +206,18 @@ impl Core {
             Input::Release { call, how, fenced } => self.release(call, how, fenced),
             Input::Keep { call, until } => self.calls.keep_until(call, until),
             Input::Warm { call, ttl_secs } => self.warm(call, ttl_secs),
-            Input::Answer { request, result } => self.answer(request, result),
+            Input::Answer { request, result } => drop(self.answer(request, result)),
             Input::Watch { watch, event } => self.watch_event(watch, event),
             Input::Shutdown { until } => {
-                self.shutdown.begin(until);
+                if let Some(until) = self.shutdown.begin(until) {
+                    self.timers.set(Timer::Shutdown, until);
+                }
                 self.turn_away(false);
-                self.arm_shutdown();
             }
             Input::Inspect => {
-                for call in self.calls.all_holding() {
-                    let held = self.calls.get(call).and_then(|call| call.holding());
-                    held.into_iter()
-                        .for_each(|id| self.timers.set(Timer::Read(id), now));
+                let held = self.contenders.iter();
+                for (id, _) in held.filter(|(_, it)| it.ownership().is_some()) {
+                    self.timers.set(Timer::Read(id), now);
                 }
             }
             Input::Tick => {}
@@ -267,10 +256,10 @@ impl Core {
         match timer {
             Timer::Wait(call) => self.wait_over(call),
             Timer::Confirm(call) => {
-                let cause = self.unreachable.is_so().then(|| self.unreachable.cause());
-                let cause = cause.unwrap_or_else(|| {
-                    Arc::from(Box::from("etcd did not confirm the release in time"))
-                });
+                let cause = match self.exchanges.failures() {
+                    0 => Arc::from(Box::from("etcd did not confirm the release in time")),
+                    _ => self.exchanges.cause(),
+                };
                 self.confirm(call, Err(Refused::Backend(cause)));
             }
             Timer::Linger(call) => self.linger_over(call),
@@ -281,12 +270,14 @@ impl Core {
             Timer::Rest(name) => self.rest(&name),
             Timer::Flush => {}
             Timer::Deletes => self.batch.retry_refused(),
-            Timer::Silence => self.check_silence(),
+            Timer::Silence => {
+                let late = self.exchanges.gives_up(self.now);
+                for call in late.map_or(Vec::new(), |came| self.calls.waiting_since(came)) {
+                    self.refuse(call, Refused::Backend(self.exchanges.cause()));
+                }
+            }
             Timer::Shutdown => {
-                if self.shutdown.due().is_some_and(|due| due <= self.now)
-                    && !self.shutdown.has_stopped()
-                {
-                    self.shutdown.stop();
+                if self.shutdown.stop() {
                     for call in self.calls.all_holding() {
                         self.lose_call(call, LossCause::Shutdown);
                     }
@@ -296,21 +287,73 @@ impl Core {
         }
     }
 
+    /// etcd answered a request, or did not.
+    fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) -> Option<()> {
+        let sent = self.exchanges.answered(self.now, request, &result)?;
+        if self.exchanges.failures() > 0 {
+            let pause = self.pause(self.exchanges.failures());
+            self.exchanges.hold_off(self.now + pause);
+            self.timers.set(Timer::Flush, self.now + pause);
+        }
+        let mut stale = false;
+        if let Ok(Response::Txn(answer)) = &result {
+            stale = sent.is_ahead_of(answer.revision);
+            if self.exchanges.loses_history(&sent, answer) {
+                self.lose_history();
+            }
+        }
+        let Sent {
+            exchange,
+            at,
+            floor,
+            ..
+        } = sent;
+        match exchange {
+            Exchange::Grant(id) => self.granted(id, at, result.and_then(Response::granted)),
+            Exchange::Renewal(id) => self.renewed(id, at, floor, result),
+            Exchange::Revocation(lease) => self.revoked(lease, &result),
+            Exchange::Barrier(id, witness) => {
+                self.barred(id, witness, result.and_then(Response::txn))
+            }
+            Exchange::Settle(ids) if stale => self.unsettled.extend(ids),
+            Exchange::Settle(ids) => self.settle(ids, result.and_then(Response::txn)),
+            Exchange::Put(session, ids) => self.put(session, ids, result.and_then(Response::txn)),
+            Exchange::Try(session, id) => self.tried(session, id, result.and_then(Response::txn)),
+            Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(Response::txn)),
+            Exchange::Read(items) if stale => self.read_stale(items),
+            Exchange::Read(items) => self.read(items, at, result.and_then(Response::txn)),
+            Exchange::Reserve(id) => self.reserved(id, result.and_then(Response::granted)),
+            Exchange::Retain(id, lease) => self.retained(id, lease, result.and_then(Response::txn)),
+            Exchange::Edge(session, edge, write) => {
+                let outcome = self.outcome(session, result.and_then(Response::txn));
+                let barred = self.deadlock.edges.written(&edge, write, outcome);
+                self.bar(barred);
+            }
+            Exchange::Search(id) => match result.and_then(Response::txn) {
+                Ok(answer) => {
+                    if let Some(cycle) = self.deadlock.found(id, answer) {
+                        self.cut(id, cycle);
+                    }
+                }
+                Err(_) => self.deadlock.search_failed(id),
+            },
+            Exchange::Abort(abort) => {
+                let outcome = self.outcome(abort.session, result.and_then(Response::txn));
+                self.aborted(*abort, outcome);
+            }
+            Exchange::Probe => {}
+        }
+        self.refuse_cleared();
+        Some(())
+    }
+
     /// Sends what is ready, as much in one transaction as fits, and as many as the windows allow: first what others wait for.
     fn flush(&mut self) {
         self.flush_sessions();
         while self.may_send()
             && let Some(deletions) = self.batch.next_delete()
         {
-            let root = &self.root;
-            let removals = deletions.iter().flat_map(|deletion| {
-                deletion.keys.iter().map(|key| Removal {
-                    key: key.clone(),
-                    created: deletion.created,
-                    edges: deletion.edges.then(|| edges::prefix_of(root, key)),
-                })
-            });
-            let txn = transactions::delete(&removals.collect::<Vec<_>>());
+            let txn = transactions::delete(&self.root, &deletions);
             self.send(Request::Txn(txn), Exchange::Delete(deletions));
         }
         while self.may_send()
@@ -322,62 +365,32 @@ impl Core {
         self.flush_unsettled();
         self.flush_reads();
         self.flush_deadlock();
-        self.probe();
-        self.arm_silence();
+        self.mind_silence();
     }
 
     fn may_send(&self) -> bool {
-        self.unreachable.may_send(self.now)
+        self.exchanges.may_send(self.now)
     }
 
     fn send(&mut self, request: Request, exchange: Exchange) {
-        self.last_id += 1;
-        let id = RequestId::from(self.last_id);
-        self.unreachable.sent(self.now);
-        let under_way = UnderWay {
-            exchange,
-            sent: self.now,
-            floor: self.highest,
-            epoch: self.epoch,
-        };
-        self.under_way.insert(id, under_way);
+        let id = self.exchanges.send(self.now, &request, exchange);
         self.outputs.push_back(Output::Send { id, request });
     }
 
-    /// While calls wait: when to see next whether etcd is silent.
-    fn arm_silence(&mut self) {
-        match self.calls.first_waiting() {
-            Some(first) => {
-                let check = self.unreachable.next_check(self.now, first);
-                self.timers.set_by(
-                    Timer::Silence,
-                    check.max(self.now + Duration::from_millis(50)),
-                );
-            }
-            None => self.timers.cancel(&Timer::Silence),
-        }
-    }
-
-    /// Refuses the calls that have waited too long for etcd.
-    fn check_silence(&mut self) {
-        if let Some(came) = self.unreachable.gives_up(self.now) {
-            let why = Refused::Backend(self.unreachable.cause());
-            for call in self.calls.waiting_since(came) {
-                self.refuse(call, why.clone());
-            }
-        }
-    }
-
-    /// Asks etcd something if calls wait, it has been silent for a while, and nothing else is to be sent.
-    fn probe(&mut self) {
-        let wanted = self.calls.first_waiting().is_some() && self.unreachable.needs_probe(self.now);
-        let mut sessions = self.sessions.iter().filter(|_| wanted);
-        let key = sessions.find_map(|(_, session)| session.session_key());
-        drop(sessions);
-        if let Some((key, _)) = key {
+    /// While calls wait, sees to it that silence is noticed: asks etcd something if nothing else is to be sent (rule P32).
+    fn mind_silence(&mut self) {
+        let Some(first) = self.calls.first_waiting() else {
+            return self.timers.cancel(&Timer::Silence);
+        };
+        let key = || self.sessions.iter().find_map(|(_, it)| it.session_key());
+        if self.exchanges.needs_probe(self.now)
+            && let Some((key, _)) = key()
+        {
             let txn = transactions::reads(vec![Op::Get(key)]);
             self.send(Request::Txn(txn), Exchange::Probe);
         }
+        let check = self.exchanges.next_check(self.now, first);
+        self.timers.set_by(Timer::Silence, check);
     }
 
     /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
@@ -389,50 +402,35 @@ impl Core {
         }
     }
 
-    fn arm_shutdown(&mut self) {
-        if let Some(due) = self.shutdown.due() {
-            self.timers.set(Timer::Shutdown, due);
-        }
-    }
-
     /// Once no body is left that can rely on a session, sends the sessions off; once that is done, reports it.
     fn finish_shutdown(&mut self) {
-        if !self.shutdown.has_begun()
-            || self.shutdown.is_finished()
-            || self.calls.first_waiting().is_some()
-        {
+        let waits = self.calls.first_waiting().is_some();
+        if !self.shutdown.has_begun() || self.shutdown.is_finished() || waits {
             return;
         }
-        let keeps =
-            |(_, session): (SessionId, &Session)| session.bodies() > 0 && !session.is_lost();
-        let retaining = !self.retaining.is_empty() && !mistake(Mistake::ShutdownBeforeRetention);
-        let bodies = self.sessions.iter().any(keeps) && !mistake(Mistake::ShutdownBeforeRetention);
+        let patient = !mistake(Mistake::ShutdownBeforeRetention);
+        let has_body = |(_, it): (SessionId, &Session)| it.bodies() > 0 && !it.is_lost();
+        let bodies = patient && self.sessions.iter().any(has_body);
+        let retaining = patient && !self.retaining.is_empty();
         if retaining || (bodies && !self.shutdown.has_stopped()) {
             return;
         }
         let until = self.shutdown.bid_farewell(self.now);
-        self.arm_shutdown();
+        self.timers.set(Timer::Shutdown, until);
         let over = self.now >= until;
         // A session whose body does not end is left to run out.
         if bodies && !over {
             return;
         }
-        let deleting = self.batch.has_deletes();
-        if !deleting || over {
+        if over || !self.batch.has_deletes() {
             for id in self.sessions.ids() {
-                if let Some(lease) = self
-                    .sessions
-                    .remove(id)
-                    .filter(|session| session.bodies() == 0)
-                    .and_then(|session| session.lease())
-                {
-                    self.revocations.push(lease);
-                }
+                let session = self.sessions.remove(id).filter(|it| it.bodies() == 0);
+                self.revocations.extend(session.and_then(|it| it.lease()));
             }
             self.flush();
         }
         let revoking = self.revoking > 0 || !self.revocations.is_empty();
-        if over || !(deleting || revoking) {
+        if over || !(self.batch.has_deletes() || revoking) {
             self.shutdown.finish();
             self.outputs.push_back(Output::Finished);
         }
@@ -453,151 +451,108 @@ impl Core {
     fn pause(&mut self, failures: u32) -> Duration {
         self.jittered(Duration::from_millis(50 << failures.min(SLOWLY)))
     }
-
-    /// etcd answered a request, or did not.
-    fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
-        let Some(UnderWay {
-            exchange,
-            sent,
-            floor,
-            epoch,
-        }) = self.under_way.remove(&request)
-        else {
-            return;
-        };
-        match &result {
-            Ok(_) | Err(Failure::Refused(..)) => self.unreachable.answered(self.now),
-            Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
-                self.unreachable.failed(cause.clone());
-                let pause = self.pause(self.unreachable.failures());
-                self.unreachable.hold_off(self.now + pause);
-                self.timers.set(Timer::Flush, self.now + pause);
-            }
-        }
-        let current = epoch == self.epoch;
-        let proof = match &result {
-            Ok(Response::Txn(answer)) if current => self.check_history(&exchange, answer, floor),
-            _ => false,
-        };
-        // What a delete confirms stays confirmed.
-        let confirms = matches!(exchange, Exchange::Delete(_));
-        if proof && !confirms {
-            self.lose_history();
-        }
-        let stale =
-            |answer: &TxnAnswer| current && floor.is_some_and(|floor| answer.revision < floor);
-        match exchange {
-            Exchange::Grant(id) => self.granted(id, sent, result.and_then(Response::granted)),
-            Exchange::Renewal(id) => self.renewed(id, sent, floor.filter(|_| current), result),
-            Exchange::Revocation(lease) => self.revoked(lease, &result),
-            Exchange::Barrier(id, witness) => {
-                self.barred(id, witness, result.and_then(Response::transaction))
-            }
-            Exchange::Settle(ids) => match result.and_then(Response::transaction) {
-                Ok(answer) if !stale(&answer) => self.settle(ids, answer),
-                // What may not even be read goes with its lease.
-                Err(Failure::Refused(..)) => ids.into_iter().for_each(|id| self.remove(id)),
-                _ => self.unsettled.extend(ids),
-            },
-            Exchange::Put(session, ids) => {
-                self.put(session, ids, result.and_then(Response::transaction))
-            }
-            Exchange::Try(session, id) => {
-                self.tried(session, id, result.and_then(Response::transaction))
-            }
-            Exchange::Delete(deletions) => {
-                self.deleted(deletions, result.and_then(Response::transaction))
-            }
-            Exchange::Read(items) => match result.and_then(Response::transaction) {
-                Ok(answer) if stale(&answer) => self.read_stale(items),
-                result => self.read(items, sent, result),
-            },
-            Exchange::Reserve(id) => self.reserved(id, result.and_then(Response::granted)),
-            Exchange::Retain(id, lease) => {
-                self.retained(id, lease, result.and_then(Response::transaction))
-            }
-            Exchange::Edge(session, edge, write) => {
-                let outcome = self.outcome(session, result.and_then(Response::transaction));
-                let barred = self.deadlock.edges.written(&edge, write, outcome);
-                self.bar(barred);
-            }
-            Exchange::Search(id) => match result.and_then(Response::transaction) {
-                Ok(answer) => {
-                    if let Some(cycle) = self.deadlock.found(id, answer) {
-                        self.cut(id, cycle);
-                    }
-                }
-                Err(_) => self.deadlock.search_failed(id),
-            },
-            Exchange::Abort(abort) => {
-                let outcome = self.outcome(abort.session, result.and_then(Response::transaction));
-                self.aborted(*abort, outcome);
-            }
-            Exchange::Probe => {}
-        }
-        if proof && confirms {
-            self.lose_history();
-        }
-        self.refuse_cleared();
-    }
 }
 
-/// What views are made of; nothing there decides anything.
+/// What a core has, as plain values, for checkers. Nothing here decides anything.
 impl Core {
-    pub(crate) fn machines(&self) -> Machines<'_> {
-        Machines {
-            calls: &self.calls,
-            queues: &self.queues,
-            contenders: &self.contenders,
-            sessions: &self.sessions,
-            timers: self.timers.len(),
-            under_way: &self.under_way,
-            idle: self.observe.is_idle()
-                && self.deadlock.is_idle()
-                && self.retentions.is_empty()
-                && !self.batch.has_deletes(),
-        }
-    }
-}
-
-/// The machines, to look at.
-#[derive(Debug)]
-pub struct Machines<'a> {
-    pub calls: &'a Calls,
-    pub queues: &'a WaitQueues,
-    pub contenders: &'a Contenders,
-    pub sessions: &'a Sessions,
-    pub timers: usize,
-    under_way: &'a BTreeMap<RequestId, UnderWay>,
-    pub idle: bool,
-}
-
-impl Machines<'_> {
-    /// How many exchanges are under way.
-    pub fn exchanges(&self) -> usize {
-        self.under_way.len()
+    /// Every key of every contender.
+    #[must_use]
+    pub fn contenders(&self) -> Vec<ContenderView> {
+        let all = self.contenders.iter().flat_map(|(_, contender)| {
+            let state = match contender.state() {
+                State::Pending | State::Creating | State::Ambiguous => ContenderState::Pending,
+                State::Waiting { .. } => ContenderState::Waiting,
+                State::Owned(_) => ContenderState::Owned,
+                State::Retained { .. } => ContenderState::Retained,
+                State::Deleting => ContenderState::Deleting,
+            };
+            let holders = contender
+                .ownership()
+                .into_iter()
+                .flat_map(|it| it.holders());
+            let holders: Vec<CallId> = holders.collect();
+            let seats = contender.seats().enumerate();
+            seats.map(move |(at, (name, seat))| ContenderView {
+                name: name.clone(),
+                key: contender.parts().get(at).map(|part| part.key.clone()),
+                created: contender.created(),
+                seat,
+                state,
+                holders: holders.clone(),
+                detached: contender.is_detached(),
+            })
+        });
+        all.collect()
     }
 
-    /// The victim and the keys of a cycle that this request is to cut.
-    pub fn abort(&self, request: RequestId) -> Option<(CallId, Vec<(Key, Revision)>)> {
-        match &self.under_way.get(&request)?.exchange {
+    /// The sessions.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<SessionView> {
+        let all = self.sessions.iter().map(|(_, session)| SessionView {
+            lease: session.lease(),
+            state: match session.accepts() && !session.is_granting() {
+                _ if session.is_lost() => SessionState::Lost,
+                false => SessionState::Closed,
+                true if session.is_open() => SessionState::Open,
+                true => SessionState::Barred,
+            },
+            bodies: session.bodies(),
+        });
+        all.collect()
+    }
+
+    /// The calls that wait for a name, in order.
+    #[must_use]
+    pub fn waiters(&self, name: &Name) -> Vec<CallId> {
+        let queue = self.queues.get(name).into_iter();
+        let waiters = queue.flat_map(|queue| queue.waiters());
+        waiters.map(|waiter| waiter.call).collect()
+    }
+
+    /// How often a waiting call went to the end of its queues; `None`: it does not wait.
+    #[must_use]
+    pub fn requeued(&self, call: CallId) -> Option<u32> {
+        let call = self.calls.get(call)?;
+        call.waiting().map(|_| call.requeued())
+    }
+
+    /// The victim and the keys of a cycle that this request is to cut, if it is to.
+    #[must_use]
+    pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<(Key, Revision)>)> {
+        match self.exchanges.get(request)? {
             Exchange::Abort(abort) => Some((abort.call, abort.cycle.keys().collect())),
             _ => None,
         }
     }
 
     /// The keys that requests under way delete.
-    pub fn deletes(&self) -> Vec<Key> {
-        let deletes = self
-            .under_way
-            .values()
-            .filter_map(|under_way| match &under_way.exchange {
-                Exchange::Delete(deletions) => Some(deletions),
-                _ => None,
-            });
-        deletes
-            .flatten()
-            .flat_map(|deletion| deletion.keys.iter().cloned())
-            .collect()
+    #[must_use]
+    pub fn deletes_under_way(&self) -> Vec<Key> {
+        let deletions = self.exchanges.iter().flat_map(|exchange| match exchange {
+            Exchange::Delete(deletions) => &deletions[..],
+            _ => &[],
+        });
+        let keys = deletions.flat_map(|deletion| &deletion.keys);
+        keys.cloned().collect()
+    }
+
+    /// How many timers are set, and how many exchanges are under way.
+    #[must_use]
+    pub fn pending(&self) -> (usize, usize) {
+        (self.timers.len(), self.exchanges.iter().count())
+    }
+
+    /// What is left although no call wants anything; `None`: nothing.
+    #[must_use]
+    pub fn leftovers(&self) -> Option<String> {
+        let names: Vec<&Name> = self.queues.iter().map(|(name, _)| name).collect();
+        let idle = self.observe.is_idle()
+            && self.deadlock.is_idle()
+            && self.retentions.is_empty()
+            && !self.batch.has_deletes()
+            && self.contenders.is_empty()
+            && self.calls.is_empty()
+            && names.is_empty();
+        (!idle).then(|| format!("{names:?} {:?} {:?}", self.contenders, self.calls))
     }
 }

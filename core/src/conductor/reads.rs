@@ -170,8 +170,8 @@ impl Core {
             if self.observe.is_watched(&name, &prefix, puts) {
                 continue;
             }
-            self.last_id += 1;
-            let watch = WatchId::from(self.last_id);
+            self.last_watch += 1;
+            let watch = WatchId::from(self.last_watch);
             if let Some(id) = self
                 .observe
                 .open(self.now, watch, &name, prefix.clone(), puts)
@@ -235,7 +235,7 @@ impl Core {
         ids.dedup();
         self.observe.read_done(&ids);
         for id in ids {
-            let pause = self.pause(self.unreachable.failures());
+            let pause = self.pause(self.exchanges.failures());
             if self
                 .contenders
                 .get(id)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
-use crate::batch::Deletion;
 use crate::calls::{Arrival, Call, Stage, Tries, Waiting};
 use crate::contender::{Contender, Purpose, State};
 use crate::deadlock::STEP;
@@ -18,6 +17,7 @@ use crate::output::{Grant, LossCause, Output, OwnedKey, Refused};
 use crate::ownership::Gate;
 use crate::seat::{Mode, Seat};
 use crate::timers::Timer;
+use crate::transactions::Deletion;
 use crate::wait_queue::{WaitQueue, Waiter};
 
 /// How long a release waits for its confirmation (rule P25).
@@ -767,7 +767,7 @@ impl Core {
                 waited,
             },
             None if queues().any(|(_, _, queue)| unheard(queue)) => {
-                Refused::Backend(self.unreachable.cause())
+                Refused::Backend(self.exchanges.cause())
             }
             None => Refused::Timeout {
                 name: 0,

@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Core, Exchange, SLOWLY};
-use crate::batch::Deletion;
 use crate::calls::Tries;
 use crate::contender::State;
-use crate::deadlock::edges;
-use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends};
+use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, edges_of};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::output::{LossCause, Output, Refused};
@@ -17,7 +15,7 @@ use crate::request::{Failure, Kv, Op, OpAnswer, Refusal, Request, Response, TxnA
 use crate::session::Need;
 use crate::steps;
 use crate::timers::Timer;
-use crate::transactions::{self, Placement};
+use crate::transactions::{self, Deletion, Placement};
 
 impl Core {
     /// Sends what sessions need: renewals even while etcd is not reached.
@@ -149,7 +147,7 @@ impl Core {
     /// Sends the barrier of a session, if one is wanted.
     pub(super) fn flush_barrier(&mut self, id: SessionId) {
         let (now, contenders) = (self.now, &self.contenders);
-        let may_send = self.unreachable.may_send(now);
+        let may_send = self.exchanges.may_send(now);
         let Some(session) = self
             .sessions
             .get_mut(id)
@@ -207,7 +205,7 @@ impl Core {
                 }
             }
             if let Some(Op::Get(key)) = ops.first() {
-                let prefix = edges::prefix_of(&self.root, key);
+                let prefix = edges_of(&self.root, key);
                 ops.insert(0, Op::DeleteUnder(prefix));
                 let txn = transactions::reads(ops);
                 self.send(Request::Txn(txn), Exchange::Settle(ids));
@@ -215,45 +213,8 @@ impl Core {
         }
     }
 
-    /// A write that answers no higher revision than was known when it was sent proves that etcd has lost its history: it was
-    /// wiped, or restored from a snapshot (rule P35). Then all ownership that is older is lost.
-    pub(super) fn check_history(
-        &mut self,
-        exchange: &Exchange,
-        answer: &TxnAnswer,
-        floor: Option<Revision>,
-    ) -> bool {
-        let writes = answer.succeeded
-            && match exchange {
-                Exchange::Put(..)
-                | Exchange::Try(..)
-                | Exchange::Barrier(..)
-                | Exchange::Delete(_)
-                | Exchange::Retain(..) => true,
-                Exchange::Edge(_, _, write) => *write == edges::Write::Put,
-                _ => false,
-            };
-        let wiped = |session: &crate::session::Session| session.has_opened();
-        let missed = mistake(Mistake::OnlyAWipeIsLostHistory)
-            && !matches!(exchange, Exchange::Barrier(id, _) if self.sessions.get(*id).is_some_and(|it| !wiped(it)));
-        let proof = writes && !missed && floor.is_some_and(|floor| answer.revision <= floor);
-        if proof {
-            self.highest = None;
-        }
-        // What was sent under a session that is gone may be of the history that was lost.
-        let session = match exchange {
-            Exchange::Put(id, _) | Exchange::Try(id, _) | Exchange::Barrier(id, _) => Some(*id),
-            _ => None,
-        };
-        let current = |id: SessionId| self.sessions.get(id).is_some_and(|it| !it.is_lost());
-        if session.is_none_or(current) {
-            self.highest = self.highest.max(Some(answer.revision));
-        }
-        proof
-    }
-
+    /// etcd was wiped, or restored from a snapshot (rule P35): all ownership that is older is lost.
     pub(super) fn lose_history(&mut self) {
-        self.epoch += 1;
         for id in self.sessions.ids() {
             if self
                 .sessions
@@ -299,7 +260,7 @@ impl Core {
                 self.sessions.remove(id); // no call waits for it any more: the next one asks anew
             }
             Err(Failure::Unavailable(_) | Failure::Unknown(_)) => {
-                let pause = self.pause(self.unreachable.failures());
+                let pause = self.pause(self.exchanges.failures());
                 self.sessions
                     .get_mut(id)
                     .into_iter()
@@ -343,7 +304,7 @@ impl Core {
         floor: Option<Revision>,
         result: Result<Response, Failure>,
     ) {
-        let pause = self.pause(SLOWLY.min(self.unreachable.failures()));
+        let pause = self.pause(SLOWLY.min(self.exchanges.failures()));
         let Some(session) = self
             .sessions
             .get_mut(id)
@@ -644,8 +605,14 @@ impl Core {
         self.watch_predecessors(id, revision);
     }
 
-    /// A read told whether keys exist whose put was refused.
-    pub(super) fn settle(&mut self, ids: Vec<ContenderId>, answer: TxnAnswer) {
+    /// A read told whether keys exist whose put was refused, or did not.
+    pub(super) fn settle(&mut self, ids: Vec<ContenderId>, result: Result<TxnAnswer, Failure>) {
+        let answer = match result {
+            Ok(answer) => answer,
+            // What may not even be read goes with its lease.
+            Err(Failure::Refused(..)) => return ids.into_iter().for_each(|id| self.remove(id)),
+            Err(_) => return self.unsettled.extend(ids),
+        };
         let mut answers = answer.answers.into_iter().skip(1);
         for id in ids {
             let keys = self.contenders.get(id).map_or(0, |it| it.parts().len());

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::ids::{CallId, ContenderId, Incarnation, Key, Revision, SessionId};
+use crate::ids::{CallId, ContenderId, Incarnation, Key, Revision, SessionId, edges_of};
 use crate::steps;
 
 /// Writes that may be under way at a time.
@@ -21,16 +21,11 @@ pub struct Edge {
     pub waits: Incarnation,
 }
 
-/// What the keys of all edges of a held key begin with; `root`: what session keys begin with.
-pub fn prefix_of(root: &str, held: &str) -> Key {
-    format!("{root}w/{held}%/").into()
-}
-
 impl Edge {
     /// Its key.
     pub fn key(&self, root: &str) -> Key {
         let (waits, created) = &self.waits;
-        format!("{}{waits}%{created}", prefix_of(root, &self.held.0)).into()
+        format!("{}{waits}%{created}", edges_of(root, &self.held.0)).into()
     }
 
     /// Its value.
@@ -42,7 +37,7 @@ impl Edge {
     pub fn parse(root: &str, held: &Incarnation, key: &[u8], value: &[u8]) -> Option<Self> {
         let revision = |text: &str| Revision::new(text.parse().ok()?);
         let key = std::str::from_utf8(key).ok()?;
-        let waits = key.strip_prefix(&*prefix_of(root, &held.0))?;
+        let waits = key.strip_prefix(&*edges_of(root, &held.0))?;
         let (waits, created) = waits.rsplit_once('%')?;
         let edge = Self {
             held: held.clone(),

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::edges::{self, Edge};
-use crate::ids::{Incarnation, Key, Revision, family_of};
+use super::edges::Edge;
+use crate::ids::{Incarnation, Key, Revision, edges_of, family_of};
 use crate::output::Blocker;
 use crate::record;
 use crate::request::{Compare, Kv, Op, TxnAnswer};
@@ -100,9 +100,9 @@ impl Search {
         let op = |read: &Read| {
             let prefix = match read {
                 Read::Family(family) => family.clone(),
-                Read::Edges(held) => edges::prefix_of(&self.root, held),
+                Read::Edges(held) => edges_of(&self.root, held),
             };
-            transactions::read_all(prefix, MOST, None)
+            transactions::oldest(&prefix, MOST, true)
         };
         self.asked.iter().map(op).collect()
     }

@@ -31,10 +31,7 @@ impl Contender {
     pub(crate) fn is_queued(&self) -> bool {
         let queued = matches!(
             self.state,
-            ContenderState::Pending
-                | ContenderState::Creating
-                | ContenderState::Ambiguous
-                | ContenderState::Waiting
+            ContenderState::Pending | ContenderState::Waiting
         );
         queued && !self.detached
     }
