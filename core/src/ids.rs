@@ -1,4 +1,5 @@
-//! Ids and names: what calls, exchanges, watches, keys and revisions are called, each as a type of its own.
+//! Ids, names and keys: what calls, exchanges, watches and revisions are called, each as a type of its own; and how the keys and
+//! values that etcd has are written and read.
 
 use std::fmt;
 use std::num::NonZeroI64;
@@ -81,12 +82,6 @@ impl Revision {
     pub const fn get(self) -> i64 {
         self.0.get()
     }
-
-    /// The revision after this one.
-    #[must_use]
-    pub fn next(self) -> Self {
-        Self(NonZeroI64::new(self.get().saturating_add(1)).unwrap_or(self.0))
-    }
 }
 
 impl fmt::Debug for Revision {
@@ -133,12 +128,6 @@ impl fmt::Debug for Name {
     }
 }
 
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// The key of a lease below a name's family: `<family><lease in hex><seat>` (rules P1, P37).
 pub fn contender_key(family: &str, lease: LeaseId, seat: Seat) -> Key {
     format!("{family}{lease:x}{seat}").into()
@@ -164,4 +153,54 @@ pub fn edges_of(root: &str, held: &str) -> Key {
 /// every escape is `%` and two hex digits (rule P10b).
 pub fn session_root(prefix: &str) -> String {
     format!("{}%s/", prefix.strip_suffix('/').unwrap_or(prefix))
+}
+
+// The value of a key is its call's record, a JSON object that people read. A group's keys end it with one more field,
+// `"group":["<key>",…]`, always the last one, so that writing and reading it needs no JSON library.
+const GROUP: &str = ",\"group\":[\"";
+const BETWEEN: &str = "\",\"";
+const END: &str = "\"]}";
+
+/// Bytes of other keys in one value. A group with longer names is not followed by a search.
+const ROOM: usize = 4096;
+
+/// The value of one key of a group that has all these keys: it names the others, for deadlock detection (rule P38).
+pub fn value_of(record: &Arc<[u8]>, own: &Key, keys: &[Key]) -> Arc<[u8]> {
+    let others = keys.iter().filter(|key| *key != own);
+    let others: Vec<&str> = others.map(|key| &**key).collect();
+    let plain = others.iter().all(|key| !key.contains(['"', '\\']));
+    let list = others.join(BETWEEN);
+    match record.strip_suffix(b"}") {
+        Some(object) if plain && !list.is_empty() && list.len() <= ROOM => {
+            let field = [GROUP, &list, END].concat();
+            [object, field.as_bytes()].concat().into()
+        }
+        _ => record.clone(),
+    }
+}
+
+/// The other keys of the group that a value belongs to; none for a key that stands alone, or is not ours.
+pub fn group_of(value: &[u8]) -> Vec<Key> {
+    let text = std::str::from_utf8(value).ok();
+    let text = text.and_then(|text| text.strip_suffix(END));
+    let field = text.and_then(|text| text.rsplit_once(GROUP));
+    let keys = field.map(|(_, keys)| keys.split(BETWEEN).map(Key::from));
+    keys.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_reads_as_it_was_written() {
+        let keys: Vec<Key> = ["l/a/1", "l/b/1", "l/a/c/1"].map(Key::from).to_vec();
+        let record: Arc<[u8]> = (*b"{\"host\":\"x\"}").into();
+        let value = value_of(&record, &keys[0], &keys);
+        assert_eq!(group_of(&value), keys[1..]);
+        assert!(group_of(&record).is_empty());
+        assert_eq!(value_of(&record, &keys[0], &keys[..1]), record);
+        let foreign: Arc<[u8]> = (*b"held by me").into();
+        assert_eq!(value_of(&foreign, &keys[0], &keys), foreign);
+    }
 }

@@ -13,7 +13,6 @@ mod batch;
 mod calls;
 mod conductor;
 mod contender;
-mod deadline;
 mod deadlock;
 mod exchanges;
 mod ids;
@@ -24,7 +23,6 @@ mod observe;
 mod output;
 mod ownership;
 mod predecessors;
-mod record;
 mod request;
 mod seat;
 mod session;
@@ -36,12 +34,11 @@ mod transactions;
 mod wait_queue;
 
 pub use conductor::Core;
-pub use deadline::Deadline;
 pub use ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
 pub use input::{Acquire, Input, Release, Settings, Wait};
 #[cfg(feature = "simulation")]
 pub use mistakes::{Mistake, make};
-pub use moment::Moment;
+pub use moment::{Deadline, Moment};
 pub use output::{
     Blocker, ContenderState, ContenderView, Grant, LossCause, Output, OwnedKey, Refused,
     SessionState, SessionView,

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::deadline::Deadline;
 use crate::ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
+use crate::moment::Deadline;
 use crate::request::{Cause, Failure, Refusal, Request};
 use crate::seat::Seat;
 

@@ -86,8 +86,8 @@ pub enum Op {
         values: bool,
         /// Which of them come first.
         order: Order,
-        /// Only those created before this revision.
-        older_than: Option<Revision>,
+        /// Only those created up to this revision.
+        up_to: Option<Revision>,
     },
     /// Delete the key.
     Delete(Key),

@@ -136,7 +136,7 @@ pub fn read_before(family: &Key, created: Revision, deep: bool, owner: bool) -> 
         limit: None,
         values: deep,
         order: Order::OldestFirst,
-        older_than: Some(created.next()),
+        up_to: Some(created),
     }];
     if owner && !deep {
         ops.push(oldest(family, 1, true));
@@ -151,7 +151,7 @@ pub fn read_behind(key: &Key, family: &Key, all: bool) -> [Op; 2] {
         limit: (!all).then_some(1),
         values: false,
         order: Order::NewestFirst,
-        older_than: None,
+        up_to: None,
     };
     [Op::Get(key.clone()), range]
 }
@@ -213,6 +213,6 @@ pub fn oldest(family: &Key, limit: u32, values: bool) -> Op {
         limit: Some(limit),
         values,
         order: Order::OldestFirst,
-        older_than: None,
+        up_to: None,
     }
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::{Core, Exchange, SLOWLY};
 use crate::calls::Tries;
 use crate::contender::State;
-use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, edges_of};
+use crate::ids::{
+    ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, edges_of, value_of,
+};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::output::{LossCause, Output, Refused};
-use crate::record;
 use crate::request::{Failure, Kv, Op, OpAnswer, Refusal, Request, Response, TxnAnswer};
 use crate::session::Need;
 use crate::steps;
@@ -135,7 +136,7 @@ impl Core {
         let placement = |part: &crate::contender::Part| {
             let watched = self.observe.watch(&part.name).is_some();
             Placement {
-                record: record::of_group(contender.record(), &part.key, &keys),
+                record: value_of(contender.record(), &part.key, &keys),
                 key: part.key.clone(),
                 family: part.family.clone(),
                 all: watched || part.seat != crate::seat::Seat::Exclusive,

@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::edges::Edge;
-use crate::ids::{Incarnation, Key, Revision, edges_of, family_of};
+use crate::ids::{Incarnation, Key, Revision, edges_of, family_of, group_of};
 use crate::output::Blocker;
-use crate::record;
 use crate::request::{Compare, Kv, Op, TxnAnswer};
 use crate::seat::{Mode, Seat};
 use crate::steps;
@@ -192,7 +191,7 @@ impl Search {
             .collect();
         let mut links = Vec::new();
         // A group waits for its other keys, whether this one is admitted or not.
-        let siblings = record::group(&own.value).into_iter();
+        let siblings = group_of(&own.value).into_iter();
         for sibling in siblings.filter(|_| !by_group) {
             let link = Link {
                 waiting: waiting.clone(),
@@ -212,7 +211,7 @@ impl Search {
                 through: through.clone(),
                 edge,
             };
-            for sibling in record::group(&last.value) {
+            for sibling in group_of(&last.value) {
                 links.push((link(None), (sibling, last.create_revision)));
             }
             let admitted = !contenders.iter().any(|older| excludes(older, last));

@@ -14,10 +14,9 @@ use std::time::Duration;
 
 pub use barrier::Barrier;
 
-use crate::deadline::Deadline;
 use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision};
 use crate::mistakes::{Mistake, mistake};
-use crate::moment::Moment;
+use crate::moment::{Deadline, Moment};
 use crate::output::LossCause;
 use crate::transactions::Fence;
 

@@ -21,6 +21,7 @@ mod shutdown;
 mod silence;
 mod stack;
 mod town;
+mod values;
 mod waiters;
 
 /// A call, by its number.

@@ -74,8 +74,8 @@ fn operation(op: &Op) -> TxnOp {
             limit,
             values,
             order,
-            older_than,
-        } => TxnOp::get(&**prefix, Some(range(*limit, *values, *order, *older_than))),
+            up_to,
+        } => TxnOp::get(&**prefix, Some(range(*limit, *values, *order, *up_to))),
         Op::Delete(key) => TxnOp::delete(&**key, Some(DeleteOptions::new())),
         Op::DeleteUnder(prefix) => {
             TxnOp::delete(&**prefix, Some(DeleteOptions::new().with_prefix()))
@@ -83,12 +83,7 @@ fn operation(op: &Op) -> TxnOp {
     }
 }
 
-fn range(
-    limit: Option<u32>,
-    values: bool,
-    order: Order,
-    older_than: Option<Revision>,
-) -> GetOptions {
+fn range(limit: Option<u32>, values: bool, order: Order, up_to: Option<Revision>) -> GetOptions {
     let order = match order {
         Order::OldestFirst => SortOrder::Ascend,
         Order::NewestFirst => SortOrder::Descend,
@@ -100,9 +95,8 @@ fn range(
     if !values {
         options = options.with_keys_only();
     }
-    if let Some(revision) = older_than {
-        // 0 would mean no bound; nothing has create revision 1 (an empty store's revision).
-        options = options.with_max_create_revision((revision.get() - 1).max(1));
+    if let Some(revision) = up_to {
+        options = options.with_max_create_revision(revision.get());
     }
     options
 }

@@ -89,7 +89,7 @@ pub(crate) fn range(op: &Op) -> PbRangeRequest {
             limit,
             values,
             order,
-            older_than,
+            up_to,
         } => PbRangeRequest {
             key: prefix.as_bytes().into(),
             range_end: end_of(prefix.as_bytes()),
@@ -100,7 +100,7 @@ pub(crate) fn range(op: &Op) -> PbRangeRequest {
                 Order::OldestFirst => SortOrder::Ascend as i32,
                 Order::NewestFirst => SortOrder::Descend as i32,
             },
-            max_create_revision: older_than.map_or(0, |than| than.get() - 1),
+            max_create_revision: up_to.map_or(0, |to| to.get()),
             ..PbRangeRequest::default()
         },
         Op::Put { .. } | Op::Delete(..) | Op::DeleteUnder(..) => unreachable!("not a read"),

@@ -68,9 +68,9 @@ pub(crate) fn brief(request: &Request) -> String {
             Op::Range {
                 prefix,
                 limit,
-                older_than,
+                up_to,
                 ..
-            } => format!("range {prefix} {limit:?} {older_than:?}"),
+            } => format!("range {prefix} {limit:?} {up_to:?}"),
             Op::Delete(key) => format!("delete {key}"),
             Op::DeleteUnder(prefix) => format!("delete under {prefix}"),
         });

@@ -1,0 +1,81 @@
+//! Values of the core by themselves: deadlines, and seats as keys say them.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use etcd_locked_core::{Deadline, Mode, Moment, Seat};
+
+fn at(secs: u64) -> Moment {
+    Moment::after_boot(Duration::from_secs(secs))
+}
+
+#[test]
+fn is_over_from_the_stop_time_on() {
+    let deadline = Deadline::new(at(10));
+    assert!(!deadline.is_over(at(9)));
+    assert!(deadline.is_over(at(10)));
+}
+
+#[test]
+fn late_extension_does_not_revive() {
+    let deadline = Deadline::new(at(10));
+    assert!(!deadline.extend(at(10), at(20)));
+    assert!(deadline.is_over(at(1)));
+    assert_eq!(deadline.stop(), None);
+}
+
+#[test]
+fn extension_never_shortens() {
+    let deadline = Deadline::new(at(10));
+    assert!(deadline.extend(at(1), at(5)));
+    assert_eq!(deadline.stop(), Some(at(10)));
+    assert!(deadline.extend(at(1), at(12)));
+    assert_eq!(deadline.stop(), Some(at(12)));
+}
+
+#[test]
+fn key_says_its_seat() {
+    for (child, seat) in [
+        ("694d8a", Seat::Exclusive),
+        ("694d8a.r0", Seat::Shared(0)),
+        ("694d8a.p0", Seat::Permit(0)),
+        ("694d8a.p65535", Seat::Permit(65535)),
+        // What this library would not write is taken for exclusive.
+        ("zz", Seat::Exclusive),
+        (".r0", Seat::Exclusive),
+        ("694D8A.r0", Seat::Exclusive),
+        ("694d8a.r", Seat::Exclusive),
+        ("694d8a.r0.r0", Seat::Exclusive),
+        ("694d8a.p05", Seat::Exclusive),
+        ("694d8a.p+5", Seat::Exclusive),
+        ("694d8a.p65536", Seat::Exclusive),
+    ] {
+        assert_eq!(
+            Seat::of_key(format!("l/a/{child}").as_bytes()),
+            seat,
+            "{child}"
+        );
+    }
+    for seat in [Seat::Exclusive, Seat::Shared(3), Seat::Permit(7)] {
+        assert_eq!(Seat::of_key(format!("a0{seat}").as_bytes()), seat);
+    }
+}
+
+#[test]
+fn older_keys_admit_what_they_leave_room_for() {
+    let permits = |n| Mode::Permits(NonZeroU16::new(n).expect("not zero"));
+    let admits = |mode, older: &[&str]| {
+        etcd_locked_core::admits(mode, older.iter().map(|key| key.as_bytes()))
+    };
+    assert!(admits(Mode::Exclusive, &[]));
+    assert!(!admits(Mode::Exclusive, &["l/a/1.r0"]));
+    assert!(!admits(Mode::Exclusive, &["l/a/1.p0"]));
+    assert!(admits(Mode::Shared, &["l/a/1.r0", "l/a/2.r1"]));
+    assert!(!admits(Mode::Shared, &["l/a/1.r0", "l/a/zz"]));
+    assert!(!admits(Mode::Shared, &["l/a/1.p0"]));
+    assert!(admits(permits(3), &["l/a/1.p0", "l/a/1.p2"]));
+    assert!(!admits(permits(3), &["l/a/1.p0", "l/a/1.p2", "l/a/2.p0"]));
+    assert!(admits(permits(4), &["l/a/1.p0", "l/a/1.p2", "l/a/2.p0"]));
+    assert!(!admits(permits(3), &["l/a/1.r0"]));
+    assert!(!admits(permits(3), &["l/a/1"]));
+}
