@@ -15,7 +15,6 @@ macro_rules! id {
 
         impl $name {
             /// Its number.
-            #[must_use]
             #[allow(dead_code)] // not of every id
             pub const fn get(self) -> u64 {
                 self.0
@@ -69,7 +68,6 @@ pub struct Revision(NonZeroI64);
 
 impl Revision {
     /// The revision of this number; `None` for 0, which etcd uses for "no such key".
-    #[must_use]
     pub const fn new(number: i64) -> Option<Self> {
         match NonZeroI64::new(number) {
             Some(number) => Some(Self(number)),
@@ -78,7 +76,6 @@ impl Revision {
     }
 
     /// Its number.
-    #[must_use]
     pub const fn get(self) -> i64 {
         self.0.get()
     }
@@ -105,7 +102,6 @@ pub struct Name(Arc<str>);
 
 impl Name {
     /// Its text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

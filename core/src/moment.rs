@@ -11,13 +11,11 @@ pub struct Moment(Duration);
 
 impl Moment {
     /// The moment this long after boot.
-    #[must_use]
     pub const fn after_boot(elapsed: Duration) -> Self {
         Self(elapsed)
     }
 
     /// How long after boot.
-    #[must_use]
     pub const fn since_boot(self) -> Duration {
         self.0
     }
@@ -59,7 +57,6 @@ impl Deadline {
     }
 
     /// Whether the session can no longer be relied on; from the first `true` on it stays so.
-    #[must_use]
     pub fn is_over(&self, now: Moment) -> bool {
         self.update(|stop| (nanos(now) >= stop).then_some(0))
             .is_ok()
@@ -86,7 +83,6 @@ impl Deadline {
     }
 
     /// The stop time; `None` once lost.
-    #[must_use]
     pub fn stop(&self) -> Option<Moment> {
         match self.0.load(Ordering::Acquire) {
             0 => None,

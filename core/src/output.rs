@@ -107,7 +107,6 @@ pub enum LossCause {
 
 impl LossCause {
     /// Its name in metrics and records: one word, in small letters.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -189,7 +188,6 @@ pub struct Blocker {
 
 impl Refused {
     /// Which of the call's names it is about, counted from 0; the first stands for all.
-    #[must_use]
     pub fn name(&self) -> usize {
         match self {
             Self::Held { name, .. } | Self::Timeout { name, .. } | Self::Deadlock { name, .. } => {

@@ -42,7 +42,6 @@ pub struct Txn {
 
 impl Txn {
     /// Whether it changes nothing, so that sending it twice does no harm.
-    #[must_use]
     pub fn only_reads(&self) -> bool {
         let mut ops = self.then.iter().chain(&self.or_else);
         ops.all(|op| matches!(op, Op::Get(..) | Op::Range { .. }))
@@ -205,7 +204,6 @@ pub enum Failure {
 
 impl Failure {
     /// What the client said.
-    #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
             Self::Unavailable(cause) | Self::Refused(_, cause) | Self::Unknown(cause) => {

@@ -37,7 +37,6 @@ pub enum Seat {
 
 impl Mode {
     /// Whether an older key on that seat excludes a call of this mode by itself. Permits do so only by their number.
-    #[must_use]
     pub fn is_excluded_by(self, older: Seat) -> bool {
         !matches!(
             (self, older),
@@ -46,7 +45,6 @@ impl Mode {
     }
 
     /// How many older keys of its own kind leave room for a call; `None`: any number.
-    #[must_use]
     pub fn room(self) -> Option<usize> {
         match self {
             Mode::Exclusive => Some(0),
@@ -58,7 +56,6 @@ impl Mode {
 
 impl Seat {
     /// What a key says: everything behind its last `/`.
-    #[must_use]
     pub fn of_key(key: &[u8]) -> Self {
         let child = key.rsplit(|byte| *byte == b'/').next();
         Self::parse(child.unwrap_or_default()).unwrap_or(Self::Exclusive)
@@ -91,7 +88,6 @@ impl fmt::Display for Seat {
 }
 
 /// Whether keys as old as these admit a call of this mode: all that are older than its own.
-#[must_use]
 pub fn admits<'a>(mode: Mode, older: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut before = 0;
     let mut older = older.map(Seat::of_key);

@@ -13,7 +13,6 @@ pub fn step() {
 
 /// How many steps the cores of this thread have taken.
 #[cfg(feature = "simulation")]
-#[must_use]
 pub fn taken() -> u64 {
     TAKEN.get()
 }

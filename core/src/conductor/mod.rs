@@ -21,7 +21,7 @@ use crate::batch::Batch;
 use crate::calls::Calls;
 use crate::contender::{Contenders, State};
 use crate::deadlock::{Cycle, Deadlock, Edge, edges};
-use crate::exchanges::{Exchanges, Sent};
+use crate::exchanges::Exchanges;
 use crate::ids::{
     CallId, ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId,
     session_root,
@@ -162,7 +162,6 @@ pub struct Core {
 
 impl Core {
     /// A core that has no locks.
-    #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
             root: session_root(&settings.prefix),
@@ -233,7 +232,6 @@ impl Core {
     }
 
     /// When to call `handle` again at the latest.
-    #[must_use]
     pub fn next_timeout(&self) -> Option<Moment> {
         self.timers.next()
     }
@@ -302,13 +300,8 @@ impl Core {
                 self.lose_history();
             }
         }
-        let Sent {
-            exchange,
-            at,
-            floor,
-            ..
-        } = sent;
-        match exchange {
+        let (at, floor) = (sent.at, sent.floor);
+        match sent.exchange {
             Exchange::Grant(id) => self.granted(id, at, result.and_then(Response::granted)),
             Exchange::Renewal(id) => self.renewed(id, at, floor, result),
             Exchange::Revocation(lease) => self.revoked(lease, &result),
@@ -456,7 +449,6 @@ impl Core {
 /// What a core has, as plain values, for checkers. Nothing here decides anything.
 impl Core {
     /// Every key of every contender.
-    #[must_use]
     pub fn contenders(&self) -> Vec<ContenderView> {
         let all = self.contenders.iter().flat_map(|(_, contender)| {
             let state = match contender.state() {
@@ -486,7 +478,6 @@ impl Core {
     }
 
     /// The sessions.
-    #[must_use]
     pub fn sessions(&self) -> Vec<SessionView> {
         let all = self.sessions.iter().map(|(_, session)| SessionView {
             lease: session.lease(),
@@ -502,7 +493,6 @@ impl Core {
     }
 
     /// The calls that wait for a name, in order.
-    #[must_use]
     pub fn waiters(&self, name: &Name) -> Vec<CallId> {
         let queue = self.queues.get(name).into_iter();
         let waiters = queue.flat_map(|queue| queue.waiters());
@@ -510,14 +500,12 @@ impl Core {
     }
 
     /// How often a waiting call went to the end of its queues; `None`: it does not wait.
-    #[must_use]
     pub fn requeued(&self, call: CallId) -> Option<u32> {
         let call = self.calls.get(call)?;
         call.waiting().map(|_| call.requeued())
     }
 
     /// The victim and the keys of a cycle that this request is to cut, if it is to.
-    #[must_use]
     pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<(Key, Revision)>)> {
         match self.exchanges.get(request)? {
             Exchange::Abort(abort) => Some((abort.call, abort.cycle.keys().collect())),
@@ -526,7 +514,6 @@ impl Core {
     }
 
     /// The keys that requests under way delete.
-    #[must_use]
     pub fn deletes_under_way(&self) -> Vec<Key> {
         let deletions = self.exchanges.iter().flat_map(|exchange| match exchange {
             Exchange::Delete(deletions) => &deletions[..],
@@ -537,13 +524,11 @@ impl Core {
     }
 
     /// How many timers are set, and how many exchanges are under way.
-    #[must_use]
     pub fn pending(&self) -> (usize, usize) {
         (self.timers.len(), self.exchanges.iter().count())
     }
 
     /// What is left although no call wants anything; `None`: nothing.
-    #[must_use]
     pub fn leftovers(&self) -> Option<String> {
         let names: Vec<&Name> = self.queues.iter().map(|(name, _)| name).collect();
         let idle = self.observe.is_idle()
