@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::contender::Purpose;
 use crate::ids::{CallId, ContenderId, Name};
 use crate::moment::Moment;
 use crate::seat::Mode;
 use crate::wait_queue::Ticket;
 
 /// How far a call has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+#[derive(Debug)]
+enum Stage {
     /// It stands in the queues of its names.
     Waiting(Waiting),
     /// It holds its names, and its body runs.
@@ -19,10 +20,6 @@ pub enum Stage {
         /// It has lost them, and its caller knows.
         lost: bool,
     },
-    /// Its body is gone, and what it held waits a moment for another call.
-    Lingering { contender: ContenderId },
-    /// Its body is gone, and its caller waits to learn that its keys are gone too.
-    Releasing,
 }
 
 /// How a call waits.
@@ -48,9 +45,7 @@ pub enum Tries {
 /// One call.
 #[derive(Debug)]
 pub struct Call {
-    names: Arc<[Name]>,
-    mode: Mode,
-    ttl_secs: i64,
+    purpose: Purpose,
     record: Arc<[u8]>,
     since: Moment,
     /// Its names are to stay locked until then (rule P39).
@@ -72,16 +67,30 @@ struct Nest {
 }
 
 impl Call {
+    /// One that comes now, and waits.
+    pub fn new(now: Moment, purpose: Purpose, record: Arc<[u8]>, waiting: Waiting) -> Self {
+        Self {
+            purpose,
+            record,
+            since: now,
+            keep: None,
+            requeued: 0,
+            stage: Stage::Waiting(waiting),
+            nest: None,
+        }
+    }
+
+    /// What its keys are put for.
+    pub fn purpose(&self) -> &Purpose {
+        &self.purpose
+    }
+
     pub fn names(&self) -> &Arc<[Name]> {
-        &self.names
+        &self.purpose.names
     }
 
     pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    pub fn ttl_secs(&self) -> i64 {
-        self.ttl_secs
+        self.purpose.mode
     }
 
     pub fn record(&self) -> &Arc<[u8]> {
@@ -101,19 +110,16 @@ impl Call {
         self.requeued
     }
 
-    pub fn stage(&self) -> Stage {
-        self.stage
-    }
-
     /// Whether its keys are for itself alone: several, which stand or fall together.
     pub fn is_group(&self) -> bool {
-        self.names.len() > 1
+        self.purpose.names.len() > 1
     }
 
+    /// How it waits, if it does.
     pub fn waiting(&self) -> Option<Waiting> {
         match self.stage {
             Stage::Waiting(waiting) => Some(waiting),
-            _ => None,
+            Stage::Holding { .. } => None,
         }
     }
 
@@ -127,25 +133,20 @@ impl Call {
     pub fn holding(&self) -> Option<ContenderId> {
         match self.stage {
             Stage::Holding { contender, .. } => Some(contender),
-            _ => None,
+            Stage::Waiting(_) => None,
+        }
+    }
+
+    fn waiting_mut(&mut self) -> Option<&mut Waiting> {
+        match &mut self.stage {
+            Stage::Waiting(waiting) => Some(waiting),
+            Stage::Holding { .. } => None,
         }
     }
 
     fn outer(&self) -> &[CallId] {
         self.nest.as_ref().map_or(&[], |nest| &nest.outer)
     }
-}
-
-/// A call that has come.
-#[derive(Debug)]
-pub struct Arrival {
-    pub call: CallId,
-    pub names: Arc<[Name]>,
-    pub mode: Mode,
-    pub ttl_secs: i64,
-    pub record: Arc<[u8]>,
-    pub holds: Vec<CallId>,
-    pub waiting: Waiting,
 }
 
 /// All calls.
@@ -159,46 +160,24 @@ pub struct Calls {
     waiters: usize,
     /// Calls that only wait for a session to open, and since when.
     warming: BTreeMap<CallId, Moment>,
+    /// Calls that are over, and whose callers wait to learn that these contenders are gone.
+    releasing: BTreeMap<ContenderId, CallId>,
 }
 
 impl Calls {
-    /// A call begins to wait.
-    pub fn add(&mut self, now: Moment, arrival: Arrival) {
-        let Arrival {
-            call: id,
-            names,
-            mode,
-            ttl_secs,
-            record,
-            holds,
-            waiting,
-        } = arrival;
+    /// A call begins to wait. `holds`: the calls whose locks its task holds.
+    pub fn add(&mut self, id: CallId, mut call: Call, holds: Vec<CallId>) {
         for outer in &holds {
             if let Some(outer) = self.all.get_mut(outer) {
                 outer.nest.get_or_insert_default().inner.insert(id);
             }
         }
-        let nest = (!holds.is_empty()).then(|| {
-            Box::new(Nest {
-                outer: holds,
-                inner: BTreeSet::new(),
-            })
-        });
-        let stage = Stage::Waiting(waiting);
-        let call = Call {
-            names,
-            mode,
-            ttl_secs,
-            record,
-            since: now,
-            keep: None,
-            requeued: 0,
-            stage,
-            nest,
-        };
+        if !holds.is_empty() {
+            call.nest.get_or_insert_default().outer = holds;
+        }
+        self.waiting.insert((call.since, id));
+        self.waiters += usize::from(!call.is_try());
         self.all.insert(id, Box::new(call));
-        self.waiting.insert((now, id));
-        self.waiters += usize::from(waiting.tries == Tries::Not);
     }
 
     pub fn get(&self, id: CallId) -> Option<&Call> {
@@ -222,6 +201,11 @@ impl Calls {
         self.get(id)?.waiting()
     }
 
+    /// The contender it holds, if it does.
+    pub fn holding(&self, id: CallId) -> Option<ContenderId> {
+        self.get(id)?.holding()
+    }
+
     /// How many calls wait that are no single tries.
     pub fn waiters(&self) -> usize {
         self.waiters
@@ -232,7 +216,7 @@ impl Calls {
         self.waiting.first().map(|(since, _)| *since)
     }
 
-    /// The waiting calls that came by then.
+    /// The waiting calls that came by then, in the order in which they came.
     pub fn waiting_since(&self, then: Moment) -> Vec<CallId> {
         let since = self.waiting.iter().take_while(|(since, _)| *since <= then);
         since.map(|(_, call)| *call).collect()
@@ -240,10 +224,8 @@ impl Calls {
 
     /// The calls whose locks the call's task holds, of those that still hold them.
     pub fn outer(&self, id: CallId) -> impl Iterator<Item = (CallId, ContenderId)> + '_ {
-        let outer = self.get(id).map_or(&[][..], Call::outer);
-        outer
-            .iter()
-            .filter_map(|of| Some((*of, self.get(*of)?.holding()?)))
+        let outer = self.get(id).map_or(&[][..], Call::outer).iter();
+        outer.filter_map(|of| Some((*of, self.holding(*of)?)))
     }
 
     /// Whether its task holds a lock.
@@ -257,41 +239,32 @@ impl Calls {
         nest.into_iter().flat_map(|nest| nest.inner.iter().copied())
     }
 
-    fn stops_waiting(&mut self, id: CallId) {
-        let Some(call) = self.all.get(&id) else {
-            return;
-        };
-        let Some(waiting) = call.waiting() else {
-            return;
-        };
+    fn stops_waiting(&mut self, id: CallId) -> Option<()> {
+        let call = self.all.get(&id)?;
+        call.waiting()?;
         self.waiting.remove(&(call.since, id));
-        self.waiters -= usize::from(waiting.tries == Tries::Not);
+        self.waiters -= usize::from(!call.is_try());
         for outer in call.outer().to_vec() {
-            let outer = self
-                .all
-                .get_mut(&outer)
-                .and_then(|outer| outer.nest.as_mut());
-            outer.map(|nest| nest.inner.remove(&id));
+            let outer = self.all.get_mut(&outer);
+            if let Some(nest) = outer.and_then(|outer| outer.nest.as_mut()) {
+                nest.inner.remove(&id);
+            }
         }
+        Some(())
     }
 
     /// A waiting call goes to the end of its queues.
-    pub fn requeue(&mut self, id: CallId, ticket: Ticket) {
-        if let Some(call) = self.all.get_mut(&id)
-            && let Stage::Waiting(waiting) = &mut call.stage
-        {
-            waiting.ticket = ticket;
-            call.requeued += 1;
-        }
+    pub fn requeue(&mut self, id: CallId, ticket: Ticket) -> Option<()> {
+        let call = self.all.get_mut(&id)?;
+        call.waiting_mut()?.ticket = ticket;
+        call.requeued += 1;
+        Some(())
     }
 
     /// A single try met keys that need not exclude it.
-    pub fn try_plainly(&mut self, id: CallId) {
-        if let Some(call) = self.all.get_mut(&id)
-            && let Stage::Waiting(waiting) = &mut call.stage
-        {
-            waiting.tries = Tries::Plain;
-        }
+    pub fn try_plainly(&mut self, id: CallId) -> Option<()> {
+        self.all.get_mut(&id)?.waiting_mut()?.tries = Tries::Plain;
+        Some(())
     }
 
     /// A waiting call holds its names now.
@@ -320,29 +293,20 @@ impl Calls {
         }
     }
 
-    /// Its body is gone; what it held waits a moment for another call.
-    pub fn linger(&mut self, id: CallId, contender: ContenderId) {
-        if let Some(call) = self.all.get_mut(&id) {
-            call.stage = Stage::Lingering { contender };
-        }
-    }
-
-    /// Its body is gone, and its caller waits to learn that its keys are gone too.
-    pub fn release(&mut self, id: CallId) {
-        if let Some(call) = self.all.get_mut(&id) {
-            call.stage = Stage::Releasing;
-        }
-    }
-
     /// It is over.
     pub fn remove(&mut self, id: CallId) -> Option<Box<Call>> {
         self.stops_waiting(id);
         self.all.remove(&id)
     }
 
-    /// All that wait, in the order in which they came.
-    pub fn all_waiting(&self) -> Vec<CallId> {
-        self.waiting.iter().map(|(_, call)| *call).collect()
+    /// The caller of a call that is over waits to learn that this contender is gone.
+    pub fn release(&mut self, id: CallId, contender: ContenderId) {
+        self.releasing.insert(contender, id);
+    }
+
+    /// The call whose caller waits for this contender, once.
+    pub fn released(&mut self, contender: ContenderId) -> Option<CallId> {
+        self.releasing.remove(&contender)
     }
 
     /// All that hold their names.
@@ -352,6 +316,6 @@ impl Calls {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.is_empty() && self.releasing.is_empty()
     }
 }

@@ -20,6 +20,7 @@ use crate::ids::{
 };
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
+use crate::output::OwnedKey;
 use crate::ownership::Ownership;
 use crate::predecessors::Predecessors;
 use crate::request::Kv;
@@ -31,8 +32,15 @@ pub struct Purpose {
     pub names: Arc<[Name]>,
     pub mode: Mode,
     pub ttl_secs: i64,
-    /// The call, if it has several names: no other call inherits its keys.
-    pub group: Option<CallId>,
+}
+
+impl Purpose {
+    /// Whether what was put for it serves a call that wants this.
+    pub fn serves(&self, wanted: &Self) -> bool {
+        let same = self.names.len() == wanted.names.len()
+            && self.names.iter().all(|name| wanted.names.contains(name));
+        same && self.mode == wanted.mode && self.ttl_secs == wanted.ttl_secs
+    }
 }
 
 /// Where a contender is in its life.
@@ -284,11 +292,32 @@ impl Contender {
             .any(|part| part.admitted.is_none() && part.predecessors.are_known())
     }
 
-    /// Its first holder has it. `sent`: when the answer was asked for that admitted it.
-    pub fn own(&mut self, now: Moment, call: CallId, alone: bool) {
-        if let State::Waiting { created, .. } = self.state {
-            self.state = State::Owned(Ownership::begin(now, created, call, alone));
+    /// A call holds it: the first, or one more. True if a read has to show whether another process waits behind it.
+    pub fn grant(&mut self, now: Moment, call: CallId) -> bool {
+        match &mut self.state {
+            State::Owned(ownership) => ownership.add(now, call),
+            State::Waiting { created, .. } => {
+                let created = *created;
+                // Then the answer to its put has shown that no younger contender was there.
+                let alone = self.parts.iter().all(|part| part.admitted == Some(created));
+                self.state = State::Owned(Ownership::begin(now, created, call, alone));
+                false
+            }
+            _ => false,
         }
+    }
+
+    /// What its calls own below a name.
+    pub fn owned(&self, name: &Name) -> Option<OwnedKey> {
+        let ownership = self.ownership()?;
+        let part = self.parts.iter().find(|part| part.name == *name)?;
+        let created = ownership.created();
+        Some(OwnedKey {
+            key: part.key.clone(),
+            created,
+            revision: part.admitted.unwrap_or(created).max(created),
+            handover: ownership.handover(),
+        })
     }
 
     /// Its call is over, and its names stay locked.

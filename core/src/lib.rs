@@ -24,6 +24,7 @@ mod output;
 mod ownership;
 mod predecessors;
 mod request;
+mod retention;
 mod seat;
 mod session;
 mod sessions;

@@ -82,26 +82,22 @@ impl Ownership {
         self.handover
     }
 
-    /// The calls that hold it.
+    /// The calls that hold it, the first of them first.
     pub fn holders(&self) -> impl Iterator<Item = CallId> + '_ {
         self.holders.iter().copied()
     }
 
-    /// The call that has held it for longest, as ids grow.
-    pub fn first_holder(&self) -> Option<CallId> {
-        self.holders.first().copied()
-    }
-
-    /// How many hold it.
-    pub fn holder_count(&self) -> usize {
-        self.holders.len()
-    }
-
-    /// Another call holds it too, or instead of one that leaves.
-    pub fn add(&mut self, call: CallId) {
+    /// Another call holds it too, or after one that has left. True if a read has to show whether another process waits.
+    pub fn add(&mut self, now: Moment, call: CallId) -> bool {
         self.holders.insert(call);
         self.handover += 1;
         self.turns += 1;
+        self.is_spent(now) && !self.is_contended() && self.ask(now)
+    }
+
+    /// Whether no call holds it: its keys linger for the next.
+    pub fn lingers(&self) -> bool {
+        self.holders.is_empty()
     }
 
     /// A call's body is gone; true if it was the last.
@@ -151,7 +147,7 @@ impl Ownership {
     }
 
     /// Whether the keys have been here for as long as they may be unless no other process is known to wait.
-    pub fn is_spent(&self, now: Moment) -> bool {
+    fn is_spent(&self, now: Moment) -> bool {
         self.turns >= TURNS || now - self.since >= RUN
     }
 

@@ -10,10 +10,10 @@ use crate::moment::Moment;
 pub enum Timer {
     /// A call has waited for as long as it may.
     Wait(CallId),
-    /// A release has waited for its confirmation for as long as it may.
-    Confirm(CallId),
-    /// No call has come for what a call left lingering.
-    Linger(CallId),
+    /// The release of a contender has waited for its confirmation for as long as it may.
+    Confirm(ContenderId),
+    /// No call has come for a contender that lingers.
+    Linger(ContenderId),
     /// A nested call, or a group, looks for a cycle.
     Cycle(CallId),
     /// Retention: try again, or its time is over.

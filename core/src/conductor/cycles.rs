@@ -176,6 +176,10 @@ impl Core {
         else {
             return;
         };
+        let own = names
+            .first()
+            .and_then(|name| self.queues.get(name)?.in_line());
+        let own = own.filter(|id| self.served_by(*id) == Some(call));
         self.queues.leave(&names, waiting.ticket);
         let ticket = self.queues.enqueue(
             &names,
@@ -187,15 +191,9 @@ impl Core {
             },
         );
         self.calls.requeue(call, ticket);
-        let own = names
-            .first()
-            .and_then(|name| self.queues.get(name)?.in_line());
-        let own = own.filter(|id| {
-            self.contenders
-                .get(*id)
-                .is_some_and(|it| it.purpose().group == Some(call))
-        });
-        own.into_iter().for_each(|id| self.give_up(id));
+        if let Some(own) = own {
+            self.give_up(own);
+        }
         names.iter().for_each(|name| self.work.push(name));
     }
 
@@ -248,11 +246,7 @@ impl Core {
 
     /// A cycle was found from a contender of ours: a group steps back, else the victim is taken out of it by one transaction.
     pub(super) fn cut(&mut self, id: ContenderId, cycle: Cycle) {
-        let group = self
-            .contenders
-            .get(id)
-            .and_then(|it| it.purpose().group)
-            .filter(|call| self.may_step_back(*call));
+        let group = self.served_by(id).filter(|call| self.may_step_back(*call));
         if let Some(group) = group {
             return self.step_back(group);
         }

@@ -2,18 +2,17 @@
 //!
 //! It is the only one that knows several machines. This file has the state, the loop, the dispatch of answers, what is sent, and
 //! the stages of a shutdown; its siblings have the rest: [`serving`] the way of a call, [`sessions`] what is put and deleted,
-//! [`reads`] what is read and watched, [`cycles`] deadlocks, [`retaining`] what stays locked after its call. Nothing recurses: a
-//! name whose head may have a next step goes on the work list.
+//! [`reads`] what is read and watched, [`cycles`] deadlocks. Nothing recurses: a name whose head may have a next step goes on the
+//! work list.
 //!
 //! Where a method returns an `Option`, `None` says that what it was about is gone.
 
 mod cycles;
 mod reads;
-mod retaining;
 mod serving;
 mod sessions;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +33,7 @@ use crate::output::{
     ContenderState, ContenderView, LossCause, Output, Refused, SessionState, SessionView,
 };
 use crate::request::{Failure, Op, Request, Response};
+use crate::retention::Retentions;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::shutdown::Shutdown;
@@ -111,19 +111,6 @@ impl Work {
     }
 }
 
-/// What a call has left locked (rule P39).
-#[derive(Debug)]
-struct Retention {
-    until: Moment,
-    call: CallId,
-    record: Arc<[u8]>,
-    /// The lease its keys are to have; and whether they hang on it.
-    lease: Option<LeaseId>,
-    moved: bool,
-    under_way: bool,
-    failures: u32,
-}
-
 /// The state of all locks of one process.
 #[derive(Debug)]
 pub struct Core {
@@ -143,11 +130,7 @@ pub struct Core {
     timers: Timers,
     exchanges: Exchanges<Exchange>,
     shutdown: Shutdown,
-    retentions: BTreeMap<ContenderId, Retention>,
-    /// Those whose keys are still under a session that may keep them.
-    retaining: BTreeSet<ContenderId>,
-    /// Calls whose release waits for these contenders to be gone.
-    confirming: BTreeMap<ContenderId, CallId>,
+    retentions: Retentions,
     /// Contenders whose put was refused although it may have been applied.
     unsettled: BTreeSet<ContenderId>,
     /// Sessions that may have something to send.
@@ -178,9 +161,7 @@ impl Core {
             deadlock: Deadlock::default(),
             timers: Timers::default(),
             shutdown: Shutdown::default(),
-            retentions: BTreeMap::new(),
-            retaining: BTreeSet::new(),
-            confirming: BTreeMap::new(),
+            retentions: Retentions::default(),
             unsettled: BTreeSet::new(),
             dirty: BTreeSet::new(),
             revocations: Vec::new(),
@@ -201,8 +182,8 @@ impl Core {
         }
         match input {
             Input::Acquire(acquire) => self.acquire(acquire),
-            Input::Cancel(call) => self.cancel(call),
-            Input::Release { call, how, fenced } => self.release(call, how, fenced),
+            Input::Cancel(call) => drop(self.withdraw(call)),
+            Input::Release { call, how, fenced } => drop(self.release(call, how, fenced)),
             Input::Keep { call, until } => self.calls.keep_until(call, until),
             Input::Warm { call, ttl_secs } => self.warm(call, ttl_secs),
             Input::Answer { request, result } => drop(self.answer(request, result)),
@@ -253,16 +234,16 @@ impl Core {
     fn fire(&mut self, timer: Timer) {
         match timer {
             Timer::Wait(call) => self.wait_over(call),
-            Timer::Confirm(call) => {
+            Timer::Confirm(contender) => {
                 let cause = match self.exchanges.failures() {
                     0 => Arc::from(Box::from("etcd did not confirm the release in time")),
                     _ => self.exchanges.cause(),
                 };
-                self.confirm(call, Err(Refused::Backend(cause)));
+                self.confirm(contender, Err(Refused::Backend(cause)));
             }
-            Timer::Linger(call) => self.linger_over(call),
+            Timer::Linger(contender) => drop(self.linger_over(contender)),
             Timer::Cycle(call) => self.look_for_cycle(call),
-            Timer::Retention(contender) => self.retain_on(contender),
+            Timer::Retention(contender) => drop(self.retain_on(contender)),
             Timer::Session(session) => drop(self.dirty.insert(session)),
             Timer::Read(contender) => self.read_due(contender),
             Timer::Rest(name) => self.rest(&name),
@@ -315,8 +296,10 @@ impl Core {
             Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(Response::txn)),
             Exchange::Read(items) if stale => self.read_stale(items),
             Exchange::Read(items) => self.read(items, at, result.and_then(Response::txn)),
-            Exchange::Reserve(id) => self.reserved(id, result.and_then(Response::granted)),
-            Exchange::Retain(id, lease) => self.retained(id, lease, result.and_then(Response::txn)),
+            Exchange::Reserve(id) => drop(self.reserved(id, result.and_then(Response::granted))),
+            Exchange::Retain(id, lease) => {
+                self.retained(id, lease, result.and_then(Response::txn));
+            }
             Exchange::Edge(session, edge, write) => {
                 let outcome = self.outcome(session, result.and_then(Response::txn));
                 let barred = self.deadlock.edges.written(&edge, write, outcome);
@@ -388,7 +371,7 @@ impl Core {
 
     /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
     fn turn_away(&mut self, nested: bool) {
-        for call in self.calls.all_waiting() {
+        for call in self.calls.waiting_since(self.now) {
             if nested || !self.calls.is_nested(call) {
                 self.refuse(call, Refused::ShuttingDown);
             }
@@ -404,7 +387,7 @@ impl Core {
         let patient = !mistake(Mistake::ShutdownBeforeRetention);
         let has_body = |(_, it): (SessionId, &Session)| it.bodies() > 0 && !it.is_lost();
         let bodies = patient && self.sessions.iter().any(has_body);
-        let retaining = patient && !self.retaining.is_empty();
+        let retaining = patient && self.retentions.are_moving();
         if retaining || (bodies && !self.shutdown.has_stopped()) {
             return;
         }

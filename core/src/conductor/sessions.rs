@@ -418,13 +418,11 @@ impl Core {
             }
             (State::Owned(_), Some(cause)) => self.lose_contender(id, cause),
             (State::Deleting, Some(cause)) => {
-                if let Some(call) = self.confirming.remove(&id) {
-                    self.confirm(call, Err(Refused::Lost { cause }));
-                }
+                self.confirm(id, Err(Refused::Lost { cause }));
                 self.detach(id);
             }
             // What is lost before it has a lease of its own is lost.
-            (State::Retained { .. }, Some(_)) => drop(self.retaining.remove(&id)),
+            (State::Retained { .. }, Some(_)) => self.retentions.session_lost(id),
             (State::Owned(_) | State::Deleting | State::Retained { .. }, None) => {}
         }
     }
@@ -441,8 +439,8 @@ impl Core {
         ownership.lose();
         for call in ownership.holders().collect::<Vec<_>>() {
             self.lose_call(call, cause);
-            self.linger_over(call);
         }
+        self.linger_over(id);
         names.iter().for_each(|name| self.work.push(name));
     }
 
@@ -588,13 +586,8 @@ impl Core {
             .map(|kv| kv.create_revision)
             .collect();
         let names = contender.names().clone();
-        for name in &*names {
-            self.queues
-                .get_mut(name)
-                .into_iter()
-                .for_each(|queue| queue.hear(self.now));
-            self.work.push(name);
-        }
+        self.queues.hear(&names, self.now);
+        names.iter().for_each(|name| self.work.push(name));
         let Some(first) = created.first() else {
             return self.remove(id);
         };
@@ -824,13 +817,8 @@ impl Core {
             return;
         };
         let names = contender.names().clone();
-        for name in &*names {
-            self.queues
-                .get_mut(name)
-                .into_iter()
-                .for_each(|queue| queue.hear(self.now));
-            self.work.push(name);
-        }
+        self.queues.hear(&names, self.now);
+        names.iter().for_each(|name| self.work.push(name));
         if answer.succeeded {
             contender.placed_alone(self.now, answer.revision);
             if contender.is_detached() {
@@ -874,7 +862,7 @@ impl Core {
                 self.refuse(call, Refused::Held { name, holder });
             }
             // Only deeper keys, as far as one key tells; or the owner has just gone.
-            None => self.calls.try_plainly(call),
+            None => drop(self.calls.try_plainly(call)),
         }
     }
 
@@ -913,9 +901,7 @@ impl Core {
             Err(failure) => {
                 if deletions.len() == 1 {
                     let id = deletions.first().map(|deletion| deletion.contender);
-                    let call = id.and_then(|id| self.confirming.remove(&id));
-                    call.into_iter()
-                        .for_each(|call| self.confirm(call, Err(Refused::by(failure.clone()))));
+                    id.map(|id| self.confirm(id, Err(Refused::by(failure.clone()))));
                 }
                 let alive = |deletion: &Deletion| self.sessions.get(deletion.session).is_some();
                 let (kept, over): (Vec<_>, Vec<_>) = deletions.into_iter().partition(alive);
@@ -935,16 +921,9 @@ impl Core {
 
     /// The keys of a contender are known to be gone.
     pub(super) fn gone(&mut self, id: ContenderId) {
-        let names = self
-            .contenders
-            .get(id)
-            .filter(|it| !it.is_detached())
-            .map(|it| it.names().clone());
-        for name in names.iter().flat_map(|names| names.iter()) {
-            self.queues
-                .get_mut(name)
-                .into_iter()
-                .for_each(|queue| queue.hear(self.now));
+        let contender = self.contenders.get(id).filter(|it| !it.is_detached());
+        if let Some(contender) = contender {
+            self.queues.hear(contender.names(), self.now);
         }
         self.remove(id);
     }

@@ -1,0 +1,388 @@
+//! Wait queue: the calls of this process that want one name, in order, and which contenders of it the process has.
+//!
+//! Only the head of the queue gets a contender that waits (rules P3, P4), so at most one does. Calls of all modes stand in one
+//! queue; what they may have together is for the contenders' seats to say (rule P37).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ids::{CallId, ContenderId, Name};
+use crate::mistakes::{Mistake, mistake};
+use crate::moment::Moment;
+use crate::seat::{Mode, Seat};
+
+/// A call's place in all its queues: smaller is earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// What a queue has to know of a waiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiter {
+    pub call: CallId,
+    pub mode: Mode,
+    /// It wants several names.
+    pub group: bool,
+    /// It is a single try.
+    pub tries: bool,
+}
+
+/// How long a name that other processes were seen to want counts as contended.
+const CONTENDED: Duration = Duration::from_secs(1);
+
+/// Numbers of seats in use, each found and given back in logarithmic time; the smallest ones are used again first.
+#[derive(Debug, Default)]
+struct Numbers {
+    given_back: BTreeSet<u16>,
+    next: u16,
+}
+
+impl Numbers {
+    fn free(&self) -> Option<u16> {
+        let given_back = self.given_back.first().copied();
+        given_back.or((self.next < u16::MAX).then_some(self.next))
+    }
+
+    fn take(&mut self, number: u16) {
+        if !self.given_back.remove(&number) {
+            self.next = number + 1;
+        }
+    }
+}
+
+/// The wait queue of one name.
+#[derive(Debug, Default)]
+pub struct WaitQueue {
+    waiters: BTreeMap<Ticket, Waiter>,
+    /// How many of each mode wait.
+    modes: BTreeMap<Mode, usize>,
+    groups: BTreeMap<Ticket, CallId>,
+    tries: BTreeSet<CallId>,
+    /// The contenders of this process, each with its seat.
+    in_line: Option<(ContenderId, Seat)>,
+    held: BTreeMap<ContenderId, Seat>,
+    closing: BTreeMap<ContenderId, Seat>,
+    /// The seats that they take.
+    exclusive: bool,
+    shared: Numbers,
+    permits: Numbers,
+    permits_held: usize,
+    /// The record of another process that was last seen to own the name, while a contender of ours waits.
+    owner: Option<Arc<[u8]>>,
+    /// Keys live deeper than the contenders: a read of one key may show those (rule P2).
+    deep: bool,
+    /// When etcd last answered about the name.
+    heard: Option<Moment>,
+    /// When another process's contender was last seen.
+    foreign: Option<Moment>,
+}
+
+impl WaitQueue {
+    /// The first in the queue.
+    pub fn head(&self) -> Option<Waiter> {
+        self.waiters.first_key_value().map(|(_, waiter)| *waiter)
+    }
+
+    /// The waiters, in order.
+    pub fn waiters(&self) -> impl Iterator<Item = Waiter> + '_ {
+        self.waiters.values().copied()
+    }
+
+    /// The groups ahead of a call.
+    pub fn groups_ahead(&self, ticket: Ticket) -> impl Iterator<Item = CallId> + '_ {
+        self.groups.range(..ticket).map(|(_, call)| *call)
+    }
+
+    /// Whether no call waits but single-name calls of this mode.
+    pub fn is_uniform(&self, mode: Mode) -> bool {
+        self.groups.is_empty() && self.modes.keys().all(|of| *of == mode)
+    }
+
+    fn join(&mut self, ticket: Ticket, waiter: Waiter) {
+        self.waiters.insert(ticket, waiter);
+        *self.modes.entry(waiter.mode).or_default() += 1;
+        if waiter.group {
+            self.groups.insert(ticket, waiter.call);
+        }
+        if waiter.tries {
+            self.tries.insert(waiter.call);
+        }
+    }
+
+    fn leave(&mut self, ticket: Ticket) {
+        let Some(waiter) = self.waiters.remove(&ticket) else {
+            return;
+        };
+        self.groups.remove(&ticket);
+        self.tries.remove(&waiter.call);
+        if let Some(count) = self.modes.get_mut(&waiter.mode) {
+            *count -= 1;
+            if *count == 0 {
+                self.modes.remove(&waiter.mode);
+            }
+        }
+    }
+
+    /// The contender that may be put, or waits.
+    pub fn in_line(&self) -> Option<ContenderId> {
+        self.in_line.map(|(id, _)| id)
+    }
+
+    /// The contenders that calls of this process hold, or have left locked, the oldest first.
+    pub fn held(&self) -> impl DoubleEndedIterator<Item = ContenderId> + '_ {
+        self.held.keys().copied()
+    }
+
+    /// The contenders whose deletion is not known.
+    pub fn closing(&self) -> impl Iterator<Item = ContenderId> + '_ {
+        self.closing.keys().copied()
+    }
+
+    /// Whether no call wants the name, and this process has no key below it, nor may have one.
+    pub fn is_idle(&self) -> bool {
+        let contenders =
+            self.in_line.is_some() || !self.held.is_empty() || !self.closing.is_empty();
+        self.waiters.is_empty() && !contenders
+    }
+
+    /// Whether nobody is known to want the name, in this process or in another.
+    pub fn is_unwanted(&self, now: Moment) -> bool {
+        let foreign = self.foreign.is_some_and(|at| now - at < CONTENDED);
+        self.waiters.is_empty() && !foreign
+    }
+
+    /// The seat that the next contender of this mode would take; `None`: it has to wait for one.
+    fn free_seat(&self, mode: Mode) -> Option<Seat> {
+        match mode {
+            Mode::Exclusive if mistake(Mistake::PutDuringDelete) => Some(Seat::Exclusive),
+            Mode::Exclusive => (!self.exclusive).then_some(Seat::Exclusive),
+            Mode::Shared => self.shared.free().map(Seat::Shared),
+            // Where all permits are held here, a contender would only wait for one of these.
+            Mode::Permits(of) if self.permits_held >= usize::from(of.get()) => None,
+            Mode::Permits(_) => self.permits.free().map(Seat::Permit),
+        }
+    }
+
+    fn claim(&mut self, id: ContenderId, seat: Seat) {
+        match seat {
+            Seat::Exclusive => self.exclusive = true,
+            Seat::Shared(number) => self.shared.take(number),
+            Seat::Permit(number) => self.permits.take(number),
+        }
+        self.in_line = Some((id, seat));
+    }
+
+    fn hold(&mut self, id: ContenderId) {
+        if let Some((_, seat)) = self.in_line.take_if(|(of, _)| *of == id) {
+            self.permits_held += usize::from(matches!(seat, Seat::Permit(_)));
+            self.held.insert(id, seat);
+        }
+    }
+
+    fn close(&mut self, id: ContenderId) {
+        let in_line = self.in_line.take_if(|(of, _)| *of == id);
+        let held = self.held.remove(&id);
+        self.permits_held -= usize::from(matches!(held, Some(Seat::Permit(_))));
+        if let Some(seat) = held.or(in_line.map(|(_, seat)| seat)) {
+            self.closing.insert(id, seat);
+        }
+    }
+
+    fn free(&mut self, id: ContenderId) {
+        self.close(id);
+        match self.closing.remove(&id) {
+            Some(Seat::Exclusive) => self.exclusive = false,
+            Some(Seat::Shared(number)) => drop(self.shared.given_back.insert(number)),
+            Some(Seat::Permit(number)) => drop(self.permits.given_back.insert(number)),
+            None => {}
+        }
+        if self.in_line.is_none() {
+            self.owner = None; // unknown while this process has no contender
+        }
+    }
+
+    pub fn owner(&self) -> Option<&Arc<[u8]>> {
+        self.owner.as_ref()
+    }
+
+    /// Another process was seen to own the name; `None`: none, or it is not known which.
+    pub fn set_owner(&mut self, owner: Option<Arc<[u8]>>) {
+        self.owner = owner;
+    }
+
+    pub fn is_deep(&self) -> bool {
+        self.deep
+    }
+
+    /// Keys live deeper than the contenders.
+    pub fn set_deep(&mut self) {
+        self.deep = true;
+    }
+
+    /// etcd answered about the name.
+    pub fn hear(&mut self, now: Moment) {
+        self.heard = Some(now);
+    }
+
+    /// Whether etcd has answered about the name since then.
+    pub fn was_heard_since(&self, then: Moment) -> bool {
+        self.heard.is_some_and(|at| at >= then)
+    }
+
+    /// Another process's contender was seen.
+    pub fn see_foreign(&mut self, now: Moment) {
+        self.foreign = Some(now);
+    }
+}
+
+/// The wait queues of all names that this process wants, has, or still watches.
+#[derive(Debug, Default)]
+pub struct WaitQueues {
+    queues: BTreeMap<Name, WaitQueue>,
+    tickets: u64,
+}
+
+impl WaitQueues {
+    pub fn get(&self, name: &Name) -> Option<&WaitQueue> {
+        self.queues.get(name)
+    }
+
+    pub fn get_mut(&mut self, name: &Name) -> Option<&mut WaitQueue> {
+        self.queues.get_mut(name)
+    }
+
+    fn of<'a>(&'a self, names: &'a [Name]) -> impl Iterator<Item = &'a WaitQueue> {
+        names.iter().filter_map(|name| self.queues.get(name))
+    }
+
+    fn each(&mut self, names: &[Name], mut act: impl FnMut(&mut WaitQueue)) {
+        for name in names {
+            if let Some(queue) = self.queues.get_mut(name) {
+                act(queue);
+            }
+        }
+    }
+
+    /// The same names, each in one copy for all calls.
+    pub fn intern(&self, names: Vec<Name>) -> Arc<[Name]> {
+        let known = |name: &Name| Some(self.queues.get_key_value(name)?.0.clone());
+        let names = names.into_iter();
+        names.map(|name| known(&name).unwrap_or(name)).collect()
+    }
+
+    /// Enters a call into the queues of all its names in one step, so that any two calls stand in one order wherever they meet
+    /// (rule P13). Answers its place.
+    pub fn enqueue(&mut self, names: &[Name], waiter: Waiter) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        for name in names {
+            let queue = self.queues.entry(name.clone()).or_default();
+            queue.join(ticket, waiter);
+        }
+        ticket
+    }
+
+    /// Takes a call out of its queues: all of them at once.
+    pub fn leave(&mut self, names: &[Name], ticket: Ticket) {
+        self.each(names, |queue| queue.leave(ticket));
+    }
+
+    /// The call at the head of a name's queue.
+    pub fn head(&self, name: &Name) -> Option<CallId> {
+        Some(self.queues.get(name)?.head()?.call)
+    }
+
+    /// Whether a call is at the head of all its queues.
+    pub fn is_head(&self, names: &[Name], call: CallId) -> bool {
+        names.iter().all(|name| self.head(name) == Some(call))
+    }
+
+    /// Whether a single try would have to queue behind calls that want something else.
+    pub fn are_taken(&self, names: &[Name], mode: Mode) -> bool {
+        let alone = mode == Mode::Exclusive || names.len() > 1;
+        self.of(names)
+            .any(|queue| !queue.waiters.is_empty() && (alone || !queue.is_uniform(mode)))
+    }
+
+    /// The single tries for any of these names.
+    pub fn tries(&self, names: &[Name]) -> BTreeSet<CallId> {
+        let tries = self.of(names).flat_map(|queue| &queue.tries);
+        tries.copied().collect()
+    }
+
+    /// The contenders of these names that may be put, or wait.
+    pub fn in_line(&self, names: &[Name]) -> BTreeSet<ContenderId> {
+        self.of(names).filter_map(WaitQueue::in_line).collect()
+    }
+
+    /// Whether calls of this process hold one of these names, or have left it locked.
+    pub fn are_held(&self, names: &[Name]) -> bool {
+        self.of(names).any(|queue| !queue.held.is_empty())
+    }
+
+    /// The seats that the next contender of these names and this mode would take; `None`: it has to wait for one.
+    pub fn free_seats(&self, names: &[Name], mode: Mode) -> Option<Vec<Seat>> {
+        let free = |name| self.queues.get(name)?.free_seat(mode);
+        names.iter().map(free).collect()
+    }
+
+    /// A contender takes these seats of its names, and its place in line.
+    pub fn claim(&mut self, names: &[Name], id: ContenderId, seats: &[Seat]) {
+        let mut seats = seats.iter();
+        self.each(names, |queue| {
+            if let Some(seat) = seats.next() {
+                queue.claim(id, *seat);
+            }
+        });
+    }
+
+    /// The contender in line of its names is held now.
+    pub fn hold(&mut self, names: &[Name], id: ContenderId) {
+        self.each(names, |queue| queue.hold(id));
+    }
+
+    /// A contender is to be deleted: its seats stay taken until that is known.
+    pub fn close(&mut self, names: &[Name], id: ContenderId) {
+        self.each(names, |queue| queue.close(id));
+    }
+
+    /// A contender is gone, or is not its names' any more: its seats are free.
+    pub fn free(&mut self, names: &[Name], id: ContenderId) {
+        self.each(names, |queue| queue.free(id));
+    }
+
+    /// etcd answered about these names.
+    pub fn hear(&mut self, names: &[Name], now: Moment) {
+        self.each(names, |queue| queue.hear(now));
+    }
+
+    /// Forgets a name that no call wants and no contender is for.
+    pub fn forget(&mut self, name: &Name) {
+        self.queues.remove(name);
+    }
+
+    /// All of them, for views.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &WaitQueue)> {
+        self.queues.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again() {
+        let mut numbers = Numbers::default();
+        for number in 0..4 {
+            assert_eq!(numbers.free(), Some(number));
+            numbers.take(number);
+        }
+        numbers.given_back.extend([3, 1]);
+        assert_eq!(numbers.free(), Some(1));
+        numbers.take(1);
+        assert_eq!(numbers.free(), Some(3));
+        numbers.take(3);
+        assert_eq!(numbers.free(), Some(4));
+    }
+}
