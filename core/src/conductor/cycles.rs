@@ -212,18 +212,22 @@ impl Core {
         };
         let queues = names.filter_map(|name| self.queues.get(name)).filter(mixed);
         let waiters = queues.flat_map(|queue| queue.waiters().map(|waiter| waiter.call));
-        let mut next: Vec<CallId> = waiters.filter(|of| self.calls.is_nested(*of)).collect();
+        // A group hands on what it waits for to all that wait behind it, a nested call to all that wait for its task.
+        let group = |of: CallId| self.calls.get(of).filter(|it| it.is_group());
+        let hands_on = |of: &CallId| self.calls.is_nested(*of) || group(*of).is_some();
+        let mut next: Vec<CallId> = waiters.filter(hands_on).collect();
         next.push(call);
         let mut resting: BTreeSet<CallId> = next.iter().copied().collect();
         while let Some(of) = next.pop() {
             crate::steps::step();
             let held = self.calls.outer(of);
             let held = held.filter_map(|(_, id)| self.contenders.get(id));
-            let names = held.flat_map(|contender| contender.names().iter());
-            let queues = names.filter_map(|name| self.queues.get(name));
+            let held = held.flat_map(|contender| contender.names().iter());
+            let own = group(of).into_iter().flat_map(|of| of.names().iter());
+            let queues = held.chain(own).filter_map(|name| self.queues.get(name));
             let waiters = queues.flat_map(|queue| queue.waiters().map(|waiter| waiter.call));
-            let nested = waiters.filter(|of| self.calls.is_nested(*of));
-            next.extend(nested.filter(|of| resting.insert(*of)));
+            let waiters = waiters.filter(hands_on);
+            next.extend(waiters.filter(|of| resting.insert(*of)));
         }
         let before = self.deadlock.edges.wanted_by(resting.iter().copied());
         if before.is_empty() {
