@@ -15,15 +15,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::deadlock::STEP;
-use crate::ids::{
-    CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId, contender_key, contends,
-};
+use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
-use crate::output::OwnedKey;
+use crate::observe::{Read, Seen};
+use crate::output::{LossCause, OwnedKey};
 use crate::ownership::Ownership;
-use crate::predecessors::Predecessors;
-use crate::request::Kv;
+use crate::part::Part;
+use crate::request::{Event, Kv};
 use crate::seat::{Mode, Seat};
 
 /// What a contender is put for.
@@ -60,18 +59,6 @@ pub enum State {
     Retained { created: Revision },
     /// A guarded delete of its keys is queued or under way; their names take no other key of this seat until it is answered.
     Deleting,
-}
-
-/// One key of a contender.
-#[derive(Debug)]
-pub struct Part {
-    pub name: Name,
-    pub family: Key,
-    pub seat: Seat,
-    pub key: Key,
-    predecessors: Predecessors,
-    /// The revision of a state in which nothing older excluded it: admitted, for good (rule P14).
-    admitted: Option<Revision>,
 }
 
 /// The keys of one call.
@@ -181,29 +168,6 @@ impl Contender {
         }
     }
 
-    /// Its put is sent, under this lease.
-    pub fn sent(&mut self, lease: LeaseId) {
-        let part = |(name, seat): (&Name, &Seat)| {
-            let family = name.family();
-            Part {
-                key: contender_key(&family, lease, *seat),
-                name: name.clone(),
-                family,
-                seat: *seat,
-                predecessors: Predecessors::default(),
-                admitted: None,
-            }
-        };
-        self.parts = self
-            .purpose
-            .names
-            .iter()
-            .zip(&self.seats)
-            .map(part)
-            .collect();
-        self.state = State::Creating;
-    }
-
     /// Nothing of its put was applied: it is to be sent again.
     pub fn unsent(&mut self) {
         self.state = State::Pending;
@@ -229,67 +193,79 @@ impl Contender {
     }
 
     /// What an answer to its put shows at this revision of part `at`: the oldest key of the family, or all of them.
-    pub fn placed(&mut self, at: usize, created: Revision, revision: Revision, found: Vec<Kv>) {
-        let mode = self.purpose.mode;
-        let Some(part) = self.parts.get_mut(at) else {
-            return;
-        };
-        let is_own = |kv: &Kv| kv.key == part.key.as_bytes();
-        // A watch may have seen it deleted before its put was answered: then a read finds out.
-        let deleted = part.predecessors.own_deletion(&part.key);
-        if deleted.is_some_and(|deleted| deleted > created) {
-            return;
+    pub fn placed(&mut self, at: usize, created: Revision, revision: Revision, found: &[Kv]) {
+        if let Some(part) = self.parts.get_mut(at) {
+            part.placed(created, revision, found);
         }
-        if found.first().is_some_and(is_own) {
-            part.predecessors.read(revision, []);
-        } else if found.iter().any(is_own) {
-            // Its own is among them, so they are all there are.
-            part.read_older(mode, created, revision, found);
-        }
-        part.admitted = part.predecessors.admit(mode);
     }
 
     /// A single try found no key below any of its names, and put its own.
     pub fn placed_alone(&mut self, now: Moment, created: Revision) {
-        for part in &mut self.parts {
-            part.admitted = Some(created);
-        }
         self.created_at(now, created);
-    }
-
-    /// A read at this revision shows the contenders of part `at`, all of those that are older.
-    pub fn read(&mut self, at: usize, revision: Revision, contenders: Vec<Kv>) {
-        let (mode, created) = (self.purpose.mode, self.created());
-        if let (Some(part), Some(created)) = (self.parts.get_mut(at), created) {
-            part.read_older(mode, created, revision, contenders);
-            part.admitted = part.admitted.or(part.predecessors.admit(mode));
+        for part in &mut self.parts {
+            part.read(created, created, &[]);
         }
     }
 
-    /// A watch reports that another key of a part's family was deleted; whether that is of interest.
+    /// How it was lost, if it was, as a read of its names shows; `lease`: the one that its keys hang on.
+    pub fn lost_in(&self, seen: &[Seen], lease: LeaseId) -> Option<LossCause> {
+        let own = (self.created()?, lease);
+        let mut parts = self.parts.iter().zip(seen);
+        parts.find_map(|(part, seen)| {
+            let mut keys = seen.keys.iter();
+            match keys.find(|kv| kv.key == part.key.as_bytes()) {
+                Some(kv) if (kv.create_revision, kv.lease) == own => None,
+                Some(_) => Some(LossCause::Overwritten),
+                None => Some(LossCause::Deleted),
+            }
+        })
+    }
+
+    /// The same, as an event of one of its keys shows. Of an earlier incarnation it says nothing (rule P14).
+    pub fn lost_by(&self, event: &Event, lease: LeaseId) -> Option<LossCause> {
+        let created = self.created()?;
+        match event {
+            Event::Put(kv) => {
+                let other = (kv.create_revision, kv.lease) != (created, lease);
+                let late = kv.create_revision < created;
+                (other && !late).then_some(LossCause::Overwritten)
+            }
+            Event::Delete { revision, .. } => {
+                let own = *revision > created || mistake(Mistake::DeleteOfAnEarlierIncarnation);
+                own.then_some(LossCause::Deleted)
+            }
+        }
+    }
+
+    /// A read at this revision shows all keys that are older, of each of its names.
+    pub fn read(&mut self, revision: Revision, seen: &[Seen]) {
+        if let Some(created) = self.created() {
+            for (part, seen) in self.parts.iter_mut().zip(seen) {
+                part.read(created, revision, &seen.keys);
+            }
+        }
+    }
+
+    /// A watch of a name reports that a key was deleted; true if that was a predecessor.
     pub fn predecessor_deleted(&mut self, name: &Name, key: &[u8], revision: Revision) -> bool {
-        let mode = self.purpose.mode;
         let mut parts = self.parts.iter_mut();
-        let Some(part) = parts.find(|part| part.name == *name) else {
-            return false;
-        };
-        let older = part.predecessors.deleted(key, revision);
-        if older {
-            part.admitted = part.admitted.or(part.predecessors.admit(mode));
-        }
-        older
+        let part = parts.find(|part| part.name == *name);
+        part.is_some_and(|part| part.deleted(key, revision))
     }
 
     /// Whether all its keys are admitted: its call may be served.
     pub fn is_admitted(&self) -> bool {
-        !self.parts.is_empty() && self.parts.iter().all(|part| part.admitted.is_some())
+        !self.parts.is_empty() && self.parts.iter().all(|part| part.admitted().is_some())
     }
 
-    /// Whether it is known not to be admitted: all contenders that are older have been read.
+    /// Whether all contenders that are older have been read.
+    pub fn is_read(&self) -> bool {
+        self.parts.iter().all(Part::is_read)
+    }
+
+    /// Whether it is known not to be admitted.
     pub fn must_wait(&self) -> bool {
-        self.parts
-            .iter()
-            .any(|part| part.admitted.is_none() && part.predecessors.are_known())
+        self.is_read() && !self.is_admitted()
     }
 
     /// A call holds it: the first, or one more. True if a read has to show whether another process waits behind it.
@@ -299,7 +275,10 @@ impl Contender {
             State::Waiting { created, .. } => {
                 let created = *created;
                 // Then the answer to its put has shown that no younger contender was there.
-                let alone = self.parts.iter().all(|part| part.admitted == Some(created));
+                let alone = self
+                    .parts
+                    .iter()
+                    .all(|part| part.admitted() == Some(created));
                 self.state = State::Owned(Ownership::begin(now, created, call, alone));
                 false
             }
@@ -315,7 +294,7 @@ impl Contender {
         Some(OwnedKey {
             key: part.key.clone(),
             created,
-            revision: part.admitted.unwrap_or(created).max(created),
+            revision: part.admitted().unwrap_or(created).max(created),
             handover: ownership.handover(),
         })
     }
@@ -332,35 +311,6 @@ impl Contender {
         let created = self.created()?;
         self.state = State::Deleting;
         Some(created)
-    }
-
-    /// Some of its keys are gone; how many are left.
-    pub fn drop_parts(&mut self, gone: &[Key]) -> usize {
-        self.parts.retain(|part| !gone.contains(&part.key));
-        self.parts.len()
-    }
-}
-
-impl Part {
-    /// Takes in a read of its family: what is older, and may exclude it.
-    fn read_older(&mut self, mode: Mode, created: Revision, revision: Revision, found: Vec<Kv>) {
-        let counts = |kv: &Kv| {
-            let seat = Seat::of_key(&kv.key);
-            (kv.create_revision < created || mistake(Mistake::YoungerKeysCount))
-                && contends(&self.family, &kv.key)
-                && (mode.is_excluded_by(seat) || mode.room().is_some())
-        };
-        let older: Vec<Kv> = found.into_iter().filter(counts).collect();
-        self.predecessors.read(revision, older);
-    }
-
-    pub fn predecessors(&self) -> &Predecessors {
-        &self.predecessors
-    }
-
-    /// The revision of the state that admitted it.
-    pub fn admitted(&self) -> Option<Revision> {
-        self.admitted
     }
 }
 
@@ -389,12 +339,14 @@ impl Contenders {
         self.all.get_mut(&id)
     }
 
-    /// Its put is sent: from now on it is found by its keys.
+    /// Its put is sent, under this lease: from now on it is found by its keys.
     pub fn sent(&mut self, id: ContenderId, lease: LeaseId) {
         if let Some(contender) = self.all.get_mut(&id) {
-            contender.sent(lease);
-            self.by_key
-                .extend(contender.keys().map(|key| (key.clone(), id)));
+            let part = |(name, seat)| Part::new(name, lease, seat, contender.mode());
+            contender.parts = contender.seats().map(part).collect();
+            contender.state = State::Creating;
+            let keys = contender.keys().map(|key| (key.clone(), id));
+            self.by_key.extend(keys);
         }
     }
 
@@ -417,9 +369,27 @@ impl Contenders {
         for key in gone {
             self.by_key.remove(key);
         }
-        self.all
-            .get_mut(&id)
-            .map_or(0, |contender| contender.drop_parts(gone))
+        self.all.get_mut(&id).map_or(0, |contender| {
+            contender.parts.retain(|part| !gone.contains(&part.key));
+            contender.parts.len()
+        })
+    }
+
+    /// How a contender is to be read: only if it waits, or calls hold it.
+    pub fn to_read(&self, id: ContenderId) -> Option<Read> {
+        let contender = self.get(id)?;
+        let up_to = match contender.state {
+            State::Waiting { created, .. } => Some(created),
+            State::Owned(_) => None,
+            _ => return None,
+        };
+        let parts = contender.parts.iter();
+        let names = parts.map(|part| (part.family.clone(), part.owner().map(Vec::from)));
+        Some(Read {
+            contender: id,
+            up_to,
+            names: names.collect(),
+        })
     }
 
     /// All of them, for views.

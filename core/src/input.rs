@@ -20,7 +20,7 @@ pub struct Settings {
     /// Bodies under one session, before the next session of its TTL gets some (rule P27).
     pub bodies_per_session: usize,
     /// With more predecessors than this a contender watches only the last of them (rule P15): a watch on all of them brings an
-    /// event for each. With half as many it watches all again.
+    /// event for each.
     pub near: usize,
     /// Calls that may wait at a time; `None`: any number.
     pub max_waiters: Option<usize>,

@@ -22,7 +22,7 @@ mod moment;
 mod observe;
 mod output;
 mod ownership;
-mod predecessors;
+mod part;
 mod request;
 mod retention;
 mod seat;

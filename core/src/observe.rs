@@ -2,24 +2,22 @@
 //!
 //! A contender that waits is read before one that is held. What is read goes together in one transaction, as much as fits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::WINDOW;
-use crate::ids::{ContenderId, Key, Name, WatchId};
+use crate::ids::{ContenderId, Key, Name, Revision, WatchId};
 use crate::moment::Moment;
-use crate::transactions::READS;
+use crate::output::Output;
+use crate::request::{Kv, Op, OpAnswer};
+use crate::transactions::{self, READS};
 
-/// When a name with a fresh watch is read too: etcd may serve such a watch 100 ms late (rule P15).
-const EARLY: [Duration; 4] = [
-    Duration::from_millis(5),
-    Duration::from_millis(15),
-    Duration::from_millis(30),
-    Duration::from_millis(60),
-];
-
-/// A watch that is older than this is not fresh any more.
+/// While a watch is younger than this, the name is read too: etcd may serve such a watch 100 ms late (rule P15).
 const FRESH: Duration = Duration::from_millis(150);
+
+/// When the first of these reads goes; each later one goes when the watch is about twice as old.
+const EARLY: Duration = Duration::from_millis(5);
 
 /// How long a waiter relies on its watch before its first read, which learns who owns the name.
 pub const RELIES: Duration = Duration::from_secs(1);
@@ -36,80 +34,106 @@ pub const GUARD_AFTER: Duration = Duration::from_secs(1);
 /// How long a watch stays open after its name was last wanted (rule P15).
 pub const WARM: Duration = Duration::from_secs(5);
 
+/// What is asked about one contender.
+#[derive(Debug)]
+pub struct Read {
+    pub contender: ContenderId,
+    /// It waits: only keys up to its create revision are asked for. `None`: it is held.
+    pub up_to: Option<Revision>,
+    /// The family of each of its names, and the key in it whose record is asked for too.
+    pub names: Vec<(Key, Option<Vec<u8>>)>,
+}
+
+/// What a read shows of one name.
+#[derive(Debug)]
+pub struct Seen {
+    /// The keys of its family, the oldest first.
+    pub keys: Vec<Kv>,
+    /// The record that was asked for, if its key is there.
+    pub record: Option<Arc<[u8]>>,
+}
+
+impl Read {
+    /// What it asks: one operation for each family, and one for each record.
+    pub fn ops(&self) -> impl Iterator<Item = Op> + '_ {
+        self.names.iter().flat_map(|(family, owner)| {
+            let keys = transactions::read_under(family.clone(), self.up_to, false);
+            // A range, because only ranges bring values; and a foreign key need not be text.
+            let text = owner.as_ref().and_then(|key| key.utf8_chunks().next());
+            let owner = text.map(|text| text.valid().into());
+            let record = owner.map(|key| transactions::read_under(key, self.up_to, true));
+            std::iter::once(keys).chain(record)
+        })
+    }
+
+    /// Takes its part out of an answer.
+    pub fn seen(&self, answers: &mut impl Iterator<Item = OpAnswer>) -> Vec<Seen> {
+        let mut next = || answers.next().map_or(Vec::new(), OpAnswer::found);
+        let seen = self.names.iter().map(|(_, owner)| Seen {
+            keys: next(),
+            record: owner.as_ref().and_then(|key| {
+                let owner = next().into_iter().find(|kv| kv.key == *key)?;
+                Some(owner.value.into())
+            }),
+        });
+        seen.collect()
+    }
+}
+
 /// A watch of a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Watch {
-    pub id: WatchId,
+#[derive(Debug)]
+struct Watch {
+    id: WatchId,
     /// All keys that begin with this.
-    pub prefix: Key,
-    /// Not only deletions.
-    pub puts: bool,
+    prefix: Key,
+    /// Not only deletions: it is on what calls of this process hold.
+    puts: bool,
     opened: Moment,
 }
 
-/// How a contender is read.
-#[derive(Debug, Default)]
-struct Reading {
-    queued: bool,
-    under_way: bool,
-    /// Another read was asked for while one was under way.
-    again: bool,
-    /// Reads since its put, or since another watch was opened.
-    count: usize,
-    /// Which read is under way: an answer to an earlier one is not taken for it.
-    urgent: bool,
+impl Watch {
+    /// Whether it is on all keys of the name's family.
+    fn is_whole(&self) -> bool {
+        self.prefix.ends_with('/')
+    }
 }
 
 /// What is read and watched.
 #[derive(Debug, Default)]
 pub struct Observe {
+    /// Contenders to be read, each once: those that wait, then those that are held.
     urgent: VecDeque<ContenderId>,
     later: VecDeque<ContenderId>,
+    wanted: BTreeSet<ContenderId>,
     under_way: usize,
-    readings: BTreeMap<ContenderId, Reading>,
     watches: BTreeMap<Name, Watch>,
     names: BTreeMap<WatchId, Name>,
+    last: u64,
 }
 
 impl Observe {
     /// A contender is to be read as soon as may be; one that waits before those that are held.
     pub fn read(&mut self, contender: ContenderId, urgent: bool) {
-        let reading = self.readings.entry(contender).or_default();
-        if reading.under_way {
-            reading.again = true;
-            reading.urgent |= urgent;
-        } else if !reading.queued {
-            reading.queued = true;
-            let line = if urgent {
-                &mut self.urgent
-            } else {
-                &mut self.later
-            };
-            line.push_back(contender);
+        if self.wanted.insert(contender) {
+            match urgent {
+                true => self.urgent.push_back(contender),
+                false => self.later.push_back(contender),
+            }
         }
     }
 
-    /// The contenders of the next read, if one may be sent; `keys`: how many keys each has to be read by; 0: none.
-    pub fn next_read(&mut self, keys: impl Fn(ContenderId) -> usize) -> Option<Vec<ContenderId>> {
-        if self.under_way >= WINDOW {
-            return None;
-        }
-        let mut next = Vec::new();
-        let mut room = READS;
-        while let Some(contender) = self.urgent.pop_front().or_else(|| self.later.pop_front()) {
-            let count = keys(contender);
-            if count > room {
-                self.urgent.push_front(contender);
-                break;
-            }
-            let Some(reading) = self.readings.get_mut(&contender) else {
-                continue;
-            };
-            reading.queued = false;
-            if count > 0 {
-                reading.under_way = true;
-                room -= count;
-                next.push(contender);
+    /// What goes into the next read, if one may be sent; `read`: how a contender is to be read, if it still is.
+    pub fn next_reads(&mut self, read: impl Fn(ContenderId) -> Option<Read>) -> Option<Vec<Read>> {
+        let mut next: Vec<Read> = Vec::new();
+        let mut names = 0;
+        while self.under_way < WINDOW
+            && names < READS
+            && let Some(contender) = self.urgent.pop_front().or_else(|| self.later.pop_front())
+        {
+            self.wanted.remove(&contender);
+            if let Some(read) = read(contender) {
+                names += read.names.len();
+                next.push(read);
             }
         }
         (!next.is_empty()).then(|| {
@@ -118,86 +142,66 @@ impl Observe {
         })
     }
 
-    /// A read was answered, or not. `seen`: the contenders that it has shown.
-    pub fn read_done(&mut self, contenders: &[ContenderId]) {
+    /// A read was answered, or not.
+    pub fn read_done(&mut self) {
         self.under_way -= 1;
-        for contender in contenders {
-            let Some(reading) = self.readings.get_mut(contender) else {
-                continue;
-            };
-            reading.under_way = false;
-            reading.count += 1;
-            if std::mem::take(&mut reading.again) {
-                let urgent = std::mem::take(&mut reading.urgent);
-                self.read(*contender, urgent);
-            }
-        }
     }
 
-    /// A contender is not read any more.
-    pub fn forget(&mut self, contender: ContenderId) {
-        self.readings.remove(&contender);
+    /// Whether a name is watched.
+    pub fn is_watched(&self, name: &Name) -> bool {
+        self.watches.contains_key(name)
     }
 
-    /// The watch of a name.
-    pub fn watch(&self, name: &Name) -> Option<&Watch> {
-        self.watches.get(name)
+    /// Whether all keys of a name are watched.
+    pub fn is_watched_whole(&self, name: &Name) -> bool {
+        self.watches.get(name).is_some_and(Watch::is_whole)
     }
 
-    /// Whether the watch of a name reports what this one would.
-    pub fn is_watched(&self, name: &Name, prefix: &str, puts: bool) -> bool {
-        let watch = self.watches.get(name);
-        watch.is_some_and(|watch| &*watch.prefix == prefix && watch.puts == puts)
+    /// Whether what calls hold of these names is watched.
+    pub fn are_guarded(&self, names: &[Name]) -> bool {
+        let guarded = |name| self.watches.get(name).is_some_and(|watch| watch.puts);
+        names.iter().all(guarded)
     }
 
-    /// Watches this for a name, in place of what was watched; answers the watch to be closed.
+    /// Watches this for a name from a revision on, unless that is watched, in place of what was watched: what is to be done for it.
     pub fn open(
         &mut self,
         now: Moment,
-        id: WatchId,
         name: &Name,
         prefix: Key,
+        from: Revision,
         puts: bool,
-    ) -> Option<WatchId> {
+    ) -> Vec<Output> {
+        let same = |watch: &Watch| watch.prefix == prefix && watch.puts == puts;
+        if self.watches.get(name).is_some_and(same) {
+            return Vec::new();
+        }
+        let before = self.close(name);
+        self.last += 1;
+        let id = WatchId::from(self.last);
         let watch = Watch {
             id,
-            prefix,
+            prefix: prefix.clone(),
             puts,
             opened: now,
         };
         self.names.insert(id, name.clone());
-        let before = self.watches.insert(name.clone(), watch)?;
-        self.names.remove(&before.id);
-        Some(before.id)
+        self.watches.insert(name.clone(), watch);
+        let open = Output::Watch {
+            id,
+            prefix,
+            from,
+            puts,
+        };
+        before.into_iter().chain([open]).collect()
     }
 
-    /// The reads beside a watch that was just opened begin anew.
-    pub fn restart(&mut self, contender: ContenderId) {
-        self.readings.entry(contender).or_default().count = 0;
-    }
-
-    /// When a contender that waits is to be read next after an answer: soon if the watch of its name is fresh. `whole`: that watch
-    /// is of the whole family.
-    pub fn next_after(
-        &self,
-        now: Moment,
-        name: &Name,
-        contender: ContenderId,
-        whole: bool,
-    ) -> Option<Duration> {
-        let watch = self
-            .watches
-            .get(name)
-            .filter(|watch| now - watch.opened < FRESH)?;
-        debug_assert!(!watch.prefix.is_empty());
-        let count = self
-            .readings
-            .get(&contender)
-            .map_or(0, |reading| reading.count);
-        match whole {
-            true => EARLY.get(count).copied(),
-            false => (count == 0).then_some(FRESH),
-        }
+    /// When a contender that waits for this name is to be read because the watch is fresh, if it is.
+    pub fn early(&self, now: Moment, name: &Name) -> Option<Duration> {
+        let watch = self.watches.get(name)?;
+        let age = now - watch.opened;
+        let early = if watch.is_whole() { EARLY + age } else { FRESH };
+        (age < FRESH).then_some(early)
     }
 
     /// The name that a watch is for.
@@ -205,14 +209,14 @@ impl Observe {
         self.names.get(&watch)
     }
 
-    /// A name is not watched any more; answers the watch to be closed.
-    pub fn close(&mut self, name: &Name) -> Option<WatchId> {
-        let watch = self.watches.remove(name)?;
-        self.names.remove(&watch.id);
-        Some(watch.id)
+    /// A name is not watched any more: what is to be done for it.
+    pub fn close(&mut self, name: &Name) -> Option<Output> {
+        let Watch { id, .. } = self.watches.remove(name)?;
+        self.names.remove(&id);
+        Some(Output::Unwatch(id))
     }
 
-    /// No name is watched any more; answers the watches to be closed, each with its name.
+    /// No name is watched any more: the names that were.
     pub fn close_all(&mut self) -> Vec<(WatchId, Name)> {
         self.watches.clear();
         std::mem::take(&mut self.names).into_iter().collect()
@@ -220,6 +224,6 @@ impl Observe {
 
     /// Whether nothing is read or watched.
     pub fn is_idle(&self) -> bool {
-        self.watches.is_empty() && self.readings.is_empty()
+        self.watches.is_empty() && self.wanted.is_empty()
     }
 }

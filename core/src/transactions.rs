@@ -13,8 +13,8 @@ pub const LOCKS: usize = 64;
 /// Keys that a put reads where other contenders are expected. Where there are more, a later read finds out.
 const MANY: u32 = 512;
 
-/// Names in one read: two operations each.
-pub const READS: usize = 60;
+/// Names in one read, two operations each, after which no other contender joins it: the last one may have had 32.
+pub const READS: usize = 32;
 
 /// Ambiguous keys in one barrier: one operation each, beside the session key's.
 pub const AMBIGUOUS: usize = 100;
@@ -128,32 +128,15 @@ pub fn retain(keys: &[(Key, Revision)], lease: LeaseId, record: &Arc<[u8]>) -> T
     }
 }
 
-/// Reads the contenders older than a waiting key, itself included, and with them the oldest one's record if that is wanted.
-/// With `deep`, all values: the oldest key may be one that does not contend (rule P2).
-pub fn read_before(family: &Key, created: Revision, deep: bool, owner: bool) -> Vec<Op> {
-    let mut ops = vec![Op::Range {
-        prefix: family.clone(),
+/// Reads all keys that begin with this, or only those up to that create revision, with their values if asked.
+pub fn read_under(prefix: Key, up_to: Option<Revision>, values: bool) -> Op {
+    Op::Range {
+        prefix,
         limit: None,
-        values: deep,
+        values,
         order: Order::OldestFirst,
-        up_to: Some(created),
-    }];
-    if owner && !deep {
-        ops.push(oldest(family, 1, true));
+        up_to,
     }
-    ops
-}
-
-/// Reads a held key, and the youngest keys of its family: whether a contender waits behind it (rule P23).
-pub fn read_behind(key: &Key, family: &Key, all: bool) -> [Op; 2] {
-    let range = Op::Range {
-        prefix: family.clone(),
-        limit: (!all).then_some(1),
-        values: false,
-        order: Order::NewestFirst,
-        up_to: None,
-    };
-    [Op::Get(key.clone()), range]
 }
 
 /// A transaction without conditions.

@@ -69,8 +69,6 @@ pub struct WaitQueue {
     permits_held: usize,
     /// The record of another process that was last seen to own the name, while a contender of ours waits.
     owner: Option<Arc<[u8]>>,
-    /// Keys live deeper than the contenders: a read of one key may show those (rule P2).
-    deep: bool,
     /// When etcd last answered about the name.
     heard: Option<Moment>,
     /// When another process's contender was last seen.
@@ -210,15 +208,6 @@ impl WaitQueue {
         self.owner = owner;
     }
 
-    pub fn is_deep(&self) -> bool {
-        self.deep
-    }
-
-    /// Keys live deeper than the contenders.
-    pub fn set_deep(&mut self) {
-        self.deep = true;
-    }
-
     /// etcd answered about the name.
     pub fn hear(&mut self, now: Moment) {
         self.heard = Some(now);
@@ -229,9 +218,12 @@ impl WaitQueue {
         self.heard.is_some_and(|at| at >= then)
     }
 
-    /// Another process's contender was seen.
-    pub fn see_foreign(&mut self, now: Moment) {
-        self.foreign = Some(now);
+    /// etcd answered about the name, and showed whether other processes have contenders.
+    pub fn see(&mut self, now: Moment, foreign: bool) {
+        self.heard = Some(now);
+        if foreign {
+            self.foreign = Some(now);
+        }
     }
 }
 

@@ -28,7 +28,7 @@ use crate::ids::{
 use crate::input::{Input, Settings};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
-use crate::observe::Observe;
+use crate::observe::{Observe, Read};
 use crate::output::{
     ContenderState, ContenderView, LossCause, Output, Refused, SessionState, SessionView,
 };
@@ -59,7 +59,7 @@ enum Exchange {
     Try(SessionId, ContenderId),
     Delete(Vec<Deletion>),
     /// Contenders, each with its parts as they were read.
-    Read(Vec<ReadItem>),
+    Read(Vec<Read>),
     /// A lease for keys that stay after their call; then the keys under it (rule P39).
     Reserve(ContenderId),
     Retain(ContenderId, LeaseId),
@@ -77,17 +77,6 @@ struct Abort {
     call: CallId,
     edges: Vec<Edge>,
     cycle: Cycle,
-}
-
-/// One part of a contender that is read.
-#[derive(Debug)]
-struct ReadItem {
-    contender: ContenderId,
-    part: usize,
-    created: Revision,
-    held: bool,
-    deep: bool,
-    owner: bool,
 }
 
 /// Names whose head may have a next step, each once.
@@ -138,7 +127,6 @@ pub struct Core {
     /// Leases to be revoked, and how many revocations are under way.
     revocations: Vec<LeaseId>,
     revoking: usize,
-    last_watch: u64,
     work: Work,
     outputs: VecDeque<Output>,
 }
@@ -166,7 +154,6 @@ impl Core {
             dirty: BTreeSet::new(),
             revocations: Vec::new(),
             revoking: 0,
-            last_watch: 0,
             work: Work::default(),
             outputs: VecDeque::new(),
         }
@@ -187,7 +174,7 @@ impl Core {
             Input::Keep { call, until } => self.calls.keep_until(call, until),
             Input::Warm { call, ttl_secs } => self.warm(call, ttl_secs),
             Input::Answer { request, result } => drop(self.answer(request, result)),
-            Input::Watch { watch, event } => self.watch_event(watch, event),
+            Input::Watch { watch, event } => drop(self.watch_event(watch, event)),
             Input::Shutdown { until } => {
                 if let Some(until) = self.shutdown.begin(until) {
                     self.timers.set(Timer::Shutdown, until);
@@ -245,7 +232,7 @@ impl Core {
             Timer::Cycle(call) => self.look_for_cycle(call),
             Timer::Retention(contender) => drop(self.retain_on(contender)),
             Timer::Session(session) => drop(self.dirty.insert(session)),
-            Timer::Read(contender) => self.read_due(contender),
+            Timer::Read(contender) => drop(self.read_due(contender)),
             Timer::Rest(name) => self.rest(&name),
             Timer::Flush => {}
             Timer::Deletes => self.batch.retry_refused(),
@@ -294,8 +281,10 @@ impl Core {
             Exchange::Put(session, ids) => self.put(session, ids, result.and_then(Response::txn)),
             Exchange::Try(session, id) => self.tried(session, id, result.and_then(Response::txn)),
             Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(Response::txn)),
-            Exchange::Read(items) if stale => self.read_stale(items),
-            Exchange::Read(items) => self.read(items, at, result.and_then(Response::txn)),
+            Exchange::Read(reads) => match result.and_then(Response::txn) {
+                Ok(answer) if !stale => self.read(reads, at, answer),
+                _ => self.read_again(&reads, stale),
+            },
             Exchange::Reserve(id) => drop(self.reserved(id, result.and_then(Response::granted))),
             Exchange::Retain(id, lease) => {
                 self.retained(id, lease, result.and_then(Response::txn));

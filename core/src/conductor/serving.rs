@@ -572,16 +572,15 @@ impl Core {
 
     fn stops_being_observed(&mut self, id: ContenderId) {
         self.timers.cancel(&Timer::Read(id));
-        self.observe.forget(id);
         self.deadlock.forget_contender(id);
     }
 
     /// No call wants a name: forgets it, its watch a little later.
     fn retire_name(&mut self, name: &Name) -> Option<()> {
         self.queues.get(name).filter(|queue| queue.is_idle())?;
-        match self.observe.watch(name) {
-            Some(_) => self.timers.set(Timer::Rest(name.clone()), self.now + WARM),
-            None => self.queues.forget(name),
+        match self.observe.is_watched(name) {
+            true => self.timers.set(Timer::Rest(name.clone()), self.now + WARM),
+            false => self.queues.forget(name),
         }
         Some(())
     }
@@ -589,8 +588,7 @@ impl Core {
     /// A name has not been wanted for a while: stops watching it.
     pub(super) fn rest(&mut self, name: &Name) {
         if self.queues.get(name).is_none_or(WaitQueue::is_idle) {
-            let watch = self.observe.close(name);
-            self.outputs.extend(watch.map(Output::Unwatch));
+            self.outputs.extend(self.observe.close(name));
             self.queues.forget(name);
         }
     }

@@ -133,8 +133,8 @@ impl Core {
             return Vec::new();
         };
         let keys: Vec<Key> = contender.keys().cloned().collect();
-        let placement = |part: &crate::contender::Part| {
-            let watched = self.observe.watch(&part.name).is_some();
+        let placement = |part: &crate::part::Part| {
+            let watched = self.observe.is_watched(&part.name);
             Placement {
                 record: value_of(contender.record(), &part.key, &keys),
                 key: part.key.clone(),
@@ -676,20 +676,13 @@ impl Core {
             let Some(part) = contender.parts().get(at) else {
                 continue;
             };
-            let deep = found.iter().any(|kv| !contends(&part.family, &kv.key));
             let foreign = found
                 .iter()
                 .any(|kv| kv.key != part.key.as_bytes() && contends(&part.family, &kv.key));
             if let Some(queue) = self.queues.get_mut(&part.name) {
-                queue.hear(now);
-                if deep {
-                    queue.set_deep();
-                }
-                if foreign {
-                    queue.see_foreign(now);
-                }
+                queue.see(now, foreign);
             }
-            contender.placed(at, created, revision, found);
+            contender.placed(at, created, revision, &found);
         }
         if contender.is_detached() {
             return self.delete(id);
