@@ -45,8 +45,8 @@ pub use output::{
     SessionState, SessionView,
 };
 pub use request::{
-    Cause, Compare, Event, Failure, Kv, Op, OpAnswer, Order, Refusal, Request, Response, Txn,
-    TxnAnswer, WatchEvent,
+    Cause, Compare, Event, Failure, Kv, Op, OpAnswer, Refusal, Request, Response, Txn, TxnAnswer,
+    WatchEvent,
 };
 pub use seat::{Mode, Seat, admits};
 #[cfg(feature = "simulation")]

@@ -75,7 +75,7 @@ pub enum Op {
     },
     /// Read one key, without its value.
     Get(Key),
-    /// Read the keys that begin with the prefix, by create revision.
+    /// Read the keys that begin with the prefix, lowest create revision first: the owner.
     Range {
         /// What they begin with.
         prefix: Key,
@@ -83,8 +83,6 @@ pub enum Op {
         limit: Option<u32>,
         /// Their values too.
         values: bool,
-        /// Which of them come first.
-        order: Order,
         /// Only those created up to this revision.
         up_to: Option<Revision>,
     },
@@ -92,15 +90,6 @@ pub enum Op {
     Delete(Key),
     /// Delete all keys that begin with this.
     DeleteUnder(Key),
-}
-
-/// The order of a range, by create revision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Lowest create revision first: the owner.
-    OldestFirst,
-    /// Highest create revision first.
-    NewestFirst,
 }
 
 /// etcd's answer to a [`Request`].

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, edges_of};
 use crate::mistakes::{Mistake, mistake};
-use crate::request::{Compare, Op, Order, Txn};
+use crate::request::{Compare, Op, Txn};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
 /// and a record a few hundred bytes, so a full bundle stays well below the 512 KiB of rule P6.
@@ -134,7 +134,6 @@ pub fn read_under(prefix: Key, up_to: Option<Revision>, values: bool) -> Op {
         prefix,
         limit: None,
         values,
-        order: Order::OldestFirst,
         up_to,
     }
 }
@@ -195,7 +194,6 @@ pub fn oldest(family: &Key, limit: u32, values: bool) -> Op {
         prefix: family.clone(),
         limit: Some(limit),
         values,
-        order: Order::OldestFirst,
         up_to: None,
     }
 }

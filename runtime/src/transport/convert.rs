@@ -6,7 +6,7 @@ use etcd_client::{
     CompareOp, DeleteOptions, Error, GetOptions, KeyValue, PutOptions, ResponseHeader, SortOrder,
     SortTarget, TxnOp, TxnOpResponse,
 };
-use etcd_locked_core::{Compare, Kv, Op, OpAnswer, Order, Revision, Txn, TxnAnswer};
+use etcd_locked_core::{Compare, Kv, Op, OpAnswer, Revision, Txn, TxnAnswer};
 
 use super::endpoint::Connection;
 
@@ -73,9 +73,8 @@ fn operation(op: &Op) -> TxnOp {
             prefix,
             limit,
             values,
-            order,
             up_to,
-        } => TxnOp::get(&**prefix, Some(range(*limit, *values, *order, *up_to))),
+        } => TxnOp::get(&**prefix, Some(range(*limit, *values, *up_to))),
         Op::Delete(key) => TxnOp::delete(&**key, Some(DeleteOptions::new())),
         Op::DeleteUnder(prefix) => {
             TxnOp::delete(&**prefix, Some(DeleteOptions::new().with_prefix()))
@@ -83,15 +82,11 @@ fn operation(op: &Op) -> TxnOp {
     }
 }
 
-fn range(limit: Option<u32>, values: bool, order: Order, up_to: Option<Revision>) -> GetOptions {
-    let order = match order {
-        Order::OldestFirst => SortOrder::Ascend,
-        Order::NewestFirst => SortOrder::Descend,
-    };
+fn range(limit: Option<u32>, values: bool, up_to: Option<Revision>) -> GetOptions {
     let mut options = GetOptions::new()
         .with_prefix()
         .with_limit(limit.map_or(0, i64::from)) // 0: all
-        .with_sort(SortTarget::Create, order);
+        .with_sort(SortTarget::Create, SortOrder::Ascend);
     if !values {
         options = options.with_keys_only();
     }

@@ -10,7 +10,7 @@ use etcd_client::{CompareOp, EventType, SortOrder, SortTarget};
 use etcd_locked_embedded::store;
 
 use crate::world::revision;
-use etcd_locked_core::{Compare, Event, Failure, Kv, Op, OpAnswer, Order, Refusal, Txn, TxnAnswer};
+use etcd_locked_core::{Compare, Event, Failure, Kv, Op, OpAnswer, Refusal, Txn, TxnAnswer};
 
 pub(crate) fn txn(txn: &Txn) -> PbTxnRequest {
     PbTxnRequest {
@@ -88,7 +88,6 @@ pub(crate) fn range(op: &Op) -> PbRangeRequest {
             prefix,
             limit,
             values,
-            order,
             up_to,
         } => PbRangeRequest {
             key: prefix.as_bytes().into(),
@@ -96,10 +95,7 @@ pub(crate) fn range(op: &Op) -> PbRangeRequest {
             limit: limit.map_or(0, i64::from),
             keys_only: !values,
             sort_target: SortTarget::Create as i32,
-            sort_order: match order {
-                Order::OldestFirst => SortOrder::Ascend as i32,
-                Order::NewestFirst => SortOrder::Descend as i32,
-            },
+            sort_order: SortOrder::Ascend as i32,
             max_create_revision: up_to.map_or(0, |to| to.get()),
             ..PbRangeRequest::default()
         },
