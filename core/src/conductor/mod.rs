@@ -58,7 +58,6 @@ enum Exchange {
     Put(SessionId, Vec<ContenderId>),
     Try(SessionId, ContenderId),
     Delete(Vec<Deletion>),
-    /// Contenders, each with its parts as they were read.
     Read(Vec<Read>),
     /// A lease for keys that stay after their call; then the keys under it (rule P39).
     Reserve(ContenderId),
