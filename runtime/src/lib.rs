@@ -218,6 +218,7 @@
 //! | `etcd_locked_waiters` | gauge: how many calls of this process wait | `lock` |
 //! | `etcd_locked_hold_seconds` | histogram: how long a lock was held, until it was given back, lost or not | `lock` |
 //! | `etcd_locked_lost_total` | counter: locks that were lost | `lock`; `cause`: `expired`, `revoked`, `deleted`, … as in [`LossCause`] |
+//! | `etcd_locked_history_lost_total` | counter: how often etcd has lost its history, and with it every lock | |
 //!
 //! `lock` is the template, never a value; of a call with several names it is the first. A lock that is used again (`reentrant`) is not
 //! counted again.
@@ -340,9 +341,9 @@ pub use crate::values::config::Config;
 pub use crate::values::config::Tls;
 pub use crate::values::cycle::Cycle;
 pub use crate::values::error::LockError;
-#[doc(inline)]
-pub use crate::values::error::LossCause;
 pub use crate::values::holder::Holder;
+#[doc(inline)]
+pub use crate::values::loss::LossCause;
 pub use crate::values::name::{LockKey, LockName, Name, Segment};
 pub use crate::values::token::Token;
 pub use etcd_client;

@@ -1,17 +1,18 @@
 //! Metrics: what the feature `metrics` measures; without it, nothing.
 
 #[cfg(feature = "metrics")]
-pub(crate) use on::{Measurement, lost};
+pub(crate) use on::{Measurement, history_lost, lost};
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Measurement, lost};
+pub(crate) use off::{Measurement, history_lost, lost};
 
 #[cfg(feature = "metrics")]
 mod on {
     use ::metrics::{counter, gauge, histogram};
 
     use crate::clock::Moment;
-    use crate::values::error::{LockError, LossCause};
+    use crate::values::error::LockError;
+    use crate::values::loss::LossCause;
     use crate::values::name::Name;
 
     /// A measurement under way: of a wait, or of how long a lock is held.
@@ -71,6 +72,11 @@ mod on {
         }
     }
 
+    /// Counts a lost history of etcd.
+    pub(crate) fn history_lost() {
+        counter!("etcd_locked_history_lost_total").increment(1);
+    }
+
     /// Counts a lost lock.
     pub(crate) fn lost(name: &Name, cause: LossCause) {
         counter!("etcd_locked_lost_total", "lock" => label(name), "cause" => cause.word())
@@ -81,7 +87,8 @@ mod on {
 #[cfg(not(feature = "metrics"))]
 mod off {
     use crate::clock::Moment;
-    use crate::values::error::{LockError, LossCause};
+    use crate::values::error::LockError;
+    use crate::values::loss::LossCause;
     use crate::values::name::Name;
 
     /// Takes no room, and reads no clock.
@@ -103,6 +110,8 @@ mod off {
 
         pub(crate) fn held(&self, _: impl FnOnce() -> Moment) {}
     }
+
+    pub(crate) fn history_lost() {}
 
     pub(crate) fn lost(_: &Name, _: LossCause) {}
 }

@@ -15,16 +15,32 @@ use crate::limit::run;
 const TLS: &str = "the test is about TLS to etcd: an embedded one has no certificates";
 const USERS: &str = "the test is about etcd's users and roles: an embedded one has none";
 
+const CLUSTERS: &str = "it is about two clusters: embedded etcds all have one id";
+const MEMBERS: &str = "it is about members of a cluster: embedded ones share one store";
 const METRICS: &str = "it counts requests at etcd's metrics page: an embedded one has none";
 const SPACE: &str = "it is about etcd's space quota: an embedded one has none";
 const SNAPSHOT: &str = "it is about a snapshot of etcd's data: an embedded one makes none";
 
 /// The tests that begin with `real_etcd_only!()`, each with its reason.
 const REAL_ETCD_ONLY: &[(&str, &str)] = &[
+    ("clusters::endpoints_of_two_clusters_are_refused", CLUSTERS),
+    (
+        "clusters::second_cluster_that_appears_later_is_refused",
+        CLUSTERS,
+    ),
+    (
+        "credentials::refused_credentials_are_the_cause_of_a_loss",
+        USERS,
+    ),
+    ("history::lost_history_is_one_error_event", SNAPSHOT),
     (
         "idle_requests::requests_do_not_grow_with_locks_held",
         METRICS,
     ),
+    ("members::all_members_may_be_replaced", MEMBERS),
+    ("members::rolling_restart_fails_no_call", MEMBERS),
+    ("misconfigured::credentials_are_not_retryable", USERS),
+    ("misconfigured::tls_mistakes_are_refused_at_once", TLS),
     ("no_space::a_refused_lock_leaves_no_key", SPACE),
     (
         "permissions::a_forbidden_name_is_denied_and_fails_alone",

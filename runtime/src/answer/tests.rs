@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::answer::*;
 use crate::values::cycle::Cycle;
-use crate::values::error::LossCause;
 use crate::values::holder::{Author, Holder};
+use crate::values::loss::LossCause;
 
 /// One of every kind, each full of what no client may see.
 fn every_error() -> Vec<LockError> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::engine::{CallId, Engine, Key, OwnedLock, OwnedLocks};
-use crate::values::error::LossCause;
+use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::token::Token;
 

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use super::current::Current;
 use super::limit::Stopwatch;
 use crate::engine::{OwnedLocks, Wakeup};
-use crate::values::error::{LockError, LossCause};
+use crate::values::error::LockError;
+use crate::values::loss::LossCause;
 
 /// Body under a lock: a future until it has ended, then nothing.
 pub(crate) trait Body<T> {

@@ -13,7 +13,8 @@ use super::gate::{Gate, OnLost};
 use super::limit::Limit;
 use crate::engine::{Engine, OwnedLock, OwnedLocks, Ownership, Release};
 use crate::metrics::Measurement;
-use crate::values::error::{LockError, LossCause};
+use crate::values::error::LockError;
+use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::token::Token;
 

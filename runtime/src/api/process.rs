@@ -1,5 +1,6 @@
 //! Process's engine, which all annotated functions share: the only static.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use once_cell::sync::OnceCell;
@@ -8,7 +9,16 @@ use super::locks::Locks;
 use crate::values::config::Config;
 use crate::values::error::LockError;
 
-static GLOBAL: OnceCell<Global> = OnceCell::new();
+static PROCESS: Process = Process {
+    engine: OnceCell::new(),
+    ended: AtomicBool::new(false),
+};
+
+struct Process {
+    engine: OnceCell<Global>,
+    /// [`shutdown`] was called.
+    ended: AtomicBool,
+}
 
 #[derive(Debug)]
 enum Global {
@@ -34,13 +44,22 @@ impl Global {
 /// # Errors
 /// [`LockError::AlreadyInitialized`], [`LockError::ShuttingDown`] after [`shutdown`], or those of [`Locks::connect`]; after an error it may be called again. Cancel safe.
 pub async fn init(config: Config) -> Result<(), LockError> {
-    if let Some(global) = GLOBAL.get() {
-        return global.locks().and(Err(LockError::AlreadyInitialized));
+    if PROCESS.engine.get().is_some() {
+        return Err(refused());
     }
     let locks = Locks::connect(config).await?;
-    GLOBAL
+    PROCESS
+        .engine
         .set(Global::Started(locks))
-        .map_err(|_| LockError::AlreadyInitialized)
+        .map_err(|_| refused())
+}
+
+/// What a further `init` answers.
+fn refused() -> LockError {
+    match PROCESS.ended.load(Ordering::Acquire) {
+        true => LockError::ShuttingDown,
+        false => LockError::AlreadyInitialized,
+    }
 }
 
 /// Ends the process's engine for good; see [`Locks::shutdown`]. If none was started, none will be. Cancel safe: the shutdown
@@ -54,7 +73,8 @@ pub async fn init(config: Config) -> Result<(), LockError> {
 /// # }
 /// ```
 pub async fn shutdown(grace: Duration) {
-    if let Global::Started(locks) = GLOBAL.get_or_init(|| Global::Closed) {
+    PROCESS.ended.store(true, Ordering::Release);
+    if let Global::Started(locks) = PROCESS.engine.get_or_init(|| Global::Closed) {
         locks.shutdown(grace).await;
     }
 }
@@ -65,7 +85,8 @@ pub(crate) fn here() -> Result<Locks, LockError> {
     if let Some(locks) = Locks::chosen() {
         return Ok(locks);
     }
-    GLOBAL
+    PROCESS
+        .engine
         .get_or_try_init(|| Locks::start(Config::from_env()?).map(Global::Started))?
         .locks()
 }

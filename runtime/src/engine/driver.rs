@@ -27,7 +27,8 @@ use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::Client;
 use crate::transport::watch::{StreamEvent, Submit, Watches};
 use crate::values::config::Config;
-use crate::values::error::{LockError, LossCause};
+use crate::values::error::LockError;
+use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::token::Token;
 
@@ -132,11 +133,20 @@ pub(super) struct Driver {
     /// What the combiner performs once it has unlocked the driver.
     pub(super) effects: Vec<Effect>,
     pub(super) waiting: BTreeMap<CallId, (Vec<Name>, Mode, Taker)>,
-    pub(super) held: BTreeMap<CallId, Arc<OwnedLocks>>,
+    pub(super) held: BTreeMap<CallId, Held>,
     releasing: BTreeMap<CallId, (Name, Reply)>,
     warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
     stopping: Vec<oneshot::Sender<()>>,
+    /// How many lost histories of etcd are in the log.
+    histories: u64,
     finished: bool,
+}
+
+/// The locks of a call.
+pub(super) struct Held {
+    pub(super) locks: Arc<OwnedLocks>,
+    /// How many histories of etcd had ended when they were granted.
+    histories: u64,
 }
 
 impl Driver {
@@ -178,6 +188,7 @@ impl Driver {
             releasing: BTreeMap::new(),
             warming: BTreeMap::new(),
             stopping: Vec::new(),
+            histories: 0,
             finished: false,
         }
     }
@@ -214,8 +225,8 @@ impl Driver {
                 reply,
             } => {
                 match (reply, self.held.remove(&call)) {
-                    (Some(reply), Some(locks)) => {
-                        let name = locks.first.name.clone();
+                    (Some(reply), Some(held)) => {
+                        let name = held.locks.first.name.clone();
                         self.releasing.insert(call, (name, reply));
                     }
                     (Some(reply), None) => {
@@ -269,11 +280,18 @@ impl Driver {
                 }
             }
             Output::Lost { call, cause } => {
-                if let Some(locks) = self.held.get(&call) {
-                    if locks.note_loss(cause) {
-                        self.effects.push(Effect::Wake(Arc::clone(locks)));
+                if let Some(Held { locks, histories }) = self.held.get(&call) {
+                    let (locks, histories) = (Arc::clone(locks), *histories);
+                    let cause = LossCause::from(cause);
+                    // One lost history costs many locks, and their sessions find out one after the other.
+                    if cause == LossCause::Wiped && histories == self.client.histories() {
+                        self.client.end_history();
                     }
-                    self.effects.push(Effect::LogLoss(Arc::clone(locks), cause));
+                    self.report_history();
+                    if locks.note_loss(cause) {
+                        self.effects.push(Effect::Wake(Arc::clone(&locks)));
+                    }
+                    self.effects.push(Effect::LogLoss(locks, cause));
                 }
             }
             Output::Released { call, result } => {
@@ -299,10 +317,19 @@ impl Driver {
         }
     }
 
+    /// Logs that etcd has lost its history, once for each time.
+    fn report_history(&mut self) {
+        let histories = self.client.histories();
+        if self.histories != histories {
+            self.histories = histories;
+            self.effects.push(Effect::LogHistory);
+        }
+    }
+
     /// Ends what calls still hold or wait for: the engine reports no loss any more, and a body that runs on without its lock
     /// ends now.
     fn close(&mut self) {
-        for locks in mem::take(&mut self.held).into_values() {
+        for Held { locks, .. } in mem::take(&mut self.held).into_values() {
             if locks.note_loss(LossCause::Shutdown) {
                 self.effects.push(Effect::Wake(locks));
             }
@@ -366,8 +393,15 @@ impl Driver {
             return self.release_unclaimed(call); // a call has a name
         };
         let others = locks.collect();
-        let locks = Arc::new(OwnedLocks::new(first, others, deadline, self.clock.clone()));
-        self.held.insert(call, locks.clone());
+        let denied = self.client.denied();
+        let clock = self.clock.clone();
+        let locks = Arc::new(OwnedLocks::new(first, others, deadline, clock, denied));
+        let histories = self.client.histories();
+        let held = Held {
+            locks: locks.clone(),
+            histories,
+        };
+        self.held.insert(call, held);
         let ownership = Ownership::new(locks, call, self.clock.now(), self.combiner.clone());
         self.effects.push(Effect::Granted(reply, ownership));
     }
@@ -393,6 +427,7 @@ impl Machine for Driver {
         match message {
             Message::Command(command) => self.carry_out(command),
             Message::Event(Event::Answer { request, result }) => {
+                self.report_history();
                 self.step(Input::Answer { request, result });
             }
             Message::Event(Event::Watch(event)) => {

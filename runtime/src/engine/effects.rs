@@ -21,8 +21,9 @@ use tokio::sync::oneshot;
 use super::ownership::{OwnedLocks, Ownership, Reply};
 use crate::metrics;
 use crate::values::cycle::Cycle;
-use crate::values::error::{LockError, LossCause};
+use crate::values::error::LockError;
 use crate::values::holder::Holder;
+use crate::values::loss::LossCause;
 use crate::values::name::Name;
 
 /// Where a call waits for its locks.
@@ -48,6 +49,8 @@ pub(super) enum Effect {
         confirmed: bool,
     },
     LogWatchesEnded,
+    /// etcd has lost its history.
+    LogHistory,
     Run(Box<dyn FnOnce() + Send>),
 }
 
@@ -64,6 +67,7 @@ impl Effect {
             Self::Wake(locks) => locks.wake(),
             // Lines of no span: this may run on the thread of another call.
             Self::LogLoss(locks, cause) => {
+                let cause = locks.lost().unwrap_or(cause); // it may know better why the lease was not renewed
                 tracing::warn!(parent: None, lock = %locks.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
                 metrics::lost(&locks.first.name, cause);
             }
@@ -73,6 +77,15 @@ impl Effect {
             },
             Self::LogWatchesEnded => {
                 tracing::error!(parent: None, "the task that watches etcd has ended; starting another");
+            }
+            Self::LogHistory => {
+                tracing::error!(
+                    parent: None,
+                    "etcd has lost its history: it was wiped, or restored from a snapshot. Every lock held until now is lost. Tokens may \
+                     go backwards: what remembers the last token of before refuses new ones, until they have passed it. `etcdutl \
+                     snapshot restore --bump-revision` keeps tokens going up"
+                );
+                metrics::history_lost();
             }
             Self::Run(run) => run(),
         }
@@ -105,7 +118,10 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             })),
         },
         (Refused::Overloaded, Some(name)) => LockError::Overloaded { name },
-        (Refused::Lost { cause }, Some(name)) => LockError::Lost { name, cause },
+        (Refused::Lost { cause }, Some(name)) => LockError::Lost {
+            name,
+            cause: cause.into(),
+        },
         (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
         (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },
         (Refused::Backend(source), _) => LockError::Backend { source },

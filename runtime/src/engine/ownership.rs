@@ -18,7 +18,8 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::{Clock, Moment};
-use crate::values::error::{LockError, LossCause};
+use crate::values::error::LockError;
+use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::token::Token;
 
@@ -131,6 +132,8 @@ enum Ground {
 struct Own {
     deadline: Arc<Deadline>,
     clock: Arc<dyn Clock>,
+    /// etcd refuses to renew leases now, for want of valid credentials.
+    denied: Arc<AtomicBool>,
     cause: OnceLock<LossCause>,
     /// The engine has ended, so a body that goes on without its lock must end too.
     ended: AtomicBool,
@@ -164,10 +167,12 @@ impl OwnedLocks {
         others: Vec<OwnedLock>,
         deadline: Arc<Deadline>,
         clock: Arc<dyn Clock>,
+        denied: Arc<AtomicBool>,
     ) -> Self {
         let ground = Ground::Own(Own {
             deadline,
             clock,
+            denied,
             cause: OnceLock::new(),
             ended: AtomicBool::new(false),
             wake: Arc::new(Notify::new()),
@@ -322,6 +327,10 @@ impl OwnedLocks {
 
 impl Own {
     fn note_loss(&self, cause: LossCause) -> bool {
+        let cause = match cause {
+            LossCause::Expired if self.denied.load(Ordering::Relaxed) => LossCause::Denied,
+            cause => cause,
+        };
         let first = self.cause.set(cause).is_ok();
         let ends = cause == LossCause::Shutdown && !self.ended.swap(true, Ordering::AcqRel);
         first || ends

@@ -47,7 +47,8 @@ impl Engine {
 
 impl Driver {
     fn held_locks(&self) -> Vec<Arc<OwnedLocks>> {
-        self.held.values().cloned().collect()
+        let held = self.held.values();
+        held.map(|held| Arc::clone(&held.locks)).collect()
     }
 
     fn waiting_names(&self) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcd_client::{ConnectOptions, Error};
@@ -12,10 +12,14 @@ use etcd_locked_core::{
     Cause, Failure, Key, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
 };
 
+use super::cluster::Clusters;
 use super::convert::{malformed, send};
-use super::endpoint::{Connection, Endpoint};
-use super::errors::{Class, all, classify, named, silence, unopened};
+use super::endpoint::{Connection, Endpoint, Means};
+use super::errors::{Class, all, classify, named, silence, unopened, unserved};
+use super::history::History;
 use super::renewals::{Renewals, Renewed, Stream};
+use super::ring::Ring;
+use super::scout::{Following, Scout};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, Moment, by};
 use crate::values::config::Config;
@@ -45,12 +49,13 @@ const FOREVER: Duration = Duration::from_secs(86_400);
 pub(crate) struct Client(Arc<Shared>);
 
 struct Shared {
-    endpoints: Vec<Endpoint>,
-    /// The endpoint exchanges begin with.
-    current: AtomicUsize,
-    /// The highest revision a transaction has answered (rule P20).
-    highest: AtomicI64,
+    ring: Arc<Ring>,
+    clusters: Arc<Clusters>,
+    scout: Arc<Scout>,
+    history: Arc<History>,
     renewals: Renewals,
+    /// etcd refuses to renew leases now, for want of valid credentials.
+    denied: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
     target: Target,
     terms: Terms,
@@ -66,7 +71,6 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("endpoints", &self.target)
-            .field("current", &self.current)
             .finish_non_exhaustive()
     }
 }
@@ -103,18 +107,38 @@ impl Client {
             #[cfg(feature = "tls")]
             tls,
         };
-        let proven = config.user.is_some() && target.is_by_url();
+        let history = Arc::new(History::default());
+        let clusters = Arc::new(Clusters::new(Arc::clone(&history)));
+        let means = Means {
+            terms: terms.clone(),
+            clusters: Arc::clone(&clusters),
+            patience: share,
+            clock: clock.clone(),
+        };
         let endpoints: Vec<_> = targets
             .into_iter()
-            .map(|target| Endpoint::new(target, terms.clone(), proven, share, clock.clone()))
+            .map(|target| Arc::new(Endpoint::new(target, &means)))
             .collect();
+        let following = config.follow_members.then(|| Following {
+            configured: endpoints.clone(),
+            means,
+        });
         // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
         let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
+        let ring = Arc::new(Ring::new(endpoints, first));
+        let scout = Scout::new(
+            Arc::clone(&ring),
+            Arc::clone(&clusters),
+            clock.clone(),
+            following,
+        );
         Ok(Self(Arc::new(Shared {
-            endpoints,
-            current: AtomicUsize::new(first),
-            highest: AtomicI64::new(0),
+            ring,
+            clusters,
+            scout: Arc::new(scout),
+            history,
             renewals: Renewals::new(clock.clone()),
+            denied: Arc::default(),
             clock,
             target,
             terms,
@@ -129,21 +153,43 @@ impl Client {
     /// makes the next exchange go elsewhere; only reads and renewals are resent here (rules P8, P32).
     pub(crate) async fn exchange(&self, request: Request) -> Result<Response, Failure> {
         match request {
-            Request::Grant(ttl_secs) => self.grant(ttl_secs).await,
-            Request::KeepAlive { lease, timeout } => self.keep_alive(lease, timeout).await,
+            Request::Grant(ttl_secs) => {
+                self.0.scout.begin().await;
+                self.acquires()?;
+                self.grant(ttl_secs).await
+            }
+            Request::KeepAlive { lease, timeout } => {
+                let kept = self.keep_alive(lease, timeout).await;
+                self.note_denial(&kept);
+                kept
+            }
             Request::Revoke(lease) => self.revoke(lease).await,
             Request::Txn(txn) if txn.only_reads() => self.read(&txn).await,
-            Request::Txn(txn) => self.write(&txn).await,
+            Request::Txn(txn) => {
+                if txn.then.iter().any(|op| matches!(op, Op::Put { .. })) {
+                    self.acquires()?;
+                }
+                self.write(&txn).await
+            }
         }
+    }
+
+    /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on (rule P35).
+    fn acquires(&self) -> Result<(), Failure> {
+        self.0.clusters.refusal().map_or(Ok(()), Err)
     }
 
     /// A client of the caller's own over all endpoints; its tasks run on the runtime this is awaited on.
     pub(crate) async fn for_user(&self) -> Result<etcd_client::Client, Failure> {
         let shared = &self.0;
         let name = shared.target.name();
+        shared.scout.begin().await;
+        self.acquires()?;
         let mut failure = Failure::Unavailable(all(Vec::new()));
         // With credentials, connecting is a call, which a dead endpoint may be picked for (rule P32).
-        for first in self.round() {
+        let endpoints = shared.target.endpoints().len();
+        let current = shared.ring.position();
+        for first in (0..endpoints).map(|next| (current + next) % endpoints) {
             let connect = shared.target.connect(&shared.terms, first);
             failure = match self.within(shared.connect_timeout, connect).await {
                 Some(Ok(client)) => return Ok(client),
@@ -154,14 +200,14 @@ impl Client {
         Err(failure)
     }
 
-    /// The first endpoint that can be reached, for a stream; with its index for [`abandon`](Self::abandon).
-    pub(super) async fn connect(&self) -> Result<(usize, Connection), Failure> {
+    /// The first endpoint that can be reached, for a stream; to be given to [`abandon`](Self::abandon).
+    pub(super) async fn connect(&self) -> Result<(Arc<Endpoint>, Connection), Failure> {
         let mut causes = Vec::new();
-        for endpoint in self.round() {
-            match self.0.endpoints[endpoint].connect().await {
+        for endpoint in self.0.ring.round() {
+            match endpoint.connect().await {
                 Ok(connection) => return Ok((endpoint, connection)),
                 Err(Failure::Unavailable(cause)) => {
-                    self.move_on(endpoint);
+                    self.move_on(&endpoint);
                     causes.push(passed_over(cause));
                 }
                 Err(failure) => return Err(failure),
@@ -171,26 +217,31 @@ impl Client {
     }
 
     /// This connection is no good: the next exchange goes elsewhere, and the next one here over a new connection.
-    pub(super) fn abandon(&self, endpoint: usize, connection: &Connection) {
-        self.0.endpoints[endpoint].lose(connection);
+    pub(super) fn abandon(&self, endpoint: &Arc<Endpoint>, connection: &Connection) {
+        endpoint.lose(connection);
         self.move_on(endpoint);
     }
 
-    /// Completes once this connection has been given up, by whomever.
-    pub(super) async fn lost(&self, endpoint: usize, connection: &Connection) {
-        self.0.endpoints[endpoint].lost(connection).await;
-    }
-
     /// The next exchange here authenticates anew, if there is a user.
-    pub(super) fn authenticate(&self, endpoint: usize, connection: &Connection) {
+    pub(super) fn authenticate(&self, endpoint: &Endpoint, connection: &Connection) {
         if self.authenticates() {
-            self.0.endpoints[endpoint].lose(connection);
+            endpoint.lose(connection);
         }
     }
 
     /// What a call is refused with if its time was over before an exchange had failed.
     pub(crate) fn silence(&self) -> Cause {
         named(&self.0.target.name(), "no answer in time".into())
+    }
+
+    /// How many histories of etcd have ended: it was wiped, or restored from a snapshot.
+    pub(crate) fn histories(&self) -> u64 {
+        self.0.history.epoch()
+    }
+
+    /// etcd has lost its history, says the core.
+    pub(crate) fn end_history(&self) {
+        self.0.history.end();
     }
 
     /// Whether etcd is in the process, and answers without being waited for.
@@ -240,12 +291,11 @@ impl Client {
     }
 
     async fn write(&self, txn: &Txn) -> Result<Response, Failure> {
+        let known = self.0.history.known();
         let answer = self
             .once_applied(|connection| send(connection, txn))
             .await?;
-        self.0
-            .highest
-            .fetch_max(answer.revision.get(), Ordering::Relaxed);
+        self.0.history.written(known, answer.revision);
         Ok(Response::Txn(answer))
     }
 
@@ -253,20 +303,18 @@ impl Client {
     /// is known already: a linearizable read can be stale after a member was paused (rule P20). If all are older, the
     /// newest of them.
     async fn read(&self, txn: &Txn) -> Result<Response, Failure> {
-        let known = self.0.highest.load(Ordering::Relaxed);
+        let known = self.0.history.known();
         let deadline = self.whole(READ);
         let mut causes = Vec::new();
         let mut stale: Option<TxnAnswer> = None;
-        for endpoint in self.round() {
+        for endpoint in self.0.ring.round() {
             let call = |connection| send(connection, txn);
             match self
-                .ask(endpoint, READ, deadline, Proof::Wanted, call)
+                .ask(&endpoint, READ, deadline, Proof::Wanted, call)
                 .await
             {
-                Ok(answer) if answer.revision.get() >= known => {
-                    self.0
-                        .highest
-                        .fetch_max(answer.revision.get(), Ordering::Relaxed);
+                Ok(answer) if !known.is_newer_than(answer.revision) => {
+                    self.0.history.read(known, answer.revision);
                     return Ok(Response::Txn(answer));
                 }
                 Ok(answer) => {
@@ -279,19 +327,17 @@ impl Client {
                 }
                 Err(refused) => return Err(refused),
             }
-            self.move_on(endpoint);
+            self.move_on(&endpoint);
         }
         match stale {
             Some(answer) => {
                 if causes.is_empty() {
                     // All of them agree: etcd was wiped and counts anew (rule P35), which is for the core to judge.
-                    self.0
-                        .highest
-                        .store(answer.revision.get(), Ordering::Relaxed);
+                    self.0.history.doubted(known, answer.revision);
                 }
                 Ok(Response::Txn(answer))
             }
-            None => Err(Failure::Unavailable(all(causes))),
+            None => Err(unserved(causes)),
         }
     }
 
@@ -302,25 +348,25 @@ impl Client {
     {
         let deadline = self.whole(EXCHANGE);
         let mut causes = Vec::new();
-        for endpoint in self.round() {
-            let asked = self.ask(endpoint, EXCHANGE, deadline, Proof::Wanted, &call);
+        for endpoint in self.0.ring.round() {
+            let asked = self.ask(&endpoint, EXCHANGE, deadline, Proof::Wanted, &call);
             match asked.await {
                 Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) => {
-                    self.move_on(endpoint);
+                    self.move_on(&endpoint);
                     return Err(Failure::Unknown(cause));
                 }
                 settled => return settled,
             }
-            self.move_on(endpoint);
+            self.move_on(&endpoint);
         }
-        Err(Failure::Unavailable(all(causes)))
+        Err(unserved(causes))
     }
 
     /// Asks one endpoint; the call may take `limit`, connecting and the call together not beyond `deadline`.
     async fn ask<T, F>(
         &self,
-        endpoint: usize,
+        endpoint: &Endpoint,
         limit: Duration,
         deadline: Moment,
         proof: Proof,
@@ -329,7 +375,6 @@ impl Client {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let endpoint = &self.0.endpoints[endpoint];
         let mut authenticated = false;
         loop {
             let connected = match proof {
@@ -367,24 +412,42 @@ impl Client {
         }
     }
 
+    /// Whether etcd refuses to renew leases, as it is now and will be.
+    pub(crate) fn denied(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0.denied)
+    }
+
+    /// Notes whether etcd refuses to renew leases. That it is out of reach for a while says neither.
+    fn note_denial(&self, kept: &Result<Response, Failure>) {
+        match kept {
+            Ok(_) => self.0.denied.store(false, Ordering::Relaxed),
+            Err(Failure::Refused(Refusal::PermissionDenied | Refusal::Other, cause)) => {
+                if !self.0.denied.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(parent: None, %cause, "etcd refuses to renew leases: their locks will be lost");
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
     /// Renews a lease over a stream of its own (rule P30), all of it within `limit`.
     async fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Response, Failure> {
         let deadline = self.0.clock.now() + limit;
         // A connection that another exchange has given up is not waited for again.
         if let Some(mut stream) = self.0.renewals.take(lease)
-            && let endpoint = &self.0.endpoints[stream.endpoint]
-            && !endpoint.is_lost(&stream.connection)
+            && !stream.endpoint.is_lost(&stream.connection)
         {
+            let endpoint = Arc::clone(&stream.endpoint);
             match self.until(deadline, stream.renew(lease)).await {
                 Some(Ok(renewed)) => return Ok(self.kept(lease, renewed, stream)),
                 Some(Err(error)) => {
                     // A broken stream says nothing about the lease.
                     let failure = endpoint.failed(&stream.connection, &error);
                     tracing::debug!(?failure, "renewal stream broke");
-                    self.move_on(stream.endpoint);
+                    self.move_on(&endpoint);
                 }
                 None => {
-                    self.abandon(stream.endpoint, &stream.connection);
+                    self.abandon(&endpoint, &stream.connection);
                     return Err(Failure::Unknown(endpoint.silence(limit)));
                 }
             }
@@ -392,9 +455,9 @@ impl Client {
         let known = self.0.renewals.ttl(lease);
         let mut causes = Vec::new();
         let mut sent = false;
-        for endpoint in self.round() {
-            let call = |connection| Stream::open(connection, endpoint, lease, known);
-            let asked = self.ask(endpoint, limit, deadline, Proof::Needless, call);
+        for endpoint in self.0.ring.round() {
+            let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
+            let asked = self.ask(&endpoint, limit, deadline, Proof::Needless, call);
             match asked.await {
                 Ok((renewed, stream)) => return Ok(self.kept(lease, renewed, stream)),
                 Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
@@ -411,14 +474,14 @@ impl Client {
                 }
                 Err(refused) => return Err(refused),
             }
-            self.move_on(endpoint);
+            self.move_on(&endpoint);
             if self.0.clock.now() >= deadline {
                 break;
             }
         }
         Err(match sent {
             true => Failure::Unknown(all(causes)),
-            false => Failure::Unavailable(all(causes)),
+            false => unserved(causes),
         })
     }
 
@@ -447,25 +510,15 @@ impl Client {
         Response::KeptAlive { ttl, revision }
     }
 
-    /// All endpoints, the current one first.
-    fn round(&self) -> impl Iterator<Item = usize> + use<> {
-        let count = self.0.endpoints.len();
-        let first = self.0.current.load(Ordering::Relaxed);
-        (first..first + count).map(move |i| i % count)
-    }
-
     /// Exchanges begin elsewhere, unless another one has already seen to that.
-    fn move_on(&self, from: usize) {
-        let next = (from + 1) % self.0.endpoints.len();
-        let _ = self
-            .0
-            .current
-            .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
+    fn move_on(&self, from: &Arc<Endpoint>) {
+        self.0.ring.move_on(from);
+        self.0.scout.failed();
     }
 
     /// When a round of all endpoints must have ended.
     fn whole(&self, limit: Duration) -> Moment {
-        let count = u32::try_from(self.0.endpoints.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(self.0.ring.all().len()).unwrap_or(u32::MAX);
         let each = self.0.share.saturating_add(limit);
         self.0.clock.now() + each.saturating_mul(count).min(FOREVER)
     }
@@ -528,11 +581,15 @@ mod tests {
     #[test]
     fn concurrent_failures_move_on_once() {
         let client = client(&["http://a:1", "http://b:1", "http://c:1"]);
-        let first = client.round().next().unwrap();
-        client.move_on(first);
-        client.move_on(first);
-        let order: Vec<_> = client.round().collect();
-        assert_eq!(order, [(first + 1) % 3, (first + 2) % 3, first]);
+        let names = |round: Vec<Arc<Endpoint>>| -> Vec<String> {
+            round.iter().map(|it| it.name().to_owned()).collect()
+        };
+        let before: Vec<_> = client.0.ring.round().collect();
+        client.move_on(&before[0]);
+        client.move_on(&before[0]);
+        let mut expected = names(before);
+        expected.rotate_left(1);
+        assert_eq!(names(client.0.ring.round().collect()), expected);
     }
 
     #[tokio::test]

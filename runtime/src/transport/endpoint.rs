@@ -1,5 +1,6 @@
 //! Endpoint of etcd: its client, opened when first used (rules P32, P33).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,9 +8,17 @@ use etcd_client::Client;
 use etcd_locked_core::{Cause, Failure, Refusal};
 use tokio::sync::watch;
 
-use super::errors::{Class, classify, describe, named, silence, spoken, unopened};
+use super::cluster::Clusters;
+use super::errors::{
+    Class, Suspicion, certificate_hint, classify, describe, misconfigured, named, refused, silence,
+    spoken, suspicion, unopened,
+};
+use super::scheme::{speaks_plain, speaks_tls};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
+
+/// How long to find out which scheme a port speaks that has just ended a connection.
+const SCHEME: Duration = Duration::from_millis(500);
 
 /// etcd-client's own balancing fails every call that picks a dead endpoint (26 % with one of three dead, rule P32),
 /// so each endpoint has a client of its own.
@@ -20,18 +29,28 @@ pub(super) struct Endpoint {
     lost: watch::Sender<u64>,
 }
 
+/// What all endpoints of a client are reached with.
+#[derive(Clone)]
+pub(super) struct Means {
+    pub(super) terms: Terms,
+    /// Which cluster answers where.
+    pub(super) clusters: Arc<Clusters>,
+    /// How long opening one may take.
+    pub(super) patience: Duration,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
 /// How the endpoint is reached.
 #[derive(Clone)]
 struct Dial {
     target: Target,
     /// What errors call it.
     name: String,
-    terms: Terms,
-    /// With a user, opening a client authenticates, which proves the endpoint as well as a probe does.
-    proven: bool,
-    /// How long opening may take.
-    patience: Duration,
-    clock: Arc<dyn Clock>,
+    /// It is in the configuration, and not only in the cluster's member list.
+    configured: bool,
+    /// It has answered before, so it is written as it should be.
+    served: Arc<AtomicBool>,
+    means: Means,
 }
 
 /// A connection that is being opened, or has been. The task that opens it goes on when no exchange waits any more: what one
@@ -61,21 +80,24 @@ pub(super) struct Connection {
 }
 
 impl Endpoint {
-    pub(super) fn new(
-        target: Target,
-        terms: Terms,
-        proven: bool,
-        patience: Duration,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    /// An endpoint of the configuration.
+    pub(super) fn new(target: Target, means: &Means) -> Self {
+        Self::reached(target, true, means)
+    }
+
+    /// An endpoint of the cluster's member list.
+    pub(super) fn of_a_member(target: Target, means: &Means) -> Self {
+        Self::reached(target, false, means)
+    }
+
+    fn reached(target: Target, configured: bool, means: &Means) -> Self {
         Self {
             dial: Dial {
                 name: target.name(),
                 target,
-                terms,
-                proven,
-                patience,
-                clock,
+                configured,
+                served: Arc::default(),
+                means: means.clone(),
             },
             slot: Mutex::default(),
             lost: watch::Sender::new(0),
@@ -92,9 +114,45 @@ impl Endpoint {
             .await
     }
 
-    /// The same without the proof, for what may be sent twice: one round trip less.
+    /// The same without the proof, for what may be sent twice: one round trip less. An endpoint that may be of another cluster has to
+    /// prove that it is not.
     pub(super) async fn connect_unproven(&self) -> Result<Connection, Failure> {
+        if !self.dial.means.clusters.knows(self.name()) {
+            return self.connect().await;
+        }
         self.opened(|stage| !matches!(stage, Stage::Begun)).await
+    }
+
+    /// Begins to open a connection, if there is none.
+    pub(super) fn begin(&self) {
+        self.opening();
+    }
+
+    /// Whether a connection is open and proven.
+    pub(super) fn is_connected(&self) -> bool {
+        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().is_some_and(|last| {
+            matches!(*last.stage.borrow(), Stage::Proven(_)) && !self.has_lost(last.generation)
+        })
+    }
+
+    /// Lets go of the connection, which closes when the exchanges under way on it have ended. The next exchange opens another.
+    pub(super) fn rest(&self) {
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = &mut *slot {
+            last.stage = watch::channel(Stage::Begun).1; // broken off
+        }
+    }
+
+    /// Makes streams leave the endpoint, which is used no more.
+    pub(super) fn retire(&self) {
+        self.lost.send_replace(u64::MAX);
+        self.dial.means.clusters.forget(self.name());
+    }
+
+    /// What errors call it.
+    pub(super) fn name(&self) -> &str {
+        &self.dial.name
     }
 
     /// All exchanges that wait for the same attempt share its outcome.
@@ -138,12 +196,12 @@ impl Endpoint {
         if !spoken(error) {
             self.lose(connection);
         }
-        let cause = named(&self.dial.name, describe(error));
+        let (name, message) = (&self.dial.name, describe(error));
         match classify(error) {
-            Class::Unavailable => Failure::Unavailable(cause),
-            Class::Refused(kind) => Failure::Refused(kind, cause),
-            Class::StaleToken => Failure::Refused(Refusal::Other, cause),
-            Class::Unknown => Failure::Unknown(cause),
+            Class::Unavailable => Failure::Unavailable(named(name, message)),
+            Class::Refused(kind) => refused(kind, name, message),
+            Class::StaleToken => Failure::Refused(Refusal::Other, named(name, message)),
+            Class::Unknown => Failure::Unknown(named(name, message)),
         }
     }
 
@@ -194,30 +252,76 @@ impl Opening {
 
 impl Dial {
     async fn open(self, stage: watch::Sender<Stage>) {
-        let deadline = self.clock.now() + self.patience;
-        let outcome = match by(&*self.clock, deadline, self.prove(&stage)).await {
+        let deadline = self.means.clock.now() + self.means.patience;
+        let outcome = match by(&*self.means.clock, deadline, self.prove(&stage)).await {
             Some(Ok(client)) => Stage::Proven(client),
-            Some(Err(error)) => {
-                Stage::Failed(unopened(&self.name, self.target.is_by_url(), &error))
-            }
-            None => Stage::Failed(Failure::Unavailable(silence(&self.name, self.patience))),
+            Some(Err(failure)) => Stage::Failed(failure),
+            None => Stage::Failed(Failure::Unavailable(silence(
+                &self.name,
+                self.means.patience,
+            ))),
         };
         stage.send_replace(outcome);
     }
 
-    async fn prove(&self, stage: &watch::Sender<Stage>) -> Result<Arc<Client>, etcd_client::Error> {
-        let client = Arc::new(self.target.open(&self.terms).await?);
-        if self.proven {
-            return Ok(client);
-        }
+    async fn prove(&self, stage: &watch::Sender<Stage>) -> Result<Arc<Client>, Failure> {
+        let client = match self.target.open(&self.means.terms).await {
+            Ok(client) => Arc::new(client),
+            Err(error) => return Err(self.unopened(&error).await),
+        };
         stage.send_replace(Stage::Unproven(client.clone()));
         match client.maintenance_client().status().await {
-            // A refusal is an answer too: this is an etcd.
-            Err(error) if !matches!(classify(&error), Class::Refused(_) | Class::StaleToken) => {
-                Err(error)
+            Ok(status) => {
+                if let Some(header) = status.header() {
+                    let clusters = &self.means.clusters;
+                    let allowed = match self.configured {
+                        true => clusters.answered(&self.name, header.cluster_id()),
+                        false => clusters.joined(&self.name, header.cluster_id()),
+                    };
+                    allowed.map_err(Failure::Unavailable)?;
+                }
             }
-            _ => Ok(client),
+            // A refusal is an answer too: this is an etcd.
+            Err(error) if matches!(classify(&error), Class::Refused(_) | Class::StaleToken) => {}
+            Err(error) => return Err(self.unopened(&error).await),
         }
+        self.served.store(true, Ordering::Relaxed);
+        Ok(client)
+    }
+
+    /// What a connection that was not opened comes to. An endpoint that never served may have the wrong scheme; of one that did, the same
+    /// error says that etcd restarts.
+    async fn unopened(&self, error: &etcd_client::Error) -> Failure {
+        let by_url = self.target.is_by_url();
+        let failure = unopened(&self.name, by_url, error);
+        if !by_url {
+            return failure;
+        }
+        let served = self.served.load(Ordering::Relaxed);
+        let until = self.means.clock.now() + SCHEME;
+        let hint = match suspicion(&self.name, error) {
+            None => return failure,
+            Some(Suspicion::Certificate) => certificate_hint(error),
+            Some(Suspicion::Tls | Suspicion::Plain) if served => return failure,
+            Some(Suspicion::Tls) => {
+                match by(&*self.means.clock, until, speaks_tls(&self.name)).await {
+                    Some(true) => "; this port speaks TLS: write `https://`",
+                    _ => return failure,
+                }
+            }
+            Some(Suspicion::Plain) => {
+                match by(&*self.means.clock, until, speaks_plain(&self.name)).await {
+                    Some(true) => "; this port speaks plain http: write `http://`",
+                    // A server that misses a certificate may say so, or only end the connection.
+                    _ => {
+                        let hint = "; if etcd wants a client certificate, name one";
+                        let message = describe(error) + hint;
+                        return Failure::Unavailable(named(&self.name, message));
+                    }
+                }
+            }
+        };
+        misconfigured(&self.name, error, hint)
     }
 }
 
@@ -236,7 +340,13 @@ mod tests {
             #[cfg(feature = "tls")]
             tls: None,
         };
-        Endpoint::new(Target::Urls(vec![url]), terms, false, patience, clock)
+        let means = Means {
+            terms,
+            clusters: Arc::default(),
+            patience,
+            clock,
+        };
+        Endpoint::new(Target::Urls(vec![url]), &means)
     }
 
     #[tokio::test]

@@ -1,26 +1,58 @@
 //! Errors of etcd-client: what they mean, and their texts (rules P10, P34).
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_locked_core::{Cause, Failure, Refusal};
+
+use crate::values::backend::{BackendError, BackendErrors, is_permanent};
+use crate::values::text::shown;
+
+/// How much of a message of etcd's is shown, in characters.
+const MESSAGE: usize = 1_000;
 
 /// Opening a client failed: whatever it was, nothing was applied. `by_url`: etcd-client opened it, which connects later, and
 /// not a closure of the user's, which may have connected at once.
 pub(super) fn unopened(url: &str, by_url: bool, error: &etcd_client::Error) -> Failure {
     use etcd_client::Error::{GRpcStatus, IoError, TransportError};
 
-    let message = describe(error);
-    let hint = hint(url, &message);
-    let cause = named(url, message + hint);
+    let mut message = describe(error);
+    if message.contains("grpc-status header missing") {
+        message.push_str("; this is no etcd");
+    }
     match (classify(error), error) {
-        (Class::Refused(kind), _) => Failure::Refused(kind, cause),
-        (_, GRpcStatus(_)) => Failure::Unavailable(cause),
-        (_, IoError(_) | TransportError(_)) if !by_url => Failure::Unavailable(cause),
+        (Class::Refused(kind), _) => refused(kind, url, message),
+        (_, GRpcStatus(_)) => Failure::Unavailable(named(url, message)),
+        (_, IoError(_) | TransportError(_)) if !by_url => Failure::Unavailable(named(url, message)),
         // No answer, but our own options: a certificate that does not parse, say.
-        _ => Failure::Refused(Refusal::Other, cause),
+        _ => refused(Refusal::Other, url, message),
+    }
+}
+
+/// The endpoint cannot be used as it is configured. Another one may serve, so this alone refuses no exchange.
+pub(super) fn misconfigured(url: &str, error: &etcd_client::Error, hint: &str) -> Failure {
+    let message = format!("{}{hint}", describe(error));
+    Failure::Unavailable(permanently(url, &message))
+}
+
+/// etcd refused a request, or would.
+pub(super) fn refused(kind: Refusal, url: &str, message: String) -> Failure {
+    let cause = match kind {
+        Refusal::Other => permanently(url, &message),
+        Refusal::LeaseNotFound | Refusal::PermissionDenied | Refusal::NoSpace => {
+            named(url, message)
+        }
+    };
+    Failure::Refused(kind, cause)
+}
+
+/// No endpoint has served, each for its own reason; nothing was applied. Refused, if no reason passes by itself.
+pub(super) fn unserved(causes: Vec<Cause>) -> Failure {
+    let cause = all(causes);
+    match is_permanent(&*cause) {
+        true => Failure::Refused(Refusal::Other, cause),
+        false => Failure::Unavailable(cause),
     }
 }
 
@@ -29,45 +61,17 @@ pub(super) fn silence(url: &str, limit: Duration) -> Cause {
     named(url, format!("no answer within {limit:?}"))
 }
 
-pub(super) fn named(url: &str, message: String) -> Cause {
-    Arc::new(EndpointError {
-        endpoint: url.to_owned(),
-        message,
-    })
-}
-
 /// Which endpoint failed, and why.
-#[derive(Debug)]
-struct EndpointError {
-    endpoint: String,
-    message: String,
+pub(super) fn named(url: &str, message: String) -> Cause {
+    let message = shown(&message, MESSAGE);
+    Arc::new(BackendError::passing(format!("{url}: {message}")))
 }
 
-impl fmt::Display for EndpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.endpoint, self.message)
-    }
+/// The same of a failure that stays until an operator changes something.
+fn permanently(url: &str, message: &str) -> Cause {
+    let message = shown(message, MESSAGE);
+    Arc::new(BackendError::permanent(format!("{url}: {message}")))
 }
-
-impl Error for EndpointError {}
-
-/// Several endpoints failed, each for its own reason.
-#[derive(Debug)]
-struct EndpointErrors(Vec<Cause>);
-
-impl fmt::Display for EndpointErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, cause) in self.0.iter().enumerate() {
-            if i > 0 {
-                f.write_str("; ")?;
-            }
-            write!(f, "{cause}")?;
-        }
-        Ok(())
-    }
-}
-
-impl Error for EndpointErrors {}
 
 /// One cause that names them all.
 pub(super) fn all(mut causes: Vec<Cause>) -> Cause {
@@ -75,7 +79,7 @@ pub(super) fn all(mut causes: Vec<Cause>) -> Cause {
         Some(only) if causes.is_empty() => only,
         last => {
             causes.extend(last);
-            Arc::new(EndpointErrors(causes))
+            Arc::new(BackendErrors::new(causes))
         }
     }
 }
@@ -203,28 +207,44 @@ pub(super) fn describe(error: &etcd_client::Error) -> String {
     parts.join(": ")
 }
 
-/// What to check when a new connection fails with a text that few know.
-fn hint(url: &str, text: &str) -> &'static str {
+/// Why the port of an endpoint that never served cannot be reached with this scheme or these certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Suspicion {
+    /// A certificate was refused, by either side.
+    Certificate,
+    /// The connection ended as it does where the port speaks TLS.
+    Tls,
+    /// The connection ended as it does where the port speaks plain HTTP, or wants a client certificate.
+    Plain,
+}
+
+/// What the failure of a new connection suggests, by its text; `None`: nothing about TLS.
+pub(super) fn suspicion(url: &str, error: &etcd_client::Error) -> Option<Suspicion> {
+    let text = describe(error);
     let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     let cut = has(&["broken pipe", "reset", "closed", "canceled"]);
-    match url.starts_with("https://") {
-        _ if has(&["grpc-status header missing"]) => "; this is no etcd",
-        _ if !url.contains("://") => "", // no URL: nothing here to be written otherwise
-        true if has(&["InvalidContentType", "handshake eof"]) => {
-            "; if this port speaks plain http, write `http://`"
+    match url.split_once("://")?.0 {
+        // An alert is the other side's last word, but for one that says that it failed itself.
+        "https" if has(&["invalid peer certificate"]) => Some(Suspicion::Certificate),
+        "https" if has(&["received fatal alert"]) && !has(&["InternalError"]) => {
+            Some(Suspicion::Certificate)
         }
-        true if has(&["CertificateRequired", "BadCertificate"]) => {
-            "; if etcd wants a client certificate, name one"
-        }
-        // Which of the two it is, the other side did not wait to say.
-        true if cut => {
-            "; TLS was cut short: if this port speaks plain http, write `http://`, and if etcd wants a client certificate, \
-             name one"
-        }
-        false if cut || has(&["frame with invalid size"]) => {
-            "; if this port speaks TLS, write `https://`"
-        }
-        _ => "",
+        "https" if cut || has(&["InvalidContentType", "handshake eof"]) => Some(Suspicion::Plain),
+        "http" if cut || has(&["frame with invalid size"]) => Some(Suspicion::Tls),
+        _ => None,
+    }
+}
+
+/// What to do about a refused certificate, where its text says which one it is.
+pub(super) fn certificate_hint(error: &etcd_client::Error) -> &'static str {
+    let text = describe(error);
+    if ["CertificateRequired", "BadCertificate"]
+        .iter()
+        .any(|alert| text.contains(alert))
+    {
+        "; if etcd wants a client certificate, name one"
+    } else {
+        ""
     }
 }
 

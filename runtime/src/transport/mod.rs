@@ -1,11 +1,16 @@
 //! Transport: connections to etcd, failover among its endpoints, watches and lease renewals.
 
 pub(crate) mod client;
+mod cluster;
 mod convert;
 mod endpoint;
 mod errors;
 mod failover;
 mod gather;
+mod history;
 mod renewals;
+mod ring;
+mod scheme;
+mod scout;
 mod target;
 pub(crate) mod watch;

@@ -8,7 +8,7 @@ use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
 use etcd_locked_core::{LeaseId, Revision};
 
 use super::convert::malformed;
-use super::endpoint::Connection;
+use super::endpoint::{Connection, Endpoint};
 use crate::clock::{Clock, Moment};
 
 /// A lease not renewed for this long has outlived the longest TTL.
@@ -39,7 +39,7 @@ struct Lease {
 pub(super) struct Stream {
     keeper: LeaseKeeper,
     answers: LeaseKeepAliveStream,
-    pub(super) endpoint: usize,
+    pub(super) endpoint: Arc<Endpoint>,
     pub(super) connection: Connection,
 }
 
@@ -115,7 +115,7 @@ impl Stream {
     /// Opens a stream, which renews the lease; answers what etcd said of it.
     pub(super) async fn open(
         connection: Connection,
-        endpoint: usize,
+        endpoint: Arc<Endpoint>,
         lease: LeaseId,
         known: Option<Duration>,
     ) -> Result<(Renewed, Self), Error> {

@@ -4,6 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::holder::Holder;
+use super::text::shown;
+
+/// How much of a key is shown: more than any key of ours has.
+const KEY: usize = 2_000;
 
 /// Cycle of waits in a [`LockError::Deadlock`](crate::LockError::Deadlock).
 ///
@@ -14,7 +18,7 @@ pub struct Cycle(Arc<[Member]>);
 #[derive(Debug)]
 struct Member {
     #[allow(dead_code)] // for `Debug`
-    key: Arc<str>,
+    key: String,
     holder: Option<Holder>,
 }
 
@@ -29,7 +33,10 @@ impl Cycle {
     pub(crate) fn of(members: impl Iterator<Item = (Arc<str>, Option<Holder>)>) -> Self {
         Self(
             members
-                .map(|(key, holder)| Member { key, holder })
+                .map(|(key, holder)| Member {
+                    key: shown(&key, KEY),
+                    holder,
+                })
                 .collect(),
         )
     }

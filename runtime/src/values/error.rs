@@ -4,10 +4,10 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use etcd_locked_core::LossCause;
-
+use super::backend::is_permanent;
 use super::cycle::Cycle;
 use super::holder::Holder;
+use super::loss::LossCause;
 use super::name::Name;
 
 /// Why a lock was not taken, or not kept.
@@ -171,7 +171,8 @@ pub enum LockError {
 impl LockError {
     /// Whether the same call may succeed later with nothing changed in the code: another call had the lock, or etcd failed. A task in
     /// a [`Deadlock`](Self::Deadlock) is to let go of what it holds first.
-    /// (Of [`Backend`](Self::Backend) it is said in general, although bad credentials are among its causes.)
+    /// A [`Backend`](Self::Backend) is retryable unless an operator has to change something first: a password or a certificate that is
+    /// refused, a wrong scheme, endpoints of two clusters.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -179,8 +180,8 @@ impl LockError {
             | Self::Timeout { .. }
             | Self::Lost { .. }
             | Self::Deadlock { .. }
-            | Self::Overloaded { .. }
-            | Self::Backend { .. } => true,
+            | Self::Overloaded { .. } => true,
+            Self::Backend { source } => !is_permanent(&**source),
             Self::NotInitialized { .. }
             | Self::AlreadyInitialized
             | Self::Config { .. }

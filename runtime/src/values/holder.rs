@@ -7,10 +7,21 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+use super::text::shown;
+
+/// How much of each text of a record is kept, in characters.
+const TEXT: usize = 200;
+
+/// The longest value that can be a record of ours, in bytes: a call's templates fit many times over.
+const RECORD: usize = 512 * 1024;
+
 /// Who holds a lock, as the holder wrote it when it queued.
 ///
 /// Host, process and service are always those of the holder. If another call of its process took over, be it the place of one
 /// that gave up or the lock itself, function, template and since are still those of the first.
+///
+/// Whoever may write to etcd may write anything there, so no text is longer than 200 characters, and what would not stand in a line as
+/// it is written (control characters, escape sequences, changes of direction) is escaped, as in `\u{1b}`.
 // One pointer, because it travels in errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder(Arc<Record>);
@@ -65,12 +76,15 @@ impl Holder {
 
     /// Reads a stored record; `None` for what is not one of ours, such as the value of another language's lock.
     pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
+        if json.len() > RECORD {
+            return None;
+        }
         let record: Value = serde_json::from_slice(json).ok()?;
         let text = |field: &str| {
             record
                 .get(field)
                 .and_then(Value::as_str)
-                .map(ToOwned::to_owned)
+                .map(|text| shown(text, TEXT))
         };
         Some(Self(Arc::new(Record {
             host: text("host")?,
@@ -151,7 +165,7 @@ mod tests {
         let author = Author::here("h\"\\", "shop\n");
         let record = author.record(Some("shop::ship"), Some("orders/<id>"));
         let holder = Holder::from_json(&record).unwrap();
-        assert_eq!((holder.host(), holder.service()), ("h\"\\", "shop\n"));
+        assert_eq!((holder.host(), holder.service()), ("h\"\\", "shop\\n"));
         assert_eq!(holder.pid(), std::process::id());
         assert_eq!(holder.function(), Some("shop::ship"));
         assert_eq!(holder.template(), Some("orders/<id>"));
@@ -160,6 +174,37 @@ mod tests {
 
         let holder = Holder::from_json(&author.record(None, None)).unwrap();
         assert_eq!((holder.function(), holder.template()), (None, None));
+    }
+
+    #[test]
+    fn record_of_a_stranger_is_escaped_and_cut() {
+        let hostile = "a`\n\u{1b}[31mERROR\r\u{202e}\0\u{2028}".repeat(1_000);
+        let fields = ["host", "service", "function", "template", "since"];
+        for field in fields {
+            let mut record = serde_json::json!({ "pid": 7 });
+            for other in fields {
+                record[other] = Value::from(if other == field { &hostile } else { "x" });
+            }
+            let holder = Holder::from_json(record.to_string().as_bytes()).unwrap();
+            for shown in [
+                format!("{holder}"),
+                format!("{holder:?}"),
+                holder.service().to_owned(),
+            ] {
+                assert!(
+                    shown.chars().count() < 800,
+                    "{field}: {} characters",
+                    shown.len()
+                );
+                let acts = |c: char| c.is_control() || "\u{202e}\u{2028}".contains(c);
+                assert!(!shown.contains(acts), "{field}: {shown:?}");
+            }
+        }
+        let huge = format!(
+            r#"{{"host":"a","pid":7,"service":"b","since":"c","x":"{}"}}"#,
+            "y".repeat(1_400_000)
+        );
+        assert_eq!(Holder::from_json(huge.as_bytes()), None);
     }
 
     #[test]

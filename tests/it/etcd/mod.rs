@@ -129,6 +129,14 @@ impl Etcd {
         }
     }
 
+    /// Has a real one end as an operator does.
+    pub(crate) fn terminate(&mut self) {
+        match self {
+            Self::Process(member) => member.terminate(),
+            Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
+        }
+    }
+
     /// Starts the etcd again on the same port.
     pub(crate) async fn start_again(&mut self) {
         match self {
@@ -225,11 +233,40 @@ impl Cluster {
             let members = embedded::Member::start_cluster(size);
             members.into_iter().map(Etcd::Embedded).collect()
         } else {
-            let members = process::Member::start_cluster(size).await;
+            let members = process::Member::start_cluster(size, &[]).await;
             let members = members.into_iter().map(Box::new);
             members.map(Etcd::Process).collect()
         };
         Cluster { members }
+    }
+
+    /// Starts a cluster of real members that may be replaced one right after the other.
+    pub(crate) async fn start_replaceable(size: usize) -> Cluster {
+        let members = process::Member::start_cluster(size, &[Self::replaceable()]).await;
+        let members = members.into_iter().map(Box::new).map(Etcd::Process);
+        Cluster {
+            members: members.collect(),
+        }
+    }
+
+    /// Removes the member at this index, and adds one with another address in its place.
+    pub(crate) async fn replace(&mut self, at: usize) {
+        let Etcd::Process(gone) = self.members.remove(at) else {
+            panic!("begin the test with `real_etcd_only!()`");
+        };
+        let others = self.members.iter().map(|it| match it {
+            Etcd::Process(member) => &**member,
+            Etcd::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
+        });
+        let others: Vec<_> = others.collect();
+        gone.leave(&others).await;
+        let new = process::Member::join(&others, &[Self::replaceable()]).await;
+        self.members.insert(at, Etcd::Process(Box::new(new)));
+    }
+
+    /// Without it, etcd wants every member connected for five seconds before the next change.
+    fn replaceable() -> String {
+        "--strict-reconfig-check=false".to_owned()
     }
 
     /// Returns the URLs of all members.

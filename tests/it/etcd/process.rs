@@ -60,10 +60,10 @@ impl Member {
         );
     }
 
-    /// Starts a cluster of this many members.
-    pub(crate) async fn start_cluster(size: usize) -> Vec<Member> {
+    /// Starts a cluster of this many members, each with these further flags.
+    pub(crate) async fn start_cluster(size: usize, flags: &[String]) -> Vec<Member> {
         for _ in 0..3 {
-            let mut members: Vec<Member> = (0..size).map(|_| Self::prepare(&[])).collect();
+            let mut members: Vec<Member> = (0..size).map(|_| Self::prepare(flags)).collect();
             let all = members
                 .iter()
                 .map(|it| it.members.clone())
@@ -82,6 +82,49 @@ impl Member {
             }
         }
         panic!("a cluster of {size} does not start");
+    }
+
+    /// Removes this member from the cluster that the others are of, and ends it.
+    pub(crate) async fn leave(mut self, others: &[&Member]) {
+        let mut own = Client::connect([self.endpoint()], None)
+            .await
+            .expect("etcd answers");
+        let status = own.status().await.expect("a member's status");
+        let id = status.header().expect("a header").member_id();
+        let mut client = Self::client_of(others).await;
+        client
+            .member_remove(id)
+            .await
+            .expect("the member is removed");
+        self.kill();
+    }
+
+    /// Starts a member with addresses of its own that joins the cluster of the others.
+    pub(crate) async fn join(others: &[&Member], flags: &[String]) -> Member {
+        let mut member = Self::prepare(flags);
+        member
+            .extra
+            .push("--initial-cluster-state=existing".to_owned());
+        let peer = format!("http://127.0.0.1:{}", member.peer_port);
+        let mut client = Self::client_of(others).await;
+        client
+            .member_add([peer], None)
+            .await
+            .expect("the member is added");
+        let all = others
+            .iter()
+            .map(|it| format!("{}=http://127.0.0.1:{}", it.name, it.peer_port));
+        member.members = all.chain([member.members]).collect::<Vec<_>>().join(",");
+        member.spawn();
+        assert!(member.answers().await, "the new member does not start");
+        member
+    }
+
+    async fn client_of(members: &[&Member]) -> Client {
+        let endpoints: Vec<_> = members.iter().map(|it| it.endpoint()).collect();
+        Client::connect(endpoints, None)
+            .await
+            .expect("etcd answers")
     }
 
     /// Prepares everything but the process.
@@ -224,6 +267,14 @@ impl Member {
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.end();
+        }
+    }
+
+    /// Has the process end as an operator does, and awaits that.
+    pub(crate) fn terminate(&mut self) {
+        self.signal(Signal::TERM);
+        if let Some(mut process) = self.process.take() {
+            let _ = process.guard.wait();
         }
     }
 

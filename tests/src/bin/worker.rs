@@ -8,6 +8,7 @@
 //! | `work <job>`, `work-five <job>` | `held <job> <token> <ns>`, then `polled <job> <ns>` at every poll of the body |
 //! | `done <job>` | `released <job>` once the body has ended; `lost <job> <cause> <ns>` if the lock was lost before |
 //! | `churn <job> <times> <directory>` | `churned <job>` |
+//! | `tally <job> <directory>` | `tallied <job> <visits>` after `done <job>`; `tallied <job> <visits> <variant> <retryable> <message>` after a failure |
 //! | `read <job> <count>` | that many readers, each `reads <job>` once inside; all leave at `leave <job>`: `read <job>` each |
 //! | `permits <job> <count> <directory>` | that many calls for one of five permits: `permitted <job> <number inside>` each |
 //! | `nest <job> <other>` | `holds <job>`; after `done <job>` it asks for the other job's lock too: `nested <job>` |
@@ -17,10 +18,13 @@
 //! | `runtimes <job>` | `runtimes <job>` |
 //! | `shutdown <ms>` | `shut down` |
 //!
+//! With `WORKER_LOGS` set to a level, log lines of the library are output too, as `logged <LEVEL> <message and fields>`.
+//!
 //! Every failure is reported as `failed <what> <variant of LockError> <message>`. The process ends with its standard input.
 
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
+use std::fmt::{self, Write as _};
+use std::future::{Future, poll_fn, ready};
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -34,9 +38,16 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::interval;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 #[tokio::main]
 async fn main() {
+    if let Some(level) = std::env::var("WORKER_LOGS").ok() {
+        let level = level.parse().expect("a level");
+        tracing::subscriber::set_global_default(LogLines(level)).expect("the only subscriber");
+    }
     let (send, mut commands) = unbounded_channel();
     thread::spawn(move || {
         io::stdin()
@@ -104,6 +115,33 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
                     }
                 }
                 println!("churned {job}");
+            });
+        }
+        ["tally", job, directory] => {
+            let done = Arc::new(Notify::new());
+            bodies.insert(job.to_owned(), done.clone());
+            let (job, witness) = (job.to_owned(), Witness::new(directory));
+            tokio::spawn(async move {
+                let mut stop = pin!(done.notified());
+                let mut visits = 0;
+                let failed = loop {
+                    tokio::select! {
+                        biased;
+                        () = &mut stop => break None,
+                        () = ready(()) => {}
+                    }
+                    match visit(&job, &witness).await {
+                        Ok(()) => visits += 1,
+                        Err(error) => break Some(error),
+                    }
+                };
+                match failed {
+                    None => println!("tallied {job} {visits}"),
+                    Some(error) => {
+                        let (variant, again) = (variant(&error), error.is_retryable());
+                        println!("tallied {job} {visits} {variant} {again} {error}");
+                    }
+                }
             });
         }
         ["nest", job, other] => {
@@ -392,7 +430,11 @@ fn runtime() -> Runtime {
 }
 
 fn report(what: &str, error: &LockError) {
-    let variant = match error {
+    println!("failed {what} {} {error}", variant(error));
+}
+
+fn variant(error: &LockError) -> &'static str {
+    match error {
         LockError::NotInitialized { .. } => "NotInitialized",
         LockError::AlreadyInitialized => "AlreadyInitialized",
         LockError::Config { .. } => "Config",
@@ -408,6 +450,51 @@ fn report(what: &str, error: &LockError) {
         LockError::PermissionDenied { .. } => "PermissionDenied",
         LockError::Backend { .. } => "Backend",
         _ => "Other",
-    };
-    println!("failed {what} {variant} {error}");
+    }
+}
+
+/// Outputs log lines up to this level.
+struct LogLines(Level);
+
+impl Subscriber for LogLines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event()
+            && *metadata.level() <= self.0
+            && metadata.target().starts_with("etcd_locked")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = LogLine::default();
+        event.record(&mut line);
+        println!(
+            "logged {} {}{}",
+            event.metadata().level(),
+            line.message,
+            line.fields
+        );
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct LogLine {
+    message: String,
+    fields: String,
+}
+
+impl Visit for LogLine {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
 }

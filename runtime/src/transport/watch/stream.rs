@@ -128,8 +128,7 @@ impl Stream {
             Some(Ok(stream)) => {
                 self.table.unconfirmed.push_back(first);
                 let (sender, answers) = stream.split();
-                let client = self.client.clone();
-                let lost = client.lost(endpoint, &connection);
+                let lost = endpoint.lost(&connection);
                 self.relay(sender, answers, pin!(lost)).await
             }
             Some(Err(error)) => {
@@ -139,8 +138,8 @@ impl Stream {
             None => End::Broken,
         };
         match end {
-            End::Broken => self.client.abandon(endpoint, &connection),
-            End::Renew => self.client.authenticate(endpoint, &connection),
+            End::Broken => self.client.abandon(&endpoint, &connection),
+            End::Renew => self.client.authenticate(&endpoint, &connection),
             End::Idle | End::Shutdown => {}
         }
         end

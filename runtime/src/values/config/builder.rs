@@ -41,6 +41,7 @@ pub struct Config {
     pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: Option<usize>,
+    pub(crate) follow_members: bool,
 }
 
 impl Config {
@@ -48,7 +49,7 @@ impl Config {
     ///
     /// An endpoint is `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, which means `https` if
     /// `tls` is set and `http` otherwise. Name all members of the cluster, in any order: when one fails, the next is
-    /// asked.
+    /// asked. An endpoint of another cluster than the others is refused: locks of two clusters do not exclude each other.
     ///
     /// Variable: `ETCD_LOCKED_ENDPOINTS`, separated by commas.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -138,6 +139,7 @@ impl Config {
             tls: None,
             connect_timeout: Duration::from_secs(5),
             max_waiters: None,
+            follow_members: false,
         }
     }
 
@@ -198,6 +200,21 @@ impl Config {
     #[must_use]
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.max_waiters = Some(max);
+        self
+    }
+
+    /// Whether to use the client URLs of the cluster's member list too, so that members may be replaced by others with new addresses
+    /// while the process runs. Default: no, because many clusters advertise URLs that their clients cannot reach.
+    ///
+    /// The list is read every 15 seconds, and after an endpoint has failed. The endpoints of the configuration stay in use. Of the
+    /// members' URLs those are used that have the same scheme, and those on `localhost` only if the configuration names one too;
+    /// learners and members of another cluster are left out. [`Locks::client`](crate::Locks::client) knows the configured endpoints
+    /// only. It needs endpoints: [`connect_with`](Self::connect_with) and `embedded` refuse it.
+    ///
+    /// Variable: `ETCD_LOCKED_FOLLOW_MEMBERS`, `true` or `false`.
+    #[must_use]
+    pub fn follow_members(mut self, follow: bool) -> Self {
+        self.follow_members = follow;
         self
     }
 
@@ -282,6 +299,7 @@ impl fmt::Debug for Config {
         shown
             .field("connect_timeout", &self.connect_timeout)
             .field("max_waiters", &self.max_waiters)
+            .field("follow_members", &self.follow_members)
             .finish()
     }
 }

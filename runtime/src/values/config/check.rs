@@ -31,6 +31,11 @@ impl Config {
                 "max_waiters is zero: no call could wait, not even for etcd's answer; leave it out, or set at least 1".into(),
             );
         }
+        if self.follow_members && self.connector.is_some() {
+            return Err(
+                "follow_members needs endpoints: without them nothing says how a member is reached; leave it out".into(),
+            );
+        }
         if let Some((name, _)) = &self.user
             && name.is_empty()
         {
@@ -94,6 +99,11 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
         return Err(format!("the port is no number up to 65535: {example}"));
     }
     Ok(())
+}
+
+/// Whether this can be an endpoint.
+pub(crate) fn is_endpoint(url: &str) -> bool {
+    check_endpoint(url).is_ok()
 }
 
 pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
@@ -171,6 +181,10 @@ mod tests {
             (config().connect_timeout(Duration::ZERO), "connect_timeout"),
             (config().user("", "secret"), "user's name"),
             (config().max_waiters(0), "at least 1"),
+            (
+                Config::connect_with(|_| async { unreachable!() }).follow_members(true),
+                "follow_members needs",
+            ),
             #[cfg(not(feature = "tls"))]
             (Config::new(["https://a:1"]), "feature `tls`"),
         ] {

@@ -12,5 +12,5 @@ pub use builder::Config;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 
-pub(crate) use check::{check_at_least, check_ttl};
+pub(crate) use check::{check_at_least, check_ttl, is_endpoint};
 pub(crate) use connector::Connector;

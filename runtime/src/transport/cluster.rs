@@ -1,0 +1,240 @@
+//! Clusters behind the endpoints: one configuration may reach one cluster only (rule P35).
+//!
+//! Each cluster has locks of its own, so processes that use two of them would both own a name.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use etcd_locked_core::{Cause, Failure, Refusal};
+
+use super::errors::named;
+use super::history::History;
+use crate::values::backend::BackendError;
+
+/// Id of a cluster, in every header of its answers.
+pub(super) type ClusterId = u64;
+
+/// Which cluster each endpoint is of.
+#[derive(Debug, Default)]
+pub(super) struct Clusters {
+    seen: Mutex<Seen>,
+    /// Some endpoint is of another cluster than the engine's.
+    mixed: AtomicBool,
+    history: Arc<History>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// The engine's cluster: that of the first answer.
+    home: Option<ClusterId>,
+    /// What each endpoint answered last.
+    endpoints: BTreeMap<String, ClusterId>,
+    /// Former homes, of which no endpoint was left: their cluster was made anew. None of them becomes home again.
+    past: Vec<ClusterId>,
+}
+
+impl Clusters {
+    /// Another cluster in place of the engine's ends this history.
+    pub(super) fn new(history: Arc<History>) -> Self {
+        Self {
+            history,
+            ..Self::default()
+        }
+    }
+
+    /// Notes which cluster an endpoint is of; an error if the engine must not use it.
+    pub(super) fn answered(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
+        let mut seen = self.seen();
+        let home = *seen.home.get_or_insert(id);
+        let before = seen.endpoints.insert(endpoint.to_owned(), id);
+        if before == Some(id) && home == id {
+            return Ok(());
+        }
+        let made_anew = seen.is_made_anew(id);
+        if made_anew {
+            seen.past.push(home);
+            seen.home = Some(id);
+            self.history.end();
+        }
+        let result = seen.allows(endpoint, id);
+        let mixed = self.judge(&seen);
+        drop(seen);
+        // Logged without the lock, which a subscriber may keep waiting.
+        if made_anew {
+            let (before, now) = (format_args!("{home:x}"), format_args!("{id:x}"));
+            tracing::warn!(parent: None, before, now, "etcd is another cluster than before");
+        } else if let Some(message) = mixed {
+            tracing::error!(parent: None, "no locks until this is mended: {message}");
+        }
+        result
+    }
+
+    /// The same of an endpoint that only the member list names: one of another cluster is not used, and makes no configuration wrong.
+    pub(super) fn joined(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
+        let mut seen = self.seen();
+        seen.allows(endpoint, id)?;
+        seen.endpoints.insert(endpoint.to_owned(), id);
+        Ok(())
+    }
+
+    /// Returns whether this endpoint has answered as a member of the engine's cluster.
+    pub(super) fn knows(&self, endpoint: &str) -> bool {
+        let seen = self.seen();
+        seen.endpoints
+            .get(endpoint)
+            .is_some_and(|id| Some(*id) == seen.home)
+    }
+
+    /// Forgets an endpoint that is not used any more.
+    pub(super) fn forget(&self, endpoint: &str) {
+        let mut seen = self.seen();
+        seen.endpoints.remove(endpoint);
+        self.judge(&seen);
+    }
+
+    /// What an acquisition is refused with while the endpoints are of two clusters.
+    pub(super) fn refusal(&self) -> Option<Failure> {
+        if !self.is_mixed() {
+            return None;
+        }
+        let message = self.seen().mixture()?;
+        Some(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
+    }
+
+    /// Returns whether the endpoints are of two clusters.
+    pub(super) fn is_mixed(&self) -> bool {
+        self.mixed.load(Ordering::Acquire)
+    }
+
+    /// Notes whether the endpoints are of two clusters; the message, if they are since now.
+    fn judge(&self, seen: &Seen) -> Option<String> {
+        let message = seen.mixture();
+        let before = self.mixed.swap(message.is_some(), Ordering::AcqRel);
+        message.filter(|_| !before)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    /// Tells whether all endpoints have left home for this cluster, which is new. One endpoint that still answers for home, or
+    /// did so last, makes it a second cluster.
+    fn is_made_anew(&self, id: ClusterId) -> bool {
+        self.home != Some(id)
+            && !self.past.contains(&id)
+            && self.endpoints.values().all(|other| *other == id)
+    }
+
+    fn allows(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
+        match self.home {
+            Some(home) if home != id => Err(named(
+                endpoint,
+                format!("of cluster {id:x}, and not of {home:x} like the others"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Names the clusters and their endpoints, if there is another one than home.
+    fn mixture(&self) -> Option<String> {
+        let home = self.home?;
+        let mut clusters: BTreeMap<(bool, ClusterId), Vec<&str>> = BTreeMap::new();
+        clusters.insert((false, home), Vec::new());
+        for (endpoint, id) in &self.endpoints {
+            let endpoints = clusters.entry((*id != home, *id)).or_default();
+            endpoints.push(endpoint);
+        }
+        if clusters.len() < 2 {
+            return None;
+        }
+        let mut message = "the endpoints are of different clusters: ".to_owned();
+        let mut between = "";
+        for ((_, id), endpoints) in clusters {
+            let endpoints = match &*endpoints {
+                [] => "no endpoint any more".to_owned(),
+                endpoints => endpoints.join(", "),
+            };
+            let _ = write!(
+                message,
+                "{}{endpoints}: cluster {id:x}",
+                mem::replace(&mut between, "; ")
+            ); // memory can be written to
+        }
+        message.push_str("; name endpoints of one cluster only");
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(clusters: &Clusters) -> String {
+        match clusters.refusal() {
+            Some(Failure::Refused(_, cause)) => cause.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn members_of_one_cluster_are_accepted() {
+        let clusters = Clusters::default();
+        for endpoint in ["http://a:1", "http://b:1", "http://a:1"] {
+            clusters.answered(endpoint, 0xabc).unwrap();
+        }
+        assert!(clusters.refusal().is_none());
+        assert!(clusters.knows("http://a:1") && !clusters.knows("http://c:1"));
+    }
+
+    #[test]
+    fn second_cluster_is_refused_with_both_ids() {
+        let clusters = Clusters::default();
+        clusters.answered("http://a:1", 0xabc).unwrap();
+        let foreign = clusters.answered("http://b:1", 0xdef).unwrap_err();
+        assert!(
+            foreign
+                .to_string()
+                .starts_with("http://b:1: of cluster def"),
+            "{foreign}"
+        );
+        assert_eq!(
+            message(&clusters),
+            "the endpoints are of different clusters: http://a:1: cluster abc; http://b:1: cluster def; \
+             name endpoints of one cluster only"
+        );
+        // That its first endpoint is silent now makes the other no member of the first cluster.
+        assert!(clusters.answered("http://b:1", 0xdef).is_err());
+        clusters.answered("http://b:1", 0xabc).unwrap();
+        assert!(clusters.refusal().is_none());
+    }
+
+    #[test]
+    fn cluster_made_anew_is_accepted_once_all_endpoints_are_of_it() {
+        let clusters = Clusters::default();
+        clusters.answered("http://a:1", 1).unwrap();
+        clusters.answered("http://b:1", 1).unwrap();
+        assert!(clusters.answered("http://a:1", 2).is_err());
+        assert!(clusters.refusal().is_some());
+        clusters.answered("http://b:1", 2).unwrap();
+        clusters.answered("http://a:1", 2).unwrap();
+        assert!(clusters.refusal().is_none());
+        // Two clusters behind one address take turns.
+        assert!(clusters.answered("http://a:1", 1).is_err());
+        assert!(clusters.answered("http://b:1", 1).is_err());
+        assert!(clusters.refusal().is_some());
+    }
+
+    #[test]
+    fn forgotten_endpoint_is_no_second_cluster() {
+        let clusters = Clusters::default();
+        clusters.answered("http://a:1", 1).unwrap();
+        assert!(clusters.answered("http://b:1", 2).is_err());
+        clusters.forget("http://b:1");
+        assert!(clusters.refusal().is_none());
+    }
+}

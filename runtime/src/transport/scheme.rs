@@ -1,0 +1,43 @@
+//! Scheme of a port: whether it speaks TLS or plain HTTP/2, found out by asking it.
+//!
+//! A client that speaks the wrong one of the two only sees its connection end, as it does when etcd restarts.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::codegen::http::Uri;
+
+/// TLS record with a ClientHello without content, which a TLS server answers with an alert.
+const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
+
+/// First bytes of an HTTP/2 client: its preface, and settings without content. A server answers with its own settings.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// Asks the port of a URL whether it speaks TLS.
+pub(super) async fn speaks_tls(url: &str) -> bool {
+    let alert_or_handshake = [[0x15, 3], [0x16, 3]];
+    answer(url, EMPTY_HELLO)
+        .await
+        .is_some_and(|first: [u8; 2]| alert_or_handshake.contains(&first))
+}
+
+/// Asks the port of a URL whether it speaks HTTP/2 without TLS.
+pub(super) async fn speaks_plain(url: &str) -> bool {
+    let settings = |frame: [u8; 9]| frame[0] == 0 && frame[3] == 4 && frame[5..] == [0; 4];
+    answer(url, PREFACE).await.is_some_and(settings)
+}
+
+/// Sends these bytes over a connection of their own, and returns the first ones of the answer.
+async fn answer<const N: usize>(url: &str, question: &[u8]) -> Option<[u8; N]> {
+    let uri: Uri = url.parse().ok()?;
+    let default = if uri.scheme_str() == Some("https") {
+        443
+    } else {
+        80
+    };
+    let address = format!("{}:{}", uri.host()?, uri.port_u16().unwrap_or(default));
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    stream.write_all(question).await.ok()?;
+    let mut first = [0; N];
+    stream.read_exact(&mut first).await.ok()?;
+    Some(first)
+}

@@ -1,0 +1,254 @@
+//! Scout: asks the endpoints, apart from the exchanges, which cluster they are of and, if configured, who its members are (P35).
+//!
+//! An engine needs one endpoint only. Two processes that use different ones of two clusters would both own a name, so every
+//! endpoint is asked before the first lease, and those that were silent then are asked until they answer.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use etcd_client::Member;
+use tokio::sync::{Notify, OnceCell};
+
+use super::cluster::Clusters;
+use super::endpoint::{Endpoint, Means};
+use super::ring::Ring;
+use super::target::Target;
+use crate::clock::{Clock, by};
+use crate::values::config::is_endpoint;
+
+/// The first and the longest pause before silent endpoints are asked again.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// How often the member list is read, if no endpoint fails.
+const PERIOD: Duration = Duration::from_secs(15);
+
+/// How long reading the member list may take.
+const LIST: Duration = Duration::from_secs(2);
+
+pub(super) struct Scout {
+    ring: Arc<Ring>,
+    clusters: Arc<Clusters>,
+    clock: Arc<dyn Clock>,
+    following: Option<Following>,
+    begun: OnceCell<()>,
+    wake: Arc<Notify>,
+}
+
+/// What the endpoints of members are made with.
+pub(super) struct Following {
+    /// The endpoints of the configuration, which stay, whatever the member list says.
+    pub(super) configured: Vec<Arc<Endpoint>>,
+    pub(super) means: Means,
+}
+
+impl Scout {
+    pub(super) fn new(
+        ring: Arc<Ring>,
+        clusters: Arc<Clusters>,
+        clock: Arc<dyn Clock>,
+        following: Option<Following>,
+    ) -> Self {
+        Self {
+            ring,
+            clusters,
+            clock,
+            following,
+            begun: OnceCell::new(),
+            wake: Arc::default(),
+        }
+    }
+
+    /// Asks every endpoint once, all at the same time, and goes on in the background. Only the first call does so.
+    pub(super) async fn begin(self: &Arc<Self>) {
+        self.begun.get_or_init(|| self.ask_all()).await;
+    }
+
+    /// An endpoint has failed, so the members may be others.
+    pub(super) fn failed(&self) {
+        if self.following.is_some() {
+            self.wake.notify_one();
+        }
+    }
+
+    async fn ask_all(self: &Arc<Self>) {
+        let endpoints = self.ring.all();
+        if endpoints.len() < 2 && self.following.is_none() {
+            return; // proven when it is first used
+        }
+        endpoints.iter().for_each(|endpoint| endpoint.begin());
+        let mut connected = false;
+        for endpoint in self.ring.round() {
+            let connects = endpoint.connect().await.is_ok();
+            if connected && connects {
+                endpoint.rest(); // one connection is enough
+            }
+            connected |= connects;
+        }
+        let (wake, clock) = (Arc::clone(&self.wake), Arc::clone(&self.clock));
+        tokio::spawn(Self::go_on(Arc::downgrade(self), wake, clock));
+    }
+
+    async fn go_on(scout: Weak<Self>, wake: Arc<Notify>, clock: Arc<dyn Clock>) {
+        let (first, longest) = PAUSE;
+        let mut pause = first;
+        loop {
+            let Some(settled) = scout.upgrade().map(|scout| scout.is_settled()) else {
+                return;
+            };
+            let follows = scout.upgrade().is_some_and(|it| it.following.is_some());
+            let next = match (settled, follows) {
+                (false, _) => Some(pause),
+                (true, true) => Some(PERIOD),
+                (true, false) => None,
+            };
+            pause = match settled {
+                true => first,
+                false => (pause * 2).min(longest),
+            };
+            match next {
+                Some(next) => tokio::select! {
+                    () = clock.sleep_until(clock.now() + next) => {}
+                    () = wake.notified() => clock.sleep_until(clock.now() + first).await,
+                },
+                None => wake.notified().await,
+            }
+            let Some(scout) = scout.upgrade() else {
+                return;
+            };
+            scout.ask_silent().await;
+            scout.follow().await;
+        }
+    }
+
+    /// Whether every endpoint is known to be of the engine's cluster.
+    fn is_settled(&self) -> bool {
+        let endpoints = self.ring.all();
+        endpoints.iter().all(|it| self.clusters.knows(it.name())) && !self.clusters.is_mixed()
+    }
+
+    /// Asks the endpoints that have not answered yet; while there are two clusters, all that are not in use.
+    async fn ask_silent(&self) {
+        let mixed = self.clusters.is_mixed();
+        for endpoint in &*self.ring.all() {
+            let asks = mixed || !self.clusters.knows(endpoint.name());
+            if asks && !endpoint.is_connected() && endpoint.connect().await.is_ok() {
+                endpoint.rest();
+            }
+        }
+    }
+
+    /// Reads the member list, and replaces the endpoints by those of the configuration and of the members.
+    async fn follow(&self) {
+        let Some(following) = &self.following else {
+            return;
+        };
+        for endpoint in self.ring.round() {
+            let Ok(connection) = endpoint.connect().await else {
+                continue;
+            };
+            let mut client = connection.client.cluster_client();
+            let until = self.clock.now() + LIST;
+            match by(&*self.clock, until, client.member_list()).await {
+                Some(Ok(list)) => return self.replace(following, list.members()),
+                Some(Err(error)) => tracing::debug!(parent: None, %error, "no member list"),
+                None => {}
+            }
+        }
+    }
+
+    fn replace(&self, following: &Following, members: &[Member]) {
+        let configured = following.configured.iter().map(|it| it.name());
+        let urls = usable(members, &configured.collect::<Vec<_>>());
+        let before = self.ring.all();
+        let known = |url: &str| before.iter().find(|it| it.name() == url).cloned();
+        let mut endpoints = following.configured.clone();
+        endpoints.extend(urls.iter().map(|url| {
+            let new = || Endpoint::of_a_member(Target::Urls(vec![url.clone()]), &following.means);
+            known(url).unwrap_or_else(|| Arc::new(new()))
+        }));
+        let is_in = |list: &[Arc<Endpoint>], it: &Arc<Endpoint>| {
+            list.iter().any(|other| Arc::ptr_eq(other, it))
+        };
+        let gone: Vec<_> = before.iter().filter(|it| !is_in(&endpoints, it)).collect();
+        let came = endpoints.iter().filter(|it| !is_in(&before, it)).count();
+        if gone.is_empty() && came == 0 {
+            return;
+        }
+        self.ring.replace(endpoints);
+        gone.iter().for_each(|endpoint| endpoint.retire());
+        let now: Vec<_> = self
+            .ring
+            .all()
+            .iter()
+            .map(|it| it.name().to_owned())
+            .collect();
+        tracing::info!(parent: None, endpoints = now.join(","), "etcd's members have changed");
+    }
+}
+
+impl Drop for Scout {
+    fn drop(&mut self) {
+        self.wake.notify_one(); // its task ends
+    }
+}
+
+/// The client URLs of members that are reached as the configured ones are, but for those configured already: of the same scheme, and
+/// on this machine only if those are.
+fn usable(members: &[Member], configured: &[&str]) -> Vec<String> {
+    let urls = members.iter().filter(|member| !member.is_learner());
+    let urls = urls.flat_map(|member| member.client_urls());
+    fitting(urls.map(String::as_str), configured)
+}
+
+fn fitting<'a>(urls: impl Iterator<Item = &'a str>, configured: &[&str]) -> Vec<String> {
+    let scheme = |url: &str| url.split_once("://").map(|(scheme, _)| scheme.to_owned());
+    let wanted = configured.first().and_then(|url| scheme(url));
+    let here = configured.iter().any(|url| is_local(url));
+    let mut fitting: Vec<String> = Vec::new();
+    for url in urls.map(|url| url.trim_end_matches('/')) {
+        let fits = scheme(url) == wanted && is_endpoint(url) && (here || !is_local(url));
+        if fits && !configured.contains(&url) && !fitting.iter().any(|it| it == url) {
+            fitting.push(url.to_owned());
+        }
+    }
+    fitting
+}
+
+/// Whether the URL leads to the machine that it is used on: what etcd advertises if it is not configured.
+fn is_local(url: &str) -> bool {
+    let host = url.split_once("://").map_or(url, |(_, host)| host);
+    host.starts_with("localhost")
+        || host.starts_with("127.")
+        || host.starts_with("0.0.0.0")
+        || host.starts_with("[::1]")
+        || host.starts_with("[::]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_followed_only_where_they_can_be_reached() {
+        let configured = ["http://10.0.0.1:2379"];
+        let members = [
+            "http://10.0.0.1:2379",
+            "http://10.0.0.2:2379/",
+            "http://10.0.0.2:2379",
+            "https://10.0.0.3:2379",
+            "http://localhost:2379",
+            "http://127.0.0.1:2379",
+            "http://0.0.0.0:2379",
+            "http://[::1]:2379",
+            "unix://etcd.sock",
+            "http://me:secret@10.0.0.4:2379",
+        ];
+        assert_eq!(
+            fitting(members.into_iter(), &configured),
+            ["http://10.0.0.2:2379"]
+        );
+        let configured = ["http://127.0.0.1:1"];
+        let members = ["http://127.0.0.1:2", "http://localhost:3"];
+        assert_eq!(fitting(members.into_iter(), &configured), members);
+    }
+}

@@ -1,0 +1,74 @@
+//! Cause of a loss, as callers, logs and metrics get it.
+
+use std::fmt;
+
+use etcd_locked_core::LossCause as Cause;
+
+/// How a lock was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// The lease could not be renewed in time: etcd out of reach, or the process stopped for too long.
+    Expired,
+    /// The lease could not be renewed in time, because etcd refused the user, the password or the certificate. A log line says which.
+    Denied,
+    /// The lease is gone at etcd: revoked by an operator, or run out there.
+    Revoked,
+    /// The lock's key is gone: deleted by an operator, or together with its lease.
+    Deleted,
+    /// Another client put the lock's key.
+    Overwritten,
+    /// etcd has lost its history: it was wiped, or restored from a snapshot. Tokens may go backwards.
+    Wiped,
+    /// The grace of a shutdown is over.
+    Shutdown,
+    /// The call gave the lock back: what a view of it says that outlives the call.
+    Released,
+}
+
+impl LossCause {
+    /// Its name in metrics and records: one word, in small letters.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Expired => Cause::Expired.word(),
+            Self::Denied => "denied",
+            Self::Revoked => Cause::Revoked.word(),
+            Self::Deleted => Cause::Deleted.word(),
+            Self::Overwritten => Cause::Overwritten.word(),
+            Self::Wiped => Cause::Wiped.word(),
+            Self::Shutdown => Cause::Shutdown.word(),
+            Self::Released => Cause::Released.word(),
+        }
+    }
+}
+
+impl From<Cause> for LossCause {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Revoked => Self::Revoked,
+            Cause::Deleted => Self::Deleted,
+            Cause::Overwritten => Self::Overwritten,
+            Cause::Wiped => Self::Wiped,
+            Cause::Shutdown => Self::Shutdown,
+            Cause::Released => Self::Released,
+            // All else ends with a lease that was not renewed.
+            _ => Self::Expired,
+        }
+    }
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its lease could not be renewed in time",
+            Self::Denied => "etcd refused to renew its lease for want of valid credentials",
+            Self::Revoked => "its lease is gone at etcd",
+            Self::Deleted => "its key was deleted",
+            Self::Overwritten => "its key was overwritten",
+            Self::Wiped => "etcd has lost its data",
+            Self::Shutdown => "the grace of the shutdown is over",
+            Self::Released => "it was given back",
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Two clusters behind one configuration: their locks do not exclude each other, so no lock is taken.
+
+use std::time::Duration;
+
+use etcd_locked_tests::Witness;
+use tempfile::TempDir;
+use tokio::time::interval;
+
+use crate::etcd::{Etcd, free_port};
+use crate::limit::{run, within};
+use crate::proxy::Proxy;
+use crate::real_only::real_etcd_only;
+use crate::worker::Worker;
+
+/// Longer than the pause after which a process asks a silent endpoint again.
+const ASKED_AGAIN: Duration = Duration::from_secs(40);
+
+/// A process whose locks last for long without etcd, so that only a refusal ends it.
+fn process(endpoints: &[&str]) -> Worker {
+    Worker::start([
+        ("ETCD_LOCKED_ENDPOINTS", endpoints.join(",")),
+        ("ETCD_LOCKED_TTL", "60s".to_owned()),
+        ("WORKER_LOGS", "error".to_owned()),
+    ])
+}
+
+/// The cluster's id, as `etcdctl` prints it.
+async fn id(etcd: &Etcd) -> String {
+    let status = etcd.client().await.status().await.unwrap();
+    format!("{:x}", status.header().unwrap().cluster_id())
+}
+
+/// Awaits that a process has stopped counting for two clusters; returns its visits.
+async fn refused(process: &mut Worker, job: &str, ids: &[String; 2]) -> u64 {
+    let tallied = process.says_within(ASKED_AGAIN, "tallied").await;
+    let words: Vec<_> = tallied.splitn(5, ' ').collect();
+    let [of, visits, variant, retryable, message] = words[..] else {
+        panic!("`{tallied}`");
+    };
+    assert_eq!(
+        (of, variant, retryable),
+        (job, "Backend", "false"),
+        "{message}"
+    );
+    for id in ids {
+        assert!(message.contains(&format!("cluster {id}")), "{message}");
+    }
+    visits.parse().unwrap()
+}
+
+#[test]
+fn endpoints_of_two_clusters_are_refused() {
+    real_etcd_only!();
+    run(async {
+        let (one, two) = (Etcd::start().await, Etcd::start().await);
+        let ids = [id(&one).await, id(&two).await];
+        let (one, two) = (one.endpoint(), two.endpoint());
+        let dead = format!("http://127.0.0.1:{}", free_port());
+        let directory = TempDir::new().unwrap();
+        let tally = format!("tally till {}", directory.path().display());
+        let orders = [[&*one, &two], [&*two, &one]];
+        let mut processes: Vec<_> = orders
+            .iter()
+            .cycle()
+            .take(4)
+            .map(|order| process(order))
+            .collect();
+        processes.push(process(&[&one, &dead, &two]));
+        processes
+            .iter_mut()
+            .for_each(|process| process.send(&tally));
+        for process in &mut processes {
+            assert_eq!(refused(process, "till", &ids).await, 0);
+        }
+        assert_eq!(Witness::new(directory.path()).count().unwrap(), 0);
+        // Both endpoints are named, in the log too.
+        let mut process = process(&[&one, &two]);
+        process.send("lock orders/7");
+        let logged = process.says("logged").await;
+        assert!(logged.starts_with("ERROR"), "{logged}");
+        for part in ids.iter().chain([&one, &two]) {
+            assert!(logged.contains(part.as_str()), "{logged}");
+        }
+    });
+}
+
+#[test]
+fn second_cluster_that_appears_later_is_refused() {
+    real_etcd_only!();
+    run(async {
+        let (one, two) = (Etcd::start().await, Etcd::start().await);
+        let ids = [id(&one).await, id(&two).await];
+        let mut late = Proxy::start(two.address()).await;
+        late.refuse().await;
+        let endpoints = [one.endpoint(), late.endpoint()];
+        let endpoints = [&*endpoints[0], &endpoints[1]];
+        let directory = TempDir::new().unwrap();
+        let witness = Witness::new(directory.path());
+        let tally = format!("tally till {}", directory.path().display());
+        let mut processes: Vec<_> = (0..4).map(|_| process(&endpoints)).collect();
+        processes
+            .iter_mut()
+            .for_each(|process| process.send(&tally));
+        within("a hundred visits", async {
+            let mut tick = interval(Duration::from_millis(10));
+            while !witness.count().is_ok_and(|count| count >= 100) {
+                tick.tick().await;
+            }
+        })
+        .await;
+        late.accept_again().await;
+        // A process that starts now finds either one first.
+        let mut newcomer = process(&endpoints);
+        newcomer.send(&tally);
+        let mut visits = refused(&mut newcomer, "till", &ids).await;
+        assert_eq!(visits, 0);
+        for process in &mut processes {
+            visits += refused(process, "till", &ids).await;
+        }
+        assert_eq!(witness.count().unwrap(), visits, "an update was lost");
+    });
+}

@@ -1,0 +1,44 @@
+//! Credentials that etcd refuses while locks are held: the loss names them as its cause.
+
+use std::time::Duration;
+
+use etcd_locked::{LockError, LossCause};
+
+use crate::corner::{Corner, connect, take};
+use crate::etcd::Etcd;
+use crate::limit::{run, within};
+use crate::real_only::real_etcd_only;
+
+#[test]
+fn refused_credentials_are_the_cause_of_a_loss() {
+    real_etcd_only!();
+    run(async {
+        let mut etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let session_prefix = corner.session_prefix();
+        etcd.enable_auth("shop", "secret", &[&corner.prefix, &session_prefix])
+            .await;
+        let config = corner
+            .config()
+            .user("shop", "secret")
+            .ttl(Duration::from_secs(5));
+        let locks = connect(config).await;
+        let held = take("a free name", locks.lock("reports/today")).await;
+        let mut root = etcd.client_as(Some(("root", "root"))).await;
+        root.user_change_password("shop", "another").await.unwrap();
+        etcd.restart().await; // tokens that were granted before are not valid any more
+        let body = within("the loss", held.hold(std::future::pending::<()>())).await;
+        match body {
+            Err(error @ LockError::Lost { cause, .. }) => {
+                assert_eq!(cause, LossCause::Denied);
+                assert!(error.to_string().contains("credentials"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        let refused = within("a refusal", locks.lock("reports/tomorrow"))
+            .await
+            .unwrap_err();
+        assert!(matches!(refused, LockError::Backend { .. }), "{refused:?}");
+        assert!(!refused.is_retryable(), "{refused}");
+    });
+}

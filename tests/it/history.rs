@@ -1,0 +1,81 @@
+//! Lost history of etcd: said once, whatever it costs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::corner::Corner;
+use crate::etcd::Etcd;
+use crate::limit::run;
+use crate::real_only::real_etcd_only;
+use crate::worker::Worker;
+
+/// By then a session that was not renewed is gone.
+const NOTICED: Duration = Duration::from_secs(12);
+
+/// Returns the errors among the lines that are read until this many locks are lost.
+async fn errors_until_lost(worker: &mut Worker, jobs: &BTreeSet<String>) -> Vec<String> {
+    let (mut lost, mut errors) = (BTreeSet::new(), Vec::new());
+    while lost.len() < jobs.len() {
+        let line = worker.line().await;
+        if let Some(line) = line.strip_prefix("lost ") {
+            let words: Vec<_> = line.split(' ').collect();
+            assert_eq!(words[1], "Wiped", "{line}");
+            assert!(lost.insert(words[0].to_owned()), "{line}");
+        }
+        errors.extend(line.strip_prefix("logged ERROR ").map(str::to_owned));
+    }
+    assert_eq!(&lost, jobs);
+    errors
+}
+
+#[test]
+fn lost_history_is_one_error_event() {
+    real_etcd_only!();
+    run(async {
+        let mut etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let mut environment = corner.environment();
+        environment.push(("ETCD_LOCKED_TTL", "9s".to_owned()));
+        environment.push(("WORKER_LOGS", "error".to_owned()));
+        let mut worker = Worker::start(environment);
+        // Two rounds: another restore is another event.
+        for round in 0..2 {
+            etcd.save();
+            // Under two sessions, which find out at different times.
+            let mut jobs = BTreeSet::new();
+            for job in 0..20 {
+                let kind = if job % 2 == 0 { "work" } else { "work-five" };
+                let job = format!("job{round}-{job}");
+                worker.send(&format!("{kind} {job}"));
+                worker.says("held").await;
+                jobs.insert(job);
+            }
+            etcd.kill();
+            etcd.restore();
+            etcd.start_again().await;
+            let mut errors = crate::limit::within_time(
+                2 * NOTICED,
+                "all losses",
+                errors_until_lost(&mut worker, &jobs),
+            )
+            .await;
+            // A lock of the new history: by then all of the old one has been said.
+            worker.send(&format!("lock late/{round}"));
+            worker.says("locked").await;
+            errors.extend(
+                worker
+                    .unread()
+                    .into_iter()
+                    .filter(|line| line.starts_with("logged ERROR")),
+            );
+            assert_eq!(errors.len(), 1, "{errors:#?}");
+            for part in [
+                "lost its history",
+                "Every lock held until now is lost",
+                "Tokens may go backwards",
+            ] {
+                assert!(errors[0].contains(part), "{errors:?}");
+            }
+        }
+    });
+}

@@ -1,0 +1,95 @@
+//! Record of a stranger, who may write anything below a lock's name: it forges no line, and makes no error long (invariant I9).
+
+use std::time::Duration;
+
+use etcd_locked::LockError;
+
+use crate::corner::Corner;
+use crate::limit::{run, within};
+use crate::worker::Worker;
+
+/// What a terminal or a log would obey, reorder, hide or end its line at.
+const HOSTILE: &str = "x`\n2026-01-01 ERROR forged\r\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\0\u{85}\u{2028}\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}";
+
+/// The longest error, in characters: five texts of 200, and what stands around them.
+const LONGEST: usize = 1_500;
+
+fn record(text: &str) -> String {
+    let fields = ["host", "service", "function", "template", "since"];
+    let fields = fields.map(|field| (field.to_owned(), text.into()));
+    let mut record: serde_json::Map<String, serde_json::Value> = fields.into_iter().collect();
+    record.insert("pid".to_owned(), 7.into());
+    serde_json::Value::from(record).to_string()
+}
+
+fn is_one_short_line(what: &str, text: &str) {
+    assert!(
+        text.chars().count() <= LONGEST,
+        "{what}: {} characters",
+        text.len()
+    );
+    let acts = |c: char| c.is_control() || HOSTILE.contains(c) && !c.is_ascii();
+    assert!(!text.contains(acts), "{what}: {text:?}");
+}
+
+#[test]
+fn a_strangers_record_is_escaped_and_cut() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let mut client = corner.client.clone();
+        for (name, value) in [
+            ("orders/1", record(HOSTILE)),
+            ("orders/2", record(&HOSTILE.repeat(800))),
+            ("orders/3", record(&"y".repeat(280_000))),
+        ] {
+            assert!(value.len() < 1_450_000, "etcd takes no more than 1.5 MiB");
+            let key = format!("{}stranger", corner.below(name));
+            client.put(key, value, None).await.unwrap();
+            let tried = within("a try", locks.lock(name).try_once())
+                .await
+                .unwrap_err();
+            let waited = locks.lock(name).wait(Duration::from_millis(50));
+            let waited = within("the end of a wait", waited).await.unwrap_err();
+            assert!(matches!(tried, LockError::Held { .. }), "{tried}");
+            assert!(matches!(waited, LockError::Timeout { .. }), "{waited}");
+            for error in [tried, waited] {
+                is_one_short_line(name, &error.to_string());
+                is_one_short_line(name, &format!("{error:?}"));
+                is_one_short_line(name, &format!("{error:#?}").replace('\n', ""));
+                if let LockError::Held {
+                    holder: Some(holder),
+                    ..
+                } = &error
+                {
+                    assert!(name != "orders/3", "a record of 1.4 MB was read");
+                    for text in [holder.host(), holder.service(), holder.since()] {
+                        is_one_short_line(name, text);
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_strangers_record_forges_no_log_line() {
+    run(async {
+        let corner = Corner::new().await;
+        let mut client = corner.client.clone();
+        let key = format!("{}stranger", corner.below("orders/1"));
+        client.put(key, record(HOSTILE), None).await.unwrap();
+        let mut environment = corner.environment();
+        environment.push(("WORKER_LOGS", "trace".to_owned()));
+        let mut worker = Worker::start(environment);
+        worker.send("lock orders/1");
+        loop {
+            let line = worker.line().await;
+            is_one_short_line("a line of the log", &line);
+            if line.starts_with("failed orders/1 Held") {
+                break;
+            }
+            assert!(line.starts_with("logged "), "{line}");
+        }
+    });
+}

@@ -1,0 +1,129 @@
+//! Members of a cluster that change while locks are held and waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use etcd_locked_tests::Witness;
+use tempfile::TempDir;
+
+use crate::corner::{Corner, connect, take};
+use crate::etcd::Cluster;
+use crate::limit::{run, within, within_time};
+use crate::real_only::real_etcd_only;
+use crate::worker::Worker;
+
+/// Longer than the time between two reads of the member list, and an election.
+const FOLLOWED: Duration = Duration::from_secs(40);
+
+/// Awaits that a process uses this endpoint; no call of it may fail meanwhile.
+async fn follows(worker: &mut Worker, endpoint: &str) {
+    let what = format!("an engine that knows {endpoint}");
+    within_time(FOLLOWED, &what, async {
+        loop {
+            let logged = worker.says("logged").await;
+            if logged.contains("members have changed") && logged.contains(endpoint) {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[test]
+fn all_members_may_be_replaced() {
+    real_etcd_only!();
+    run(async {
+        let mut cluster = Cluster::start_replaceable(3).await;
+        let environment = [
+            ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
+            ("ETCD_LOCKED_FOLLOW_MEMBERS", "true".to_owned()),
+            ("WORKER_LOGS", "info".to_owned()),
+        ];
+        let directory = TempDir::new().unwrap();
+        let tally = format!("tally till {}", directory.path().display());
+        let mut workers = [
+            Worker::start(environment.clone()),
+            Worker::start(environment),
+        ];
+        let [holder, waiter] = &mut workers;
+        holder.send("work held");
+        holder.says("held").await;
+        waiter.send("work held");
+        for worker in [holder, waiter] {
+            worker.send(&tally);
+        }
+        for at in 0..3 {
+            cluster.replace(at).await;
+            let new = cluster.members[at].endpoint();
+            for worker in &mut workers {
+                follows(worker, &new).await;
+            }
+        }
+        // None of the configured endpoints is left, and nothing has failed.
+        let [holder, waiter] = &mut workers;
+        holder.send("done held");
+        holder.says("released").await;
+        waiter.says("held").await;
+        let mut visits = 0;
+        for worker in &mut workers {
+            worker.send("done till");
+            let tallied = worker.says("tallied").await;
+            let count = tallied.strip_prefix("till ").unwrap();
+            visits += count
+                .parse::<u64>()
+                .unwrap_or_else(|_| panic!("a call failed: {tallied}"));
+        }
+        assert_eq!(Witness::new(directory.path()).count().unwrap(), visits);
+    });
+}
+
+#[test]
+fn rolling_restart_fails_no_call() {
+    real_etcd_only!();
+    run(async {
+        let mut cluster = Cluster::start(3).await;
+        let corner = Corner::of(&cluster.members[0]).await;
+        let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
+        let locks = connect(corner.config_via(endpoints)).await;
+        let held = take("a free name", locks.lock("reports/today")).await;
+        let (stop, calls) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let tasks: Vec<_> = (0..8)
+            .map(|task| {
+                let (locks, stop, calls) = (locks.clone(), stop.clone(), calls.clone());
+                tokio::spawn(async move {
+                    while !stop.load(Ordering::Relaxed) {
+                        let guard = locks.lock(format!("orders/{}", task % 4)).await?;
+                        guard.release().await?;
+                        calls.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok::<_, etcd_locked::LockError>(())
+                })
+            })
+            .collect();
+        // The leader last, so that no member is asked to lead twice.
+        let leader = cluster.leader().await;
+        for at in [leader + 1, leader + 2, leader] {
+            let member = &mut cluster.members[at % 3];
+            member.terminate();
+            let before = calls.load(Ordering::Relaxed);
+            within("calls while a member is down", async {
+                while calls.load(Ordering::Relaxed) < before + 100 {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            })
+            .await;
+            member.start_again().await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        for task in tasks {
+            let ended = within("the last call", task).await.unwrap();
+            ended.unwrap_or_else(|error| panic!("a call failed: {error:?}"));
+        }
+        assert!(held.is_held());
+        held.release().await.unwrap();
+    });
+}
