@@ -91,11 +91,10 @@ impl Member {
             .expect("etcd answers");
         let status = own.status().await.expect("a member's status");
         let id = status.header().expect("a header").member_id();
-        let mut client = Self::client_of(others).await;
-        client
-            .member_remove(id)
-            .await
-            .expect("the member is removed");
+        Self::change(others, |mut client| async move {
+            client.member_remove(id).await.map(drop)
+        })
+        .await;
         self.kill();
     }
 
@@ -106,11 +105,11 @@ impl Member {
             .extra
             .push("--initial-cluster-state=existing".to_owned());
         let peer = format!("http://127.0.0.1:{}", member.peer_port);
-        let mut client = Self::client_of(others).await;
-        client
-            .member_add([peer], None)
-            .await
-            .expect("the member is added");
+        Self::change(others, |mut client| {
+            let peer = peer.clone();
+            async move { client.member_add([peer], None).await.map(drop) }
+        })
+        .await;
         let all = others
             .iter()
             .map(|it| format!("{}=http://127.0.0.1:{}", it.name, it.peer_port));
@@ -120,11 +119,29 @@ impl Member {
         member
     }
 
-    async fn client_of(members: &[&Member]) -> Client {
-        let endpoints: Vec<_> = members.iter().map(|it| it.endpoint()).collect();
-        Client::connect(endpoints, None)
-            .await
-            .expect("etcd answers")
+    /// Has one of these members change their cluster. One that has no leader for a moment may never answer, so the next one is
+    /// asked; that the change is made already is as good as an answer.
+    async fn change<F>(members: &[&Member], change: impl Fn(Client) -> F)
+    where
+        F: Future<Output = Result<(), etcd_client::Error>>,
+    {
+        let made = |error: &etcd_client::Error| {
+            let text = error.to_string();
+            text.contains("member not found") || text.contains("already exists")
+        };
+        let deadline = Instant::now() + READY;
+        for member in members.iter().cycle() {
+            assert!(Instant::now() < deadline, "the cluster does not change");
+            let attempt = async {
+                let client = Client::connect([member.endpoint()], None).await?;
+                change(client).await
+            };
+            match timeout(Duration::from_secs(3), attempt).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) if made(&error) => return,
+                other => eprintln!("{}: {other:?}", member.endpoint()),
+            }
+        }
     }
 
     /// Prepares everything but the process.
@@ -239,7 +256,14 @@ impl Member {
         let attempt = async {
             let mut client = Client::connect([self.endpoint()], None).await.ok()?;
             // A linearizable read: with a leader, not just a listening port.
-            client.get("ready", None).await.ok()?;
+            match client.get("ready", None).await {
+                Ok(_) => {}
+                // It has a leader, and wants to know who asks.
+                Err(error) if error.to_string().contains("user name is empty") => {
+                    return Some(true);
+                }
+                Err(_) => return None,
+            }
             let members = client.member_list().await.ok()?;
             Some(
                 members
@@ -274,7 +298,9 @@ impl Member {
     pub(crate) fn terminate(&mut self) {
         self.signal(Signal::TERM);
         if let Some(mut process) = self.process.take() {
+            let open = process.guard.stdin.take(); // closed, it would have the guard kill the process
             let _ = process.guard.wait();
+            drop(open);
         }
     }
 
