@@ -1,11 +1,12 @@
 //! Members of a cluster that change while locks are held and waited for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcd_locked_tests::Witness;
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 use crate::corner::{Corner, connect, take};
 use crate::etcd::Cluster;
@@ -21,7 +22,7 @@ async fn follows(worker: &mut Worker, endpoint: &str) {
     let what = format!("an engine that knows {endpoint}");
     within_time(FOLLOWED, &what, async {
         loop {
-            let logged = worker.says("logged").await;
+            let logged = worker.says_within(FOLLOWED, "logged").await;
             if logged.contains("members have changed") && logged.contains(endpoint) {
                 return;
             }
@@ -87,18 +88,16 @@ fn rolling_restart_fails_no_call() {
         let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
         let locks = connect(corner.config_via(endpoints)).await;
         let held = take("a free name", locks.lock("reports/today")).await;
-        let (stop, calls) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicUsize::new(0)),
-        );
+        let stop = Arc::new(AtomicBool::new(false));
+        let (count, mut calls) = watch::channel(0);
         let tasks: Vec<_> = (0..8)
             .map(|task| {
-                let (locks, stop, calls) = (locks.clone(), stop.clone(), calls.clone());
+                let (locks, stop, count) = (locks.clone(), stop.clone(), count.clone());
                 tokio::spawn(async move {
                     while !stop.load(Ordering::Relaxed) {
                         let guard = locks.lock(format!("orders/{}", task % 4)).await?;
                         guard.release().await?;
-                        calls.fetch_add(1, Ordering::Relaxed);
+                        count.send_modify(|calls| *calls += 1);
                     }
                     Ok::<_, etcd_locked::LockError>(())
                 })
@@ -109,13 +108,9 @@ fn rolling_restart_fails_no_call() {
         for at in [leader + 1, leader + 2, leader] {
             let member = &mut cluster.members[at % 3];
             member.terminate();
-            let before = calls.load(Ordering::Relaxed);
-            within("calls while a member is down", async {
-                while calls.load(Ordering::Relaxed) < before + 100 {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            })
-            .await;
+            let before = *calls.borrow();
+            let more = calls.wait_for(|calls| *calls >= before + 100);
+            within("calls while a member is down", more).await.unwrap();
             member.start_again().await;
         }
         stop.store(true, Ordering::Relaxed);

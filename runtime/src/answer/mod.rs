@@ -101,7 +101,8 @@ const BACKEND: Row = Row {
     retry_after: Some(5),
     says: "the lock service cannot be reached",
     because: "etcd is out of reach; the body has not begun (do not answer with the error of `LockGuard::release`), and as a new attempt to \
-              connect takes its time, later is better",
+              connect takes its time, later is better. If an operator has to mend something first (credentials, certificates, \
+              endpoints of two clusters), it is a `LOCK_FAULT` like those below",
 };
 
 const INVALID_NAME: Row = Row {
@@ -128,6 +129,7 @@ const fn fault(because: &'static str) -> Row {
 const NOT_INITIALIZED: Row = fault("the service does not know where etcd is");
 const ALREADY_INITIALIZED: Row = fault("a mistake in the service's start");
 const CONFIG: Row = fault("a mistake in the service's configuration");
+const MISCONFIGURED: Row = fault("a mistake in the service's configuration, which etcd refuses");
 const SELF_DEADLOCK: Row = fault("a mistake in the code: the request would wait for itself");
 const ORDER_INVERSION: Row = fault("the same; only under test");
 const PERMISSION_DENIED: Row =
@@ -143,7 +145,8 @@ fn row(error: &LockError) -> (&'static Row, Option<&Name>) {
         LockError::Deadlock { name, .. } => (&DEADLOCK, Some(name)),
         LockError::Overloaded { name } => (&OVERLOADED, Some(name)),
         LockError::ShuttingDown => (&SHUTTING_DOWN, None),
-        LockError::Backend { .. } => (&BACKEND, None),
+        LockError::Backend { .. } if error.is_retryable() => (&BACKEND, None),
+        LockError::Backend { .. } => (&MISCONFIGURED, None),
         LockError::InvalidName { name, .. } => (&INVALID_NAME, Some(name)),
         LockError::NotInitialized { .. } => (&NOT_INITIALIZED, None),
         LockError::AlreadyInitialized => (&ALREADY_INITIALIZED, None),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::*;
+use crate::values::backend::BackendError;
 use crate::values::cycle::Cycle;
 use crate::values::holder::{Author, Holder};
 use crate::values::loss::LossCause;
@@ -92,7 +93,10 @@ fn every_error_is_here_once() {
 
 #[test]
 fn what_may_be_tried_again_says_when_unless_nobody_knows() {
-    for error in every_error() {
+    let source = Arc::new(BackendError::permanent("bad password".into()));
+    let misconfigured = LockError::Backend { source };
+    assert_eq!(row(&misconfigured).0.reason, "LOCK_FAULT");
+    for error in every_error().into_iter().chain([misconfigured]) {
         let row = row(&error).0;
         let again = error.is_retryable() || matches!(error, LockError::ShuttingDown);
         assert_eq!(
