@@ -26,8 +26,8 @@ fn process(endpoints: &[&str]) -> Worker {
 
 /// The cluster's id, as `etcdctl` prints it.
 async fn id(etcd: &Etcd) -> String {
-    let status = etcd.client().await.status().await.unwrap();
-    format!("{:x}", status.header().unwrap().cluster_id())
+    let status = etcd.client().await.status().await.expect("a status");
+    format!("{:x}", status.header().expect("a header").cluster_id())
 }
 
 /// Awaits that a process has stopped counting for two clusters; returns its visits.
@@ -45,7 +45,7 @@ async fn refused(process: &mut Worker, job: &str, ids: &[String; 2]) -> u64 {
     for id in ids {
         assert!(message.contains(&format!("cluster {id}")), "{message}");
     }
-    visits.parse().unwrap()
+    visits.parse().expect("a number")
 }
 
 #[test]

@@ -272,7 +272,8 @@ impl Dial {
         stage.send_replace(Stage::Unproven(client.clone()));
         match client.maintenance_client().status().await {
             Ok(status) => {
-                if let Some(header) = status.header() {
+                // What only looks like etcd may have no id.
+                if let Some(header) = status.header().filter(|it| it.cluster_id() != 0) {
                     let clusters = &self.means.clusters;
                     let allowed = match self.configured {
                         true => clusters.answered(&self.name, header.cluster_id()),

@@ -44,7 +44,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 #[tokio::main]
 async fn main() {
-    if let Some(level) = std::env::var("WORKER_LOGS").ok() {
+    if let Ok(level) = std::env::var("WORKER_LOGS") {
         let level = level.parse().expect("a level");
         tracing::subscriber::set_global_default(LogLines(level)).expect("the only subscriber");
     }
