@@ -129,7 +129,7 @@ fn an_endpoint_without_etcd_gets_no_hint_at_tls() {
 }
 
 #[test]
-fn init_after_shutdown_is_told_of_the_shutdown() {
+fn init_after_shutdown_says_shutting_down() {
     run(async {
         let corner = Corner::new().await;
         let mut worker = Worker::start(corner.environment());

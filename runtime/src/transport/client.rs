@@ -333,7 +333,7 @@ impl Client {
             Some(answer) => {
                 if causes.is_empty() {
                     // All of them agree: etcd was wiped and counts anew (rule P35), which is for the core to judge.
-                    self.0.history.doubted(known, answer.revision);
+                    self.0.history.all_older(known, answer.revision);
                 }
                 Ok(Response::Txn(answer))
             }

@@ -75,7 +75,7 @@ impl History {
     }
 
     /// All endpoints have answered a read with less than was known, so that no read will answer more; a write is to prove why.
-    pub(super) fn doubted(&self, known: Known, revision: Revision) {
+    pub(super) fn all_older(&self, known: Known, revision: Revision) {
         let mut highest = self.highest();
         if known.epoch == self.epoch() {
             highest.fresh = revision.get();
@@ -137,7 +137,7 @@ mod tests {
     fn lower_read_is_for_a_write_to_prove() {
         let history = History::default();
         history.read(history.known(), at(100));
-        history.doubted(history.known(), at(7));
+        history.all_older(history.known(), at(7));
         assert_eq!(history.epoch(), 0);
         assert!(!history.known().is_newer_than(at(7)));
         history.written(history.known(), at(8));

@@ -20,7 +20,7 @@ const RECORD: usize = 512 * 1024;
 /// Host, process and service are always those of the holder. If another call of its process took over, be it the place of one
 /// that gave up or the lock itself, function, template and since are still those of the first.
 ///
-/// Whoever may write to etcd may write anything there, so no text is longer than 200 characters, and what would not stand in a line as
+/// Other clients of etcd may write anything there, so no text is longer than 200 characters, and what would not stand in a line as
 /// it is written (control characters, escape sequences, changes of direction) is escaped, as in `\u{1b}`.
 // One pointer, because it travels in errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
