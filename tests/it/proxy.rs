@@ -187,8 +187,9 @@ async fn pump(
         let Ok(length) = read else { return };
         weather.send_modify(|weather| weather.in_flight += 1);
         let passed = tokio::select! {
-            passed = pass(&buffer[..length], &mut to, way, number, weather.subscribe()) => passed,
+            biased; // what waits is lost by a cut, also if it could be passed on the next moment
             _ = now.wait_for(|weather| number <= weather.cut) => Err(io::ErrorKind::ConnectionReset.into()),
+            passed = pass(&buffer[..length], &mut to, way, number, weather.subscribe()) => passed,
         };
         weather.send_modify(|weather| weather.in_flight -= 1);
         if passed.is_err() || length == 0 {
