@@ -13,6 +13,7 @@ mod steps;
 mod under;
 mod worker;
 
+mod after_outage;
 mod ambiguity;
 mod cancellation;
 mod clusters;
