@@ -13,7 +13,7 @@ use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::real_only::real_etcd_only;
 
-const QUOTA: u64 = 16 * 1024 * 1024;
+pub(crate) const QUOTA: u64 = 16 * 1024 * 1024;
 const CHUNK: usize = 16 * 1024;
 /// A key that no process renews is gone within what `until_empty` waits for.
 const TTL: Duration = Duration::from_secs(14);
@@ -27,7 +27,7 @@ const ROUNDS: usize = 6;
 const FILL: &str = "fill/";
 
 /// Puts values until etcd refuses them.
-async fn fill(mut client: Client, next: Arc<AtomicU64>) -> etcd_client::Error {
+pub(crate) async fn fill(mut client: Client, next: Arc<AtomicU64>) -> etcd_client::Error {
     loop {
         let key = format!("{FILL}{}", next.fetch_add(1, Ordering::Relaxed));
         if let Err(error) = client.put(key, vec![b'x'; CHUNK], None).await {
@@ -50,7 +50,7 @@ async fn lock(locks: Locks, name: String) -> LockError {
 }
 
 /// Takes the fill away and lets etcd write again.
-async fn make_room(client: &mut Client) {
+pub(crate) async fn make_room(client: &mut Client) {
     let all = DeleteOptions::new().with_prefix();
     let deleted = client.delete(FILL, Some(all)).await.expect("a delete");
     let revision = deleted.header().expect("a header").revision();

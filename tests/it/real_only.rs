@@ -52,6 +52,30 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         USERS,
     ),
     (
+        "refused_writes::delete_is_repeated_after_a_wrong_password",
+        USERS,
+    ),
+    (
+        "refused_writes::delete_is_repeated_after_a_revoked_role",
+        USERS,
+    ),
+    (
+        "refused_writes::barrier_is_repeated_after_a_wrong_password",
+        USERS,
+    ),
+    (
+        "refused_writes::barrier_is_repeated_after_a_revoked_role",
+        USERS,
+    ),
+    (
+        "refused_writes::barrier_is_repeated_after_a_full_etcd",
+        SPACE,
+    ),
+    (
+        "refused_writes::delete_is_carried_out_by_a_full_etcd",
+        SPACE,
+    ),
+    (
         "restored::a_restore_from_a_snapshot_costs_every_lock_held",
         SNAPSHOT,
     ),

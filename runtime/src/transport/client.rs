@@ -17,6 +17,7 @@ use super::convert::{malformed, send};
 use super::endpoint::{Connection, Endpoint, Means};
 use super::errors::{Class, all, classify, named, silence, unopened, unserved};
 use super::history::History;
+use super::refusals::Refusals;
 use super::renewals::{Renewals, Renewed, Stream};
 use super::ring::Ring;
 use super::scout::{Following, Scout};
@@ -56,6 +57,7 @@ struct Shared {
     renewals: Renewals,
     /// etcd refuses to renew leases now, for want of valid credentials.
     denied: Arc<AtomicBool>,
+    refusals: Refusals,
     clock: Arc<dyn Clock>,
     target: Target,
     terms: Terms,
@@ -139,6 +141,7 @@ impl Client {
             history,
             renewals: Renewals::new(clock.clone()),
             denied: Arc::default(),
+            refusals: Refusals::default(),
             clock,
             target,
             terms,
@@ -292,9 +295,9 @@ impl Client {
 
     async fn write(&self, txn: &Txn) -> Result<Response, Failure> {
         let known = self.0.history.known();
-        let answer = self
-            .once_applied(|connection| send(connection, txn))
-            .await?;
+        let answered = self.once_applied(|connection| send(connection, txn)).await;
+        self.0.refusals.note(self.0.clock.now(), txn, &answered);
+        let answer = answered?;
         self.0.history.written(known, answer.revision);
         Ok(Response::Txn(answer))
     }

@@ -8,6 +8,7 @@ mod errors;
 mod failover;
 mod gather;
 mod history;
+mod refusals;
 mod renewals;
 mod ring;
 mod scheme;
