@@ -57,6 +57,7 @@ mod release;
 mod renewal;
 mod restart;
 mod restored;
+mod restored_soon;
 mod retention;
 mod runtimes;
 mod scope;

@@ -79,6 +79,10 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         "restored::a_restore_from_a_snapshot_costs_every_lock_held",
         SNAPSHOT,
     ),
+    (
+        "restored_soon::ownership_is_lost_soon_and_watches_live_after_a_restore",
+        SNAPSHOT,
+    ),
     ("startup::an_untrusted_certificate_is_named", TLS),
     ("startup::a_client_certificate_is_presented", TLS),
     ("startup::a_trusted_certificate_is_accepted", TLS),

@@ -36,7 +36,8 @@ const READ: Duration = Duration::from_secs(2);
 /// How long opening one endpoint of several may take, so that a black hole does not use up what the others need.
 const SHARE: Duration = Duration::from_secs(2);
 
-/// How long to find out which revision etcd has when a lease is gone. Calls that hold locks under it learn of the loss after that.
+/// How long to find out which revision etcd has when a lease is gone, or renewed by a first answer. Calls that hold locks under a
+/// lease that is gone learn of the loss after that.
 const AUTOPSY: Duration = Duration::from_millis(300);
 
 /// HTTP/2 pings: etcd closes connections that ping more often than every 5 s (rule P33).
@@ -462,7 +463,14 @@ impl Client {
             let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
             let asked = self.ask(&endpoint, limit, deadline, Proof::Needless, call);
             match asked.await {
-                Ok((renewed, stream)) => return Ok(self.kept(lease, renewed, stream)),
+                Ok((mut renewed, stream)) => {
+                    // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision
+                    // shows that now, and not at the next renewal (rule P35). The lease is renewed either way.
+                    if renewed.revision.is_none() {
+                        renewed.revision = self.revision().await;
+                    }
+                    return Ok(self.kept(lease, renewed, stream));
+                }
                 Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
                     self.0.renewals.forget(lease);
                     // etcd-client keeps the header of this answer to itself.
