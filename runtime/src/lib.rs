@@ -340,6 +340,7 @@ pub use crate::values::config::Config;
 #[cfg(feature = "tls")]
 pub use crate::values::config::Tls;
 pub use crate::values::cycle::Cycle;
+pub use crate::values::drained::Drained;
 pub use crate::values::error::LockError;
 pub use crate::values::holder::Holder;
 #[doc(inline)]

@@ -27,6 +27,7 @@ mod deadline;
 mod deadlock;
 mod declared;
 mod detach;
+mod drained;
 mod endpoints;
 mod exclusion;
 mod fifo;

@@ -93,7 +93,7 @@ async fn shutdown_keeps_retained_names_locked() {
     let held = etcd.locks().lock("reports/8").at_least(secs(60)).await;
     let cut_off = held.unwrap();
     let body = async move { cut_off.hold(std::future::pending::<()>()).await };
-    let (ended, ()) = tokio::join!(body, etcd.locks().shutdown(Duration::ZERO));
+    let (ended, _drained) = tokio::join!(body, etcd.locks().shutdown(Duration::ZERO));
     let cut_off = |cause| cause == LossCause::Shutdown;
     assert!(
         matches!(ended, Err(LockError::Lost { cause, .. }) if cut_off(cause)),

@@ -12,6 +12,7 @@ use super::lock_order::Orders;
 use crate::clock::{BootClock, Clock};
 use crate::engine::{Engine, runtime};
 use crate::values::config::Config;
+use crate::values::drained::Drained;
 use crate::values::error::LockError;
 
 tokio::task_local! {
@@ -72,9 +73,9 @@ impl Locks {
     /// Ends the engine: refuses new locks with [`LockError::ShuttingDown`] (but admits those of tasks that hold one), waits
     /// up to `grace` for the bodies that run, cancels the rest, releases the keys, revokes the leases.
     ///
-    /// A body that does not end when cancelled leaves its lease to run out. Cancel safe: the shutdown goes on.
-    pub async fn shutdown(&self, grace: Duration) {
-        self.engine.shutdown(grace).await;
+    /// A body that does not end when cancelled leaves its lease to run out; the answer says so. Cancel safe: the shutdown goes on.
+    pub async fn shutdown(&self, grace: Duration) -> Drained {
+        self.engine.shutdown(grace).await
     }
 
     /// An etcd client of the caller's own to the same cluster, on connections of its own: bulk traffic on a shared one

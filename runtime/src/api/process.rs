@@ -7,6 +7,7 @@ use once_cell::sync::OnceCell;
 
 use super::locks::Locks;
 use crate::values::config::Config;
+use crate::values::drained::Drained;
 use crate::values::error::LockError;
 
 static PROCESS: Process = Process {
@@ -72,10 +73,11 @@ fn refused() -> LockError {
 /// etcd_locked::shutdown(std::time::Duration::from_secs(10)).await;
 /// # }
 /// ```
-pub async fn shutdown(grace: Duration) {
+pub async fn shutdown(grace: Duration) -> Drained {
     PROCESS.ended.store(true, Ordering::Release);
-    if let Global::Started(locks) = PROCESS.engine.get_or_init(|| Global::Closed) {
-        locks.shutdown(grace).await;
+    match PROCESS.engine.get_or_init(|| Global::Closed) {
+        Global::Started(locks) => locks.shutdown(grace).await,
+        Global::Closed => Drained::default(),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::Client;
 use crate::transport::watch::{StreamEvent, Submit, Watches};
 use crate::values::config::Config;
+use crate::values::drained::Drained;
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
 use crate::values::name::Name;
@@ -72,7 +73,7 @@ pub(super) enum Command {
     },
     Shutdown {
         grace: Duration,
-        reply: oneshot::Sender<()>,
+        reply: oneshot::Sender<Drained>,
     },
     /// The last handle has gone, so no call holds or wants a lock any more.
     Orphaned,
@@ -136,7 +137,9 @@ pub(super) struct Driver {
     pub(super) held: BTreeMap<CallId, Held>,
     releasing: BTreeMap<CallId, (Name, Reply)>,
     warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
-    stopping: Vec<oneshot::Sender<()>>,
+    stopping: Vec<oneshot::Sender<Drained>>,
+    /// What the shutdown has come to so far; `None` before it.
+    drained: Option<Drained>,
     /// How many lost histories of etcd are in the log.
     histories: u64,
     finished: bool,
@@ -189,6 +192,7 @@ impl Driver {
             warming: BTreeMap::new(),
             stopping: Vec::new(),
             histories: 0,
+            drained: None,
             finished: false,
         }
     }
@@ -224,7 +228,14 @@ impl Driver {
                 fenced,
                 reply,
             } => {
-                match (reply, self.held.remove(&call)) {
+                let held = self.held.remove(&call);
+                if let (Some(drained), Some(held)) = (&mut self.drained, &held) {
+                    match held.locks.was_lost() {
+                        true => drained.cut_off += 1,
+                        false => drained.ended += 1,
+                    }
+                }
+                match (reply, held) {
                     (Some(reply), Some(held)) => {
                         let name = held.locks.first.name.clone();
                         self.releasing.insert(call, (name, reply));
@@ -248,6 +259,7 @@ impl Driver {
             }
             Command::Shutdown { grace, reply } => {
                 self.stopping.push(reply);
+                self.drained.get_or_insert_default();
                 self.step(Input::Shutdown {
                     until: self.clock.now() + grace,
                 });
@@ -329,7 +341,12 @@ impl Driver {
     /// Ends what calls still hold or wait for: the engine reports no loss any more, and a body that runs on without its lock
     /// ends now.
     fn close(&mut self) {
+        let mut drained = self.drained.take().unwrap_or_default();
+        drained.leases = self.client.leases();
         for Held { locks, .. } in mem::take(&mut self.held).into_values() {
+            drained
+                .left
+                .extend(locks.locks().map(|lock| lock.name.clone()));
             if locks.note_loss(LossCause::Shutdown) {
                 self.effects.push(Effect::Wake(locks));
             }
@@ -344,8 +361,10 @@ impl Driver {
         let failed = unconfirmed.map(|reply| Effect::Failed(reply, Refused::ShuttingDown, None));
         self.effects.extend(failed);
         let stopping = mem::take(&mut self.stopping);
-        self.effects
-            .extend(stopping.into_iter().map(Effect::Stopped));
+        let stopped = stopping
+            .into_iter()
+            .map(|reply| Effect::Stopped(reply, drained.clone()));
+        self.effects.extend(stopped);
     }
 
     fn exchange(&mut self, id: RequestId, request: Request) {

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use super::ownership::{OwnedLocks, Ownership, Reply};
 use crate::metrics;
 use crate::values::cycle::Cycle;
+use crate::values::drained::Drained;
 use crate::values::error::LockError;
 use crate::values::holder::Holder;
 use crate::values::loss::LossCause;
@@ -40,7 +41,7 @@ pub(super) enum Effect {
     Confirmed(Reply),
     Failed(Reply, Refused, Option<Name>),
     /// The engine has ended.
-    Stopped(oneshot::Sender<()>),
+    Stopped(oneshot::Sender<Drained>, Drained),
     /// Wakes the tasks that wait for a loss, which is noted already.
     Wake(Arc<OwnedLocks>),
     LogLoss(Arc<OwnedLocks>, LossCause),
@@ -63,7 +64,7 @@ impl Effect {
             Self::Cancelled(reply) => drop(reply),
             Self::Confirmed(reply) => drop(reply.send(Ok(()))),
             Self::Failed(reply, why, name) => drop(reply.send(Err(refusal(why, name)))),
-            Self::Stopped(reply) => drop(reply.send(())),
+            Self::Stopped(reply, drained) => drop(reply.send(drained)),
             Self::Wake(locks) => locks.wake(),
             // Lines of no span: this may run on the thread of another call.
             Self::LogLoss(locks, cause) => {

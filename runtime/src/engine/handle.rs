@@ -24,6 +24,7 @@ use super::ownership::Ownership;
 use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::Client;
 use crate::values::config::Config;
+use crate::values::drained::Drained;
 use crate::values::error::LockError;
 use crate::values::holder::Author;
 use crate::values::name::Name;
@@ -223,10 +224,12 @@ impl Engine {
         let _ = self.submit(Command::Keep { call, until }); // an engine that has ended has nothing to keep
     }
 
-    pub(crate) async fn shutdown(&self, grace: Duration) {
+    pub(crate) async fn shutdown(&self, grace: Duration) -> Drained {
         let (reply, answer) = oneshot::channel();
-        if self.submit(Command::Shutdown { grace, reply }).is_ok() {
-            let _ = answer.await; // or the engine has ended, which is as good
+        // An engine that has ended before has nothing left to end.
+        match self.submit(Command::Shutdown { grace, reply }) {
+            Ok(()) => answer.await.unwrap_or_default(),
+            Err(_) => Drained::default(),
         }
     }
 

@@ -244,6 +244,14 @@ impl OwnedLocks {
         own.cause.get().copied()
     }
 
+    /// Whether a loss was noted before the locks were given back.
+    pub(super) fn was_lost(&self) -> bool {
+        match &self.ground {
+            Ground::Own(own) => own.cause.get().is_some_and(|it| *it != LossCause::Released),
+            Ground::Outer(outer) => outer.iter().any(|outer| outer.was_lost()),
+        }
+    }
+
     /// Tells whether the engine has ended: then nothing may run under the locks any more, lost or not.
     pub(crate) fn has_ended(&self) -> bool {
         match &self.ground {

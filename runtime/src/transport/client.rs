@@ -258,6 +258,11 @@ impl Client {
         self.0.authenticates
     }
 
+    /// How many leases etcd may still have.
+    pub(crate) fn leases(&self) -> usize {
+        self.0.renewals.left()
+    }
+
     async fn grant(&self, ttl_secs: i64) -> Result<Response, Failure> {
         let (lease, ttl) = self
             .once_applied(|connection: Connection| async move {
@@ -280,7 +285,7 @@ impl Client {
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<Response, Failure> {
-        self.0.renewals.forget(lease);
+        self.0.renewals.end(lease);
         tracing::debug!(parent: None, lease = format_args!("{lease:x}"), "a lease is revoked");
         let revoked = self
             .once_applied(|connection: Connection| async move {
@@ -289,7 +294,10 @@ impl Client {
             })
             .await;
         match revoked {
-            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => Ok(Response::Revoked),
+            Ok(_) | Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
+                self.0.renewals.forget(lease);
+                Ok(Response::Revoked)
+            }
             other => other,
         }
     }

@@ -77,7 +77,7 @@ impl Refusals {
 /// barrier, which alone is put without a record.
 fn repeated(txn: &Txn) -> impl Iterator<Item = &Key> {
     txn.then.iter().filter_map(|op| match op {
-        Op::Delete { key } => Some(key),
+        Op::Delete(key) => Some(key),
         Op::Put { key, value, .. } if value.is_empty() => Some(key),
         _ => None,
     })
@@ -99,7 +99,7 @@ mod tests {
         Txn {
             then: keys
                 .iter()
-                .map(|key| Op::Delete { key: (*key).into() })
+                .map(|key| Op::Delete((*key).into()))
                 .collect(),
             ..Txn::default()
         }

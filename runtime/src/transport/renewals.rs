@@ -33,6 +33,8 @@ struct Lease {
     ttl: Duration,
     stream: Option<Stream>,
     used: Moment,
+    /// It is being revoked.
+    ends: bool,
 }
 
 /// A lease's renewal stream, with the connection it runs on.
@@ -63,7 +65,13 @@ impl Renewals {
     /// The lease has this TTL, and this stream if there is one.
     pub(super) fn keep(&self, lease: LeaseId, ttl: Duration, stream: Option<Stream>) {
         let used = self.clock.now();
-        self.leases().keep(lease, Lease { ttl, stream, used });
+        let kept = Lease {
+            ttl,
+            stream,
+            used,
+            ends: false,
+        };
+        self.leases().keep(lease, kept);
     }
 
     /// The lease's stream, to be kept again if it goes on.
@@ -76,7 +84,26 @@ impl Renewals {
         self.leases().known.get(&lease).map(|lease| lease.ttl)
     }
 
-    /// The lease is not renewed any more.
+    /// The lease is not renewed any more, and is to be revoked.
+    pub(super) fn end(&self, lease: LeaseId) {
+        if let Some(lease) = self.leases().known.get_mut(&lease) {
+            lease.stream = None;
+            lease.ends = true;
+        }
+    }
+
+    /// How many leases etcd may still have: those whose time is not over, and those whose revocation it has not answered.
+    pub(super) fn left(&self) -> usize {
+        let now = self.clock.now();
+        let leases = self.leases();
+        let left = leases
+            .known
+            .values()
+            .filter(|lease| lease.ends || now - lease.used < lease.ttl);
+        left.count()
+    }
+
+    /// The lease is gone.
     pub(super) fn forget(&self, lease: LeaseId) {
         self.leases().known.remove(&lease);
     }
@@ -164,6 +191,7 @@ mod tests {
             ttl: Duration::from_secs(2),
             stream: None,
             used: Moment::after_boot(Duration::from_secs(secs)),
+            ends: false,
         }
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod backend;
 pub(crate) mod config;
 pub(crate) mod cycle;
+pub(crate) mod drained;
 pub(crate) mod error;
 pub(crate) mod holder;
 pub(crate) mod loss;

@@ -1,0 +1,103 @@
+//! Drained: what a shutdown has come to.
+
+use std::fmt;
+
+use super::name::Name;
+
+/// What a shutdown has come to: what ended within the grace, what it cut off, and what it had to leave in etcd.
+///
+/// ```no_run
+/// # async fn example() {
+/// let drained = etcd_locked::shutdown(std::time::Duration::from_secs(10)).await;
+/// if !drained.is_complete() {
+///     eprintln!("{drained}");
+/// }
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Drained {
+    pub(crate) ended: usize,
+    pub(crate) cut_off: usize,
+    pub(crate) left: Vec<Name>,
+    pub(crate) leases: usize,
+}
+
+impl Drained {
+    /// How many calls gave their locks back by themselves.
+    #[must_use]
+    pub fn ended(&self) -> usize {
+        self.ended
+    }
+
+    /// How many calls lost their locks meanwhile, most of them to the end of the grace, and ended then.
+    #[must_use]
+    pub fn cut_off(&self) -> usize {
+        self.cut_off
+    }
+
+    /// The locks that calls still had at the end: a guard that was kept, a body that did not end when it was cancelled. The locks
+    /// are lost, and no body is polled under them any more; other processes get them when the TTL of their lease is over.
+    #[must_use]
+    pub fn left(&self) -> &[Name] {
+        &self.left
+    }
+
+    /// How many leases etcd may still have, because they carry locks that are left or because etcd has not answered. With them
+    /// the last keys go.
+    #[must_use]
+    pub fn leases(&self) -> usize {
+        self.leases
+    }
+
+    /// Whether nothing is left in etcd.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.left.is_empty() && self.leases == 0
+    }
+}
+
+/// Templates only, as in errors: the keys' values may be personal data.
+impl fmt::Display for Drained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            ended,
+            cut_off,
+            left,
+            leases,
+        } = self;
+        write!(f, "{ended} ended, {cut_off} cut off")?;
+        for (at, name) in left.iter().enumerate() {
+            let begin = if at == 0 { "; still held: " } else { ", " };
+            write!(f, "{begin}`{name}`")?;
+        }
+        match leases {
+            0 => Ok(()),
+            _ => write!(f, "; left to run out: {leases} of the leases"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::name::LockName;
+
+    #[test]
+    fn a_shutdown_says_what_is_left() {
+        let mut drained = Drained {
+            ended: 3,
+            ..Drained::default()
+        };
+        assert!(drained.is_complete());
+        assert_eq!(drained.to_string(), "3 ended, 0 cut off");
+        drained.left = vec!["jobs/nightly".lock_name(), "jobs/daily".lock_name()];
+        drained.leases = 1;
+        assert!(!drained.is_complete());
+        let text = drained.to_string();
+        assert!(text.contains("; still held: `"), "{text}");
+        assert!(
+            text.ends_with("; left to run out: 1 of the leases"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! Shutdown with what does not end by itself: it ends within the grace and one exchange, and says what is left.
+
+use std::future::{IntoFuture, pending};
+use std::time::Duration;
+
+use etcd_locked::{Drained, LockError, Locks};
+use tokio::time::Instant;
+
+use crate::corner::{Corner, connect, take};
+use crate::etcd::Etcd;
+use crate::limit::{run, within, within_time};
+
+const GRACE: Duration = Duration::from_secs(1);
+/// How long etcd may take to answer one exchange, and a busy machine for all else.
+const EXCHANGE: Duration = Duration::from_secs(4);
+/// Far more than a shutdown may take.
+const TTL: Duration = Duration::from_secs(60);
+
+async fn shut_down(what: &str, locks: &Locks) -> Drained {
+    let began = Instant::now();
+    let drained = within_time(GRACE + EXCHANGE, what, locks.shutdown(GRACE)).await;
+    println!("{what}: {drained} after {:.1?}", began.elapsed());
+    drained
+}
+
+fn left(drained: &Drained) -> Vec<String> {
+    let names = drained.left().iter();
+    names.map(|name| format!("{name:?}")).collect()
+}
+
+#[test]
+fn a_shutdown_says_what_ended_and_what_is_left() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks_with_ttl(TTL).await;
+        let kept = take("a free name", locks.lock("kept")).await;
+        let lease = corner.leases("kept").await;
+        let given = take("a free name", locks.lock("given")).await;
+        let body = take("a free name", locks.lock("body")).await;
+        let body = tokio::spawn(async move { body.hold(pending::<()>()).await });
+        let queued = tokio::spawn(locks.lock("kept").wait_forever().into_future());
+        let shutdown = tokio::spawn({
+            let locks = locks.clone();
+            async move { shut_down("a kept guard", &locks).await }
+        });
+        let refused = async {
+            while !matches!(locks.lock("free").await, Err(LockError::ShuttingDown)) {
+                tokio::task::yield_now().await;
+            }
+        };
+        within("a refusal", refused).await;
+        drop(given);
+        let drained = within("the shutdown's end", shutdown).await.unwrap();
+        assert!(!kept.is_held());
+        assert_eq!((drained.ended(), drained.cut_off()), (1, 1), "{drained:?}");
+        assert_eq!(left(&drained), ["\"kept\""]);
+        assert_eq!(drained.leases(), 1, "{drained:?}");
+        assert!(!drained.is_complete());
+        // No wait here: the shutdown has awaited what could go.
+        assert_eq!(keys_left(&corner).await, [corner.below("kept")]);
+        // The body that was not dropped may still be polled, as far as its lease knows (rule P26).
+        for lease in lease {
+            assert!(corner.lease_lives(lease).await);
+        }
+        let queued = within("the waiter's refusal", queued).await.unwrap();
+        assert!(matches!(queued, Err(LockError::ShuttingDown)), "{queued:?}");
+        let body = within("the body's end", body).await.unwrap();
+        assert!(matches!(body, Err(LockError::Lost { .. })), "{body:?}");
+    });
+}
+
+#[test]
+fn a_shutdown_of_what_ends_by_itself_is_complete() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks_with_ttl(TTL).await;
+        drop(take("a free name", locks.lock("given")).await);
+        let drained = shut_down("all given back", &locks).await;
+        assert!(drained.is_complete(), "{drained:?}");
+        assert_eq!(keys_left(&corner).await, [""; 0]);
+        assert_eq!(corner.sessions().await, []);
+        let again = shut_down("a second time", &locks).await;
+        assert_eq!(again, Drained::default());
+    });
+}
+
+/// The keys of the corner, without their leases.
+async fn keys_left(corner: &Corner) -> Vec<String> {
+    let keys = corner.keys(&corner.prefix).await.into_iter();
+    keys.filter_map(|key| Some(key.text.rsplit_once('/')?.0.to_owned() + "/"))
+        .collect()
+}
+
+/// A guard and a waiter, when etcd goes.
+async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let locks = connect(corner.config().ttl(TTL)).await;
+    let kept = take("a free name", locks.lock("kept")).await;
+    let given = take("a free name", locks.lock("given")).await;
+    let queued = tokio::spawn(locks.lock("kept").wait_forever().into_future());
+    goes(&mut etcd);
+    drop(given);
+    let drained = shut_down(what, &locks).await;
+    assert!(!kept.is_held());
+    assert_eq!(left(&drained), ["\"kept\""], "{drained:?}");
+    assert_eq!(drained.leases(), 1, "{drained:?}");
+    assert_eq!((drained.ended(), drained.cut_off()), (0, 0), "{drained:?}");
+    let queued = within("the waiter's refusal", queued)
+        .await
+        .expect("no panic");
+    assert!(
+        matches!(
+            queued,
+            Err(LockError::ShuttingDown | LockError::Backend { .. })
+        ),
+        "{queued:?}"
+    );
+}
+
+#[test]
+fn shutdown_ends_while_etcd_is_frozen() {
+    run(shutdown_after("a frozen etcd", |etcd| etcd.stop()));
+}
+
+#[test]
+fn shutdown_ends_while_etcd_is_dead() {
+    run(shutdown_after("a dead etcd", Etcd::kill));
+}
