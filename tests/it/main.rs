@@ -71,6 +71,7 @@ mod startup;
 mod stopped;
 mod templates;
 mod token;
+mod told_why;
 mod tries_at_once;
 mod waiting;
 

@@ -101,7 +101,10 @@ impl Clusters {
             return None;
         }
         let message = self.seen().mixture()?;
-        Some(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
+        Some(Failure::Refused(
+            Refusal::Other,
+            Arc::new(BackendError::permanent(message)),
+        ))
     }
 
     /// Returns whether the endpoints are of two clusters.

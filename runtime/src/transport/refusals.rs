@@ -97,10 +97,7 @@ mod tests {
 
     fn delete(keys: &[&str]) -> Txn {
         Txn {
-            then: keys
-                .iter()
-                .map(|key| Op::Delete((*key).into()))
-                .collect(),
+            then: keys.iter().map(|key| Op::Delete((*key).into())).collect(),
             ..Txn::default()
         }
     }
