@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::contender::Purpose;
 use crate::ids::{CallId, ContenderId, Name};
+use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::seat::Mode;
 use crate::wait_queue::Ticket;
@@ -237,6 +238,14 @@ impl Calls {
     pub fn inner(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
         let nest = self.get(id).and_then(|call| call.nest.as_ref());
         nest.into_iter().flat_map(|nest| nest.inner.iter().copied())
+    }
+
+    /// Whether it is a group whose task holds nothing: it may go to the end of its queues without being refused (rule P38).
+    pub fn may_step_back(&self, id: CallId) -> bool {
+        let call = self.get(id).filter(|it| it.waiting().is_some());
+        call.is_some_and(|it| it.is_group() && !it.is_try())
+            && !self.is_nested(id)
+            && !mistake(Mistake::GroupsNeverStepBack)
     }
 
     fn stops_waiting(&mut self, id: CallId) -> Option<()> {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::deadlock::STEP;
-use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId};
+use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, Revision, SessionId};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::{Read, Seen};
@@ -160,7 +160,19 @@ impl Contender {
         }
     }
 
-    /// The same, to change it.
+    /// The same, unless they have lost it.
+    pub fn held(&self) -> Option<&Ownership> {
+        self.ownership().filter(|ownership| !ownership.is_lost())
+    }
+
+    /// Its keys while calls hold it, and its session.
+    pub fn held_keys(&self) -> impl Iterator<Item = (Incarnation, SessionId)> {
+        let created = self.held().map(Ownership::created);
+        let keys = self.keys();
+        keys.filter_map(move |key| Some(((key.clone(), created?), self.session)))
+    }
+
+    /// What its calls have of it, to change it.
     pub fn ownership_mut(&mut self) -> Option<&mut Ownership> {
         match &mut self.state {
             State::Owned(ownership) => Some(ownership),
@@ -186,10 +198,17 @@ impl Contender {
         };
     }
 
-    /// Whether its keys have waited for so long that a deadlock is possible.
-    pub fn has_stalled(&self, now: Moment) -> bool {
-        matches!(self.state, State::Waiting { since, .. } if now - since >= STEP)
-            && !self.is_admitted()
+    /// The first of its keys that is not admitted, once they have waited for so long that a deadlock is possible. That of a permit
+    /// is none: no single one is waited for (rule P38).
+    pub fn stalled(&self, now: Moment) -> Option<Incarnation> {
+        let permits = matches!(self.purpose.mode, Mode::Permits(_));
+        match self.state {
+            State::Waiting { created, since } if now - since >= STEP && !permits => {
+                let part = self.parts.iter().find(|part| part.admitted().is_none())?;
+                Some((part.key.clone(), created))
+            }
+            _ => None,
+        }
     }
 
     /// What an answer to its put shows at this revision of part `at`: the oldest key of the family, or all of them.

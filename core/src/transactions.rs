@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, edges_of};
 use crate::mistakes::{Mistake, mistake};
-use crate::request::{Compare, Op, Txn};
+use crate::request::{Compare, Failure, Op, OpAnswer, Refusal, Txn, TxnAnswer};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
 /// and a record a few hundred bytes, so a full bundle stays well below the 512 KiB of rule P6.
@@ -18,9 +18,6 @@ pub const READS: usize = 32;
 
 /// Ambiguous keys in one barrier: one operation each, beside the session key's.
 pub const AMBIGUOUS: usize = 100;
-
-/// Conditions, or operations, in one transaction.
-pub const OPERATIONS: usize = 128;
 
 /// A session key in the state a transaction relies on: the session was not barred since (rule P10).
 #[derive(Debug, Clone)]
@@ -162,6 +159,34 @@ pub fn publish(
 pub fn abort(fence: Option<&Fence>, cycle: Vec<Compare>, edges: Vec<Key>) -> Txn {
     let deletes = edges.into_iter().map(Op::Delete);
     fenced(fence, cycle, deletes.collect())
+}
+
+/// How a write of edges ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Applied,
+    /// Nothing was applied, and nothing will be.
+    Refused,
+    /// It may have been applied, or the session key is not as it was known: a barrier is due.
+    Unknown,
+}
+
+/// Reads the answer to [`publish`] or [`abort`].
+pub fn written(fence: Option<&Fence>, result: Result<TxnAnswer, Failure>) -> Outcome {
+    match result {
+        Ok(answer) if answer.succeeded => Outcome::Applied,
+        Ok(answer) => {
+            let found = answer.answers.into_iter().next().and_then(OpAnswer::first);
+            let modified = found.map(|kv| kv.mod_revision);
+            match fence {
+                Some(fence) if modified != Some(fence.modified) => Outcome::Unknown,
+                _ => Outcome::Refused,
+            }
+        }
+        Err(Failure::Unavailable(_)) => Outcome::Refused,
+        Err(Failure::Refused(kind, _)) if kind != Refusal::NoSpace => Outcome::Refused,
+        Err(_) => Outcome::Unknown,
+    }
 }
 
 /// Unless these conditions hold, and the session was not barred since, reads the session key (rule P10).

@@ -54,9 +54,9 @@ impl Numbers {
 #[derive(Debug, Default)]
 pub struct WaitQueue {
     waiters: BTreeMap<Ticket, Waiter>,
-    /// How many of each mode wait.
+    /// How many of each mode wait, and how many want several names.
     modes: BTreeMap<Mode, usize>,
-    groups: BTreeMap<Ticket, CallId>,
+    groups: usize,
     tries: BTreeSet<CallId>,
     /// The contenders of this process, each with its seat.
     in_line: Option<(ContenderId, Seat)>,
@@ -86,22 +86,28 @@ impl WaitQueue {
         self.waiters.values().copied()
     }
 
-    /// The groups ahead of a call.
-    pub fn groups_ahead(&self, ticket: Ticket) -> impl Iterator<Item = CallId> + '_ {
-        self.groups.range(..ticket).map(|(_, call)| *call)
+    /// The calls ahead of a waiter that may wait for more than it does: the first of each other mode, then the groups.
+    pub fn ahead_of(&self, call: CallId, mode: Mode) -> Vec<CallId> {
+        if self.is_uniform(mode) {
+            return Vec::new();
+        }
+        let ahead = self.waiters().take_while(|ahead| ahead.call != call);
+        let (groups, others): (Vec<Waiter>, Vec<Waiter>) = ahead.partition(|ahead| ahead.group);
+        let mut modes = BTreeSet::from([mode]);
+        let others = others.into_iter();
+        let others = others.filter(|ahead| modes.insert(ahead.mode));
+        others.chain(groups).map(|ahead| ahead.call).collect()
     }
 
     /// Whether no call waits but single-name calls of this mode.
     pub fn is_uniform(&self, mode: Mode) -> bool {
-        self.groups.is_empty() && self.modes.keys().all(|of| *of == mode)
+        self.groups == 0 && self.modes.keys().all(|of| *of == mode)
     }
 
     fn join(&mut self, ticket: Ticket, waiter: Waiter) {
         self.waiters.insert(ticket, waiter);
         *self.modes.entry(waiter.mode).or_default() += 1;
-        if waiter.group {
-            self.groups.insert(ticket, waiter.call);
-        }
+        self.groups += usize::from(waiter.group);
         if waiter.tries {
             self.tries.insert(waiter.call);
         }
@@ -111,7 +117,7 @@ impl WaitQueue {
         let Some(waiter) = self.waiters.remove(&ticket) else {
             return;
         };
-        self.groups.remove(&ticket);
+        self.groups -= usize::from(waiter.group);
         self.tries.remove(&waiter.call);
         if let Some(count) = self.modes.get_mut(&waiter.mode) {
             *count -= 1;
@@ -129,6 +135,13 @@ impl WaitQueue {
     /// The contenders that calls of this process hold, or have left locked, the oldest first.
     pub fn held(&self) -> impl DoubleEndedIterator<Item = ContenderId> + '_ {
         self.held.keys().copied()
+    }
+
+    /// Those of them that exclude a call of this mode.
+    pub fn excluding(&self, mode: Mode) -> impl Iterator<Item = ContenderId> + '_ {
+        let held = self.held.iter();
+        let excluding = held.filter(move |(_, seat)| mode.is_excluded_by(**seat));
+        excluding.map(|(id, _)| *id)
     }
 
     /// The contenders whose deletion is not known.
@@ -277,6 +290,14 @@ impl WaitQueues {
     /// Takes a call out of its queues: all of them at once.
     pub fn leave(&mut self, names: &[Name], ticket: Ticket) {
         self.each(names, |queue| queue.leave(ticket));
+    }
+
+    /// Sends a call to the end of its queues: all of them at once. Answers its place.
+    pub fn requeue(&mut self, names: &[Name], ticket: Ticket) -> Option<Ticket> {
+        let queue = self.queues.get(names.first()?)?;
+        let waiter = *queue.waiters.get(&ticket)?;
+        self.leave(names, ticket);
+        Some(self.enqueue(names, waiter))
     }
 
     /// The call at the head of a name's queue.

@@ -1,427 +1,304 @@
-//! Cycles: how deadlocks are looked for, and cut.
+//! Cycles: how deadlocks are looked for, and cut (rule P38). `None`: what it was about is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use super::{Abort, Core, Exchange};
-use crate::deadlock::graph::{Waits, Walked, walk};
-use crate::deadlock::{Cycle, Edge, STEP, edges};
+use super::{Core, Exchange};
+use crate::calls::Call;
+use crate::contender::Contender;
+use crate::deadlock::edges::Write;
+use crate::deadlock::{Cycle, Edge, STEP};
 use crate::ids::{CallId, ContenderId, Incarnation, Name, SessionId, contends};
 use crate::mistakes::{Mistake, mistake};
 use crate::output::{Blocker, Refused};
-use crate::request::{Failure, OpAnswer, Refusal, Request, TxnAnswer};
+use crate::ownership::Ownership;
+use crate::request::{Failure, Op, Request, TxnAnswer};
 use crate::seat::Mode;
+use crate::session::Session;
+use crate::steps;
 use crate::timers::Timer;
-use crate::transactions::{self};
-use crate::wait_queue::{WaitQueue, Waiter};
-
-/// Edges that one call publishes at most.
-const MOST_EDGES: usize = 64;
+use crate::transactions::{self, Outcome};
+use crate::wait_queue::WaitQueue;
 
 impl Core {
-    pub(super) fn flush_deadlock(&mut self) {
+    /// Sends the writes of edges that are due.
+    pub(super) fn flush_edges(&mut self) -> Option<()> {
         while self.may_send() {
             let sessions = &self.sessions;
-            let takes = |id: SessionId| {
-                sessions
-                    .get(id)
-                    .is_some_and(|session| session.takes_edges())
-            };
-            let Some((edge, write, id)) = self.deadlock.edges.next_write(takes) else {
-                break;
-            };
-            let session = self.sessions.get(id);
-            let Some(lease) = session.and_then(|session| session.lease()) else {
-                break;
-            };
-            let fence = session.and_then(|session| session.fence());
-            let key = edge.key(&self.root);
+            let takes = |id| sessions.get(id).is_some_and(Session::takes_edges);
+            let (edge, id, write) = self.edges.next_write(takes)?;
+            let session = self.sessions.get(id)?;
+            let (fence, key) = (session.fence(), edge.key(&self.root));
             let txn = match write {
-                edges::Write::Put => {
+                Write::Put => {
                     let ends = [&edge.held, &edge.waits];
+                    let lease = session.lease()?;
                     transactions::publish(fence.as_ref(), lease, ends, (key, edge.value()))
                 }
-                edges::Write::Delete => transactions::abort(fence.as_ref(), Vec::new(), vec![key]),
+                Write::Delete => transactions::abort(fence.as_ref(), Vec::new(), vec![key]),
             };
-            self.send(Request::Txn(txn), Exchange::Edge(id, edge, write));
+            self.send(Request::Txn(txn), Exchange::Edges(id, vec![edge], None));
         }
-        while self.may_send()
-            && let Some((contender, ops)) = self.deadlock.next_read()
-        {
-            self.send(
-                Request::Txn(transactions::reads(ops)),
-                Exchange::Search(contender),
-            );
-        }
+        Some(())
     }
 
     /// A nested call, or a group, has waited for a while: is it part of a cycle?
-    pub(super) fn look_for_cycle(&mut self, call: CallId) {
-        let Some(waiting) = self.calls.get(call) else {
-            return;
-        };
-        let (nested, first) = (self.calls.is_nested(call), waiting.names().first().cloned());
-        if waiting.waiting().is_none() || (nested && self.find_cycle_here(call)) {
-            return;
+    pub(super) fn look_for_cycle(&mut self, call: CallId) -> Option<()> {
+        self.calls.waiting(call)?;
+        let nested = self.calls.is_nested(call);
+        if nested && self.refuse_in_cycle_here(call) {
+            return None;
         }
-        let step = self.deadlock.step(call);
-        let next = self.jittered(STEP);
-        self.timers.set(Timer::Cycle(call), self.now + next);
+        let pause = self.jittered(if nested { STEP } else { 2 * STEP });
+        self.timers.set(Timer::Cycle(call), self.now + pause);
         let stalled = match nested {
             true => self.claim_edges(call),
             // A group whose task holds nothing looks from its own key.
-            false if step % 2 == 1 => first
-                .and_then(|name| self.stalled_part(self.queues.get(&name)?.in_line()?))
-                .into_iter()
-                .collect(),
-            false => BTreeMap::new(),
+            false => {
+                let name = self.calls.get(call)?.names().first()?;
+                BTreeMap::from([self.stalled(self.queues.get(name)?)?])
+            }
         };
-        for (contender, start) in stalled {
-            self.deadlock.begin_search(
-                self.now,
-                contender,
-                &self.root,
-                &self.settings.prefix,
-                start,
-            );
+        if !self.may_send() {
+            return None;
+        }
+        for (id, start) in stalled {
+            let prefix = &self.settings.prefix;
+            let reads = self.searches.begin(self.now, id, prefix, start);
+            self.search(id, reads);
+        }
+        Some(())
+    }
+
+    fn search(&mut self, id: ContenderId, reads: Vec<Op>) {
+        if !reads.is_empty() {
+            let txn = transactions::reads(reads);
+            self.send(Request::Txn(txn), Exchange::Search(id));
         }
     }
 
-    /// The first part of a contender that is not admitted.
-    pub(super) fn stalled_part(&self, id: ContenderId) -> Option<(ContenderId, Incarnation)> {
-        let contender = self.contenders.get(id)?;
-        let mut parts = contender.parts().iter();
-        let part = parts.find(|part| part.admitted().is_none())?;
-        Some((id, (part.key.clone(), contender.created()?)))
+    /// A read of a search was answered, or not.
+    pub(super) fn searched(&mut self, id: ContenderId, result: Result<TxnAnswer, Failure>) {
+        let (reads, cycle) = self.searches.answered(id, result.ok());
+        self.search(id, reads);
+        if let Some(cycle) = cycle {
+            self.cut(id, cycle);
+        }
     }
 
-    /// Publishes what a nested call depends on, from the keys that its task holds.
-    pub(super) fn claim_edges(&mut self, call: CallId) -> BTreeMap<ContenderId, Incarnation> {
-        let held: Vec<CallId> = self.calls.outer(call).map(|(of, _)| of).collect();
-        let Walked::Depends(targets) = walk(&Process(self), call, &held) else {
+    /// Publishes what a nested call depends on, from the keys that its task holds; answers what that is.
+    fn claim_edges(&mut self, call: CallId) -> BTreeMap<ContenderId, Incarnation> {
+        let Ok(stalled) = self.walk(call) else {
             return BTreeMap::new();
         };
         let mut wanted = BTreeMap::new();
         for (_, id) in self.calls.outer(call) {
-            let Some(contender) = self
-                .contenders
-                .get(id)
-                .filter(|it| it.ownership().is_some_and(|own| !own.is_lost()))
-            else {
-                continue;
-            };
-            for (key, created) in contender
-                .keys()
-                .filter_map(|key| Some((key.clone(), contender.created()?)))
-            {
-                for waits in targets.values() {
-                    let edge = Edge {
-                        held: (key.clone(), created),
-                        waits: waits.clone(),
-                    };
-                    if wanted.len() < MOST_EDGES {
-                        wanted.insert(edge, (id, contender.session()));
-                    }
+            let contender = self.contenders.get(id).into_iter();
+            for (held, session) in contender.flat_map(Contender::held_keys) {
+                for waits in stalled.values().cloned() {
+                    let held = held.clone();
+                    wanted.insert(Edge { held, waits }, (id, session));
                 }
             }
         }
-        self.deadlock.edges.claim(call, wanted);
-        targets
+        self.edges.claim(call, wanted);
+        stalled
     }
 
-    /// Looks for a cycle inside the process that a nested call closes. A group in it whose task holds nothing steps back, else
-    /// the call is refused; true if it is.
-    pub(super) fn find_cycle_here(&mut self, call: CallId) -> bool {
-        let held: Vec<CallId> = self.calls.outer(call).map(|(of, _)| of).collect();
-        while let Walked::Cycle(path) = walk(&Process(self), call, &held) {
-            let group = path.iter().copied().find(|of| self.may_step_back(*of));
-            if let Some(group) = group {
-                self.step_back(group);
+    /// If a nested call closes a cycle inside the process, a group in it whose task holds nothing steps back; if there is none, the
+    /// call is refused: then true.
+    pub(super) fn refuse_in_cycle_here(&mut self, call: CallId) -> bool {
+        while let Err(path) = self.walk(call) {
+            if let Some(group) = path.iter().find(|of| self.calls.may_step_back(**of)) {
+                self.step_back(*group);
                 continue;
             }
-            let Some(waiting) = self.calls.get(call) else {
-                return false;
+            let path = path.iter().filter_map(|of| self.calls.get(*of));
+            let blocker = |of: &Call| {
+                let key = of.names().first().map_or("", Name::as_str).into();
+                let record = of.record().clone();
+                Blocker { key, record }
             };
-            let first = path.first().and_then(|of| self.calls.get(*of));
-            let blocked = |name: &Name| first.is_some_and(|first| first.names().contains(name));
-            let name = waiting.names().iter().position(blocked).unwrap_or(0);
-            let blockers = path.iter().filter_map(|of| {
-                let of = self.calls.get(*of)?;
-                Some(Blocker {
-                    key: of.names().first()?.as_str().into(),
-                    record: of.record().clone(),
-                })
-            });
-            let cycle = blockers.collect();
-            self.refuse(call, Refused::Deadlock { name, cycle });
+            let cycle = path.map(blocker).collect();
+            self.refuse_deadlocked(call, cycle);
             return true;
         }
         false
     }
 
-    /// Whether a call is a group whose task holds nothing: it may go to the end of its queues without being refused.
-    pub(super) fn may_step_back(&self, call: CallId) -> bool {
-        let waits = self
-            .calls
-            .get(call)
-            .is_some_and(|it| it.is_group() && it.waiting().is_some() && !it.is_try());
-        waits && !self.calls.is_nested(call) && !mistake(Mistake::GroupsNeverStepBack)
+    /// Walks from a waiting call over the queues and holders of this process: which waiting keys it depends on. `Err`: the calls of a
+    /// cycle, in order; the last one's lock is held by the task of the call itself.
+    fn walk(&self, call: CallId) -> Result<BTreeMap<ContenderId, Incarnation>, Vec<CallId>> {
+        let held: BTreeSet<CallId> = self.calls.outer(call).map(|(of, _)| of).collect();
+        let mut stalled = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        // Calls, each with the one that waits for it.
+        let mut from = BTreeMap::new();
+        let mut next = VecDeque::from([call]);
+        while let Some(of) = next.pop_front() {
+            steps::step();
+            if held.contains(&of) {
+                let before = |of: &CallId| from.get(of).copied();
+                let path = std::iter::successors(Some(of), before);
+                let mut path: Vec<CallId> = path.take_while(|of| *of != call).collect();
+                path.reverse();
+                return Err(path);
+            }
+            let mut ahead: Vec<CallId> = self.calls.inner(of).collect();
+            for (name, mode) in self.waits_for(of) {
+                if let Some(queue) = self.queues.get(name)
+                    && seen.insert((name, mode))
+                {
+                    stalled.extend(self.stalled(queue));
+                    let held = queue.excluding(mode);
+                    let held = held.filter_map(|id| self.contenders.get(id)?.held());
+                    ahead.extend(held.flat_map(Ownership::holders));
+                    ahead.extend(queue.ahead_of(of, mode));
+                }
+            }
+            for to in ahead {
+                steps::step();
+                from.entry(to).or_insert_with(|| {
+                    next.push_back(to);
+                    of
+                });
+            }
+        }
+        Ok(stalled)
+    }
+
+    /// The names a waiting call wants, and as what.
+    fn waits_for(&self, id: CallId) -> impl Iterator<Item = (&Name, Mode)> {
+        let call = self.calls.get(id).filter(|it| it.waiting().is_some());
+        let call = call.filter(|_| !self.edges.is_leaving(id)).into_iter();
+        call.flat_map(|it| it.names().iter().map(|name| (name, it.mode())))
+    }
+
+    /// The key of this process that waits in line, and has done so for a while.
+    fn stalled(&self, queue: &WaitQueue) -> Option<(ContenderId, Incarnation)> {
+        let (head, id) = (queue.head()?, queue.in_line()?);
+        let key = self.contenders.get(id)?.stalled(self.now)?;
+        (!self.edges.is_leaving(head.call)).then_some((id, key))
     }
 
     /// Sends a group to the end of its queues, and takes its keys back.
-    pub(super) fn step_back(&mut self, call: CallId) {
-        let Some((names, waiting, mode)) = self
-            .calls
-            .get(call)
-            .and_then(|it| Some((it.names().clone(), it.waiting()?, it.mode())))
-        else {
-            return;
-        };
-        let own = names
-            .first()
-            .and_then(|name| self.queues.get(name)?.in_line());
+    fn step_back(&mut self, call: CallId) -> Option<()> {
+        let group = self.calls.get(call)?;
+        let (names, ticket) = (group.names().clone(), group.waiting()?.ticket);
+        let own = self.queues.get(names.first()?)?.in_line();
         let own = own.filter(|id| self.served_by(*id) == Some(call));
-        self.queues.leave(&names, waiting.ticket);
-        let ticket = self.queues.enqueue(
-            &names,
-            Waiter {
-                call,
-                mode,
-                group: true,
-                tries: false,
-            },
-        );
+        let ticket = self.queues.requeue(&names, ticket)?;
         self.calls.requeue(call, ticket);
-        if let Some(own) = own {
-            self.give_up(own);
-        }
         names.iter().for_each(|name| self.work.push(name));
+        self.give_up(own?);
+        Some(())
     }
 
-    /// Withdraws the edges that rest on the wait of a call: its own, and those of calls that wait for its task. True if some have
-    /// to be deleted at etcd.
+    /// The wait of a call is over: withdraws the edges that rest on it, its own, and those of calls that wait for its task. True if
+    /// some have to be deleted at etcd first.
     pub(super) fn unpublish(&mut self, call: CallId) -> bool {
-        // Where calls of other modes wait, those behind it may depend on what only it must not share.
-        let own = self
-            .calls
-            .get(call)
-            .map(|it| (it.names().clone(), it.mode()));
-        let names = own.iter().flat_map(|(names, _)| names.iter());
-        let mixed = |queue: &&WaitQueue| {
-            own.as_ref()
-                .is_some_and(|(_, mode)| !queue.is_uniform(*mode))
-        };
-        let queues = names.filter_map(|name| self.queues.get(name)).filter(mixed);
-        let waiters = queues.flat_map(|queue| queue.waiters().map(|waiter| waiter.call));
-        // A group hands on what it waits for to all that wait behind it, a nested call to all that wait for its task.
-        let group = |of: CallId| self.calls.get(of).filter(|it| it.is_group());
-        let hands_on = |of: &CallId| self.calls.is_nested(*of) || group(*of).is_some();
-        let mut next: Vec<CallId> = waiters.filter(hands_on).collect();
-        next.push(call);
-        let mut resting: BTreeSet<CallId> = next.iter().copied().collect();
-        while let Some(of) = next.pop() {
-            crate::steps::step();
-            let held = self.calls.outer(of);
-            let held = held.filter_map(|(_, id)| self.contenders.get(id));
-            let held = held.flat_map(|contender| contender.names().iter());
-            let own = group(of).into_iter().flat_map(|of| of.names().iter());
-            let queues = held.chain(own).filter_map(|name| self.queues.get(name));
-            let waiters = queues.flat_map(|queue| queue.waiters().map(|waiter| waiter.call));
-            let waiters = waiters.filter(hands_on);
-            next.extend(waiters.filter(|of| resting.insert(*of)));
+        let mut resting = BTreeSet::from([call]);
+        let mut names: Vec<&Name> = self.hands_on(call).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(name) = names.pop() {
+            let queue = self
+                .queues
+                .get(name)
+                .filter(|_| seen.insert(name))
+                .into_iter();
+            for of in queue.flat_map(WaitQueue::waiters) {
+                steps::step();
+                let hands_on = of.group || self.calls.is_nested(of.call);
+                if hands_on && resting.insert(of.call) {
+                    names.extend(self.hands_on(of.call));
+                }
+            }
         }
-        let before = self.deadlock.edges.wanted_by(resting.iter().copied());
-        if before.is_empty() {
-            return false;
-        }
-        self.deadlock.edges.begin_leaving(call);
-        for of in resting {
+        let leaves = self.edges.leave(call, &resting);
+        for of in resting.into_iter().filter(|_| leaves) {
             self.claim_edges(of);
         }
-        self.deadlock.edges.leave(call, before)
+        leaves && !self.edges.cleared().contains(&call)
+    }
+
+    /// The names whose waiters may depend on what a call waits for: those its task holds; and its own, where a group hands it on to
+    /// all behind it, or one of another mode depends on what only this call must not share.
+    fn hands_on(&self, call: CallId) -> impl Iterator<Item = &Name> {
+        let held = self.calls.outer(call).map(|(_, id)| id);
+        let held = held.filter_map(|id| self.contenders.get(id));
+        let mixed = self.waits_for(call).filter(|(name, mode)| {
+            let queue = self.queues.get(name);
+            queue.is_some_and(|queue| !queue.is_uniform(*mode))
+        });
+        let own = mixed.map(|(name, _)| name);
+        own.chain(held.flat_map(|held| held.names().iter()))
     }
 
     /// Calls whose edges are gone are refused.
     pub(super) fn refuse_cleared(&mut self) {
-        for call in self.deadlock.edges.take_cleared() {
+        for call in self.edges.cleared() {
             let why = self.why_not(call);
             self.refuse(call, why);
         }
     }
 
     /// A cycle was found from a contender of ours: a group steps back, else the victim is taken out of it by one transaction.
-    pub(super) fn cut(&mut self, id: ContenderId, cycle: Cycle) {
-        let group = self.served_by(id).filter(|call| self.may_step_back(*call));
-        if let Some(group) = group {
+    fn cut(&mut self, id: ContenderId, cycle: Cycle) -> Option<()> {
+        let group = self.served_by(id);
+        if let Some(group) = group.filter(|call| self.calls.may_step_back(*call)) {
             return self.step_back(group);
         }
-        let Some((call, edges)) = cycle
-            .closing_edge()
-            .and_then(|edge| self.deadlock.edges.victim(edge))
-        else {
-            return;
-        };
-        if self.calls.waiting(call).is_none() || !self.deadlock.is_ours_to_cut(call, &cycle) {
-            return;
+        let (call, id, edges) = self.edges.victim(cycle.closing_edge()?)?;
+        self.calls.waiting(call)?;
+        let waited = self.now - self.calls.get(call)?.since();
+        if !cycle.is_to_be_cut_after(waited) {
+            return None;
         }
         if mistake(Mistake::CycleUnconfirmed) {
-            return self.refuse_deadlocked(call, &cycle);
+            return self.refuse_deadlocked(call, cycle.blockers());
         }
-        let held = edges
-            .first()
-            .and_then(|edge| self.contenders.by_key(edge.held.0.as_bytes()));
-        let Some(id) = held.and_then(|held| Some(self.contenders.get(held)?.session())) else {
-            return;
-        };
-        let session = self.sessions.get(id);
-        let fence = session.filter(|it| it.takes_edges()).map(|it| it.fence());
-        let (Some(fence), Some(when)) = (fence, cycle.conditions()) else {
-            return;
-        };
-        self.deadlock.edges.aborting(&edges);
-        let keys = edges
-            .iter()
-            .map(|edge: &Edge| edge.key(&self.root))
-            .collect();
-        let txn = transactions::abort(fence.as_ref(), when, keys);
-        self.send(
-            Request::Txn(txn),
-            Exchange::Abort(Box::new(Abort {
-                session: id,
-                call,
-                edges,
-                cycle,
-            })),
-        );
+        let session = self.sessions.get(id).filter(|it| it.takes_edges())?;
+        let keys = edges.iter().map(|edge| edge.key(&self.root)).collect();
+        let when = cycle.conditions(&self.root);
+        let txn = transactions::abort(session.fence().as_ref(), when, keys);
+        self.edges.begin(&edges, Write::Delete);
+        let exchange = Exchange::Edges(id, edges, Some((call, cycle)));
+        self.send(Request::Txn(txn), exchange);
+        Some(())
     }
 
-    /// How a write of edges ended. If the session key is not as it was known, the session is barred, which tells how it is.
-    pub(super) fn outcome(
+    /// A write of edges ended. One that had no answer is settled by a barrier. One that cuts a cycle is the proof that it stood.
+    pub(super) fn edges_written(
         &mut self,
         id: SessionId,
+        edges: &[Edge],
+        cut: Option<(CallId, Cycle)>,
         result: Result<TxnAnswer, Failure>,
-    ) -> edges::Outcome {
-        match result {
-            Ok(answer) if answer.succeeded => edges::Outcome::Applied,
-            Ok(answer) => {
-                let fence = self.sessions.get(id).and_then(|session| session.fence());
-                let found = answer.answers.into_iter().next().and_then(OpAnswer::first);
-                if fence
-                    .is_some_and(|fence| Some(fence.modified) != found.map(|kv| kv.mod_revision))
-                {
-                    self.bar(Some(id));
-                }
-                edges::Outcome::Refused
+    ) -> Option<()> {
+        let fence = self.sessions.get(id).and_then(Session::fence);
+        let outcome = transactions::written(fence.as_ref(), result);
+        self.edges.written(edges, outcome);
+        match outcome {
+            Outcome::Applied => {
+                let (call, cycle) = cut?;
+                self.refuse_deadlocked(call, cycle.blockers())?;
             }
-            Err(Failure::Unavailable(_)) => edges::Outcome::Refused,
-            Err(Failure::Refused(kind, _)) if kind != Refusal::NoSpace => edges::Outcome::Refused,
-            Err(_) => edges::Outcome::Unknown,
-        }
-    }
-
-    /// The abort of a cycle was answered, or not.
-    pub(super) fn aborted(&mut self, abort: Abort, outcome: edges::Outcome) {
-        let Abort {
-            call, edges, cycle, ..
-        } = abort;
-        let barred = self.deadlock.edges.aborted(&edges, outcome);
-        self.bar(barred);
-        if outcome == edges::Outcome::Applied {
-            self.refuse_deadlocked(call, &cycle);
-        }
-    }
-
-    pub(super) fn refuse_deadlocked(&mut self, call: crate::ids::CallId, cycle: &Cycle) {
-        let Some(names) = self.calls.get(call).map(|it| it.names().clone()) else {
-            return;
-        };
-        let (first, blockers) = cycle.blockers();
-        let blocked = |name: &Name| {
-            first
-                .as_ref()
-                .is_some_and(|key| contends(&name.family(), key.as_bytes()))
-        };
-        let name = names.iter().position(blocked).unwrap_or(0);
-        self.refuse(
-            call,
-            Refused::Deadlock {
-                name,
-                cycle: blockers,
-            },
-        );
-    }
-}
-
-/// What a walk over the calls of this process asks.
-struct Process<'a>(&'a Core);
-
-impl Waits for Process<'_> {
-    fn names(&self, call: CallId) -> Vec<Name> {
-        let Some(waiting) = self
-            .0
-            .calls
-            .get(call)
-            .filter(|it| it.waiting().is_some() && !self.0.deadlock.edges.is_leaving(call))
-        else {
-            return Vec::new();
-        };
-        match waiting.mode() {
-            Mode::Permits(_) => Vec::new(),
-            Mode::Exclusive | Mode::Shared => waiting.names().to_vec(),
-        }
-    }
-
-    fn holders(&self, name: &Name, waiter: CallId) -> Vec<(CallId, CallId)> {
-        let (Some(queue), Some(call)) = (self.0.queues.get(name), self.0.calls.get(waiter)) else {
-            return Vec::new();
-        };
-        // Of the calls ahead, those of other modes: one that cannot step back before one that can.
-        let mut blocked = vec![(waiter, call.mode())];
-        if !queue.is_uniform(call.mode()) {
-            let ahead = queue.waiters().take_while(|ahead| ahead.call != waiter);
-            let waits = ahead.filter(|ahead| !self.0.deadlock.edges.is_leaving(ahead.call));
-            let (groups, others): (Vec<_>, Vec<_>) = waits.partition(|ahead| ahead.group);
-            for ahead in others.iter().chain(&groups) {
-                if blocked.iter().all(|(_, mode)| *mode != ahead.mode) {
-                    blocked.push((ahead.call, ahead.mode));
-                }
+            Outcome::Refused => {}
+            Outcome::Unknown => {
+                self.sessions.get_mut(id)?.barrier_mut().ask();
+                self.dirty.insert(id);
             }
         }
-        let mut found = Vec::new();
-        for contender in queue.held().filter_map(|id| self.0.contenders.get(id)) {
-            let seat = contender.seats().find(|(of, _)| *of == name);
-            let excludes = |mode: Mode| seat.is_some_and(|(_, seat)| mode.is_excluded_by(seat));
-            let by = blocked.iter().find(|(_, mode)| excludes(*mode));
-            let held = contender
-                .ownership()
-                .filter(|ownership| !ownership.is_lost());
-            if let (Some((by, _)), Some(ownership)) = (by, held) {
-                found.extend(ownership.holders().map(|holder| (*by, holder)));
-            }
-        }
-        found
+        Some(())
     }
 
-    fn inner(&self, holder: CallId) -> Vec<CallId> {
-        self.0.calls.inner(holder).collect()
-    }
-
-    fn groups_ahead(&self, name: &Name, waiter: CallId) -> Vec<CallId> {
-        let ticket = self.0.calls.waiting(waiter).map(|waiting| waiting.ticket);
-        let queue = ticket.and_then(|ticket| Some((self.0.queues.get(name)?, ticket)));
-        queue.map_or(Vec::new(), |(queue, ticket)| {
-            queue.groups_ahead(ticket).collect()
-        })
-    }
-
-    fn stalled(&self, name: &Name) -> Option<(ContenderId, Incarnation)> {
-        let queue = self.0.queues.get(name)?;
-        let head = queue
-            .head()
-            .filter(|head| !self.0.deadlock.edges.is_leaving(head.call));
-        let id = queue.in_line().filter(|_| head.is_some())?;
-        let contender = self.0.contenders.get(id)?;
-        let stalled =
-            contender.has_stalled(self.0.now) && !matches!(contender.mode(), Mode::Permits(_));
-        stalled.then(|| self.0.stalled_part(id))?
+    fn refuse_deadlocked(&mut self, call: CallId, cycle: Arc<[Blocker]>) -> Option<()> {
+        let first = cycle.first()?.key.clone();
+        let is_first =
+            |name: &Name| name.as_str() == &*first || contends(&name.family(), first.as_bytes());
+        let mut names = self.calls.get(call)?.names().iter();
+        let name = names.position(is_first).unwrap_or(0);
+        self.refuse(call, Refused::Deadlock { name, cycle });
+        Some(())
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::batch::Batch;
 use crate::calls::Calls;
 use crate::contender::{Contenders, State};
-use crate::deadlock::{Cycle, Deadlock, Edge, edges};
+use crate::deadlock::{Cycle, Edge, Edges, Searches};
 use crate::exchanges::Exchanges;
 use crate::ids::{
     CallId, ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId,
@@ -62,20 +62,11 @@ enum Exchange {
     /// A lease for keys that stay after their call; then the keys under it (rule P39).
     Reserve(ContenderId),
     Retain(ContenderId, LeaseId),
-    Edge(SessionId, Edge, edges::Write),
+    /// A write of edges; if it is to cut a cycle, with the victim.
+    Edges(SessionId, Vec<Edge>, Option<(CallId, Cycle)>),
     Search(ContenderId),
-    Abort(Box<Abort>),
     /// Whether etcd is there.
     Probe,
-}
-
-/// A victim's edges, deleted if the cycle still stands.
-#[derive(Debug)]
-struct Abort {
-    session: SessionId,
-    call: CallId,
-    edges: Vec<Edge>,
-    cycle: Cycle,
 }
 
 /// Names whose head may have a next step, each once.
@@ -114,7 +105,8 @@ pub struct Core {
     sessions: Sessions,
     batch: Batch,
     observe: Observe,
-    deadlock: Deadlock,
+    edges: Edges,
+    searches: Searches,
     timers: Timers,
     exchanges: Exchanges<Exchange>,
     shutdown: Shutdown,
@@ -145,7 +137,8 @@ impl Core {
             sessions: Sessions::default(),
             batch: Batch::default(),
             observe: Observe::default(),
-            deadlock: Deadlock::default(),
+            edges: Edges::default(),
+            searches: Searches::default(),
             timers: Timers::default(),
             shutdown: Shutdown::default(),
             retentions: Retentions::default(),
@@ -228,7 +221,7 @@ impl Core {
                 self.confirm(contender, Err(Refused::Backend(cause)));
             }
             Timer::Linger(contender) => drop(self.linger_over(contender)),
-            Timer::Cycle(call) => self.look_for_cycle(call),
+            Timer::Cycle(call) => drop(self.look_for_cycle(call)),
             Timer::Retention(contender) => drop(self.retain_on(contender)),
             Timer::Session(session) => drop(self.dirty.insert(session)),
             Timer::Read(contender) => drop(self.read_due(contender)),
@@ -288,23 +281,10 @@ impl Core {
             Exchange::Retain(id, lease) => {
                 self.retained(id, lease, result.and_then(Response::txn));
             }
-            Exchange::Edge(session, edge, write) => {
-                let outcome = self.outcome(session, result.and_then(Response::txn));
-                let barred = self.deadlock.edges.written(&edge, write, outcome);
-                self.bar(barred);
+            Exchange::Edges(session, edges, cut) => {
+                self.edges_written(session, &edges, cut, result.and_then(Response::txn));
             }
-            Exchange::Search(id) => match result.and_then(Response::txn) {
-                Ok(answer) => {
-                    if let Some(cycle) = self.deadlock.found(id, answer) {
-                        self.cut(id, cycle);
-                    }
-                }
-                Err(_) => self.deadlock.search_failed(id),
-            },
-            Exchange::Abort(abort) => {
-                let outcome = self.outcome(abort.session, result.and_then(Response::txn));
-                self.aborted(*abort, outcome);
-            }
+            Exchange::Search(id) => self.searched(id, result.and_then(Response::txn)),
             Exchange::Probe => {}
         }
         self.refuse_cleared();
@@ -328,7 +308,7 @@ impl Core {
         }
         self.flush_unsettled();
         self.flush_reads();
-        self.flush_deadlock();
+        self.flush_edges();
         self.mind_silence();
     }
 
@@ -479,7 +459,7 @@ impl Core {
     /// The victim and the keys of a cycle that this request is to cut, if it is to.
     pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<(Key, Revision)>)> {
         match self.exchanges.get(request)? {
-            Exchange::Abort(abort) => Some((abort.call, abort.cycle.keys().collect())),
+            Exchange::Edges(_, _, Some((call, cycle))) => Some((*call, cycle.keys().collect())),
             _ => None,
         }
     }
@@ -503,7 +483,7 @@ impl Core {
     pub fn leftovers(&self) -> Option<String> {
         let names: Vec<&Name> = self.queues.iter().map(|(name, _)| name).collect();
         let idle = self.observe.is_idle()
-            && self.deadlock.is_idle()
+            && self.edges.is_empty()
             && self.retentions.is_empty()
             && !self.batch.has_deletes()
             && self.contenders.is_empty()

@@ -99,7 +99,7 @@ impl Core {
             self.timers.set(Timer::Cycle(call), self.now + step);
         }
         if nested {
-            self.find_cycle_here(call);
+            self.refuse_in_cycle_here(call);
         }
     }
 
@@ -127,7 +127,7 @@ impl Core {
     fn stops_waiting(&mut self, call: CallId) {
         self.timers.cancel(&Timer::Wait(call));
         self.timers.cancel(&Timer::Cycle(call));
-        self.deadlock.forget_call(call);
+        self.edges.release(call);
     }
 
     /// Single tries for these names would have to wait: they are refused.
@@ -150,7 +150,7 @@ impl Core {
         // Edges that rest on its wait must be gone before its caller goes on: another process might follow them to a cycle that
         // is none.
         let waits = self.calls.waiting(call).is_some();
-        if waits && !self.deadlock.edges.is_leaving(call) && self.unpublish(call) {
+        if waits && !self.edges.is_leaving(call) && self.unpublish(call) {
             self.timers.cancel(&Timer::Cycle(call));
             return self.timers.set(Timer::Wait(call), self.now + CLEARING);
         }
@@ -362,7 +362,7 @@ impl Core {
         if contender.is_in_line() {
             session.add_body();
             self.queues.hold(&names, id);
-            self.deadlock.forget_contender(id);
+            self.searches.forget(id);
             self.timers.set(Timer::Read(id), self.now + GUARD_AFTER);
         }
         if contender.grant(self.now, call) {
@@ -465,7 +465,7 @@ impl Core {
             let passes = contender
                 .ownership()
                 .is_some_and(|it| it.may_pass(self.now));
-            passes && session.is_some_and(sound) && !self.deadlock.edges.are_of(id)
+            passes && session.is_some_and(sound) && !self.edges.are_of(id)
         };
         self.contenders.get(id).is_some_and(stays)
     }
@@ -539,7 +539,7 @@ impl Core {
             session: contender.session(),
             keys: contender.keys().cloned().collect(),
             created,
-            edges: self.deadlock.edges.are_of(id),
+            edges: self.edges.are_of(id),
         });
         self.stops_being_observed(id);
     }
@@ -551,7 +551,7 @@ impl Core {
             return;
         };
         self.stops_being_observed(id);
-        self.deadlock.edges.forget(id);
+        self.edges.forget(id);
         if let Some(session) = self.sessions.get_mut(contender.session()) {
             session.detach(self.now, id);
         }
@@ -572,7 +572,7 @@ impl Core {
 
     fn stops_being_observed(&mut self, id: ContenderId) {
         self.timers.cancel(&Timer::Read(id));
-        self.deadlock.forget_contender(id);
+        self.searches.forget(id);
     }
 
     /// No call wants a name: forgets it, its watch a little later.

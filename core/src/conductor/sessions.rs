@@ -548,7 +548,6 @@ impl Core {
                 self.observe.read(contender, false);
             }
         }
-        self.deadlock.edges.settled(id);
         if intact.is_none() {
             return self.retire(id); // the session key was deleted, or put by another client
         }
@@ -919,13 +918,5 @@ impl Core {
             self.queues.hear(contender.names(), self.now);
         }
         self.remove(id);
-    }
-
-    /// A session is to be barred.
-    pub(super) fn bar(&mut self, id: Option<SessionId>) {
-        if let Some((id, session)) = id.and_then(|id| Some((id, self.sessions.get_mut(id)?))) {
-            session.barrier_mut().ask();
-            self.dirty.insert(id);
-        }
     }
 }

@@ -1,18 +1,21 @@
 //! Edges: small keys that tell other processes what the task of a holder waits for (rule P38).
 //!
 //! `<prefix>%s/w/<held key>%/<waiting key>%<its create revision>` hangs on the held key's lease. Its value is the create revision of
-//! the held key. An edge is void if one of these incarnations is gone, or the waiting key
-//! has been admitted, so a grant has nothing to undo. Only this process writes its edges. Each write compares the session, so that
-//! a barrier settles one that had no answer.
+//! the held key. An edge is void if one of these incarnations is gone, or the waiting key has been admitted, so a grant has nothing
+//! to undo. Only this process writes its edges. Each write compares a session key, so that a barrier settles one that had no answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ids::{CallId, ContenderId, Incarnation, Key, Revision, SessionId, edges_of};
 use crate::steps;
+use crate::transactions::Outcome;
 
 /// Writes that may be under way at a time.
 const WINDOW: usize = 4;
+
+/// Edges that one call publishes at most.
+const MOST: usize = 64;
 
 /// From a held key to a waiting key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,40 +50,47 @@ impl Edge {
     }
 }
 
-/// What is known of an edge at etcd.
+/// Whether an edge is at etcd, as far as this process knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+enum State {
     Absent,
     Present,
-    /// A write had no answer: a barrier will see that it can no longer apply.
+    /// A write had no answer. The next one waits until a barrier has shown that this one can no longer apply.
     Unsure,
 }
 
-#[derive(Debug)]
-struct Kept {
-    contender: ContenderId,
-    session: SessionId,
-    wanted_by: BTreeSet<CallId>,
-    status: Status,
-    writing: bool,
-}
-
-/// What is to be done with an edge.
+/// A write of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
     Put,
     Delete,
 }
 
-/// How a write ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was applied.
-    Applied,
-    /// Nothing was applied, and nothing will be.
-    Refused,
-    /// It may have been applied.
-    Unknown,
+#[derive(Debug)]
+struct Kept {
+    /// The contender of the held key, and its session.
+    contender: ContenderId,
+    session: SessionId,
+    /// The nested calls that depend on the waiting key.
+    wanted_by: BTreeSet<CallId>,
+    state: State,
+    under_way: Option<Write>,
+}
+
+impl Kept {
+    /// The write that makes it what it should be.
+    fn due(&self) -> Option<Write> {
+        match (self.state, self.wanted_by.is_empty()) {
+            _ if self.under_way.is_some() => None,
+            (State::Present, false) | (State::Absent, true) => None,
+            (State::Absent | State::Unsure, false) => Some(Write::Put),
+            (State::Present | State::Unsure, true) => Some(Write::Delete),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.state == State::Absent && self.wanted_by.is_empty() && self.under_way.is_none()
+    }
 }
 
 /// The edges of this process.
@@ -97,122 +107,83 @@ pub struct Edges {
 }
 
 impl Edges {
-    /// The task of a nested call depends on just these.
+    /// The task of a nested call depends on just these; of very many some are published.
     pub fn claim(&mut self, call: CallId, wanted: BTreeMap<Edge, (ContenderId, SessionId)>) {
-        let before = self.by_call.remove(&call).unwrap_or_default();
-        for edge in before.iter().filter(|edge| !wanted.contains_key(*edge)) {
-            self.unwant(call, edge);
+        let wanted: BTreeMap<_, _> = wanted.into_iter().take(MOST).collect();
+        for edge in self.by_call.remove(&call).unwrap_or_default() {
+            if let Some(kept) = self.all.get_mut(&edge)
+                && !wanted.contains_key(&edge)
+            {
+                kept.wanted_by.remove(&call);
+                self.review(&edge);
+            }
         }
-        for (edge, (contender, session)) in &wanted {
+        for (edge, (contender, session)) in wanted {
             steps::step();
             let kept = self.all.entry(edge.clone()).or_insert_with(|| Kept {
-                contender: *contender,
-                session: *session,
+                contender,
+                session,
                 wanted_by: BTreeSet::new(),
-                status: Status::Absent,
-                writing: false,
+                state: State::Absent,
+                under_way: None,
             });
             kept.wanted_by.insert(call);
-            self.by_contender
-                .entry(*contender)
-                .or_default()
-                .insert(edge.clone());
-            self.review(edge);
-        }
-        if !wanted.is_empty() {
-            self.by_call.insert(call, wanted.into_keys().collect());
+            self.review(&edge);
+            let of_contender = self.by_contender.entry(contender).or_default();
+            of_contender.insert(edge.clone());
+            self.by_call.entry(call).or_default().insert(edge);
         }
     }
 
-    /// A call depends on nothing any more.
+    /// A call does not wait any more.
     pub fn release(&mut self, call: CallId) {
         self.leaving.remove(&call);
         self.claim(call, BTreeMap::new());
     }
 
-    /// The edges that these calls want.
-    pub fn wanted_by(&self, calls: impl Iterator<Item = CallId>) -> BTreeSet<Edge> {
-        let edges = calls.filter_map(|call| self.by_call.get(&call));
-        edges.flatten().cloned().collect()
+    /// A call's wait is over, and from now on no walk follows it. The edges of these calls rest on it: those that no call will want
+    /// have to be deleted before its caller, and so other processes, may learn of it. False if there are none.
+    pub fn leave(&mut self, call: CallId, resting: &BTreeSet<CallId>) -> bool {
+        let edges = resting.iter().filter_map(|of| self.by_call.get(of));
+        let edges: BTreeSet<Edge> = edges.flatten().cloned().collect();
+        let leaves = !edges.is_empty();
+        if leaves {
+            self.leaving.insert(call, edges);
+        }
+        leaves
     }
 
-    /// A call's wait is over: from now on no walk follows it.
-    pub fn begin_leaving(&mut self, call: CallId) {
-        self.leaving.insert(call, BTreeSet::new());
-    }
-
-    /// A call's wait is over: of these edges, those that no call wants any more have to be deleted before other processes may
-    /// learn of it. False if there are none.
-    pub fn leave(&mut self, call: CallId, edges: BTreeSet<Edge>) -> bool {
-        let unwanted = |edge: &Edge| {
-            self.all
-                .get(edge)
-                .is_some_and(|kept| kept.wanted_by.is_empty())
-        };
-        let left: BTreeSet<Edge> = edges.into_iter().filter(unwanted).collect();
-        let wait = !left.is_empty();
-        match wait {
-            true => self.leaving.insert(call, left),
-            false => self.leaving.remove(&call),
-        };
-        wait
-    }
-
-    /// Whether a call waits for its edges to be deleted.
+    /// Whether a call's wait is over but for its edges.
     pub fn is_leaving(&self, call: CallId) -> bool {
         self.leaving.contains_key(&call)
     }
 
-    /// The calls that waited for their edges to be deleted, and do no more.
-    pub fn take_cleared(&mut self) -> Vec<CallId> {
-        let done = |(call, edges): (&CallId, &BTreeSet<Edge>)| {
-            let gone = edges.iter().all(|edge| {
-                self.all
-                    .get(edge)
-                    .is_none_or(|kept| !kept.wanted_by.is_empty())
-            });
-            gone.then_some(*call)
-        };
-        let cleared: Vec<CallId> = self.leaving.iter().filter_map(done).collect();
-        for call in &cleared {
-            self.leaving.remove(call);
-        }
-        cleared
+    /// The leaving calls whose edges are gone.
+    pub fn cleared(&self) -> Vec<CallId> {
+        let is_unwanted = |kept: &Kept| kept.wanted_by.is_empty();
+        let stands = |edge: &Edge| self.all.get(edge).is_some_and(is_unwanted);
+        let leaving = self.leaving.iter();
+        let cleared = leaving.filter(|(_, edges)| !edges.iter().any(stands));
+        cleared.map(|(call, _)| *call).collect()
     }
 
-    fn unwant(&mut self, call: CallId, edge: &Edge) {
-        if let Some(kept) = self.all.get_mut(edge) {
-            kept.wanted_by.remove(&call);
-        }
-        self.review(edge);
-    }
-
-    /// Sees whether an edge is at etcd as it should be.
+    /// Sees whether an edge is to be written, or forgotten.
     fn review(&mut self, edge: &Edge) {
         let Some(kept) = self.all.get(edge) else {
             return;
         };
-        let wanted = !kept.wanted_by.is_empty();
-        let right = match kept.status {
-            Status::Absent => !wanted,
-            Status::Present => wanted,
-            Status::Unsure => true, // the barrier comes first
-        };
-        match right || kept.writing {
-            true => self.due.remove(edge),
-            false => self.due.insert(edge.clone()),
-        };
-        if kept.status == Status::Absent && !wanted && !kept.writing {
-            self.drop(edge);
+        match kept.due() {
+            Some(_) => drop(self.due.insert(edge.clone())),
+            None if kept.is_over() => self.remove(edge),
+            None => drop(self.due.remove(edge)),
         }
     }
 
-    fn drop(&mut self, edge: &Edge) {
+    fn remove(&mut self, edge: &Edge) {
         self.due.remove(edge);
-        let Some(kept) = self.all.remove(edge) else {
-            return;
-        };
-        if let Some(edges) = self.by_contender.get_mut(&kept.contender) {
+        if let Some(kept) = self.all.remove(edge)
+            && let Some(edges) = self.by_contender.get_mut(&kept.contender)
+        {
             edges.remove(edge);
             if edges.is_empty() {
                 self.by_contender.remove(&kept.contender);
@@ -220,93 +191,61 @@ impl Edges {
         }
     }
 
-    /// The next write, if one may be sent under one of the sessions that are open.
+    /// The next write under one of the sessions that are open, if one may be sent.
     pub fn next_write(
         &mut self,
         is_open: impl Fn(SessionId) -> bool,
-    ) -> Option<(Edge, Write, SessionId)> {
+    ) -> Option<(Edge, SessionId, Write)> {
         if self.under_way >= WINDOW {
             return None;
         }
-        let open = |edge: &&Edge| {
-            self.all
-                .get(*edge)
-                .is_some_and(|kept| is_open(kept.session))
+        let is_open = |edge: &&Edge| {
+            let kept = self.all.get(*edge);
+            kept.is_some_and(|kept| is_open(kept.session))
         };
-        let edge = self.due.iter().find(open)?.clone();
-        self.due.remove(&edge);
-        let kept = self.all.get_mut(&edge)?;
-        kept.writing = true;
-        self.under_way += 1;
-        let write = if kept.wanted_by.is_empty() {
-            Write::Delete
-        } else {
-            Write::Put
-        };
-        let session = kept.session;
-        Some((edge, write, session))
+        let edge = self.due.iter().find(is_open)?.clone();
+        let kept = self.all.get(&edge)?;
+        let (session, write) = (kept.session, kept.due()?);
+        self.begin(std::slice::from_ref(&edge), write);
+        Some((edge, session, write))
     }
 
-    /// A write ended; the session to be barred, if its outcome is not known.
-    pub fn written(&mut self, edge: &Edge, write: Write, outcome: Outcome) -> Option<SessionId> {
-        self.under_way -= 1;
-        let kept = self.all.get_mut(edge)?;
-        kept.writing = false;
-        let session = kept.session;
-        match (outcome, write) {
-            (Outcome::Applied, Write::Put) => kept.status = Status::Present,
-            (Outcome::Applied, Write::Delete) => kept.status = Status::Absent,
-            // One of its ends is not as it was: the next step looks what there is to wait for.
-            (Outcome::Refused, Write::Put) => {
-                for call in std::mem::take(&mut kept.wanted_by) {
-                    if let Some(edges) = self.by_call.get_mut(&call) {
-                        edges.remove(edge);
-                    }
-                }
-            }
-            (Outcome::Refused, Write::Delete) => {}
-            (Outcome::Unknown, _) => {
-                kept.status = Status::Unsure;
-                return Some(session);
+    /// A write of these edges is sent.
+    pub fn begin(&mut self, edges: &[Edge], write: Write) {
+        self.under_way += edges.len();
+        for edge in edges {
+            self.due.remove(edge);
+            if let Some(kept) = self.all.get_mut(edge) {
+                kept.under_way = Some(write);
             }
         }
-        self.review(edge);
-        None
     }
 
-    /// A session was barred: what was sent under it before can no longer apply.
-    pub fn settled(&mut self, session: SessionId) {
-        let unsure = |(edge, kept): (&Edge, &Kept)| {
-            let unsure = kept.session == session && kept.status == Status::Unsure;
-            unsure.then(|| edge.clone())
-        };
-        let edges: Vec<Edge> = self.all.iter().filter_map(unsure).collect();
+    /// A write of these edges ended.
+    pub fn written(&mut self, edges: &[Edge], outcome: Outcome) {
         for edge in edges {
-            // It may be there: it is put again if it is wanted, which changes nothing, and else deleted.
-            if let Some(kept) = self.all.get_mut(&edge) {
-                let wanted = !kept.wanted_by.is_empty();
-                kept.status = if wanted {
-                    Status::Absent
-                } else {
-                    Status::Present
-                };
+            self.under_way -= 1;
+            let Some(kept) = self.all.get_mut(edge) else {
+                continue;
+            };
+            kept.state = match (outcome, kept.under_way.take()) {
+                (Outcome::Applied, Some(Write::Put)) => State::Present,
+                (Outcome::Applied, _) => State::Absent,
+                (Outcome::Refused, _) => kept.state,
+                (Outcome::Unknown, _) => State::Unsure,
+            };
+            // One that was refused has an end that is not as it was: the call's next step looks what there is to wait for.
+            if outcome == Outcome::Applied || kept.due() != Some(Write::Put) {
+                self.review(edge);
             }
-            self.review(&edge);
         }
     }
 
     /// A contender's keys were deleted with all their edges, or its session is gone.
     pub fn forget(&mut self, contender: ContenderId) {
-        for edge in self.by_contender.remove(&contender).unwrap_or_default() {
-            self.due.remove(&edge);
-            let Some(kept) = self.all.remove(&edge) else {
-                continue;
-            };
-            for call in kept.wanted_by {
-                if let Some(edges) = self.by_call.get_mut(&call) {
-                    edges.remove(&edge);
-                }
-            }
+        let edges = self.by_contender.remove(&contender);
+        for edge in edges.unwrap_or_default() {
+            self.remove(&edge);
         }
     }
 
@@ -315,36 +254,16 @@ impl Edges {
         self.by_contender.contains_key(&contender)
     }
 
-    /// The call that wants this edge, and all edges of that call; `None` if some are not at etcd as they should be.
-    pub fn victim(&self, edge: &Edge) -> Option<(CallId, Vec<Edge>)> {
-        let call = *self.all.get(edge)?.wanted_by.first()?;
-        let edges: Vec<Edge> = self.by_call.get(&call)?.iter().cloned().collect();
-        let calm = |edge: &Edge| {
-            self.all
-                .get(edge)
-                .is_some_and(|kept| kept.status == Status::Present && !kept.writing)
-        };
-        edges.iter().all(calm).then_some((call, edges))
-    }
-
-    /// An abort deletes all edges of a call: they are neither written nor counted on meanwhile.
-    pub fn aborting(&mut self, edges: &[Edge]) {
-        for edge in edges {
-            if let Some(kept) = self.all.get_mut(edge) {
-                kept.writing = true;
-            }
-        }
-    }
-
-    /// The abort ended; the session to be barred, if its outcome is not known.
-    pub fn aborted(&mut self, edges: &[Edge], outcome: Outcome) -> Option<SessionId> {
-        let mut barred = None;
-        for edge in edges {
-            self.under_way += 1; // as `written` counts it off
-            let write = Write::Delete;
-            barred = self.written(edge, write, outcome).or(barred);
-        }
-        barred
+    /// The call that wants this edge, the session of its held key, and all edges of the call; `None`: they are not all at etcd as they
+    /// should be.
+    pub fn victim(&self, edge: &Edge) -> Option<(CallId, SessionId, Vec<Edge>)> {
+        let kept = self.all.get(edge)?;
+        let call = *kept.wanted_by.first()?;
+        let edges = self.by_call.get(&call)?;
+        let mut all = edges.iter().filter_map(|edge| self.all.get(edge));
+        let calm = |kept: &Kept| kept.state == State::Present && kept.under_way.is_none();
+        let is_calm = all.all(calm);
+        is_calm.then(|| (call, kept.session, edges.iter().cloned().collect()))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,26 +1,30 @@
 //! Search: a cycle among the contenders of all processes, found by reading them and their edges (rule P38).
 //!
-//! A waiting key depends on each older contender that excludes it, on those that exclude these, and so on within its name. Each
-//! of them leads on: to the other keys of its group, and, if it is admitted, to the waiting keys its edges name. The search
-//! explores what it has read; what is missing it asks for, and explores again. What it finds may be out of date: the abort's
-//! transaction proves it, or not.
+//! A key leads to each older contender that excludes it, and to the other keys of its group; one that is admitted, to the waiting
+//! keys its edges name. The search explores what it has read; what is missing it asks for, and explores again. What it finds may
+//! be out of date: the abort's transaction proves it, or not.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::STEP;
 use super::edges::Edge;
-use crate::ids::{Incarnation, Key, Revision, edges_of, family_of, group_of};
+use crate::ids::{
+    ContenderId, Incarnation, Key, Revision, contends, edges_of, family_of, group_of, session_root,
+};
+use crate::moment::Moment;
 use crate::output::Blocker;
-use crate::request::{Compare, Kv, Op, TxnAnswer};
-use crate::seat::{Mode, Seat};
+use crate::request::{Compare, Kv, Op, OpAnswer, TxnAnswer};
+use crate::seat::Seat;
 use crate::steps;
 use crate::transactions;
 
-/// How many waiting keys a cycle may have.
-const HOPS: usize = 16;
+/// How many keys a cycle may have: 16 waiting ones, each with its blocker, and writers between readers.
+const DEPTH: usize = 48;
 
-/// Waiting keys one search follows at most.
-const NODES: usize = 256;
+/// Keys one search follows at most.
+const NODES: usize = 2048;
 
 /// Contenders of a name, and edges of a key, that a search reads at most.
 const MOST: u32 = 128;
@@ -28,303 +32,259 @@ const MOST: u32 = 128;
 /// Reads of one transaction.
 const READS: usize = 32;
 
-/// A read that a search needs.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Read {
-    /// All contenders of a family.
-    Family(Key),
-    /// All edges of a key.
-    Edges(Key),
-}
+/// From its second step on the call with the youngest waiting key of a cycle cuts it.
+const YOUNGEST: Duration = Duration::from_millis(1500);
 
-/// How a search goes on after an answer.
-#[derive(Debug)]
-pub enum Progress {
-    /// It reads on.
-    Reads,
-    /// There is no cycle.
-    Nothing,
-    Found(Cycle),
+/// From its fourth step on any call does.
+const ANY: Duration = Duration::from_millis(3500);
+
+/// The searches of this process.
+#[derive(Debug, Default)]
+pub struct Searches {
+    /// The last one from each waiting contender, whichever calls depend on it.
+    all: BTreeMap<ContenderId, Search>,
 }
 
 /// A search from one waiting key.
 #[derive(Debug)]
-pub struct Search {
-    /// What session keys and edges begin with; and all names.
-    root: Key,
+struct Search {
+    /// What all names begin with; and session keys and edges.
     prefix: Key,
+    root: String,
     start: Incarnation,
-    read: BTreeMap<Read, Vec<Kv>>,
-    asked: Vec<Read>,
+    begun: Moment,
+    /// The contenders of each family, and the edges of each key, that were read.
+    read: BTreeMap<Key, Vec<Kv>>,
+    /// What is being read; nothing once it is over.
+    asked: Vec<Key>,
 }
 
-/// How one waiting key leads to the next.
-#[derive(Debug, Clone)]
-pub struct Link {
-    /// The waiting key.
-    waiting: Incarnation,
-    /// The contenders between, each excluded by the next; the last is the one that leads on.
-    through: Vec<Kv>,
-    /// The edge by which it does; `None`: it is of the same group as the next waiting key.
-    edge: Option<(Edge, Key, Revision)>,
-}
-
-/// A cycle: the last link leads back to the first one's waiting key.
-#[derive(Debug, Clone)]
-pub struct Cycle {
-    links: Vec<Link>,
-}
-
+/// How a key leads to the next.
 #[derive(Debug)]
-struct Node {
-    waiting: Incarnation,
-    from: Option<(usize, Link)>,
-    hops: usize,
+enum By {
+    /// The next one excludes it.
+    Exclusion,
+    /// The next one is of the same group.
+    Group,
+    /// The task that holds it waits by the next one, as this edge of this revision says.
+    Edge(Edge, Revision),
+}
+
+/// A key, and how it leads to the next.
+#[derive(Debug)]
+struct Step {
+    key: Incarnation,
+    record: Arc<[u8]>,
+    by: By,
+}
+
+/// A cycle: the last key leads back to the first one.
+#[derive(Debug)]
+pub struct Cycle {
+    path: Vec<Arc<Step>>,
+}
+
+impl Searches {
+    /// Begins a search from a waiting contender's key, unless one is under way, or began a moment ago: what to read first.
+    pub fn begin(
+        &mut self,
+        now: Moment,
+        contender: ContenderId,
+        prefix: &str,
+        start: Incarnation,
+    ) -> Vec<Op> {
+        let is_near = |last: &Search| !last.asked.is_empty() || now - last.begun < STEP / 2;
+        if self.all.get(&contender).is_some_and(is_near) {
+            return Vec::new();
+        }
+        let search = Search {
+            asked: family_of(&start.0).map(Key::from).into_iter().collect(),
+            prefix: prefix.into(),
+            root: session_root(prefix),
+            start,
+            begun: now,
+            read: BTreeMap::new(),
+        };
+        let reads = search.reads();
+        self.all.insert(contender, search);
+        reads
+    }
+
+    /// A read of a search was answered, or not: what to read next, or the cycle it has found, if it is not over.
+    pub fn answered(
+        &mut self,
+        contender: ContenderId,
+        answer: Option<TxnAnswer>,
+    ) -> (Vec<Op>, Option<Cycle>) {
+        let Some(search) = self.all.get_mut(&contender) else {
+            return (Vec::new(), None);
+        };
+        let cycle = search.answered(answer);
+        (search.reads(), cycle)
+    }
+
+    /// A contender does not wait any more.
+    pub fn forget(&mut self, contender: ContenderId) {
+        self.all.remove(&contender);
+    }
 }
 
 impl Search {
-    pub fn new(root: &str, prefix: &str, start: Incarnation) -> Self {
-        let family = family_of(&start.0).unwrap_or_default();
-        Self {
-            asked: vec![Read::Family(family.into())],
-            root: root.into(),
-            prefix: prefix.into(),
-            start,
-            read: BTreeMap::new(),
-        }
+    fn reads(&self) -> Vec<Op> {
+        let read = |prefix: &Key| transactions::oldest(prefix, MOST, true);
+        self.asked.iter().map(read).collect()
     }
 
-    /// What to read next.
-    pub fn reads(&self) -> Vec<Op> {
-        let op = |read: &Read| {
-            let prefix = match read {
-                Read::Family(family) => family.clone(),
-                Read::Edges(held) => edges_of(&self.root, held),
-            };
-            transactions::oldest(&prefix, MOST, true)
-        };
-        self.asked.iter().map(op).collect()
-    }
-
-    /// That was answered.
-    pub fn answered(&mut self, answer: TxnAnswer) -> Progress {
-        let asked = std::mem::take(&mut self.asked);
-        let found = answer
-            .answers
-            .into_iter()
-            .map(crate::request::OpAnswer::found);
-        self.read.extend(asked.into_iter().zip(found));
-        let (missing, cycle) = self.explore();
-        if let Some(cycle) = cycle {
-            return Progress::Found(cycle);
-        }
-        self.asked = missing.into_iter().take(READS).collect();
-        match self.asked.is_empty() {
-            true => Progress::Nothing,
-            false => Progress::Reads,
-        }
-    }
-
-    /// Follows all that has been read: what is missing, and a cycle if there is one.
-    fn explore(&self) -> (BTreeSet<Read>, Option<Cycle>) {
+    fn answered(&mut self, answer: Option<TxnAnswer>) -> Option<Cycle> {
+        let asked = std::mem::take(&mut self.asked).into_iter();
+        let found = answer?.answers.into_iter().map(OpAnswer::found);
+        self.read.extend(asked.zip(found));
         let mut missing = BTreeSet::new();
-        let mut nodes = vec![Node {
-            waiting: self.start.clone(),
-            from: None,
-            hops: 0,
-        }];
-        let mut at = 0;
-        while at < nodes.len() {
-            steps::step();
-            let Some(node) = nodes.get(at) else { break };
-            let (waiting, hops) = (node.waiting.clone(), node.hops);
-            // The keys of a group lead to each other, and so would never end.
-            let by_group = node
-                .from
-                .as_ref()
-                .is_some_and(|(_, link)| link.edge.is_none());
-            for link in self.links(&waiting, by_group, &mut missing) {
-                let next = &link.1;
-                if *next == self.start {
-                    return (missing, Some(cycle(&nodes, at, link.0)));
-                }
-                let known = nodes.iter().any(|node| node.waiting == *next);
-                if !known
-                    && hops + 1 < HOPS
-                    && nodes.len() < NODES
-                    && next.0.starts_with(&*self.prefix)
-                {
-                    nodes.push(Node {
-                        waiting: next.clone(),
-                        from: Some((at, link.0)),
-                        hops: hops + 1,
-                    });
-                }
-            }
-            at += 1;
+        let cycle = self.explore(&mut missing);
+        if cycle.is_none() {
+            self.asked = missing.into_iter().take(READS).collect();
         }
-        (missing, None)
+        if self.asked.is_empty() {
+            self.read.clear();
+        }
+        cycle
     }
 
-    /// The ways on from a waiting key, each with the waiting key it leads to.
-    fn links(
+    /// Follows all that has been read: a cycle if there is one, and else what is missing.
+    fn explore(&self, missing: &mut BTreeSet<Key>) -> Option<Cycle> {
+        let mut seen = BTreeSet::new();
+        // Keys, each with the way to it.
+        let mut next = VecDeque::from([(self.start.clone(), Vec::<Arc<Step>>::new())]);
+        while let Some((key, path)) = next.pop_front() {
+            steps::step();
+            let reached = path.last().map(|step| &step.by);
+            for (step, to) in self.ways(key, reached, missing).unwrap_or_default() {
+                let excluded = matches!(step.by, By::Exclusion);
+                let closes = to == self.start && !excluded;
+                let follows = path.len() < DEPTH
+                    && seen.len() < NODES
+                    && to.0.starts_with(&*self.prefix)
+                    && seen.insert((to.clone(), excluded));
+                if closes || follows {
+                    let mut path = path.clone();
+                    path.push(Arc::new(step));
+                    if closes {
+                        return Some(Cycle { path });
+                    }
+                    next.push_back((to, path));
+                }
+            }
+        }
+        None
+    }
+
+    /// The ways on from a key, each with the key it leads to; `None`: it is not there, as far as is known.
+    fn ways(
         &self,
-        waiting: &Incarnation,
-        by_group: bool,
-        missing: &mut BTreeSet<Read>,
-    ) -> Vec<(Link, Incarnation)> {
-        let Some(family) = family_of(&waiting.0).map(Key::from) else {
-            return Vec::new();
+        key: Incarnation,
+        reached: Option<&By>,
+        missing: &mut BTreeSet<Key>,
+    ) -> Option<Vec<(Step, Incarnation)>> {
+        let family = family_of(&key.0)?;
+        let contenders = self.known(family.into(), missing).iter();
+        let contenders: Vec<&Kv> = contenders.filter(|kv| contends(family, &kv.key)).collect();
+        let is_own = |kv: &&&Kv| kv.key == key.0.as_bytes() && kv.create_revision == key.1;
+        let own = contenders.iter().find(is_own)?;
+        let record: Arc<[u8]> = own.value.clone().into();
+        let mut ways = Vec::new();
+        let mut add = |by, to| {
+            let (key, record) = (key.clone(), record.clone());
+            ways.push((Step { key, record, by }, to));
         };
-        let read = Read::Family(family.clone());
-        let Some(contenders) = self.read.get(&read) else {
-            missing.insert(read);
-            return Vec::new();
-        };
-        let is_own = |kv: &&Kv| kv.key == waiting.0.as_bytes() && kv.create_revision == waiting.1;
-        let Some(own) = contenders.iter().find(is_own) else {
-            return Vec::new(); // it waits no longer
-        };
-        let contenders: Vec<&Kv> = contenders
-            .iter()
-            .filter(|kv| crate::ids::contends(&family, &kv.key))
-            .collect();
-        let mut links = Vec::new();
-        // A group waits for its other keys, whether this one is admitted or not.
-        let siblings = group_of(&own.value).into_iter();
-        for sibling in siblings.filter(|_| !by_group) {
-            let link = Link {
-                waiting: waiting.clone(),
-                through: Vec::new(),
-                edge: None,
-            };
-            links.push((link, (sibling, waiting.1)));
+        // A group waits for its other keys, whether this one is admitted or not. These lead to each other, and so would never end.
+        if !matches!(reached, Some(By::Group)) {
+            for sibling in group_of(&own.value) {
+                add(By::Group, (sibling, key.1));
+            }
         }
-        for through in chains(&contenders, own) {
-            let Some(last) = through.last() else { continue };
-            let Ok(key) = std::str::from_utf8(&last.key).map(Key::from) else {
-                continue;
-            };
-            let incarnation = (key.clone(), last.create_revision);
-            let link = |edge| Link {
-                waiting: waiting.clone(),
-                through: through.clone(),
-                edge,
-            };
-            for sibling in group_of(&last.value) {
-                links.push((link(None), (sibling, last.create_revision)));
-            }
-            let admitted = !contenders.iter().any(|older| excludes(older, last));
-            if !admitted {
-                continue;
-            }
-            let read = Read::Edges(key);
-            match self.read.get(&read) {
-                None => drop(missing.insert(read)),
-                Some(kvs) => links.extend(kvs.iter().filter_map(|kv| {
-                    let edge = Edge::parse(&self.root, &incarnation, &kv.key, &kv.value)?;
+        let mut admitted = true;
+        for older in contenders.iter().filter(|older| excludes(older, own)) {
+            admitted = false;
+            add(By::Exclusion, incarnation(older));
+        }
+        // An edge whose waiting key is admitted is void: the way ends there.
+        if admitted && matches!(reached, Some(By::Exclusion)) {
+            for kv in self.known(edges_of(&self.root, &key.0), missing) {
+                if let Some(edge) = Edge::parse(&self.root, &key, &kv.key, &kv.value) {
                     let waits = edge.waits.clone();
-                    let key = edge.key(&self.root);
-                    Some((link(Some((edge, key, kv.mod_revision))), waits))
-                })),
+                    add(By::Edge(edge, kv.mod_revision), waits);
+                }
             }
         }
-        links
+        Some(ways)
+    }
+
+    /// What is known to begin with this; nothing while it was not read.
+    fn known(&self, prefix: Key, missing: &mut BTreeSet<Key>) -> &[Kv] {
+        let known = self.read.get(&prefix);
+        if known.is_none() {
+            missing.insert(prefix);
+        }
+        known.map_or(&[], Vec::as_slice)
     }
 }
 
-/// Whether an older contender keeps a younger one waiting by itself. Of permits that cannot be said: any will do.
+/// Whether one contender keeps another waiting by itself. Of permits that cannot be said: any will do.
 fn excludes(older: &Kv, younger: &Kv) -> bool {
-    let mode = match Seat::of_key(&younger.key) {
-        Seat::Exclusive => Mode::Exclusive,
-        Seat::Shared(_) => Mode::Shared,
-        Seat::Permit(_) => return false,
-    };
-    let seat = Seat::of_key(&older.key);
-    let permit = matches!(seat, Seat::Permit(_));
-    !permit && older.create_revision < younger.create_revision && mode.is_excluded_by(seat)
+    match (Seat::of_key(&older.key), Seat::of_key(&younger.key)) {
+        (Seat::Permit(_), _) | (_, Seat::Permit(_)) => false,
+        (Seat::Shared(_), Seat::Shared(_)) => false,
+        _ => older.create_revision < younger.create_revision,
+    }
 }
 
-/// Each contender that keeps a waiting key waiting, with those between: each excluded by the next.
-fn chains(contenders: &[&Kv], own: &Kv) -> Vec<Vec<Kv>> {
-    let mut chains: Vec<Vec<Kv>> = Vec::new();
-    let mut seen: BTreeSet<&[u8]> = BTreeSet::new();
-    let mut next: VecDeque<(&Kv, Vec<Kv>)> = VecDeque::from([(own, Vec::new())]);
-    while let Some((kv, chain)) = next.pop_front() {
-        for older in contenders {
-            steps::step();
-            if excludes(older, kv) && seen.insert(&older.key) {
-                let mut chain = chain.clone();
-                chain.push((*older).clone());
-                chains.push(chain.clone());
-                // An exclusive key's chain ends there for exclusive waiters: what excludes it excludes them too.
-                next.push_back((older, chain));
-            }
-        }
-    }
-    chains
-}
-
-fn cycle(nodes: &[Node], mut at: usize, last: Link) -> Cycle {
-    let mut links = vec![last];
-    while let Some((before, link)) = nodes.get(at).and_then(|node| node.from.clone()) {
-        links.push(link);
-        at = before;
-    }
-    links.reverse();
-    Cycle { links }
+fn incarnation(kv: &Kv) -> Incarnation {
+    (String::from_utf8_lossy(&kv.key).into(), kv.create_revision)
 }
 
 impl Cycle {
     /// The edge that leads back to where the search began; `None`: a group's key does.
     pub fn closing_edge(&self) -> Option<&Edge> {
-        let (edge, ..) = self.links.last()?.edge.as_ref()?;
-        Some(edge)
-    }
-
-    /// Whether the waiting key it was found from is the one that was created last.
-    pub fn begins_with_youngest(&self) -> bool {
-        let created = |link: &Link| link.waiting.1;
-        self.links.first().map(created) == self.links.iter().map(created).max()
-    }
-
-    /// Whether it passes from one key of a group to another.
-    pub fn has_group(&self) -> bool {
-        self.links.iter().any(|link| link.edge.is_none())
-    }
-
-    /// All keys on it, for checkers.
-    pub fn keys(&self) -> impl Iterator<Item = Incarnation> + '_ {
-        self.links.iter().flat_map(|link| {
-            let text = |kv: &Kv| (String::from_utf8_lossy(&kv.key).into(), kv.create_revision);
-            std::iter::once(link.waiting.clone()).chain(link.through.iter().map(text))
-        })
-    }
-
-    /// The conditions under which it still stands; `None` if they are too many for one transaction.
-    pub fn conditions(&self) -> Option<Vec<Compare>> {
-        let mut when: Vec<Compare> = Vec::new();
-        for (key, created) in self.keys() {
-            let compare = Compare::Created(key, created);
-            if !when.contains(&compare) {
-                when.push(compare);
-            }
+        match &self.path.last()?.by {
+            By::Edge(edge, _) => Some(edge),
+            By::Exclusion | By::Group => None,
         }
-        let edges = self.links.iter().filter_map(|link| link.edge.as_ref());
-        when.extend(edges.map(|(_, key, modified)| Compare::Modified(key.clone(), *modified)));
-        (when.len() < transactions::OPERATIONS).then_some(when)
     }
 
-    /// The key that the victim waits for, and each blocker in order.
-    pub fn blockers(&self) -> (Option<Key>, Arc<[Blocker]>) {
-        let blocker = |link: &Link| {
-            let last = link.through.last()?;
-            Some(Blocker {
-                key: String::from_utf8_lossy(&last.key).into(),
-                record: last.value.clone().into(),
-            })
+    /// Whether a call that has waited for so long is to cut it. A group that is part of it is left the time to step back.
+    pub fn is_to_be_cut_after(&self, waited: Duration) -> bool {
+        let created = |step: &Arc<Step>| step.key.1;
+        let youngest = self.path.first().map(created) == self.path.iter().map(created).max();
+        let has_group = self.path.iter().any(|step| matches!(step.by, By::Group));
+        waited >= ANY || (waited >= YOUNGEST && youngest && !has_group)
+    }
+
+    /// All keys on it.
+    pub fn keys(&self) -> impl Iterator<Item = Incarnation> + '_ {
+        self.path.iter().map(|step| step.key.clone())
+    }
+
+    /// The conditions under which it still stands; few enough for one transaction.
+    pub fn conditions(&self, root: &str) -> Vec<Compare> {
+        let keys = self
+            .keys()
+            .map(|(key, created)| Compare::Created(key, created));
+        let edges = self.path.iter().filter_map(|step| match &step.by {
+            By::Edge(edge, modified) => Some(Compare::Modified(edge.key(root), *modified)),
+            By::Exclusion | By::Group => None,
+        });
+        keys.chain(edges).collect()
+    }
+
+    /// The keys that stand in the way of the next, in order; of a writer and the readers it waits for only these.
+    pub fn blockers(&self) -> Arc<[Blocker]> {
+        let pairs = self.path.iter().zip(self.path.iter().skip(1));
+        let excludes = |step: &Step| matches!(step.by, By::Exclusion);
+        let blockers = pairs.filter(|(before, step)| excludes(before) && !excludes(step));
+        let blocker = |(_, step): (_, &Arc<Step>)| Blocker {
+            key: step.key.0.clone(),
+            record: step.record.clone(),
         };
-        let first = self.links.first().map(|link| link.waiting.0.clone());
-        (first, self.links.iter().filter_map(blocker).collect())
+        blockers.map(blocker).collect()
     }
 }
