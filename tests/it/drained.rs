@@ -84,6 +84,25 @@ fn a_shutdown_of_what_ends_by_itself_is_complete() {
     });
 }
 
+#[test]
+fn a_kept_guard_leaves_no_other_session() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks_with_ttl(TTL).await;
+        let kept = take("a free name", locks.lock("kept")).await;
+        let short = Duration::from_secs(30);
+        let given = take("a free name", locks.lock("given").ttl(short)).await;
+        let lease = corner.leases("given").await;
+        drop(given);
+        let drained = shut_down("a kept guard", &locks).await;
+        assert!(!kept.is_held());
+        assert_eq!(drained.leases(), 1, "{drained:?}");
+        for lease in lease {
+            assert!(!corner.lease_lives(lease).await, "a session without a body");
+        }
+    });
+}
+
 /// The keys of the corner, without their leases.
 async fn keys_left(corner: &Corner) -> Vec<String> {
     let keys = corner.keys(&corner.prefix).await.into_iter();
@@ -91,16 +110,22 @@ async fn keys_left(corner: &Corner) -> Vec<String> {
         .collect()
 }
 
-/// A guard and a waiter, when etcd goes.
-async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
+/// A guard, a waiter, and perhaps a retained name, when etcd goes.
+async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd)) {
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let locks = connect(corner.config().ttl(TTL)).await;
     let kept = take("a free name", locks.lock("kept")).await;
     let given = take("a free name", locks.lock("given")).await;
+    let mut retained = None;
+    if retains {
+        let call = locks.lock("retained").at_least(TTL);
+        retained = Some(take("a free name", call).await);
+    }
     let queued = tokio::spawn(locks.lock("kept").wait_forever().into_future());
     goes(&mut etcd);
     drop(given);
+    drop(retained);
     let drained = shut_down(what, &locks).await;
     assert!(!kept.is_held());
     assert_eq!(left(&drained), ["\"kept\""], "{drained:?}");
@@ -120,10 +145,20 @@ async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
 
 #[test]
 fn shutdown_ends_while_etcd_is_frozen() {
-    run(shutdown_after("a frozen etcd", |etcd| etcd.stop()));
+    run(shutdown_after("a frozen etcd", false, |etcd| etcd.stop()));
 }
 
 #[test]
 fn shutdown_ends_while_etcd_is_dead() {
-    run(shutdown_after("a dead etcd", Etcd::kill));
+    run(shutdown_after("a dead etcd", false, Etcd::kill));
+}
+
+#[test]
+fn retention_does_not_block_a_shutdown_on_a_frozen_etcd() {
+    run(shutdown_after("retained, frozen", true, |etcd| etcd.stop()));
+}
+
+#[test]
+fn retention_does_not_block_a_shutdown_on_a_dead_etcd() {
+    run(shutdown_after("retained, dead", true, Etcd::kill));
 }

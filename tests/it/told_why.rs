@@ -34,3 +34,11 @@ fn release_after_etcd_was_killed_says_why() {
         assert!(text.contains("refused"), "`{text}`");
     });
 }
+
+#[test]
+fn release_while_etcd_is_frozen_says_why() {
+    run(async {
+        let text = release_after(|etcd| etcd.stop()).await;
+        assert!(text.contains("no answer"), "`{text}`");
+    });
+}

@@ -13,7 +13,6 @@ mod serving;
 mod sessions;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Batch;
@@ -214,10 +213,7 @@ impl Core {
         match timer {
             Timer::Wait(call) => self.wait_over(call),
             Timer::Confirm(contender) => {
-                let cause = match self.exchanges.failures() {
-                    0 => Arc::from(Box::from("etcd did not confirm the release in time")),
-                    _ => self.exchanges.cause(),
-                };
+                let cause = self.exchanges.cause();
                 self.confirm(contender, Err(Refused::Backend(cause)));
             }
             Timer::Linger(contender) => drop(self.linger_over(contender)),
@@ -352,29 +348,26 @@ impl Core {
         if !self.shutdown.has_begun() || self.shutdown.is_finished() || waits {
             return;
         }
-        let patient = !mistake(Mistake::ShutdownBeforeRetention);
         let has_body = |(_, it): (SessionId, &Session)| it.bodies() > 0 && !it.is_lost();
-        let bodies = patient && self.sessions.iter().any(has_body);
-        let retaining = patient && self.retentions.are_moving();
-        if retaining || (bodies && !self.shutdown.has_stopped()) {
+        let busy = self.retentions.are_moving() || self.sessions.iter().any(has_body);
+        let busy = busy && !mistake(Mistake::ShutdownBeforeRetention);
+        if busy && !self.shutdown.has_stopped() {
             return;
         }
         let until = self.shutdown.bid_farewell(self.now);
         self.timers.set(Timer::Shutdown, until);
         let over = self.now >= until;
-        // A session whose body does not end is left to run out.
-        if bodies && !over {
-            return;
-        }
         if over || !self.batch.has_deletes() {
+            // A session whose body does not end is left to run out.
             for id in self.sessions.ids() {
-                let session = self.sessions.remove(id).filter(|it| it.bodies() == 0);
+                let unused = self.sessions.get(id).is_some_and(|it| it.bodies() == 0);
+                let session = unused.then(|| self.sessions.remove(id)).flatten();
                 self.revocations.extend(session.and_then(|it| it.lease()));
             }
             self.flush();
         }
         let revoking = self.revoking > 0 || !self.revocations.is_empty();
-        if over || !(self.batch.has_deletes() || revoking) {
+        if over || !(busy || self.batch.has_deletes() || revoking) {
             self.shutdown.finish();
             self.outputs.push_back(Output::Finished);
         }
