@@ -100,6 +100,8 @@ pub(crate) struct Process {
     pub(crate) deaf: Moment,
     pub(crate) dead: bool,
     pub(crate) finished: bool,
+    /// When the grace of its shutdown ends, on its clock.
+    pub(crate) grace: Option<Moment>,
     pub(crate) watches: BTreeMap<WatchId, Watch>,
     /// The last request of it that reached etcd.
     pub(crate) arrived: RequestId,
@@ -278,6 +280,7 @@ impl Bench {
             deaf: self.now,
             dead: false,
             finished: false,
+            grace: None,
             watches: BTreeMap::new(),
             arrived: 0.into(),
         });
@@ -430,6 +433,8 @@ impl Bench {
         let clock = self.processes[n].clock;
         if let Input::Shutdown { until } = &mut input {
             *until = clock.shown(*until);
+            let earlier = self.processes[n].grace.unwrap_or(*until);
+            self.processes[n].grace = Some(earlier.min(*until));
         }
         if !self.processes[n].is_there() {
             return;

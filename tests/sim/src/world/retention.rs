@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bench::Bench;
+use super::bench::{Bench, Process};
 use super::clients::{Body, incarnation};
 use super::drift::Drift;
 use super::etcd::Incarnation;
@@ -15,6 +15,9 @@ use etcd_locked_core::Moment;
 
 /// How far the clocks of a process and of etcd may drift apart: the promise is as good as they are.
 const DRIFT: f64 = 0.01;
+
+/// How long a process that ends waits for etcd after its grace.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A key that is to stay.
 #[derive(Debug)]
@@ -95,13 +98,14 @@ impl Bench {
         self.retained = retained;
     }
 
-    /// A process has ended in order: what it was to keep is retained without it.
-    pub(super) fn check_retained_after(&self, process: usize) {
-        for retained in self
-            .retained
-            .iter()
-            .filter(|retained| retained.process == process)
-        {
+    /// A process has ended in order: what it was to keep is retained without it, unless etcd has not answered until the end of the
+    /// farewell. Then the key goes with its lease.
+    pub(super) fn check_retained_after(&mut self, process: usize) {
+        let Process { clock, grace, .. } = self.processes[process];
+        let spent = grace.is_some_and(|end| clock.shown(self.now) >= end + FAREWELL);
+        let mut retained = std::mem::take(&mut self.retained);
+        retained.retain(|it| !(spent && it.process == process && !it.secured));
+        for retained in retained.iter().filter(|it| it.process == process) {
             let late = retained.until <= self.now + Duration::from_millis(1);
             must!(
                 Retention,
@@ -110,6 +114,7 @@ impl Bench {
                 retained.call
             );
         }
+        self.retained = retained;
     }
 
     fn may_go(&self, retained: &Retained) -> bool {
