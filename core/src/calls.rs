@@ -159,8 +159,6 @@ pub struct Calls {
     waiting: BTreeSet<(Moment, CallId)>,
     /// How many of them are no single tries.
     waiters: usize,
-    /// Calls that only wait for a session to open, and since when.
-    warming: BTreeMap<CallId, Moment>,
     /// Calls that are over, and whose callers wait to learn that these contenders are gone.
     releasing: BTreeMap<ContenderId, CallId>,
 }
@@ -183,18 +181,6 @@ impl Calls {
 
     pub fn get(&self, id: CallId) -> Option<&Call> {
         self.all.get(&id).map(Box::as_ref)
-    }
-
-    /// A call begins to wait for no lock, but for a session to open.
-    pub fn add_warming(&mut self, now: Moment, id: CallId) {
-        self.warming.insert(id, now);
-        self.waiting.insert((now, id));
-    }
-
-    /// It waits no longer; false if it did not.
-    pub fn remove_warming(&mut self, id: CallId) -> bool {
-        let since = self.warming.remove(&id);
-        since.is_some_and(|since| self.waiting.remove(&(since, id)))
     }
 
     /// How it waits, if it does.

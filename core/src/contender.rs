@@ -26,7 +26,7 @@ use crate::request::{Event, Kv};
 use crate::seat::{Mode, Seat};
 
 /// What a contender is put for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Purpose {
     pub names: Arc<[Name]>,
     pub mode: Mode,

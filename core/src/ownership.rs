@@ -21,13 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a read of what waits behind a reader's key is relied on, from when it was sent.
 const OPEN: Duration = Duration::from_millis(50);
 
-/// What waits behind an owned key, as a read showed that was sent at this moment.
-#[derive(Debug, Clone, Copy)]
-struct Behind {
-    read: Moment,
-    contended: bool,
-}
-
 /// Whether a reader may join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
@@ -50,7 +43,8 @@ pub struct Ownership {
     since: Moment,
     /// When a read was asked for.
     asked: Option<Moment>,
-    behind: Option<Behind>,
+    /// When the last read was sent that has shown whether another process waits behind it, and whether one does.
+    behind: Option<(Moment, bool)>,
     lost: bool,
 }
 
@@ -64,10 +58,7 @@ impl Ownership {
             turns: 0,
             since: now,
             asked: None,
-            behind: alone.then_some(Behind {
-                read: now,
-                contended: false,
-            }),
+            behind: alone.then_some((now, false)),
             lost: false,
         }
     }
@@ -119,10 +110,7 @@ impl Ownership {
     /// A read that was sent then showed whether a contender waits behind it.
     pub fn read(&mut self, now: Moment, sent: Moment, contended: bool) {
         self.asked = None;
-        self.behind = Some(Behind {
-            read: sent,
-            contended,
-        });
+        self.behind = Some((sent, contended));
         if !contended {
             self.turns = 0;
             self.since = now;
@@ -143,7 +131,7 @@ impl Ownership {
 
     /// Whether another process waits, as far as the last read has shown.
     pub fn is_contended(&self) -> bool {
-        self.behind.is_some_and(|behind| behind.contended)
+        self.behind.is_some_and(|(_, contended)| contended)
     }
 
     /// Whether the keys have been here for as long as they may be unless no other process is known to wait.
@@ -163,11 +151,11 @@ impl Ownership {
         if self.lost || self.handover == u16::MAX {
             return Gate::Closed;
         }
-        let recent = self.behind.filter(|behind| now - behind.read <= OPEN);
+        let recent = self.behind.filter(|(read, _)| now - *read <= OPEN);
         match recent {
             _ if mistake(Mistake::ReadersJoinForEver) => Gate::Open,
-            Some(behind) if behind.contended => Gate::Closed,
-            Some(_) => Gate::Open,
+            Some((_, true)) => Gate::Closed,
+            Some((_, false)) => Gate::Open,
             None => Gate::Unknown,
         }
     }

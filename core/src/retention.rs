@@ -27,10 +27,6 @@ pub enum Step {
     Reserve(i64),
     /// Its keys under that lease, with this record.
     Move(LeaseId, Arc<[u8]>),
-    /// Nothing: an answer, or the end of its time.
-    Wait,
-    /// Its end.
-    Over,
 }
 
 /// All retentions of a process.
@@ -60,14 +56,11 @@ impl Retentions {
         Some(self.all.get(&id)?.until)
     }
 
-    /// What it needs now; that is under way from now on.
+    /// What it needs now, which is under way from now on; `None`: nothing, or an answer.
     pub fn step(&mut self, id: ContenderId, now: Moment) -> Option<Step> {
         let kept = self.all.get_mut(&id)?;
-        if kept.until <= now {
-            return Some(Step::Over);
-        }
         if kept.moved || std::mem::replace(&mut kept.under_way, true) {
-            return Some(Step::Wait);
+            return None;
         }
         let rest = (kept.until - now).as_millis().div_ceil(1000);
         let ttl_secs = i64::try_from(rest).unwrap_or(i64::MAX).max(SHORTEST);
@@ -77,22 +70,19 @@ impl Retentions {
         })
     }
 
-    /// A step was answered, or not: which lease its keys are to have, if it has one. False if the retention is over.
-    pub fn answered(&mut self, id: ContenderId, lease: Option<LeaseId>) -> bool {
-        let Some(kept) = self.all.get_mut(&id) else {
-            return false;
-        };
+    /// A step was answered, or not: which lease its keys are to have, if it has one.
+    pub fn answered(&mut self, id: ContenderId, lease: Option<LeaseId>) -> Option<()> {
+        let kept = self.all.get_mut(&id)?;
         kept.under_way = false;
         kept.lease = lease;
-        true
+        Some(())
     }
 
     /// Its keys hang on its lease.
-    pub fn moved(&mut self, id: ContenderId) {
+    pub fn moved(&mut self, id: ContenderId) -> Option<()> {
         self.moving.remove(&id);
-        if let Some(kept) = self.all.get_mut(&id) {
-            kept.moved = true;
-        }
+        self.all.get_mut(&id)?.moved = true;
+        Some(())
     }
 
     /// The session is lost that its keys are still under.

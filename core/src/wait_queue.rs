@@ -23,8 +23,6 @@ pub struct Waiter {
     pub mode: Mode,
     /// It wants several names.
     pub group: bool,
-    /// It is a single try.
-    pub tries: bool,
 }
 
 /// How long a name that other processes were seen to want counts as contended.
@@ -48,6 +46,10 @@ impl Numbers {
             self.next = number + 1;
         }
     }
+
+    fn give_back(&mut self, number: u16) {
+        self.given_back.insert(number);
+    }
 }
 
 /// The wait queue of one name.
@@ -61,6 +63,7 @@ pub struct WaitQueue {
     /// The contenders of this process, each with its seat.
     in_line: Option<(ContenderId, Seat)>,
     held: BTreeMap<ContenderId, Seat>,
+    /// Those whose deletion is not known.
     closing: BTreeMap<ContenderId, Seat>,
     /// The seats that they take.
     exclusive: bool,
@@ -104,15 +107,6 @@ impl WaitQueue {
         self.groups == 0 && self.modes.keys().all(|of| *of == mode)
     }
 
-    fn join(&mut self, ticket: Ticket, waiter: Waiter) {
-        self.waiters.insert(ticket, waiter);
-        *self.modes.entry(waiter.mode).or_default() += 1;
-        self.groups += usize::from(waiter.group);
-        if waiter.tries {
-            self.tries.insert(waiter.call);
-        }
-    }
-
     fn leave(&mut self, ticket: Ticket) {
         let Some(waiter) = self.waiters.remove(&ticket) else {
             return;
@@ -144,22 +138,11 @@ impl WaitQueue {
         excluding.map(|(id, _)| *id)
     }
 
-    /// The contenders whose deletion is not known.
-    pub fn closing(&self) -> impl Iterator<Item = ContenderId> + '_ {
-        self.closing.keys().copied()
-    }
-
     /// Whether no call wants the name, and this process has no key below it, nor may have one.
     pub fn is_idle(&self) -> bool {
         let contenders =
             self.in_line.is_some() || !self.held.is_empty() || !self.closing.is_empty();
         self.waiters.is_empty() && !contenders
-    }
-
-    /// Whether nobody is known to want the name, in this process or in another.
-    pub fn is_unwanted(&self, now: Moment) -> bool {
-        let foreign = self.foreign.is_some_and(|at| now - at < CONTENDED);
-        self.waiters.is_empty() && !foreign
     }
 
     /// The seat that the next contender of this mode would take; `None`: it has to wait for one.
@@ -174,41 +157,12 @@ impl WaitQueue {
         }
     }
 
-    fn claim(&mut self, id: ContenderId, seat: Seat) {
-        match seat {
-            Seat::Exclusive => self.exclusive = true,
-            Seat::Shared(number) => self.shared.take(number),
-            Seat::Permit(number) => self.permits.take(number),
-        }
-        self.in_line = Some((id, seat));
-    }
-
-    fn hold(&mut self, id: ContenderId) {
-        if let Some((_, seat)) = self.in_line.take_if(|(of, _)| *of == id) {
-            self.permits_held += usize::from(matches!(seat, Seat::Permit(_)));
-            self.held.insert(id, seat);
-        }
-    }
-
     fn close(&mut self, id: ContenderId) {
         let in_line = self.in_line.take_if(|(of, _)| *of == id);
         let held = self.held.remove(&id);
         self.permits_held -= usize::from(matches!(held, Some(Seat::Permit(_))));
         if let Some(seat) = held.or(in_line.map(|(_, seat)| seat)) {
             self.closing.insert(id, seat);
-        }
-    }
-
-    fn free(&mut self, id: ContenderId) {
-        self.close(id);
-        match self.closing.remove(&id) {
-            Some(Seat::Exclusive) => self.exclusive = false,
-            Some(Seat::Shared(number)) => drop(self.shared.given_back.insert(number)),
-            Some(Seat::Permit(number)) => drop(self.permits.given_back.insert(number)),
-            None => {}
-        }
-        if self.in_line.is_none() {
-            self.owner = None; // unknown while this process has no contender
         }
     }
 
@@ -276,13 +230,19 @@ impl WaitQueues {
     }
 
     /// Enters a call into the queues of all its names in one step, so that any two calls stand in one order wherever they meet
-    /// (rule P13). Answers its place.
-    pub fn enqueue(&mut self, names: &[Name], waiter: Waiter) -> Ticket {
+    /// (rule P13). `tries`: it is a single try. Answers its place.
+    pub fn enqueue(&mut self, names: &[Name], call: CallId, mode: Mode, tries: bool) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
+        let group = names.len() > 1;
         for name in names {
             let queue = self.queues.entry(name.clone()).or_default();
-            queue.join(ticket, waiter);
+            queue.waiters.insert(ticket, Waiter { call, mode, group });
+            *queue.modes.entry(mode).or_default() += 1;
+            queue.groups += usize::from(group);
+            if tries {
+                queue.tries.insert(call);
+            }
         }
         ticket
     }
@@ -292,12 +252,12 @@ impl WaitQueues {
         self.each(names, |queue| queue.leave(ticket));
     }
 
-    /// Sends a call to the end of its queues: all of them at once. Answers its place.
+    /// Sends a call that is no single try to the end of its queues: all of them at once. Answers its place.
     pub fn requeue(&mut self, names: &[Name], ticket: Ticket) -> Option<Ticket> {
         let queue = self.queues.get(names.first()?)?;
         let waiter = *queue.waiters.get(&ticket)?;
         self.leave(names, ticket);
-        Some(self.enqueue(names, waiter))
+        Some(self.enqueue(names, waiter.call, waiter.mode, false))
     }
 
     /// The call at the head of a name's queue.
@@ -333,6 +293,13 @@ impl WaitQueues {
         self.of(names).any(|queue| !queue.held.is_empty())
     }
 
+    /// Whether nobody is known to want any of these names, in this process or in another.
+    pub fn are_unwanted(&self, names: &[Name], now: Moment) -> bool {
+        let foreign = |queue: &WaitQueue| queue.foreign.is_some_and(|at| now - at < CONTENDED);
+        self.of(names)
+            .all(|queue| queue.waiters.is_empty() && !foreign(queue))
+    }
+
     /// The seats that the next contender of these names and this mode would take; `None`: it has to wait for one.
     pub fn free_seats(&self, names: &[Name], mode: Mode) -> Option<Vec<Seat>> {
         let free = |name| self.queues.get(name)?.free_seat(mode);
@@ -341,17 +308,26 @@ impl WaitQueues {
 
     /// A contender takes these seats of its names, and its place in line.
     pub fn claim(&mut self, names: &[Name], id: ContenderId, seats: &[Seat]) {
-        let mut seats = seats.iter();
+        let mut seats = seats.iter().copied();
         self.each(names, |queue| {
-            if let Some(seat) = seats.next() {
-                queue.claim(id, *seat);
+            queue.in_line = seats.next().map(|seat| (id, seat));
+            match queue.in_line {
+                Some((_, Seat::Exclusive)) => queue.exclusive = true,
+                Some((_, Seat::Shared(number))) => queue.shared.take(number),
+                Some((_, Seat::Permit(number))) => queue.permits.take(number),
+                None => {}
             }
         });
     }
 
     /// The contender in line of its names is held now.
     pub fn hold(&mut self, names: &[Name], id: ContenderId) {
-        self.each(names, |queue| queue.hold(id));
+        self.each(names, |queue| {
+            if let Some((_, seat)) = queue.in_line.take_if(|(of, _)| *of == id) {
+                queue.permits_held += usize::from(matches!(seat, Seat::Permit(_)));
+                queue.held.insert(id, seat);
+            }
+        });
     }
 
     /// A contender is to be deleted: its seats stay taken until that is known.
@@ -361,7 +337,18 @@ impl WaitQueues {
 
     /// A contender is gone, or is not its names' any more: its seats are free.
     pub fn free(&mut self, names: &[Name], id: ContenderId) {
-        self.each(names, |queue| queue.free(id));
+        self.each(names, |queue| {
+            queue.close(id);
+            match queue.closing.remove(&id) {
+                Some(Seat::Exclusive) => queue.exclusive = false,
+                Some(Seat::Shared(number)) => queue.shared.give_back(number),
+                Some(Seat::Permit(number)) => queue.permits.give_back(number),
+                None => {}
+            }
+            if queue.in_line.is_none() {
+                queue.owner = None; // unknown while this process has no contender
+            }
+        });
     }
 
     /// etcd answered about these names.
@@ -387,15 +374,12 @@ mod tests {
     #[test]
     fn numbers_are_used_again() {
         let mut numbers = Numbers::default();
-        for number in 0..4 {
+        (0..4).for_each(|number| numbers.take(number));
+        numbers.give_back(3);
+        numbers.give_back(1);
+        for number in [1, 3, 4] {
             assert_eq!(numbers.free(), Some(number));
             numbers.take(number);
         }
-        numbers.given_back.extend([3, 1]);
-        assert_eq!(numbers.free(), Some(1));
-        numbers.take(1);
-        assert_eq!(numbers.free(), Some(3));
-        numbers.take(3);
-        assert_eq!(numbers.free(), Some(4));
     }
 }

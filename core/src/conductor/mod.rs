@@ -59,8 +59,7 @@ enum Exchange {
     Delete(Vec<Deletion>),
     Read(Vec<Read>),
     /// A lease for keys that stay after their call; then the keys under it (rule P39).
-    Reserve(ContenderId),
-    Retain(ContenderId, LeaseId),
+    Retain(ContenderId, Option<LeaseId>),
     /// A write of edges; if it is to cut a cycle, with the victim.
     Edges(SessionId, Vec<Edge>, Option<(CallId, Cycle)>),
     Search(ContenderId),
@@ -273,10 +272,7 @@ impl Core {
                 Ok(answer) if !stale => self.read(reads, at, answer),
                 _ => self.read_again(&reads, stale),
             },
-            Exchange::Reserve(id) => drop(self.reserved(id, result.and_then(Response::granted))),
-            Exchange::Retain(id, lease) => {
-                self.retained(id, lease, result.and_then(Response::txn));
-            }
+            Exchange::Retain(id, lease) => drop(self.retained(id, lease, result)),
             Exchange::Edges(session, edges, cut) => {
                 self.edges_written(session, &edges, cut, result.and_then(Response::txn));
             }

@@ -2,6 +2,7 @@
 //!
 //! `None` says that what a method is about is gone, or that nothing is to be done.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Core, Exchange, SLOWLY};
@@ -9,20 +10,20 @@ use super::{Core, Exchange, SLOWLY};
 use crate::calls::{Call, Tries, Waiting};
 use crate::contender::{Contender, Purpose, State};
 use crate::deadlock::STEP;
-use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name};
+use crate::ids::{CallId, ContenderId, Key, LeaseId, Name};
 use crate::input::{Acquire, Release, Wait};
 use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::{GUARD_AFTER, WARM};
 use crate::output::{Grant, LossCause, Output, Refused};
-use crate::ownership::Gate;
-use crate::request::{Failure, OpAnswer, Refusal, Request, TxnAnswer};
+use crate::ownership::{Gate, Ownership};
+use crate::request::{Failure, OpAnswer, Refusal, Request, Response};
 use crate::retention::Step;
 use crate::seat::Mode;
 use crate::session::Session;
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion};
-use crate::wait_queue::{WaitQueue, Waiter};
+use crate::wait_queue::WaitQueue;
 
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
@@ -32,6 +33,11 @@ const LINGER: Duration = Duration::from_millis(1);
 
 /// What has lingered goes together, once in so long: a delete that goes alone is one commit more at etcd.
 const TOGETHER: Duration = Duration::from_millis(2);
+
+/// What the caller of a release learns whose session was lost before.
+const EXPIRED: Refused = Refused::Lost {
+    cause: LossCause::Expired,
+};
 
 /// How long a call that gives up waits for its edges to be deleted.
 const CLEARING: Duration = Duration::from_secs(2);
@@ -61,13 +67,7 @@ impl Core {
         let names = self.queues.intern(acquire.names);
         let group = names.len() > 1;
         let taken = !waits && self.queues.are_taken(&names, mode);
-        let waiter = Waiter {
-            call,
-            mode,
-            group,
-            tries: !waits,
-        };
-        let ticket = self.queues.enqueue(&names, waiter);
+        let ticket = self.queues.enqueue(&names, call, mode, !waits);
         let until = match acquire.wait {
             Wait::For(wait) => Some(self.now + wait),
             Wait::Once | Wait::Forever => None,
@@ -109,7 +109,7 @@ impl Core {
 
     /// Refuses a waiting call.
     pub(super) fn refuse(&mut self, call: CallId, why: Refused) {
-        if self.withdraw(call).is_some() || self.calls.remove_warming(call) {
+        if self.withdraw(call).is_some() {
             self.turn_down(call, why);
         }
     }
@@ -187,7 +187,7 @@ impl Core {
         &self,
         id: CallId,
         counts: impl Fn(&Name) -> bool,
-    ) -> Option<(usize, Option<std::sync::Arc<[u8]>>)> {
+    ) -> Option<(usize, Option<Arc<[u8]>>)> {
         let names = self.calls.get(id)?.names();
         let mut held = names.iter().enumerate().filter(|(_, name)| counts(name));
         let held = held.find_map(|(at, name)| Some((at, Some(self.holder(name)?))));
@@ -196,17 +196,16 @@ impl Core {
     }
 
     /// The record of the call or process that has a name, as far as this process knows.
-    fn holder(&self, name: &Name) -> Option<std::sync::Arc<[u8]>> {
+    fn holder(&self, name: &Name) -> Option<Arc<[u8]>> {
         let queue = self.queues.get(name)?;
         let record = |id: ContenderId| {
             let contender = self.contenders.get(id)?;
-            let holder = contender.ownership().and_then(|it| it.holders().next());
-            let holder = holder.and_then(|call| self.calls.get(call));
+            let holders = contender.ownership().map(Ownership::holders);
+            let holder = holders.and_then(|mut holders| self.calls.get(holders.next()?));
             Some(holder.map_or(contender.record(), Call::record).clone())
         };
         let held = queue.held().find_map(record);
         held.or_else(|| queue.owner().cloned())
-            .or_else(|| queue.closing().find_map(record))
     }
 
     /// Opens a session of a TTL before a lock needs it.
@@ -218,7 +217,14 @@ impl Core {
         match self.sessions.get_mut(id) {
             Some(session) if !session.is_open() => {
                 session.warm(call);
-                self.calls.add_warming(self.now, call);
+                // It waits for no name, and is none of the waiters that are limited.
+                let waiting = Waiting {
+                    ticket: self.queues.enqueue(&[], call, Mode::default(), true),
+                    until: None,
+                    tries: Tries::Plain,
+                };
+                let new = Call::new(self.now, Purpose::default(), Arc::default(), waiting);
+                self.calls.add(call, new, Vec::new());
             }
             _ => self.outputs.push_back(Output::Ready(call)),
         }
@@ -389,66 +395,55 @@ impl Core {
     pub(super) fn release(&mut self, call: CallId, how: Release, fenced: bool) -> Option<()> {
         let id = self.calls.holding(call)?;
         let gone = self.calls.remove(call)?;
+        if how == Release::Confirmed {
+            self.calls.release(call, id);
+            self.timers.set(Timer::Confirm(id), self.now + CONFIRM);
+        }
         let contender = self.contenders.get_mut(id)?;
-        let names = contender.names().clone();
-        let session = self.sessions.get(contender.session());
-        let lost = session.is_none_or(Session::is_lost);
+        let session = contender.session();
         let ownership = contender.ownership_mut();
         let last = ownership.is_none_or(|ownership| ownership.leave(call));
-        let goes = if !last {
-            names.iter().for_each(|name| self.work.push(name));
-            false
+        let lingers = how == Release::Lingering && !fenced && self.may_linger(id);
+        if !last {
+            let lost = self.sessions.get(session).is_none_or(Session::is_lost);
+            self.confirm(id, if lost { Err(EXPIRED) } else { Ok(()) })
         } else if self.retain(id, &gone).is_some() {
-            true
-        } else if how == Release::Lingering && !fenced && self.may_linger(id) {
+            Some(())
+        } else if lingers {
             let over = together(self.now + LINGER);
             self.timers.set(Timer::Linger(id), over);
-            false
+            Some(())
         } else {
-            self.pass_on(id, fenced).is_none()
-        };
-        if how != Release::Confirmed {
-            return None;
+            self.pass_on(id, fenced)
         }
-        let cause = LossCause::Expired;
-        let result = match lost {
-            true => Err(Refused::Lost { cause }),
-            false if goes => {
-                self.calls.release(call, id);
-                let at = self.now + CONFIRM;
-                self.timers.set(Timer::Confirm(id), at);
-                return None;
-            }
-            false => Ok(()),
-        };
-        self.outputs.push_back(Output::Released { call, result });
-        Some(())
     }
 
-    /// No body has a contender any more: the next call of this process has it, or else (`None`) its keys are deleted.
+    /// No body has a contender any more: the next call of this process has it, or its keys are deleted.
     fn pass_on(&mut self, id: ContenderId, fenced: bool) -> Option<()> {
-        let heir = self.heir(id).filter(|_| !fenced);
-        if let Some(heir) = heir {
-            return self.grant(id, heir);
+        if let Some(heir) = self.heir(id).filter(|_| !fenced) {
+            self.grant(id, heir);
+            return self.confirm(id, Ok(()));
         }
         let contender = self.contenders.get(id)?;
         let (session_id, names) = (contender.session(), contender.names().clone());
-        let session = self.sessions.get_mut(session_id);
-        let lost = session.as_ref().is_none_or(|session| session.is_lost());
-        session.map(Session::drop_body);
+        let lost = self.sessions.get_mut(session_id).is_none_or(|session| {
+            session.drop_body();
+            session.is_lost()
+        });
         self.delete(id);
-        // Of a lost session best effort will do: the next contender has another session, and so another key.
         if lost {
+            // Best effort will do: the next contender has another session, and so another key.
             self.detach(id);
+            self.confirm(id, Err(EXPIRED));
         }
         self.revoke_if_over(session_id);
         names.iter().for_each(|name| self.work.push(name));
-        None
+        Some(())
     }
 
     /// The call that may take over what another call held: only one that receives all its names in that step (rule P23).
     fn heir(&self, id: ContenderId) -> Option<CallId> {
-        let contender = self.contenders.get(id).filter(|_| self.may_stay(id))?;
+        let contender = self.staying(id)?;
         let heir = match mistake(Mistake::HandOverToPartOfAGroup) {
             true => self.queues.head(contender.names().first()?)?,
             false => self.fitting_head(contender)?,
@@ -457,32 +452,23 @@ impl Core {
         (same && contender.mode() != Mode::Shared).then_some(heir)
     }
 
-    /// Whether keys may stay in this process after their body.
-    fn may_stay(&self, id: ContenderId) -> bool {
-        let sound = |session: &Session| session.accepts() && session.is_fresh(self.now);
-        let stays = |contender: &Contender| {
-            let session = self.sessions.get(contender.session());
-            let passes = contender
-                .ownership()
-                .is_some_and(|it| it.may_pass(self.now));
-            passes && session.is_some_and(sound) && !self.edges.are_of(id)
-        };
-        self.contenders.get(id).is_some_and(stays)
+    /// A contender whose keys may stay in this process after their body.
+    fn staying(&self, id: ContenderId) -> Option<&Contender> {
+        let contender = self.contenders.get(id)?;
+        let session = self.sessions.get(contender.session())?;
+        let sound = session.accepts() && session.is_fresh(self.now);
+        let passes = contender.ownership()?.may_pass(self.now);
+        (sound && passes && !self.edges.are_of(id)).then_some(contender)
     }
 
     /// Whether keys may stay a moment after their body: nobody waits for them, as far as this process knows.
     fn may_linger(&self, id: ContenderId) -> bool {
-        let unwanted = |name: &Name| {
-            let queue = self.queues.get(name);
-            queue.is_some_and(|queue| queue.is_unwanted(self.now))
-        };
-        let lingers = |contender: &Contender| {
-            let contended = contender.ownership().is_none_or(|it| it.is_contended());
+        let unwanted = |contender: &Contender| {
+            let contended = contender.ownership().is_none_or(Ownership::is_contended);
             let alone = contender.mode() == Mode::Exclusive && !contended;
-            alone && contender.names().iter().all(unwanted)
+            alone && self.queues.are_unwanted(contender.names(), self.now)
         };
-        let lingers = self.contenders.get(id).is_some_and(lingers);
-        lingers && self.may_stay(id) && !self.shutdown.has_begun()
+        !self.shutdown.has_begun() && self.staying(id).is_some_and(unwanted)
     }
 
     /// A call has come for a name that lingers: it takes it over, or it goes.
@@ -608,64 +594,64 @@ impl Core {
         contender.retain();
         self.stops_being_observed(id);
         self.retentions.begin(id, until, gone.record().clone());
-        self.retain_on(id)
+        self.retain_on(id);
+        Some(())
     }
 
     /// Takes the next step of a retention: asks for its lease, puts the keys under it, or ends it.
     pub(super) fn retain_on(&mut self, id: ContenderId) -> Option<()> {
         let until = self.retentions.until(id)?;
+        if until <= self.now {
+            return self.retention_over(id);
+        }
         self.timers.set(Timer::Retention(id), until);
-        match self.retentions.step(id, self.now)? {
-            Step::Reserve(ttl_secs) => {
-                self.send(Request::Grant(ttl_secs), Exchange::Reserve(id));
-            }
+        let (request, lease) = match self.retentions.step(id, self.now)? {
+            Step::Reserve(ttl_secs) => (Request::Grant(ttl_secs), None),
             Step::Move(lease, record) => {
                 let contender = self.contenders.get(id)?;
                 let created = contender.created()?;
                 let keys = contender.keys().map(|key| (key.clone(), created));
-                let keys: Vec<Incarnation> = keys.collect();
-                let txn = transactions::retain(&keys, lease, &record);
-                self.send(Request::Txn(txn), Exchange::Retain(id, lease));
+                let txn = transactions::retain(&keys.collect::<Vec<_>>(), lease, &record);
+                (Request::Txn(txn), Some(lease))
             }
-            Step::Wait => {}
-            Step::Over => return self.retention_over(id),
-        }
+        };
+        self.send(request, Exchange::Retain(id, lease));
         Some(())
     }
 
-    /// The lease of a retention is there, or is not.
-    pub(super) fn reserved(
-        &mut self,
-        id: ContenderId,
-        result: Result<(LeaseId, Duration), Failure>,
-    ) -> Option<()> {
-        let lease = result.as_ref().ok().map(|(lease, _)| *lease);
-        if !self.retentions.answered(id, lease) {
-            self.revocations.extend(lease);
-            return None;
-        }
-        match result {
-            Ok(_) => self.retain_on(id),
-            Err(failure) => self.retain_later(id, failure),
-        }
-    }
-
-    /// The keys of a retention have its lease, or have not.
+    /// A step of a retention was answered, or not; `lease`: the one that its keys were put under.
     pub(super) fn retained(
         &mut self,
         id: ContenderId,
-        lease: LeaseId,
-        result: Result<TxnAnswer, Failure>,
+        lease: Option<LeaseId>,
+        result: Result<Response, Failure>,
     ) -> Option<()> {
-        let no_lease = matches!(&result, Err(Failure::Refused(Refusal::LeaseNotFound, _)));
-        let kept = Some(lease).filter(|_| !no_lease);
-        if !self.retentions.answered(id, kept) {
-            self.revocations.push(lease);
+        let lease = match &result {
+            Ok(Response::Granted { lease, .. }) => Some(*lease),
+            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => None,
+            _ => lease,
+        };
+        if self.retentions.answered(id, lease).is_none() {
+            self.revocations.extend(lease);
             return None;
         }
         let answer = match result {
-            Ok(answer) => answer,
-            Err(failure) => return self.retain_later(id, failure),
+            Ok(Response::Txn(answer)) => answer,
+            Ok(_) => return self.retain_on(id),
+            // As long as there is time, it is sent again.
+            Err(failure) => {
+                let failures = match failure {
+                    Failure::Unavailable(_) | Failure::Unknown(_) => self.exchanges.failures(),
+                    Failure::Refused(..) => {
+                        self.confirm(id, Err(Refused::by(failure)));
+                        SLOWLY
+                    }
+                };
+                let again = self.now + self.pause(failures);
+                let until = self.retentions.until(id)?;
+                self.timers.set(Timer::Retention(id), until.min(again));
+                return None;
+            }
         };
         if answer.succeeded {
             self.retentions.moved(id);
@@ -683,21 +669,6 @@ impl Core {
             0 => self.retention_over(id),
             _ => self.retain_on(id),
         }
-    }
-
-    /// A step of a retention failed: it is tried again, as long as there is time.
-    fn retain_later(&mut self, id: ContenderId, failure: Failure) -> Option<()> {
-        let failures = match failure {
-            Failure::Refused(..) => {
-                self.confirm(id, Err(Refused::by(failure)));
-                SLOWLY
-            }
-            Failure::Unavailable(_) | Failure::Unknown(_) => self.exchanges.failures(),
-        };
-        let again = self.now + self.pause(failures);
-        let until = self.retentions.until(id)?;
-        self.timers.set(Timer::Retention(id), until.min(again));
-        Some(())
     }
 
     /// The time of a retention is over, or all its keys are gone: what is left goes.

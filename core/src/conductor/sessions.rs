@@ -394,7 +394,7 @@ impl Core {
             self.leave_contender(contender, lost);
         }
         for call in warming {
-            if self.calls.remove_warming(call) {
+            if self.withdraw(call).is_some() {
                 self.warm(call, ttl_secs);
             }
         }
@@ -559,7 +559,7 @@ impl Core {
             return;
         };
         for call in session.take_warming() {
-            if self.calls.remove_warming(call) {
+            if self.withdraw(call).is_some() {
                 self.outputs.push_back(Output::Ready(call));
             }
         }
