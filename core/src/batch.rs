@@ -12,22 +12,67 @@ use crate::transactions::{Deletion, LOCKS};
 /// Transactions of one kind that may be under way at a time.
 pub const WINDOW: usize = 2;
 
-/// What is to be put under one session.
-#[derive(Debug, Default)]
-struct Puts {
-    pending: VecDeque<ContenderId>,
-    /// Parts of transactions that etcd refused, to be sent as they are.
-    parts: VecDeque<Vec<ContenderId>>,
+/// What is to be sent in transactions of one kind.
+#[derive(Debug)]
+struct Line<T> {
+    pending: VecDeque<T>,
+    /// Transactions that had no answer, and halves of those that etcd refused: they are sent as they are.
+    parts: VecDeque<Vec<T>>,
     under_way: usize,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self {
+            pending: VecDeque::new(),
+            parts: VecDeque::new(),
+            under_way: 0,
+        }
+    }
+}
+
+impl<T> Line<T> {
+    /// The elements of the next transaction, if one may be sent, and whether it is an element that goes alone. `keys` tells how many
+    /// keys each has, and whether it goes alone; `None`: it is not wanted any more.
+    fn next(&mut self, keys: impl Fn(&T) -> Option<(usize, bool)>) -> Option<(Vec<T>, bool)> {
+        if self.under_way >= WINDOW {
+            return None;
+        }
+        let mut next = self.parts.pop_front().unwrap_or_default();
+        next.retain(|element| keys(element).is_some());
+        let mut room = if next.is_empty() { LOCKS } else { 0 };
+        let mut alone = false;
+        while let Some(element) = self.pending.front().filter(|_| !alone) {
+            if let Some((more, goes_alone)) = keys(element) {
+                // Never split: it opens the next transaction.
+                if more > room || (goes_alone && !next.is_empty()) {
+                    break;
+                }
+                (room, alone) = (room - more, goes_alone);
+                next.extend(self.pending.pop_front());
+            } else {
+                self.pending.pop_front();
+            }
+        }
+        (!next.is_empty()).then(|| {
+            self.under_way += 1;
+            (next, alone)
+        })
+    }
+
+    /// A transaction is sent again as it was, or in `halves`.
+    fn again(&mut self, mut elements: Vec<T>, halves: bool) {
+        let rest = elements.split_off(if halves { elements.len() / 2 } else { 0 });
+        let parts = [elements, rest].into_iter();
+        self.parts.extend(parts.filter(|part| !part.is_empty()));
+    }
 }
 
 /// All that waits to be sent.
 #[derive(Debug, Default)]
 pub struct Batch {
-    puts: BTreeMap<SessionId, Puts>,
-    deletions: VecDeque<Deletion>,
-    deletion_parts: VecDeque<Vec<Deletion>>,
-    deletes_under_way: usize,
+    puts: BTreeMap<SessionId, Line<ContenderId>>,
+    deletions: Line<Deletion>,
     /// Deletions that etcd has refused: they are sent again slowly, as long as their session lives (rule P34).
     refused: Vec<Deletion>,
 }
@@ -35,69 +80,26 @@ pub struct Batch {
 impl Batch {
     /// A contender waits to be put.
     pub fn put(&mut self, session: SessionId, contender: ContenderId) {
-        self.puts
-            .entry(session)
-            .or_default()
-            .pending
-            .push_back(contender);
+        let puts = self.puts.entry(session).or_default();
+        puts.pending.push_back(contender);
     }
 
-    /// A contender is to be put before all that wait.
-    pub fn put_first(&mut self, session: SessionId, contender: ContenderId) {
-        self.puts
-            .entry(session)
-            .or_default()
-            .pending
-            .push_front(contender);
+    /// Nothing of a transaction was applied: it is sent again, in `halves` if etcd refused it because of one of these.
+    pub fn put_again(&mut self, session: SessionId, contenders: Vec<ContenderId>, halves: bool) {
+        if let Some(puts) = self.puts.get_mut(&session) {
+            puts.again(contenders, halves);
+        }
     }
 
-    /// etcd refused a transaction because of one of these: halves of it are put.
-    pub fn put_in_parts(&mut self, session: SessionId, mut contenders: Vec<ContenderId>) {
-        let rest = contenders.split_off(contenders.len() / 2);
-        let parts = &mut self.puts.entry(session).or_default().parts;
-        parts.extend([contenders, rest]);
-    }
-
-    /// The contenders of the next transaction of a session, if one may be sent: `alone` tells those that go by themselves, and
-    /// `keys` how many keys each has; 0: it is not wanted any more.
+    /// The contenders of the next transaction of a session, if one may be sent, and whether it is for a single try. `keys` tells
+    /// the same of each, and how many keys it has; `None`: it is not wanted any more.
     pub fn next_put(
         &mut self,
         session: SessionId,
-        keys: impl Fn(ContenderId) -> usize,
-        alone: impl Fn(ContenderId) -> bool,
-    ) -> Option<Vec<ContenderId>> {
+        keys: impl Fn(ContenderId) -> Option<(usize, bool)>,
+    ) -> Option<(Vec<ContenderId>, bool)> {
         let puts = self.puts.get_mut(&session)?;
-        if puts.under_way >= WINDOW {
-            return None;
-        }
-        while let Some(mut part) = puts.parts.pop_front() {
-            part.retain(|contender| keys(*contender) > 0);
-            if !part.is_empty() {
-                puts.under_way += 1;
-                return Some(part);
-            }
-        }
-        let mut next = Vec::new();
-        let mut count = 0;
-        while let Some(&contender) = puts.pending.front() {
-            let more = keys(contender);
-            // Never split: it opens the next transaction.
-            if count + more > LOCKS || (more > 0 && count > 0 && alone(contender)) {
-                break;
-            }
-            puts.pending.pop_front();
-            if more > 0 {
-                next.push(contender);
-                count += more;
-                if alone(contender) {
-                    break;
-                }
-            }
-        }
-        (!next.is_empty()).then(|| {
-            puts.under_way += 1;
-            next
-        })
+        puts.next(|contender| keys(*contender))
     }
 
     /// A transaction of puts was answered, or not.
@@ -108,76 +110,54 @@ impl Batch {
     }
 
     /// A session takes no more puts.
-    pub fn forget_session(&mut self, session: SessionId) {
-        if let Some(puts) = self.puts.get_mut(&session) {
-            puts.pending.clear();
-            puts.parts.clear();
-        }
-    }
-
-    /// A session is gone, and so are its transactions.
-    pub fn remove_session(&mut self, session: SessionId) {
-        self.puts
-            .retain(|of, puts| *of != session || puts.under_way > 0);
+    pub fn forget(&mut self, session: SessionId) {
+        self.puts.remove(&session);
     }
 
     /// Keys are to be deleted.
     pub fn delete(&mut self, deletion: Deletion) {
-        self.deletions.push_back(deletion);
+        self.deletions.pending.push_back(deletion);
     }
 
     /// The deletions of the next transaction, if one may be sent.
     pub fn next_delete(&mut self) -> Option<Vec<Deletion>> {
-        if self.deletes_under_way >= WINDOW {
-            return None;
-        }
-        let next = self.deletion_parts.pop_front().unwrap_or_else(|| {
-            let mut room = LOCKS;
-            let mut next = Vec::new();
-            while let Some(deletion) = self.deletions.pop_front() {
-                if deletion.keys.len() > room {
-                    self.deletions.push_front(deletion);
-                    break;
-                }
-                room -= deletion.keys.len();
-                next.push(deletion);
-            }
-            next
-        });
-        (!next.is_empty()).then(|| {
-            self.deletes_under_way += 1;
-            next
-        })
+        let keys = |deletion: &Deletion| Some((deletion.keys.len(), false));
+        Some(self.deletions.next(keys)?.0)
     }
 
     /// A transaction of deletes was answered, or not.
     pub fn delete_done(&mut self) {
-        self.deletes_under_way -= 1;
+        self.deletions.under_way -= 1;
     }
 
     /// These deletions had no answer, or are left: they are guarded, so they may be sent as often as need be (rule P24).
     pub fn delete_again(&mut self, deletions: Vec<Deletion>) {
-        self.deletions.extend(deletions);
+        self.deletions.again(deletions, false);
     }
 
     /// etcd refused these. More than one are sent in halves; a single one waits. True if it does.
-    pub fn delete_refused(&mut self, mut deletions: Vec<Deletion>) -> bool {
-        if deletions.len() > 1 {
-            let rest = deletions.split_off(deletions.len() / 2);
-            self.deletion_parts.extend([deletions, rest]);
-            return false;
+    pub fn delete_refused(&mut self, deletions: Vec<Deletion>) -> bool {
+        match deletions.len() {
+            0 | 1 => self.refused.extend(deletions),
+            _ => self.deletions.again(deletions, true),
         }
-        self.refused.append(&mut deletions);
-        true
+        !self.refused.is_empty()
     }
 
     /// Deletions that etcd has refused are sent again.
     pub fn retry_refused(&mut self) {
-        self.deletions.extend(std::mem::take(&mut self.refused));
+        self.deletions
+            .pending
+            .extend(std::mem::take(&mut self.refused));
     }
 
     /// Whether any key is to be deleted that etcd has not refused to delete.
     pub fn has_deletes(&self) -> bool {
-        self.deletes_under_way > 0 || !self.deletions.is_empty() || !self.deletion_parts.is_empty()
+        let Line {
+            pending,
+            parts,
+            under_way,
+        } = &self.deletions;
+        *under_way > 0 || !pending.is_empty() || !parts.is_empty()
     }
 }

@@ -29,18 +29,8 @@ pub struct Waiting {
     pub ticket: Ticket,
     /// When it gives up, if ever.
     pub until: Option<Moment>,
-    pub tries: Tries,
-}
-
-/// How a single try goes about it (rule P11).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tries {
-    /// It is none: the call waits.
-    Not,
-    /// Its keys are put only if no other key is there.
-    IfNone,
-    /// Its keys are put, and withdrawn unless they are admitted at once.
-    Plain,
+    /// It is a single try.
+    pub tries: bool,
 }
 
 /// One call.
@@ -126,8 +116,7 @@ impl Call {
 
     /// Whether it is a single try.
     pub fn is_try(&self) -> bool {
-        self.waiting()
-            .is_some_and(|waiting| waiting.tries != Tries::Not)
+        self.waiting().is_some_and(|waiting| waiting.tries)
     }
 
     /// The contender it holds.
@@ -253,12 +242,6 @@ impl Calls {
         let call = self.all.get_mut(&id)?;
         call.waiting_mut()?.ticket = ticket;
         call.requeued += 1;
-        Some(())
-    }
-
-    /// A single try met keys that need not exclude it.
-    pub fn try_plainly(&mut self, id: CallId) -> Option<()> {
-        self.all.get_mut(&id)?.waiting_mut()?.tries = Tries::Plain;
         Some(())
     }
 

@@ -4,8 +4,8 @@
 //! Pending ─sent─► Creating ─answered─► Waiting ─admitted, session fresh─► Owned ─last body dropped─► Deleting ─answered─► gone
 //!    ▲               │  ▲ nothing applied       │                            │ ▲ │                       ▲
 //!    └───────────────┘  └── Pending             │                     handed over  └at_least─► Retained ─┤
-//!                    └no answer─► Ambiguous ─barrier: there─► Waiting ─nobody wants it───────────────────┤
-//!                                      └─────barrier: absent─► gone                                                │
+//!                    │                          └───nobody wants it────────────────────────────────────┤
+//!                    └no answer─► Ambiguous ─barrier answered────────────────────────────────────────────┘
 //! ```
 //!
 //! A call with several names is a *group*: its keys share one create revision, and stand or fall together (rule P13). A
@@ -45,11 +45,11 @@ impl Purpose {
 /// Where a contender is in its life.
 #[derive(Debug)]
 pub enum State {
-    /// It waits for its session's next bundle: nothing was sent.
-    Pending,
+    /// It waits for its session's next bundle: nothing was sent. `tries`: it goes alone, and only if no other key is there.
+    Pending { tries: bool },
     /// Its put is under way.
     Creating,
-    /// Its put may have been applied or not: a barrier will tell (rule P10).
+    /// Its put may have been applied or not: a barrier settles that (rule P10).
     Ambiguous,
     /// Its keys exist and wait.
     Waiting { created: Revision, since: Moment },
@@ -76,15 +76,23 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// A wish for keys, to be put under a session.
-    pub fn new(session: SessionId, purpose: Purpose, seats: Vec<Seat>, record: Arc<[u8]>) -> Self {
+    /// A wish for keys, to be put under a session. `tries`: for a single try.
+    pub fn new(
+        session: SessionId,
+        purpose: Purpose,
+        seats: Vec<Seat>,
+        record: Arc<[u8]>,
+        tries: bool,
+    ) -> Self {
+        // Below a name that is shared others of its kind may be: the answer to a plain put shows which (rule P11).
+        let tries = tries && purpose.mode == Mode::Exclusive;
         Self {
             session,
             purpose,
             seats,
             record,
             parts: Vec::new(),
-            state: State::Pending,
+            state: State::Pending { tries },
             detached: false,
         }
     }
@@ -139,7 +147,7 @@ impl Contender {
     pub fn is_in_line(&self) -> bool {
         matches!(
             self.state,
-            State::Pending | State::Creating | State::Ambiguous | State::Waiting { .. }
+            State::Pending { .. } | State::Creating | State::Ambiguous | State::Waiting { .. }
         )
     }
 
@@ -148,7 +156,7 @@ impl Contender {
         match &self.state {
             State::Waiting { created, .. } | State::Retained { created } => Some(*created),
             State::Owned(ownership) => Some(ownership.created()),
-            State::Pending | State::Creating | State::Ambiguous | State::Deleting => None,
+            State::Pending { .. } | State::Creating | State::Ambiguous | State::Deleting => None,
         }
     }
 
@@ -180,14 +188,9 @@ impl Contender {
         }
     }
 
-    /// Nothing of its put was applied: it is to be sent again.
+    /// Nothing of its put was applied: it is to be sent again, plainly.
     pub fn unsent(&mut self) {
-        self.state = State::Pending;
-    }
-
-    /// Its put may have been applied or not.
-    pub fn ambiguous(&mut self) {
-        self.state = State::Ambiguous;
+        self.state = State::Pending { tries: false };
     }
 
     /// Its keys were created at this revision.
@@ -215,14 +218,6 @@ impl Contender {
     pub fn placed(&mut self, at: usize, created: Revision, revision: Revision, found: &[Kv]) {
         if let Some(part) = self.parts.get_mut(at) {
             part.placed(created, revision, found);
-        }
-    }
-
-    /// A single try found no key below any of its names, and put its own.
-    pub fn placed_alone(&mut self, now: Moment, created: Revision) {
-        self.created_at(now, created);
-        for part in &mut self.parts {
-            part.read(created, created, &[]);
         }
     }
 
@@ -325,11 +320,13 @@ impl Contender {
         }
     }
 
-    /// It is to be deleted; the incarnation of its keys, if they are known to exist.
-    pub fn delete(&mut self) -> Option<Revision> {
-        let created = self.created()?;
-        self.state = State::Deleting;
-        Some(created)
+    /// It is to be deleted; false if no key of it can be there.
+    pub fn delete(&mut self) -> bool {
+        let there = self.created().is_some() || matches!(self.state, State::Ambiguous);
+        if there {
+            self.state = State::Deleting;
+        }
+        there
     }
 }
 
@@ -366,6 +363,22 @@ impl Contenders {
             contender.state = State::Creating;
             let keys = contender.keys().map(|key| (key.clone(), id));
             self.by_key.extend(keys);
+        }
+    }
+
+    /// How many keys are to be put for it, and whether for a single try; `None`: it is not to be put.
+    pub fn pending(&self, id: ContenderId) -> Option<(usize, bool)> {
+        let contender = self.get(id)?;
+        match contender.state {
+            State::Pending { tries } => Some((contender.seats.len(), tries)),
+            _ => None,
+        }
+    }
+
+    /// Its put may have been applied or not.
+    pub fn ambiguous(&mut self, id: ContenderId) {
+        if let Some(contender) = self.all.get_mut(&id) {
+            contender.state = State::Ambiguous;
         }
     }
 

@@ -151,6 +151,11 @@ pub fn session_root(prefix: &str) -> String {
     format!("{}%s/", prefix.strip_suffix('/').unwrap_or(prefix))
 }
 
+/// The session key of a lease.
+pub fn session_key(root: &str, lease: LeaseId) -> Key {
+    format!("{root}{lease:x}").into()
+}
+
 // The value of a key is its call's record, a JSON object that people read. A group's keys end it with one more field,
 // `"group":["<key>",…]`, always the last one, so that writing and reading it needs no JSON library.
 const GROUP: &str = ",\"group\":[\"";

@@ -27,7 +27,6 @@ mod request;
 mod retention;
 mod seat;
 mod session;
-mod sessions;
 mod shutdown;
 mod steps;
 mod timers;

@@ -132,6 +132,15 @@ impl Response {
         }
     }
 
+    /// The revision of the etcd that answered, if it says so.
+    pub fn revision(&self) -> Option<Revision> {
+        match self {
+            Self::Txn(answer) => Some(answer.revision),
+            Self::KeptAlive { revision, .. } => *revision,
+            Self::Granted { .. } | Self::Revoked => None,
+        }
+    }
+
     fn unexpected(&self) -> Failure {
         let cause = format!("an answer that was not asked for: {self:?}");
         Failure::Unknown(Arc::from(Box::from(cause)))

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, edges_of};
+use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, edges_of};
 use crate::mistakes::{Mistake, mistake};
-use crate::request::{Compare, Failure, Op, OpAnswer, Refusal, Txn, TxnAnswer};
+use crate::request::{Compare, Failure, Kv, Op, OpAnswer, Refusal, Txn, TxnAnswer};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
 /// and a record a few hundred bytes, so a full bundle stays well below the 512 KiB of rule P6.
@@ -15,9 +15,6 @@ const MANY: u32 = 512;
 
 /// Names in one read, two operations each, after which no other contender joins it: the last one may have had 32.
 pub const READS: usize = 32;
-
-/// Ambiguous keys in one barrier: one operation each, beside the session key's.
-pub const AMBIGUOUS: usize = 100;
 
 /// A session key in the state a transaction relies on: the session was not barred since (rule P10).
 #[derive(Debug, Clone)]
@@ -36,83 +33,156 @@ pub struct Placement {
     pub all: bool,
 }
 
-/// Puts all these keys unless the session was barred since (rules P6, P8, P10).
-pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement]) -> Txn {
-    let ops = keys.iter().flat_map(|placement| {
-        let limit = if placement.all { MANY } else { 1 };
-        [
-            put_one(&placement.key, &placement.record, lease),
-            oldest(&placement.family, limit, false),
-        ]
-    });
-    fenced(Some(fence), Vec::new(), ops.collect())
-}
-
-/// Puts these keys only if no key at all is below any of their names (rule P11).
-pub fn put_if_none(fence: &Fence, lease: LeaseId, keys: &[Placement]) -> Txn {
-    let families = || keys.iter().map(|placement| &placement.family);
-    let none = families().map(|family| Compare::NoneUnder(family.clone()));
-    let puts = keys
-        .iter()
-        .map(|placement| put_one(&placement.key, &placement.record, lease));
-    let mut txn = fenced(Some(fence), none.collect(), puts.collect());
-    txn.or_else
-        .extend(families().map(|family| oldest(family, 1, true)));
+/// Puts all these keys unless the session was barred since (rules P6, P8, P10). A single try puts them only if no key at all is
+/// below any of their names, and else reads who owns these (rule P11).
+pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool) -> Txn {
+    let mut txn = Txn {
+        when: unbarred(Some(fence)).into_iter().collect(),
+        ..Txn::default()
+    };
+    for Placement {
+        key,
+        family,
+        record,
+        all,
+    } in keys
+    {
+        txn.then.push(put_one(key, record, lease));
+        txn.then
+            .push(oldest(family, if *all { MANY } else { 1 }, false));
+        if tries {
+            txn.when.push(Compare::NoneUnder(family.clone()));
+            txn.or_else.push(oldest(family, 1, true));
+        }
+    }
     txn
 }
 
-/// Bars the session: what was sent under its earlier revision can no longer apply, and the answer tells which of these keys
-/// exist. Without a revision it creates the session key (rule P10).
+/// What the answer to a put shows of one key.
+#[derive(Debug)]
+pub struct Placed {
+    /// When the key had been created before, if it was there.
+    pub previous: Option<Revision>,
+    /// The oldest keys of the family.
+    pub found: Vec<Kv>,
+}
+
+/// Reads the answer to a put that was applied, key by key.
+pub fn placed(answer: TxnAnswer) -> impl Iterator<Item = Placed> {
+    let mut answers = answer.answers.into_iter();
+    std::iter::from_fn(move || {
+        let previous = answers.next()?.first().map(|kv| kv.create_revision);
+        let found = answers.next()?.found();
+        Some(Placed { previous, found })
+    })
+}
+
+/// Reads the answer to a single try that was not applied: the first of these families that has an owner, and its key.
+pub fn owner<'a>(
+    answer: TxnAnswer,
+    families: impl Iterator<Item = &'a Key>,
+) -> Option<(usize, Kv)> {
+    let oldest = answer.answers.into_iter().map(OpAnswer::first);
+    let mut oldest = families.zip(oldest).enumerate();
+    oldest.find_map(|(at, (family, kv))| Some((at, kv.filter(|kv| contends(family, &kv.key))?)))
+}
+
+/// Bars the session: what was sent under its earlier revision can no longer apply. Without a revision it creates the session
+/// key (rule P10). It may read another key too.
 pub fn barrier(
     session: &Key,
     modified: Option<Revision>,
     lease: LeaseId,
-    keys: impl Iterator<Item = Key>,
+    read: Option<&Key>,
 ) -> Txn {
-    let reads: Vec<Op> = keys.map(Op::Get).collect();
     let unchanged = match modified {
         Some(modified) => Compare::Modified(session.clone(), modified),
         None => Compare::Absent(session.clone()),
     };
     let put = put_one(session, &Arc::from([]), lease);
-    let get = Op::Get(session.clone());
+    let with = |op: Op| {
+        std::iter::once(op)
+            .chain(read.cloned().map(Op::Get))
+            .collect()
+    };
     Txn {
         when: vec![unchanged],
-        then: std::iter::once(put).chain(reads.iter().cloned()).collect(),
-        or_else: std::iter::once(get).chain(reads).collect(),
+        then: with(put),
+        or_else: with(Op::Get(session.clone())),
     }
 }
 
-/// The keys of one contender, to be deleted (rule P24).
+/// What the answer to a barrier shows.
+#[derive(Debug)]
+pub struct Barred {
+    /// The session key's revision now; `None`: it is gone, or another client's.
+    pub modified: Option<Revision>,
+    /// When the key was created that was read too.
+    pub read: Option<Revision>,
+}
+
+/// Reads the answer to a barrier under this lease.
+pub fn barred(answer: TxnAnswer, lease: LeaseId) -> Barred {
+    let mut answers = answer.answers.into_iter().map(OpAnswer::first);
+    let found = answers.next().flatten().filter(|kv| kv.lease == lease);
+    Barred {
+        modified: match answer.succeeded {
+            true => Some(answer.revision),
+            false => found.map(|kv| kv.mod_revision),
+        },
+        read: answers.next().flatten().map(|kv| kv.create_revision),
+    }
+}
+
+/// Keys of one contender to delete, guarded so that a late delete harms no later incarnation (rule P24).
 #[derive(Debug, Clone)]
 pub struct Deletion {
     pub contender: ContenderId,
     pub session: SessionId,
     pub keys: Vec<Key>,
-    /// Guards the delete, so that a late one harms no later incarnation.
-    pub created: Revision,
-    /// Its keys have edges, or may have, which go with them (rule P38).
+    /// `None`: it is not known whether they are there, only that no put of them can apply any more (rules P10, P34).
+    pub created: Option<Revision>,
+    /// They have edges, or may have, which go with them (rule P38).
     pub edges: bool,
 }
 
-/// Deletes these keys if all of them are there, else reads them (rule P24). `root`: what the keys of edges begin with.
+/// Deletes these keys if all of them are there, and none of which that is not known; else reads them. `root`: what
+/// the keys of edges begin with.
 pub fn delete(root: &str, deletions: &[Deletion]) -> Txn {
     let mut txn = Txn::default();
     for deletion in deletions {
         for key in &deletion.keys {
-            if !mistake(Mistake::DeleteByNameOnly) {
-                let unchanged = Compare::Created(key.clone(), deletion.created);
-                txn.when.push(unchanged);
+            match deletion.created {
+                Some(created) => {
+                    let there = Compare::Created(key.clone(), created);
+                    let guard = (!mistake(Mistake::DeleteByNameOnly)).then_some(there);
+                    txn.when.extend(guard);
+                    txn.then.push(Op::Delete(key.clone()));
+                }
+                None => txn.when.push(Compare::Absent(key.clone())),
             }
-            txn.then.push(Op::Delete(key.clone()));
-            if deletion.edges {
-                let edges = edges_of(root, key);
-                txn.then.push(Op::DeleteUnder(edges));
+            // It makes a write of what else might only read, which no member that lags can answer (rule P20).
+            if deletion.edges || deletion.created.is_none() {
+                txn.then.push(Op::DeleteUnder(edges_of(root, key)));
             }
             txn.or_else.push(Op::Get(key.clone()));
         }
     }
     txn
+}
+
+/// Reads the answer to a delete, and leaves the keys that are still there. All keys of a contender have one create revision.
+pub fn deleted(deletions: &mut [Deletion], answer: TxnAnswer) {
+    let succeeded = answer.succeeded;
+    let mut found = answer.answers.into_iter().map(OpAnswer::first);
+    for Deletion { keys, created, .. } in deletions {
+        keys.retain(|_| match found.next().flatten() {
+            Some(kv) if !succeeded => {
+                *created.get_or_insert(kv.create_revision) == kv.create_revision
+            }
+            _ => false,
+        });
+    }
 }
 
 /// Puts these keys under another lease if all of them are there, else reads them (rule P39).
@@ -191,14 +261,17 @@ pub fn written(fence: Option<&Fence>, result: Result<TxnAnswer, Failure>) -> Out
 
 /// Unless these conditions hold, and the session was not barred since, reads the session key (rule P10).
 fn fenced(fence: Option<&Fence>, conditions: Vec<Compare>, then: Vec<Op>) -> Txn {
-    let unbarred = fence.filter(|_| !mistake(Mistake::NoFence));
-    let unbarred = unbarred.map(|fence| Compare::Modified(fence.key.clone(), fence.modified));
     let read = fence.map(|fence| Op::Get(fence.key.clone()));
     Txn {
-        when: unbarred.into_iter().chain(conditions).collect(),
+        when: unbarred(fence).into_iter().chain(conditions).collect(),
         then,
         or_else: read.into_iter().collect(),
     }
+}
+
+fn unbarred(fence: Option<&Fence>) -> Option<Compare> {
+    let fence = fence.filter(|_| !mistake(Mistake::NoFence))?;
+    Some(Compare::Modified(fence.key.clone(), fence.modified))
 }
 
 fn exists((key, created): &Incarnation) -> Compare {

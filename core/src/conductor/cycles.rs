@@ -285,8 +285,7 @@ impl Core {
             }
             Outcome::Refused => {}
             Outcome::Unknown => {
-                self.sessions.get_mut(id)?.barrier_mut().ask();
-                self.dirty.insert(id);
+                self.sessions.wake(id)?.bar();
             }
         }
         Some(())

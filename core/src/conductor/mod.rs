@@ -33,8 +33,7 @@ use crate::output::{
 };
 use crate::request::{Failure, Op, Request, Response};
 use crate::retention::Retentions;
-use crate::session::Session;
-use crate::sessions::Sessions;
+use crate::session::{Session, Sessions};
 use crate::shutdown::Shutdown;
 use crate::steps;
 use crate::timers::{Timer, Timers};
@@ -52,10 +51,7 @@ enum Exchange {
     Revocation(LeaseId),
     /// With a key that must be there unless etcd has lost its history.
     Barrier(SessionId, Option<Incarnation>),
-    /// Contenders whose put was refused although it may have been applied (rule P34).
-    Settle(Vec<ContenderId>),
     Put(SessionId, Vec<ContenderId>),
-    Try(SessionId, ContenderId),
     Delete(Vec<Deletion>),
     Read(Vec<Read>),
     /// A lease for keys that stay after their call; then the keys under it (rule P39).
@@ -109,13 +105,6 @@ pub struct Core {
     exchanges: Exchanges<Exchange>,
     shutdown: Shutdown,
     retentions: Retentions,
-    /// Contenders whose put was refused although it may have been applied.
-    unsettled: BTreeSet<ContenderId>,
-    /// Sessions that may have something to send.
-    dirty: BTreeSet<SessionId>,
-    /// Leases to be revoked, and how many revocations are under way.
-    revocations: Vec<LeaseId>,
-    revoking: usize,
     work: Work,
     outputs: VecDeque<Output>,
 }
@@ -140,10 +129,6 @@ impl Core {
             timers: Timers::default(),
             shutdown: Shutdown::default(),
             retentions: Retentions::default(),
-            unsettled: BTreeSet::new(),
-            dirty: BTreeSet::new(),
-            revocations: Vec::new(),
-            revoking: 0,
             work: Work::default(),
             outputs: VecDeque::new(),
         }
@@ -218,7 +203,7 @@ impl Core {
             Timer::Linger(contender) => drop(self.linger_over(contender)),
             Timer::Cycle(call) => drop(self.look_for_cycle(call)),
             Timer::Retention(contender) => drop(self.retain_on(contender)),
-            Timer::Session(session) => drop(self.dirty.insert(session)),
+            Timer::Session(session) => drop(self.sessions.wake(session)),
             Timer::Read(contender) => drop(self.read_due(contender)),
             Timer::Rest(name) => self.rest(&name),
             Timer::Flush => {}
@@ -248,25 +233,24 @@ impl Core {
             self.exchanges.hold_off(self.now + pause);
             self.timers.set(Timer::Flush, self.now + pause);
         }
-        let mut stale = false;
-        if let Ok(Response::Txn(answer)) = &result {
-            stale = sent.is_ahead_of(answer.revision);
-            if self.exchanges.loses_history(&sent, answer) {
-                self.lose_history();
-            }
+        let revision = result.as_ref().ok().and_then(Response::revision);
+        let stale = revision.is_some_and(|revision| sent.is_ahead_of(revision));
+        if let Ok(Response::Txn(answer)) = &result
+            && self.exchanges.loses_history(&sent, answer)
+        {
+            self.lose_history();
         }
-        let (at, floor) = (sent.at, sent.floor);
+        let at = sent.at;
         match sent.exchange {
-            Exchange::Grant(id) => self.granted(id, at, result.and_then(Response::granted)),
-            Exchange::Renewal(id) => self.renewed(id, at, floor, result),
+            Exchange::Grant(id) => drop(self.granted(id, at, result.and_then(Response::granted))),
+            Exchange::Renewal(id) => drop(self.renewed(id, at, stale, result)),
             Exchange::Revocation(lease) => self.revoked(lease, &result),
             Exchange::Barrier(id, witness) => {
-                self.barred(id, witness, result.and_then(Response::txn))
+                self.barred(id, witness, result.and_then(Response::txn));
             }
-            Exchange::Settle(ids) if stale => self.unsettled.extend(ids),
-            Exchange::Settle(ids) => self.settle(ids, result.and_then(Response::txn)),
-            Exchange::Put(session, ids) => self.put(session, ids, result.and_then(Response::txn)),
-            Exchange::Try(session, id) => self.tried(session, id, result.and_then(Response::txn)),
+            Exchange::Put(session, ids) => {
+                self.put(session, ids, result.and_then(Response::txn));
+            }
             Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(Response::txn)),
             Exchange::Read(reads) => match result.and_then(Response::txn) {
                 Ok(answer) if !stale => self.read(reads, at, answer),
@@ -293,12 +277,10 @@ impl Core {
             self.send(Request::Txn(txn), Exchange::Delete(deletions));
         }
         while self.may_send()
-            && let Some(lease) = self.revocations.pop()
+            && let Some(lease) = self.sessions.next_revocation()
         {
-            self.revoking += 1;
             self.send(Request::Revoke(lease), Exchange::Revocation(lease));
         }
-        self.flush_unsettled();
         self.flush_reads();
         self.flush_edges();
         self.mind_silence();
@@ -320,7 +302,7 @@ impl Core {
         };
         let key = || self.sessions.iter().find_map(|(_, it)| it.session_key());
         if self.exchanges.needs_probe(self.now)
-            && let Some((key, _)) = key()
+            && let Some(key) = key().cloned()
         {
             let txn = transactions::reads(vec![Op::Get(key)]);
             self.send(Request::Txn(txn), Exchange::Probe);
@@ -354,15 +336,11 @@ impl Core {
         self.timers.set(Timer::Shutdown, until);
         let over = self.now >= until;
         if over || !self.batch.has_deletes() {
-            // A session whose body does not end is left to run out.
-            for id in self.sessions.ids() {
-                let unused = self.sessions.get(id).is_some_and(|it| it.bodies() == 0);
-                let session = unused.then(|| self.sessions.remove(id)).flatten();
-                self.revocations.extend(session.and_then(|it| it.lease()));
-            }
+            self.sessions.end_idle();
             self.flush();
         }
-        let revoking = self.revoking > 0 || !self.revocations.is_empty();
+        let revokes = |it: &Exchange| matches!(it, Exchange::Revocation(_));
+        let revoking = self.exchanges.iter().any(revokes) || self.sessions.has_revocations();
         if over || !(busy || self.batch.has_deletes() || revoking) {
             self.shutdown.finish();
             self.outputs.push_back(Output::Finished);
@@ -392,7 +370,9 @@ impl Core {
     pub fn contenders(&self) -> Vec<ContenderView> {
         let all = self.contenders.iter().flat_map(|(_, contender)| {
             let state = match contender.state() {
-                State::Pending | State::Creating | State::Ambiguous => ContenderState::Pending,
+                State::Pending { .. } | State::Creating | State::Ambiguous => {
+                    ContenderState::Pending
+                }
                 State::Waiting { .. } => ContenderState::Waiting,
                 State::Owned(_) => ContenderState::Owned,
                 State::Retained { .. } => ContenderState::Retained,
@@ -421,7 +401,7 @@ impl Core {
     pub fn sessions(&self) -> Vec<SessionView> {
         let all = self.sessions.iter().map(|(_, session)| SessionView {
             lease: session.lease(),
-            state: match session.accepts() && !session.is_granting() {
+            state: match session.accepts() && session.is_alive() {
                 _ if session.is_lost() => SessionState::Lost,
                 false => SessionState::Closed,
                 true if session.is_open() => SessionState::Open,

@@ -111,8 +111,7 @@ impl Core {
     /// Reads came from a member that lags, or from an etcd that has lost its history (rules P20, P35): a write finds out which.
     fn suspect_history(&mut self, reads: &[Read]) -> Option<()> {
         let id = self.contenders.get(reads.first()?.contender)?.session();
-        self.sessions.get_mut(id)?.barrier_mut().suspect();
-        self.dirty.insert(id);
+        self.sessions.wake(id)?.suspect();
         Some(())
     }
 
@@ -175,7 +174,7 @@ impl Core {
         let contender = self.contenders.get(id)?;
         let session = contender.session();
         match contender.state() {
-            State::Owned(ownership) if !ownership.is_lost() => self.lose_contender(id, cause),
+            State::Owned(ownership) if !ownership.is_lost() => self.lose_contender(id, cause)?,
             // What is left of it is in the way: out with it before the queue goes on.
             State::Waiting { .. } => self.delete(id),
             _ => return None,

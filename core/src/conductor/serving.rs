@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Core, Exchange, SLOWLY};
 
-use crate::calls::{Call, Tries, Waiting};
+use crate::calls::{Call, Waiting};
 use crate::contender::{Contender, Purpose, State};
 use crate::deadlock::STEP;
 use crate::ids::{CallId, ContenderId, Key, LeaseId, Name};
@@ -52,13 +52,7 @@ impl Core {
         if self.shutdown.refuses(nested) {
             return self.turn_down(call, Refused::ShuttingDown);
         }
-        let tries = match (acquire.wait, mode) {
-            (Wait::For(_) | Wait::Forever, _) => Tries::Not,
-            (Wait::Once, Mode::Exclusive) => Tries::IfNone,
-            // Other contenders of its kind may be there: a put shows which.
-            (Wait::Once, Mode::Shared | Mode::Permits(_)) => Tries::Plain,
-        };
-        let waits = tries == Tries::Not;
+        let waits = acquire.wait != Wait::Once;
         // A nested call is let in, though it counts: other calls wait for its task, whose work would be in vain.
         let most = self.settings.max_waiters.filter(|_| waits && !nested);
         if most.is_some_and(|most| self.calls.waiters() >= most) {
@@ -75,7 +69,7 @@ impl Core {
         let waiting = Waiting {
             ticket,
             until,
-            tries,
+            tries: !waits,
         };
         let purpose = Purpose {
             names: names.clone(),
@@ -221,7 +215,7 @@ impl Core {
                 let waiting = Waiting {
                     ticket: self.queues.enqueue(&[], call, Mode::default(), true),
                     until: None,
-                    tries: Tries::Plain,
+                    tries: true,
                 };
                 let new = Call::new(self.now, Purpose::default(), Arc::default(), waiting);
                 self.calls.add(call, new, Vec::new());
@@ -301,6 +295,7 @@ impl Core {
     fn claim(&mut self, call: CallId) -> Option<()> {
         let wanted = self.calls.get(call)?;
         let (purpose, record) = (wanted.purpose().clone(), wanted.record().clone());
+        let tries = wanted.is_try();
         match self.joinable(&purpose) {
             Some((id, Gate::Open)) => return self.grant_if_fresh(id, call),
             Some((id, Gate::Unknown)) => {
@@ -318,15 +313,14 @@ impl Core {
             return None;
         };
         let session = self.choose_session(purpose.ttl_secs);
-        let contender = Contender::new(session, purpose, seats.clone(), record);
+        let contender = Contender::new(session, purpose, seats.clone(), record, tries);
         let id = self.contenders.add(contender);
         self.queues.claim(&names, id, &seats);
         self.batch.put(session, id);
         if mistake(Mistake::TwoAcquisitionsInABundle) {
             self.batch.put(session, id);
         }
-        self.dirty.insert(session);
-        self.sessions.get_mut(session)?.attach(self.now, id);
+        self.sessions.wake(session)?.attach(self.now, id);
         Some(())
     }
 
@@ -506,7 +500,7 @@ impl Core {
     /// No call wants a contender that is in line: its keys go, once it is known which there are.
     pub(super) fn give_up(&mut self, id: ContenderId) {
         match self.contenders.get(id).map(Contender::state) {
-            Some(State::Pending) => self.remove(id),
+            Some(State::Pending { .. }) => self.remove(id),
             Some(State::Waiting { .. }) => self.delete(id),
             _ => {}
         }
@@ -515,8 +509,8 @@ impl Core {
     /// Sends the keys of a contender off.
     pub(super) fn delete(&mut self, id: ContenderId) {
         let contender = self.contenders.get_mut(id);
-        let deleted = contender.and_then(|it| Some((it.delete()?, it)));
-        let Some((created, contender)) = deleted else {
+        let deleted = contender.map(|it| (it.created(), it.delete(), it));
+        let Some((created, true, contender)) = deleted else {
             return;
         };
         self.queues.close(contender.names(), id);
@@ -632,7 +626,7 @@ impl Core {
             _ => lease,
         };
         if self.retentions.answered(id, lease).is_none() {
-            self.revocations.extend(lease);
+            self.sessions.revoke(lease);
             return None;
         }
         let answer = match result {
@@ -678,7 +672,7 @@ impl Core {
         if !moved {
             self.leave_lease(id);
         }
-        self.revocations.extend(lease);
+        self.sessions.revoke(lease);
         match self.contenders.get(id)?.parts().is_empty() {
             true => self.remove(id),
             false => self.delete(id),

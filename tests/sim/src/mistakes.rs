@@ -129,7 +129,7 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
         Mistake::RefusedIsNotApplied => (
             "P34",
             "a refused put taken for one that was not applied",
-            &[I4, I6, Progress],
+            &[I4, I6, Order, Progress],
         ),
         Mistake::BarrierNotRepeated => (
             "P34",

@@ -1,0 +1,575 @@
+//! Session: one lease with its renewals and its session key, from the wish for it until it is retired or lost; and the pool of
+//! them.
+//!
+//! ```text
+//! granting ─granted─► live, barred ─barrier answered─► live, open ⇄ live, barred ─► retired ─► lost, or revoked
+//! ```
+//!
+//! Acquisitions go only under an open session. A retired one is renewed for its bodies, and revoked once the last is dropped.
+//! A *barrier* is one write of the session key, after which nothing that was sent before it can apply any more (rule P10). It is
+//! sent again, unchanged, until etcd has answered it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId};
+use crate::mistakes::{Mistake, mistake};
+use crate::moment::{Deadline, Moment};
+use crate::transactions::Fence;
+
+/// How far this process's clock and etcd's may drift apart within one TTL (rule P28).
+const DRIFT: f64 = 0.01;
+
+/// A session that no contender has used for so many TTLs retires.
+const IDLE_TTLS: u32 = 20;
+
+/// Sessions of one TTL: renewals must not grow with the number of locks held (invariant I8).
+const MOST: usize = 8;
+
+/// A lease that etcd has granted.
+#[derive(Debug)]
+struct Lease {
+    id: LeaseId,
+    ttl: Duration,
+    session_key: Key,
+    /// The session key's mod revision; `None`: not created yet.
+    modified: Option<Revision>,
+    /// The session key was deleted, or put by another client: it proves nothing any more.
+    unfenced: bool,
+    valid_until: Moment,
+    deadline: Arc<Deadline>,
+}
+
+/// What a session is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Acquisitions may use it, once it is open.
+    Live,
+    /// No acquisitions any more; its bodies go on.
+    Retired,
+    /// Not to be relied on any more.
+    Lost,
+}
+
+/// What is sent again until etcd has answered it, one at a time.
+#[derive(Debug, Clone, Copy)]
+struct Attempt {
+    due: Moment,
+    under_way: bool,
+}
+
+impl Attempt {
+    fn at(due: Moment) -> Self {
+        Self {
+            due,
+            under_way: false,
+        }
+    }
+
+    fn is_due(self, now: Moment) -> bool {
+        !self.under_way && self.due <= now
+    }
+
+    /// When it is sent, unless it is under way.
+    fn next(self) -> Option<Moment> {
+        (!self.under_way).then_some(self.due)
+    }
+}
+
+/// The barriers of one session: one at a time.
+#[derive(Debug, Default)]
+struct Barrier {
+    /// One is wanted: to create the session key, to settle a write without an answer, or because the session key has moved.
+    wanted: bool,
+    /// etcd may have lost its history.
+    suspicious: bool,
+    /// The one that has no answer yet, and since when it is sent.
+    current: Option<(Moment, Attempt)>,
+}
+
+/// What a session needs now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Ask for its lease.
+    Grant,
+    /// Renew it.
+    Renew,
+    /// Its stop time has come.
+    Stop,
+    /// No call has used it for long: retire it.
+    Retire,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    ttl_secs: i64,
+    phase: Phase,
+    /// `None` until etcd has granted it.
+    lease: Option<Lease>,
+    /// The next grant or renewal.
+    renewal: Attempt,
+    /// How often in a row it failed.
+    failures: u32,
+    barrier: Barrier,
+    /// The contenders whose keys are, or may be, under its lease.
+    contenders: BTreeSet<ContenderId>,
+    /// Of these, those whose put had no answer.
+    ambiguous: BTreeSet<ContenderId>,
+    /// How many have a body, or keep the lease alive like one.
+    bodies: usize,
+    last_used: Moment,
+    /// Names whose call would be served if the lease were fresh (rule P12).
+    unfresh: BTreeSet<Name>,
+    /// Calls that only want to know that it is open.
+    warming: Vec<CallId>,
+}
+
+impl Session {
+    fn new(now: Moment, ttl_secs: i64) -> Self {
+        Self {
+            ttl_secs,
+            phase: Phase::Live,
+            lease: None,
+            renewal: Attempt::at(now),
+            failures: 0,
+            barrier: Barrier::default(),
+            contenders: BTreeSet::new(),
+            ambiguous: BTreeSet::new(),
+            bodies: 0,
+            last_used: now,
+            unfresh: BTreeSet::new(),
+            warming: Vec::new(),
+        }
+    }
+
+    pub fn ttl_secs(&self) -> i64 {
+        self.ttl_secs
+    }
+
+    /// Its lease's id, once etcd has granted it.
+    pub fn lease(&self) -> Option<LeaseId> {
+        self.lease.as_ref().map(|lease| lease.id)
+    }
+
+    /// Until when its bodies may rely on it.
+    pub fn deadline(&self) -> Option<&Arc<Deadline>> {
+        self.lease.as_ref().map(|lease| &lease.deadline)
+    }
+
+    /// The key that its barriers put.
+    pub fn session_key(&self) -> Option<&Key> {
+        self.lease.as_ref().map(|lease| &lease.session_key)
+    }
+
+    /// What its transactions compare; `None` while its session key is not there.
+    pub fn fence(&self) -> Option<Fence> {
+        let lease = self.lease.as_ref().filter(|lease| !lease.unfenced)?;
+        Some(Fence {
+            key: lease.session_key.clone(),
+            modified: lease.modified?,
+        })
+    }
+
+    /// Whether acquisitions may be sent under it now.
+    pub fn is_open(&self) -> bool {
+        self.accepts() && self.fence().is_some() && !self.is_barred()
+    }
+
+    /// Whether acquisitions may use it, now or after a barrier.
+    pub fn accepts(&self) -> bool {
+        self.phase == Phase::Live
+    }
+
+    /// Whether etcd still knows its lease, as far as this process knows.
+    pub fn is_alive(&self) -> bool {
+        self.lease.is_some() && !self.is_lost()
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.phase == Phase::Lost
+    }
+
+    /// Whether its session key was created.
+    pub fn has_opened(&self) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_some_and(|lease| lease.modified.is_some())
+    }
+
+    /// Whether edges may be written under it: what was sent before is settled.
+    pub fn takes_edges(&self) -> bool {
+        self.is_alive() && self.has_opened() && !self.is_barred()
+    }
+
+    /// Whether at least half its TTL is left (rule P12).
+    pub fn is_fresh(&self, now: Moment) -> bool {
+        self.lease.as_ref().is_some_and(|lease| {
+            lease.valid_until - now >= lease.ttl / 2 && !lease.deadline.is_over(now)
+        })
+    }
+
+    /// When it has to be looked after next.
+    pub fn due(&self, now: Moment) -> Option<Moment> {
+        let stop = self.deadline().and_then(|deadline| deadline.stop());
+        let barrier = self.barrier.current.and_then(|(_, current)| current.next());
+        let due = [stop, self.renewal.next(), barrier].into_iter().flatten();
+        due.filter(|due| *due > now && !self.is_lost()).min()
+    }
+
+    /// What it needs now, if anything.
+    pub fn need(&self, now: Moment) -> Option<Need> {
+        let due = self.renewal.is_due(now);
+        match &self.lease {
+            _ if self.is_lost() => None,
+            None => due.then_some(Need::Grant),
+            Some(lease) if lease.deadline.is_over(now) => Some(Need::Stop),
+            Some(lease) => {
+                let idle = self.is_unused() && now - self.last_used >= lease.ttl * IDLE_TTLS;
+                due.then_some(if idle { Need::Retire } else { Need::Renew })
+            }
+        }
+    }
+
+    /// Its lease is asked for now.
+    pub fn ask(&mut self) {
+        self.renewal.under_way = true;
+    }
+
+    /// etcd granted its lease; `sent`: when it was asked for, from which its time is counted (rule P28).
+    pub fn granted(
+        &mut self,
+        now: Moment,
+        sent: Moment,
+        (id, ttl): (LeaseId, Duration),
+        session_key: Key,
+    ) {
+        let valid_until = valid_until(now, sent, ttl);
+        self.renewal = Attempt::at(sent + ttl / 3);
+        self.failures = 0;
+        self.barrier.wanted = true;
+        self.lease = Some(Lease {
+            id,
+            ttl,
+            session_key,
+            modified: None,
+            unfenced: false,
+            valid_until,
+            deadline: Arc::new(Deadline::new(valid_until - margin(ttl))),
+        });
+    }
+
+    /// Renews it now, unless that is under way: its lease, and how long one endpoint may take for it (rule P30).
+    pub fn renew(&mut self) -> Option<(LeaseId, Duration)> {
+        let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
+        let timeout = lease.ttl / 8;
+        let timeout = timeout.clamp(Duration::from_millis(300), Duration::from_secs(2));
+        let first = !std::mem::replace(&mut self.renewal.under_way, true);
+        first.then_some((lease.id, timeout))
+    }
+
+    /// A renewal sent at `sent` was answered; answers the names that waited for it, or `None` if it came too late.
+    pub fn renewed(&mut self, now: Moment, sent: Moment, ttl: Duration) -> Option<BTreeSet<Name>> {
+        self.renewal = Attempt::at(sent + ttl / 3);
+        self.failures = 0;
+        let lease = self.lease.as_mut()?;
+        lease.valid_until = lease.valid_until.max(valid_until(now, sent, ttl));
+        let stop = lease.valid_until - margin(lease.ttl);
+        let extended = lease.deadline.extend(now, stop);
+        extended.then(|| std::mem::take(&mut self.unfresh))
+    }
+
+    /// A grant or renewal had no answer, which says nothing of the lease: it is sent again, the first time at once, by another
+    /// endpoint (rule P30); then after the pause.
+    pub fn renewal_failed(&mut self, now: Moment, pause: Duration) {
+        let first = self.failures == 0;
+        self.renewal = Attempt::at(if first { now } else { now + pause });
+        self.failures += 1;
+    }
+
+    /// How many grants or renewals have failed in a row.
+    pub fn renewal_failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// It takes no acquisitions any more.
+    pub fn retire(&mut self) {
+        self.phase = Phase::Retired;
+    }
+
+    /// It is not to be relied on any more: its bodies stop.
+    pub fn lose(&mut self) {
+        self.phase = Phase::Lost;
+        self.barrier = Barrier::default();
+        if let Some(deadline) = self.deadline() {
+            deadline.lose();
+        }
+    }
+
+    /// Whether it is of no more use, and no body keeps it (rule P26).
+    pub fn is_over(&self) -> bool {
+        !self.accepts() && (self.bodies == 0 || mistake(Mistake::RevokeUnderABody))
+    }
+
+    /// A contender's keys may come under it.
+    pub fn attach(&mut self, now: Moment, contender: ContenderId) {
+        self.last_used = now;
+        self.contenders.insert(contender);
+    }
+
+    /// A contender has no key under it any more.
+    pub fn detach(&mut self, now: Moment, contender: ContenderId) {
+        self.last_used = now;
+        self.contenders.remove(&contender);
+        self.ambiguous.remove(&contender);
+    }
+
+    /// The contenders whose keys are, or may be, under its lease.
+    pub fn contenders(&self) -> impl DoubleEndedIterator<Item = ContenderId> + '_ {
+        self.contenders.iter().copied()
+    }
+
+    /// Whether no call uses it.
+    pub fn is_unused(&self) -> bool {
+        self.contenders.is_empty() && self.warming.is_empty()
+    }
+
+    /// A body runs under it, or it is to be kept alive as if one did.
+    pub fn add_body(&mut self) {
+        self.bodies += 1;
+    }
+
+    /// A body has been dropped.
+    pub fn drop_body(&mut self) {
+        self.bodies -= 1;
+    }
+
+    pub fn bodies(&self) -> usize {
+        self.bodies
+    }
+
+    /// A call of this name would be served if the lease were fresh.
+    pub fn wants_fresh(&mut self, name: Name) {
+        self.unfresh.insert(name);
+    }
+
+    /// A call only wants to know that it is open.
+    pub fn warm(&mut self, call: CallId) {
+        self.warming.push(call);
+    }
+
+    /// The calls that wait for it to open.
+    pub fn take_warming(&mut self) -> Vec<CallId> {
+        std::mem::take(&mut self.warming)
+    }
+
+    /// A barrier is wanted.
+    pub fn bar(&mut self) {
+        self.barrier.wanted = true;
+    }
+
+    /// One is wanted, to find out whether etcd has lost its history.
+    pub fn suspect(&mut self) {
+        self.barrier.wanted = true;
+        self.barrier.suspicious = true;
+    }
+
+    /// A contender's put had no answer: a barrier is to settle that.
+    pub fn doubt(&mut self, contender: ContenderId) {
+        self.barrier.wanted = true;
+        self.ambiguous.insert(contender);
+    }
+
+    /// The contenders whose put had no answer; no barrier asks for them any more.
+    pub fn take_ambiguous(&mut self) -> BTreeSet<ContenderId> {
+        std::mem::take(&mut self.ambiguous)
+    }
+
+    /// Whether a barrier has to be answered before acquisitions are sent.
+    fn is_barred(&self) -> bool {
+        self.barrier.wanted || self.barrier.current.is_some()
+    }
+
+    /// Whether etcd may have lost its history.
+    pub fn is_suspicious(&self) -> bool {
+        self.barrier.suspicious
+    }
+
+    /// The barrier to be sent now, if any: the session key, its revision as it is known, and the lease.
+    pub fn next_barrier(&mut self, now: Moment) -> Option<(Key, Option<Revision>, LeaseId)> {
+        let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
+        if self.barrier.current.is_none() && std::mem::take(&mut self.barrier.wanted) {
+            self.barrier.current = Some((now, Attempt::at(now)));
+        }
+        let (_, current) = self.barrier.current.as_mut()?;
+        let due = current.is_due(now);
+        current.under_way |= due;
+        due.then(|| (lease.session_key.clone(), lease.modified, lease.id))
+    }
+
+    /// A barrier was answered: the session key is at this revision now; `None`: it is gone, or another client's.
+    pub fn barred(&mut self, modified: Option<Revision>) {
+        self.barrier.current = None;
+        self.barrier.suspicious = false;
+        if let Some(lease) = &mut self.lease {
+            lease.modified = modified.or(lease.modified);
+            lease.unfenced = modified.is_none();
+        }
+    }
+
+    /// A barrier had no answer, or was `refused`: it is sent again at this moment. True if it has failed for too long: then
+    /// acquisitions go on under another session; this one is barred until etcd has answered, as long as it lives.
+    pub fn barrier_failed(&mut self, now: Moment, again: Moment, refused: bool) -> bool {
+        if refused && mistake(Mistake::BarrierNotRepeated) {
+            self.barrier.current = None;
+            return true;
+        }
+        let (Some(lease), Some((since, current))) = (&self.lease, &mut self.barrier.current) else {
+            return false;
+        };
+        *current = Attempt::at(again);
+        lease.modified.is_some() && (refused || now - *since >= lease.ttl)
+    }
+}
+
+/// Until when a TTL may be counted on that was asked for at `sent`, whatever the clocks' drift (rule P28).
+fn valid_until(now: Moment, sent: Moment, ttl: Duration) -> Moment {
+    let from = match mistake(Mistake::DeadlineFromReceiveTime) {
+        true => now,
+        false => sent,
+    };
+    match mistake(Mistake::NoAllowanceForDrift) {
+        true => from + ttl,
+        false => from + ttl.mul_f64(1.0 - DRIFT),
+    }
+}
+
+/// How long before expiry bodies stop, so that a poll under way can end.
+fn margin(ttl: Duration) -> Duration {
+    ttl.mul_f64(0.1).max(Duration::from_millis(300))
+}
+
+/// All sessions of a process: one for each TTL in use, and a few where thousands of locks are held (rule P27). What a session
+/// takes with it when it is lost is bounded by that, and so is what etcd keeps under one lease.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    all: BTreeMap<SessionId, Session>,
+    /// Those that calls of a TTL use, the oldest first.
+    by_ttl: BTreeMap<i64, Vec<SessionId>>,
+    /// Those that may have something to send.
+    awake: BTreeSet<SessionId>,
+    last: u64,
+    revocations: Vec<LeaseId>,
+}
+
+impl Sessions {
+    /// The session a call of this TTL is to use: the oldest that has room, so that the others come to rest. Where none has, a
+    /// new one is asked for, and meanwhile they take more.
+    pub fn choose(&mut self, now: Moment, ttl_secs: i64, room: usize) -> SessionId {
+        let ids = self.by_ttl.get(&ttl_secs).map_or(&[][..], Vec::as_slice);
+        let known = ids.iter().filter_map(|id| Some((*id, self.all.get(id)?)));
+        let mut with_room = known
+            .clone()
+            .filter(|(_, session)| session.has_opened() && session.contenders.len() < room);
+        if let Some((id, _)) = with_room.next() {
+            return id;
+        }
+        let opening = known.clone().any(|(_, session)| !session.has_opened());
+        let best = known.min_by_key(|(_, it)| (!it.has_opened(), it.contenders.len()));
+        match best {
+            Some((id, _)) if opening || ids.len() >= MOST => id,
+            best => {
+                let best = best.map(|(id, _)| id);
+                let new = self.open(now, ttl_secs);
+                best.unwrap_or(new)
+            }
+        }
+    }
+
+    fn open(&mut self, now: Moment, ttl_secs: i64) -> SessionId {
+        self.last += 1;
+        let id = SessionId::from(self.last);
+        self.all.insert(id, Session::new(now, ttl_secs));
+        self.by_ttl.entry(ttl_secs).or_default().push(id);
+        self.awake.insert(id);
+        id
+    }
+
+    /// Whether no call uses a session, and calls of its TTL have another one.
+    pub fn is_spare(&self, id: SessionId) -> bool {
+        self.all.get(&id).is_some_and(|session| {
+            let first = self
+                .by_ttl
+                .get(&session.ttl_secs)
+                .and_then(|ids| ids.first());
+            session.is_open() && session.is_unused() && first.is_some_and(|first| *first != id)
+        })
+    }
+
+    pub fn get(&self, id: SessionId) -> Option<&Session> {
+        self.all.get(&id)
+    }
+
+    pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.all.get_mut(&id)
+    }
+
+    /// The same: it may have something to send.
+    pub fn wake(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.awake.insert(id);
+        self.all.get_mut(&id)
+    }
+
+    /// The same, if etcd still knows its lease.
+    pub fn alive(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.wake(id).filter(|session| session.is_alive())
+    }
+
+    /// The next session that may have something to send.
+    pub fn next_awake(&mut self) -> Option<SessionId> {
+        self.awake.pop_first()
+    }
+
+    /// No more calls for this session.
+    pub fn withdraw(&mut self, id: SessionId) {
+        let ttl_secs = self.all.get(&id).map(Session::ttl_secs);
+        if let Some(ids) = ttl_secs.and_then(|ttl_secs| self.by_ttl.get_mut(&ttl_secs)) {
+            ids.retain(|of| *of != id);
+        }
+    }
+
+    /// A session is over, or could not be had: its lease is to be revoked.
+    pub fn end(&mut self, id: SessionId) -> Option<Session> {
+        self.withdraw(id);
+        let session = self.all.remove(&id)?;
+        self.revocations.extend(session.lease());
+        Some(session)
+    }
+
+    /// A shutdown ends sessions. One whose body does not end is left to run out.
+    pub fn end_idle(&mut self) {
+        let idle = self.all.iter().filter(|(_, session)| session.bodies == 0);
+        for id in idle.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.end(id);
+        }
+    }
+
+    /// These leases are to be revoked.
+    pub fn revoke(&mut self, leases: impl IntoIterator<Item = LeaseId>) {
+        self.revocations.extend(leases);
+    }
+
+    /// The lease to be revoked next.
+    pub fn next_revocation(&mut self) -> Option<LeaseId> {
+        self.revocations.pop()
+    }
+
+    pub fn has_revocations(&self) -> bool {
+        !self.revocations.is_empty()
+    }
+
+    /// All of them: a few for each TTL.
+    pub fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.all.iter().map(|(id, session)| (*id, session))
+    }
+}
