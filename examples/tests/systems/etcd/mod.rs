@@ -47,7 +47,7 @@ impl Etcd {
 
     pub(crate) async fn start_cluster(size: usize) -> Etcd {
         Etcd {
-            members: process::Member::start_cluster(size).await,
+            members: process::Member::start_cluster(size, &[]).await,
         }
     }
 
