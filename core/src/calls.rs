@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::contender::Purpose;
 use crate::ids::{CallId, ContenderId, Name};
-use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::seat::Mode;
+use crate::simulation::{Mistake, mistake};
 use crate::wait_queue::Ticket;
 
 /// How far a call has come.

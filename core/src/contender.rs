@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use crate::deadlock::STEP;
 use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, Revision, SessionId};
-use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::{Read, Seen};
 use crate::output::{LossCause, OwnedKey};
@@ -24,6 +23,7 @@ use crate::ownership::Ownership;
 use crate::part::Part;
 use crate::request::{Event, Kv};
 use crate::seat::{Mode, Seat};
+use crate::simulation::{Mistake, mistake};
 
 /// What a contender is put for.
 #[derive(Debug, Clone, Default)]

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::ids::{RequestId, Revision};
-use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::request::{Cause, Failure, Op, Request, Response, TxnAnswer};
+use crate::simulation::{Mistake, mistake};
 
 /// How long etcd may have said nothing while calls wait, before it is asked something.
 const PROBE: Duration = Duration::from_secs(2);

@@ -17,7 +17,6 @@ mod deadlock;
 mod exchanges;
 mod ids;
 mod input;
-mod mistakes;
 mod moment;
 mod observe;
 mod output;
@@ -28,7 +27,7 @@ mod retention;
 mod seat;
 mod session;
 mod shutdown;
-mod steps;
+mod simulation;
 mod timers;
 mod transactions;
 mod wait_queue;
@@ -36,8 +35,6 @@ mod wait_queue;
 pub use conductor::Core;
 pub use ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
 pub use input::{Acquire, Input, Release, Settings, Wait};
-#[cfg(feature = "simulation")]
-pub use mistakes::{Mistake, make};
 pub use moment::{Deadline, Moment};
 pub use output::{
     Blocker, ContenderState, ContenderView, Grant, LossCause, Output, OwnedKey, Refused,
@@ -49,7 +46,7 @@ pub use request::{
 };
 pub use seat::{Mode, Seat, admits};
 #[cfg(feature = "simulation")]
-pub use steps::taken;
+pub use simulation::{Mistake, make, taken};
 
 /// Names one call may have: they are put in one transaction, which leaves room for others (rules P6, P13).
 pub const NAMES: usize = 32;

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::ids::{CallId, Revision};
-use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
+use crate::simulation::{Mistake, mistake};
 
 /// How often, and for how long, a key is handed over before a read has to show that no other process waits.
 const TURNS: u32 = 64;

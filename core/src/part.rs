@@ -7,10 +7,9 @@
 use std::collections::BTreeMap;
 
 use crate::ids::{Key, LeaseId, Name, Revision, contender_key, contends};
-use crate::mistakes::{Mistake, mistake};
 use crate::request::Kv;
 use crate::seat::{self, Mode, Seat};
-use crate::steps;
+use crate::simulation::{Mistake, mistake, step};
 
 /// One key of a contender.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl Part {
     /// Takes in all keys of its family, as a read at this revision shows them, or all that are older.
     pub fn read(&mut self, created: Revision, revision: Revision, found: &[Kv]) {
         let counts = |kv: &&Kv| {
-            steps::step();
+            step();
             (kv.create_revision < created || mistake(Mistake::YoungerKeysCount))
                 && contends(&self.family, &kv.key)
                 && (self.mode.is_excluded_by(Seat::of_key(&kv.key)) || self.mode.room().is_some())
@@ -137,7 +136,7 @@ impl Part {
     fn admit(&mut self) {
         if let Ahead::Read { standing, at } = &self.ahead {
             let keys = standing.keys().map(|key| {
-                steps::step();
+                step();
                 key.as_slice()
             });
             if seat::admits(self.mode, keys) {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId};
-use crate::mistakes::{Mistake, mistake};
 use crate::moment::{Deadline, Moment};
+use crate::simulation::{Mistake, mistake};
 use crate::transactions::Fence;
 
 /// How far this process's clock and etcd's may drift apart within one TTL (rule P28).

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, edges_of};
-use crate::mistakes::{Mistake, mistake};
 use crate::request::{Compare, Failure, Kv, Op, OpAnswer, Refusal, Txn, TxnAnswer};
+use crate::simulation::{Mistake, mistake};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
 /// and a record a few hundred bytes, so a full bundle stays well below the 512 KiB of rule P6.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{CallId, ContenderId, Name};
-use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::seat::{Mode, Seat};
+use crate::simulation::{Mistake, mistake};
 
 /// A call's place in all its queues: smaller is earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

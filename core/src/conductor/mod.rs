@@ -7,10 +7,8 @@
 //!
 //! Where a method returns an `Option`, `None` says that what it was about is gone.
 
-mod cycles;
-mod reads;
+mod answers;
 mod serving;
-mod sessions;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -25,7 +23,6 @@ use crate::ids::{
     session_root,
 };
 use crate::input::{Input, Settings};
-use crate::mistakes::{Mistake, mistake};
 use crate::moment::Moment;
 use crate::observe::{Observe, Read};
 use crate::output::{
@@ -35,7 +32,7 @@ use crate::request::{Failure, Op, Request, Response};
 use crate::retention::Retentions;
 use crate::session::{Session, Sessions};
 use crate::shutdown::Shutdown;
-use crate::steps;
+use crate::simulation::{Mistake, mistake, step};
 use crate::timers::{Timer, Timers};
 use crate::transactions::{self, Deletion};
 use crate::wait_queue::WaitQueues;
@@ -182,7 +179,7 @@ impl Core {
     /// Takes the steps of all names on the work list, and of all timers that are due.
     fn take_steps(&mut self) {
         loop {
-            steps::step();
+            step();
             if let Some(name) = self.work.pop() {
                 self.serve(&name);
             } else if let Some(timer) = self.timers.pop(self.now) {

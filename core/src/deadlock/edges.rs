@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ids::{CallId, ContenderId, Incarnation, Key, Revision, SessionId, edges_of};
-use crate::steps;
+use crate::simulation::step;
 use crate::transactions::Outcome;
 
 /// Writes that may be under way at a time.
@@ -119,7 +119,7 @@ impl Edges {
             }
         }
         for (edge, (contender, session)) in wanted {
-            steps::step();
+            step();
             let kept = self.all.entry(edge.clone()).or_insert_with(|| Kept {
                 contender,
                 session,

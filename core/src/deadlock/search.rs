@@ -17,7 +17,7 @@ use crate::moment::Moment;
 use crate::output::Blocker;
 use crate::request::{Compare, Kv, Op, OpAnswer, TxnAnswer};
 use crate::seat::Seat;
-use crate::steps;
+use crate::simulation::step;
 use crate::transactions;
 
 /// How many keys a cycle may have: 16 waiting ones, each with its blocker, and writers between readers.
@@ -156,7 +156,7 @@ impl Search {
         // Keys, each with the way to it.
         let mut next = VecDeque::from([(self.start.clone(), Vec::<Arc<Step>>::new())]);
         while let Some((key, path)) = next.pop_front() {
-            steps::step();
+            step();
             let reached = path.last().map(|step| &step.by);
             for (step, to) in self.ways(key, reached, missing).unwrap_or_default() {
                 let excluded = matches!(step.by, By::Exclusion);

@@ -1,6 +1,8 @@
-//! Mistakes that the simulator must find: each was made by the protocol's first draft, or is made by another library.
+//! Simulation: what only tests of the core want, and costs nothing without the feature `simulation`.
 //!
-//! Where the core could make one, the place reads `if mistake(Mistake::…)`. Without the feature `simulation` that is `false`.
+//! Mistakes that the simulator must find: each was made by the protocol's first draft, or is made by another library. Where the core
+//! could make one, the place reads `if mistake(Mistake::…)`. And steps: how much work the core has done on this thread, counted for
+//! tests that ask what an input costs (invariant I12).
 
 /// A mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,4 +74,21 @@ pub fn mistake(mistake: Mistake) -> bool {
 #[cfg(not(feature = "simulation"))]
 pub const fn mistake(_: Mistake) -> bool {
     false
+}
+
+#[cfg(feature = "simulation")]
+thread_local! {
+    static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts one step: one element that a loop visits, or one item of the work list.
+pub fn step() {
+    #[cfg(feature = "simulation")]
+    STEPS.set(STEPS.get() + 1);
+}
+
+/// How many steps the cores of this thread have taken.
+#[cfg(feature = "simulation")]
+pub fn taken() -> u64 {
+    STEPS.get()
 }
