@@ -37,7 +37,7 @@ pub use ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
 pub use input::{Acquire, Input, Release, Settings, Wait};
 pub use moment::{Deadline, Moment};
 pub use output::{
-    Blocker, ContenderState, ContenderView, Grant, LossCause, Output, OwnedKey, Refused,
+    Blocker, ContenderState, ContenderView, Grant, LossCause, Output, OwnedKey, Owner, Refused,
     SessionState, SessionView,
 };
 pub use request::{

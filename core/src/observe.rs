@@ -3,13 +3,12 @@
 //! A contender that waits is read before one that is held. What is read goes together in one transaction, as much as fits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::WINDOW;
 use crate::ids::{ContenderId, Key, Name, Revision, WatchId};
 use crate::moment::Moment;
-use crate::output::Output;
+use crate::output::{Output, Owner};
 use crate::request::{Kv, Op, OpAnswer};
 use crate::transactions::{self, READS};
 
@@ -49,8 +48,8 @@ pub struct Read {
 pub struct Seen {
     /// The keys of its family, the oldest first.
     pub keys: Vec<Kv>,
-    /// The record that was asked for, if its key is there.
-    pub record: Option<Arc<[u8]>>,
+    /// The owner whose record was asked for, if its key is there.
+    pub owner: Option<Owner>,
 }
 
 impl Read {
@@ -71,9 +70,9 @@ impl Read {
         let mut next = || answers.next().map_or(Vec::new(), OpAnswer::found);
         let seen = self.names.iter().map(|(_, owner)| Seen {
             keys: next(),
-            record: owner.as_ref().and_then(|key| {
+            owner: owner.as_ref().and_then(|key| {
                 let owner = next().into_iter().find(|kv| kv.key == *key)?;
-                Some(owner.value.into())
+                Some(Owner::of(owner))
             }),
         });
         seen.collect()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
 use crate::moment::Deadline;
-use crate::request::{Cause, Failure, Refusal, Request};
+use crate::request::{Cause, Failure, Kv, Refusal, Request};
 use crate::seat::Seat;
 
 /// What a core wants done.
@@ -134,6 +134,26 @@ impl fmt::Display for LossCause {
     }
 }
 
+/// Who has a name, as far as this process knows.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    /// The record of the call that has it.
+    pub record: Arc<[u8]>,
+    /// The key, if it hangs on no lease: it never expires.
+    pub unleased: Option<Key>,
+}
+
+impl Owner {
+    /// The owner whose key etcd has shown.
+    pub fn of(kv: Kv) -> Self {
+        let unleased = kv.lease == 0;
+        Self {
+            unleased: unleased.then(|| String::from_utf8_lossy(&kv.key).into()),
+            record: kv.value.into(),
+        }
+    }
+}
+
 /// Why a call is not served. A `name` is counted from 0, in the order of the call.
 #[derive(Debug, Clone)]
 pub enum Refused {
@@ -141,15 +161,15 @@ pub enum Refused {
     Held {
         /// The name.
         name: usize,
-        /// The holder's record, if known.
-        holder: Option<Arc<[u8]>>,
+        /// Who has it, if known.
+        owner: Option<Owner>,
     },
     /// The wait was over.
     Timeout {
         /// The name.
         name: usize,
-        /// The holder's record, if known.
-        holder: Option<Arc<[u8]>>,
+        /// Who has it, if known.
+        owner: Option<Owner>,
         /// How long the call waited.
         waited: Duration,
     },

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::ids::{CallId, ContenderId, Name};
 use crate::moment::Moment;
+use crate::output::Owner;
 use crate::seat::{Mode, Seat};
 use crate::simulation::{Mistake, mistake};
 
@@ -71,7 +72,7 @@ pub struct WaitQueue {
     permits: Numbers,
     permits_held: usize,
     /// The record of another process that was last seen to own the name, while a contender of ours waits.
-    owner: Option<Arc<[u8]>>,
+    owner: Option<Owner>,
     /// When etcd last answered about the name.
     heard: Option<Moment>,
     /// When another process's contender was last seen.
@@ -166,12 +167,12 @@ impl WaitQueue {
         }
     }
 
-    pub fn owner(&self) -> Option<&Arc<[u8]>> {
+    pub fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref()
     }
 
     /// Another process was seen to own the name; `None`: none, or it is not known which.
-    pub fn set_owner(&mut self, owner: Option<Arc<[u8]>>) {
+    pub fn set_owner(&mut self, owner: Option<Owner>) {
         self.owner = owner;
     }
 

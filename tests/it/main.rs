@@ -43,6 +43,7 @@ mod members;
 mod misconfigured;
 mod names;
 mod nested_waiters;
+mod no_lease;
 mod no_space;
 mod on_lost;
 mod outage_answers;

@@ -10,7 +10,7 @@ use crate::ids::{
 };
 use crate::moment::Moment;
 use crate::observe::{HOLDER, RELIES, Read, Seen, WAITER};
-use crate::output::{LossCause, Output, Refused};
+use crate::output::{LossCause, Output, Owner, Refused};
 use crate::ownership::Ownership;
 use crate::part::Part;
 use crate::request::{Event, Failure, Kv, Refusal, Request, Response, TxnAnswer, WatchEvent};
@@ -439,8 +439,8 @@ impl Core {
         // None: only deeper keys, as far as one key tells; the owner has just gone; or the session key is not as it was. It is put
         // again plainly.
         let (name, kv) = owner?;
-        let holder = Some(kv.value.into());
-        self.refuse(call, Refused::Held { name, holder });
+        let owner = Some(Owner::of(kv));
+        self.refuse(call, Refused::Held { name, owner });
         Some(())
     }
 
@@ -706,7 +706,7 @@ impl Core {
             let queue = self.queues.get_mut(&part.name)?;
             queue.see(self.now, others);
             if !held {
-                queue.set_owner(seen.record.filter(|_| others));
+                queue.set_owner(seen.owner.filter(|_| others));
             }
         }
         if let Some(ownership) = self.contenders.get_mut(id)?.ownership_mut() {

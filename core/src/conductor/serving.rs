@@ -11,7 +11,7 @@ use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, SessionId
 use crate::input::{Acquire, Release, Wait};
 use crate::moment::Moment;
 use crate::observe::{GUARD_AFTER, WARM};
-use crate::output::{Blocker, Grant, LossCause, Output, Refused};
+use crate::output::{Blocker, Grant, LossCause, Output, Owner, Refused};
 use crate::ownership::{Gate, Ownership};
 use crate::request::{Failure, Op, OpAnswer, Refusal, Request, Response, TxnAnswer};
 use crate::retention::Step;
@@ -134,8 +134,8 @@ impl Core {
     /// Refuses a call that would have to wait, if it is a single try.
     fn refuse_try(&mut self, call: CallId) {
         if self.calls.get(call).is_some_and(Call::is_try) {
-            let (name, holder) = self.obstacle(call, |_| true).unwrap_or_default();
-            self.refuse(call, Refused::Held { name, holder });
+            let (name, owner) = self.obstacle(call, |_| true).unwrap_or_default();
+            self.refuse(call, Refused::Held { name, owner });
         }
     }
 
@@ -167,38 +167,41 @@ impl Core {
         if obstacle.is_none() && call.names().iter().any(unheard) {
             return Refused::Backend(self.exchanges.cause());
         }
-        let (name, holder) = obstacle.unwrap_or_default();
+        let (name, owner) = obstacle.unwrap_or_default();
         Refused::Timeout {
             name,
-            holder,
+            owner,
             waited: self.now - call.since(),
         }
     }
 
-    /// The name that a call cannot have, of those that count, and its holder's record: one whose holder is known, else one at
+    /// The name that a call cannot have, of those that count, and who has it: one whose owner is known, else one at
     /// whose head it does not stand.
     fn obstacle(
         &self,
         id: CallId,
         counts: impl Fn(&Name) -> bool,
-    ) -> Option<(usize, Option<Arc<[u8]>>)> {
+    ) -> Option<(usize, Option<Owner>)> {
         let names = self.calls.get(id)?.names();
         let mut held = names.iter().enumerate().filter(|(_, name)| counts(name));
-        let held = held.find_map(|(at, name)| Some((at, Some(self.holder(name)?))));
+        let held = held.find_map(|(at, name)| Some((at, Some(self.owner(name)?))));
         let queued = |name: &Name| counts(name) && self.queues.head(name) != Some(id);
         held.or_else(|| Some((names.iter().position(queued)?, None)))
     }
 
-    /// The record of the call or process that has a name, as far as this process knows.
-    fn holder(&self, name: &Name) -> Option<Arc<[u8]>> {
+    /// Who has a name: a call of this process, or another process.
+    fn owner(&self, name: &Name) -> Option<Owner> {
         let queue = self.queues.get(name)?;
-        let record = |id: ContenderId| {
+        let own = |id: ContenderId| {
             let contender = self.contenders.get(id)?;
             let holders = contender.ownership().map(Ownership::holders);
             let holder = holders.and_then(|mut holders| self.calls.get(holders.next()?));
-            Some(holder.map_or(contender.record(), Call::record).clone())
+            Some(Owner {
+                record: holder.map_or(contender.record(), Call::record).clone(),
+                unleased: None,
+            })
         };
-        let held = queue.held().find_map(record);
+        let held = queue.held().find_map(own);
         held.or_else(|| queue.owner().cloned())
     }
 
@@ -283,7 +286,7 @@ impl Core {
         }
         let names = contender.names().clone();
         if contender.must_wait() && !self.queues.tries(&names).is_empty() {
-            match names.iter().any(|name| self.holder(name).is_some()) {
+            match names.iter().any(|name| self.owner(name).is_some()) {
                 true => self.refuse_tries(&names),
                 false => self.observe.read(id, true), // tells who it is
             }

@@ -1,6 +1,6 @@
 //! Admission: no older contender excludes the key any more (rules P2, P11, P14, P15).
 
-use etcd_locked_core::{Event, Op, Output, Refused, Request, RequestId, Revision, Wait};
+use etcd_locked_core::{Event, Op, Output, Owner, Refused, Request, RequestId, Revision, Wait};
 
 use crate::rig::{Rig, deletes};
 
@@ -264,7 +264,7 @@ fn refused_try_names_the_holder() {
         rig.acquire(1, "locks/a", Wait::Once);
         rig.serve();
         let Refused::Held {
-            holder: Some(record),
+            owner: Some(Owner { record, .. }),
             ..
         } = rig.refused(1)
         else {
@@ -296,10 +296,7 @@ fn waiter_that_gives_up_learns_the_holder() {
     assert!(matches!(
         rig.output(1),
         Some(Output::Refused {
-            why: Refused::Timeout {
-                holder: Some(_),
-                ..
-            },
+            why: Refused::Timeout { owner: Some(_), .. },
             ..
         })
     ));

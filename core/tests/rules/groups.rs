@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::{Output, Refused, Release, Wait};
+use etcd_locked_core::{Output, Owner, Refused, Release, Wait};
 use etcd_locked_sim::etcd::unknown;
 
 use crate::SOON;
@@ -252,7 +252,7 @@ fn try_takes_all_names_or_none() {
     rig.acquire_all(2, &[C, B], Wait::Once);
     let Refused::Held {
         name: 1,
-        holder: Some(record),
+        owner: Some(Owner { record, .. }),
     } = rig.refused(2)
     else {
         panic!("not the second")
@@ -280,7 +280,7 @@ fn refused_try_names_the_name_that_is_taken() {
         let why = rig.refused(1);
         let Refused::Held {
             name: 2,
-            holder: Some(record),
+            owner: Some(Owner { record, .. }),
         } = &why
         else {
             panic!("{why:?}")
@@ -312,7 +312,7 @@ fn group_that_gives_up_learns_the_holder() {
     rig.live(SOON);
     let Refused::Timeout {
         name: 1,
-        holder: Some(record),
+        owner: Some(Owner { record, .. }),
         ..
     } = rig.refused(1)
     else {
@@ -333,7 +333,7 @@ fn group_that_gives_up_learns_the_call_ahead_in_its_process() {
         rig.refused(1),
         Refused::Timeout {
             name: 1,
-            holder: Some(_),
+            owner: Some(_),
             ..
         }
     ));

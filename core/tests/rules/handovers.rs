@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::{Grant, LossCause, Output, Refused, Release, Wait};
+use etcd_locked_core::{Grant, LossCause, Output, Owner, Refused, Release, Wait};
 use etcd_locked_sim::etcd::unknown;
 
 use crate::CallId;
@@ -166,7 +166,7 @@ fn refused_try_names_the_holder_after_a_hand_over() {
     pass_on(&mut rig, 0);
     rig.acquire(2, A, Wait::Once);
     let Refused::Held {
-        holder: Some(record),
+        owner: Some(Owner { record, .. }),
         ..
     } = rig.refused(2)
     else {

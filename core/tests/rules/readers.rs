@@ -342,10 +342,11 @@ fn refused_try_names_the_reader_that_holds_now() {
     read(&mut town, 0, 3, &[]);
     town.ask_for(0, 4, &["s"], &[], Wait::Once);
     let refusals = town.refusals();
-    let [(4, Refused::Held { holder, .. })] = &refusals[..] else {
+    let [(4, Refused::Held { owner, .. })] = &refusals[..] else {
         panic!("{refusals:?}");
     };
-    assert_eq!(holder.as_deref(), Some(&b"{\"call\":3}"[..]));
+    let record = owner.as_ref().map(|owner| &*owner.record);
+    assert_eq!(record, Some(&b"{\"call\":3}"[..]));
 }
 
 /// A read at most 50 ms old has shown no contender behind the readers.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etcd_locked_core::{
-    ContenderState, LeaseId, LossCause, Mode, Refused, Release, Request, Revision, Wait,
+    ContenderState, LeaseId, LossCause, Mode, Owner, Refused, Release, Request, Revision, Wait,
 };
 use etcd_locked_sim::etcd::unknown;
 
@@ -102,7 +102,7 @@ fn refused_try_names_the_last_holder() {
     rig.acquire(2, "locks/a", Wait::Once);
     match rig.refused(2) {
         Refused::Held {
-            holder: Some(holder),
+            owner: Some(Owner { record: holder, .. }),
             ..
         } => assert_eq!(&*holder, b"call 1"),
         other => panic!("{other:?}"),
@@ -111,10 +111,7 @@ fn refused_try_names_the_last_holder() {
     rig.live(SOON * 2);
     assert!(matches!(
         rig.refused(3),
-        Refused::Timeout {
-            holder: Some(_),
-            ..
-        }
+        Refused::Timeout { owner: Some(_), .. }
     ));
 }
 

@@ -20,10 +20,12 @@ fn every_error() -> Vec<LockError> {
         LockError::Held {
             name: name(),
             holder: holder(),
+            unleased: Some("locks/orders/secret/8f3c".into()),
         },
         LockError::Timeout {
             name: name(),
             holder: holder(),
+            unleased: Some("locks/orders/secret/8f3c".into()),
             waited: Duration::from_secs(5),
         },
         LockError::Lost {

@@ -289,6 +289,7 @@ impl Acquire {
                 return Err(LockError::Timeout {
                     name: name.clone(),
                     holder: None,
+                    unleased: None,
                     waited: Duration::ZERO,
                 });
             }

@@ -15,7 +15,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use etcd_locked_core::{Blocker, Refused};
+use etcd_locked_core::{Blocker, Owner, Refused};
 use tokio::sync::oneshot;
 
 use super::ownership::{OwnedLocks, Ownership, Reply};
@@ -26,6 +26,7 @@ use crate::values::error::LockError;
 use crate::values::holder::Holder;
 use crate::values::loss::LossCause;
 use crate::values::name::Name;
+use crate::values::text::{KEY, shown};
 
 /// Where a call waits for its locks.
 pub(super) type Taker = oneshot::Sender<Result<Ownership, LockError>>;
@@ -100,17 +101,31 @@ impl fmt::Debug for Effect {
 }
 
 fn refusal(why: Refused, name: Option<Name>) -> LockError {
-    let record = |holder: Option<Arc<[u8]>>| holder.and_then(|json| Holder::from_json(&json));
+    let known = |owner: Option<Owner>| {
+        let holder = |owner: &Owner| Holder::from_json(&owner.record);
+        let holder = owner.as_ref().and_then(holder);
+        // Anything may stand in etcd, in keys too.
+        let unleased = owner.and_then(|owner| owner.unleased);
+        (holder, unleased.map(|key| shown(&key, KEY).into()))
+    };
     match (why, name) {
-        (Refused::Held { holder, .. }, Some(name)) => LockError::Held {
-            name,
-            holder: record(holder),
-        },
-        (Refused::Timeout { holder, waited, .. }, Some(name)) => LockError::Timeout {
-            name,
-            holder: record(holder),
-            waited,
-        },
+        (Refused::Held { owner, .. }, Some(name)) => {
+            let (holder, unleased) = known(owner);
+            LockError::Held {
+                name,
+                holder,
+                unleased,
+            }
+        }
+        (Refused::Timeout { owner, waited, .. }, Some(name)) => {
+            let (holder, unleased) = known(owner);
+            LockError::Timeout {
+                name,
+                holder,
+                unleased,
+                waited,
+            }
+        }
         (Refused::Deadlock { cycle, .. }, Some(name)) => LockError::Deadlock {
             name,
             cycle: Cycle::of(cycle.iter().map(|blocker| {

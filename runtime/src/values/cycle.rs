@@ -4,10 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::holder::Holder;
-use super::text::shown;
-
-/// How much of a key is shown: more than any key of ours has.
-const KEY: usize = 2_000;
+use super::text::{KEY, shown};
 
 /// Cycle of waits in a [`LockError::Deadlock`](crate::LockError::Deadlock).
 ///

@@ -45,21 +45,27 @@ pub enum LockError {
     },
 
     /// One try (`wait = "none"`), and the name was taken.
-    #[error("lock `{name}` is held{}", by(.holder))]
+    #[error("lock `{name}` is held{}{}", by(.holder), stuck(.unleased))]
     Held {
         /// The lock.
         name: Name,
         /// Who has it, if that is known.
         holder: Option<Holder>,
+        /// The key in the way, if it hangs on no lease, such as one that an operator put: it never expires. Delete it once its owner is
+        /// known to be gone. `Display` does not show it, because values of the name are in it; `Debug` does.
+        unleased: Option<Arc<str>>,
     },
 
     /// The lock was not to be had within the wait, or before the deadline.
-    #[error("lock `{name}` {}{}", not_free(.waited), held(.holder))]
+    #[error("lock `{name}` {}{}{}", not_free(.waited), held(.holder), stuck(.unleased))]
     Timeout {
         /// The lock.
         name: Name,
         /// Who had it when the wait was over, if that is known.
         holder: Option<Holder>,
+        /// The key in the way, if it hangs on no lease, such as one that an operator put: it never expires. Delete it once its owner is
+        /// known to be gone. `Display` does not show it, because values of the name are in it; `Debug` does.
+        unleased: Option<Arc<str>>,
         /// How long the call queued; zero if its deadline had passed before.
         waited: Duration,
     },
@@ -218,6 +224,15 @@ fn held(holder: &Option<Holder>) -> String {
     match holder {
         Some(holder) => format!(": it is held by {holder}"),
         None => String::new(),
+    }
+}
+
+fn stuck(unleased: &Option<Arc<str>>) -> &'static str {
+    match unleased {
+        Some(_) => {
+            "; the key in the way has no lease and will never expire: an operator has to delete it"
+        }
+        None => "",
     }
 }
 

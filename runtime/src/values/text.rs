@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+/// How much of a key is shown: more than any key of ours has.
+pub(crate) const KEY: usize = 2_000;
+
 /// Returns the text as it may be shown: in one line, with nothing that a terminal obeys, reorders or hides, and at most `limit`
 /// characters of it.
 pub(crate) fn shown(text: &str, limit: usize) -> String {
