@@ -6,10 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::ids::{CallId, ContenderId, Incarnation, Key, Revision, SessionId, edges_of};
 use crate::simulation::step;
 use crate::transactions::Outcome;
+
+/// How long a call, and the contender it depends on, must have waited before it does anything about cycles; and how long between
+/// two steps of that.
+pub const STEP: Duration = Duration::from_secs(1);
 
 /// Writes that may be under way at a time.
 const WINDOW: usize = 4;

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::STEP;
-use super::edges::Edge;
+use super::edges::{Edge, STEP};
 use crate::ids::{
     ContenderId, Incarnation, Key, Revision, contends, edges_of, family_of, group_of, session_root,
 };
