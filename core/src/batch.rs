@@ -38,8 +38,13 @@ impl<T> Line<T> {
         if self.under_way >= WINDOW {
             return None;
         }
-        let mut next = self.parts.pop_front().unwrap_or_default();
-        next.retain(|element| keys(element).is_some());
+        let mut next = Vec::new();
+        while next.is_empty()
+            && let Some(part) = self.parts.pop_front()
+        {
+            next = part;
+            next.retain(|element| keys(element).is_some());
+        }
         let mut room = if next.is_empty() { LOCKS } else { 0 };
         let mut alone = false;
         while let Some(element) = self.pending.front().filter(|_| !alone) {
@@ -73,8 +78,11 @@ impl<T> Line<T> {
 pub struct Batch {
     puts: BTreeMap<SessionId, Line<ContenderId>>,
     deletions: Line<Deletion>,
-    /// Deletions that etcd has refused: they are sent again slowly, as long as their session lives (rule P34).
-    refused: Vec<Deletion>,
+    /// Deletions that etcd has refused: one at a time is sent again, as long as its session lives, and all once it is carried out
+    /// (rule P34).
+    refused: VecDeque<Deletion>,
+    /// The contender of that one.
+    probe: Option<ContenderId>,
 }
 
 impl Batch {
@@ -144,11 +152,19 @@ impl Batch {
         !self.refused.is_empty()
     }
 
-    /// Deletions that etcd has refused are sent again.
+    /// One of the deletions that etcd has refused is sent again.
     pub fn retry_refused(&mut self) {
-        self.deletions
-            .pending
-            .extend(std::mem::take(&mut self.refused));
+        let next = self.refused.pop_front();
+        self.probe = next.as_ref().map(|deletion| deletion.contender);
+        self.deletions.pending.extend(next);
+    }
+
+    /// The keys of a contender are gone. Was it the one that tried for all that were refused, those are sent again.
+    pub fn deleted(&mut self, contender: ContenderId) {
+        if self.probe == Some(contender) {
+            self.probe = None;
+            self.deletions.pending.extend(self.refused.drain(..));
+        }
     }
 
     /// Whether any key is to be deleted that etcd has not refused to delete.

@@ -284,6 +284,11 @@ impl WaitQueues {
         tries.copied().collect()
     }
 
+    /// Whether single tries wait for one of these names.
+    pub fn have_tries(&self, names: &[Name]) -> bool {
+        self.of(names).any(|queue| !queue.tries.is_empty())
+    }
+
     /// The contenders of these names that may be put, or wait.
     pub fn in_line(&self, names: &[Name]) -> BTreeSet<ContenderId> {
         self.of(names).filter_map(WaitQueue::in_line).collect()

@@ -161,7 +161,10 @@ impl Core {
                 self.give_up_session(id, &Refused::by(failure))?
             }
             // A grant that was carried out unseen runs out by itself: nothing was put under it. The next call asks anew.
-            Err(_) if session.is_unused() => drop(self.sessions.end(id)),
+            Err(_) if session.is_unused() => {
+                self.sessions.end(id);
+                self.batch.forget(id);
+            }
             Err(_) => {
                 let pause = self.pause(self.exchanges.failures());
                 let session = self.sessions.get_mut(id)?;
@@ -200,7 +203,7 @@ impl Core {
         lags: bool,
         result: Result<Response, Failure>,
     ) -> Option<()> {
-        let pause = self.pause(self.exchanges.failures());
+        let pause = self.pause_after(&result);
         let session = self.sessions.alive(id)?;
         let ttl = match result {
             Ok(Response::KeptAlive { ttl, .. }) => ttl,
@@ -533,11 +536,12 @@ impl Core {
                 Vec::new()
             }
             Err(failure) => {
+                // Where the lease is gone the keys are; what may not even be read was never put.
+                let denied = matches!(failure, Failure::Refused(Refusal::PermissionDenied, _));
+                let alone = denied && deletions.len() == 1;
                 if let [deletion] = &*deletions {
                     self.confirm(deletion.contender, Err(Refused::by(failure)));
                 }
-                // Where the lease is gone the keys are; what may not even be read was never put.
-                let alone = deletions.len() == 1;
                 let left = |deletion: &Deletion| {
                     let never = alone && deletion.created.is_none();
                     !never && self.sessions.get(deletion.session).is_some()
@@ -555,6 +559,7 @@ impl Core {
                 self.queues.hear(contender.names(), self.now);
             }
             self.remove(deletion.contender);
+            self.batch.deleted(deletion.contender);
         }
     }
 }
@@ -642,13 +647,13 @@ impl Core {
     }
 
     /// Reads were not answered, or the answer is stale: they are sent again.
-    pub(super) fn read_again(&mut self, reads: &[Read], stale: bool) {
+    pub(super) fn read_again(&mut self, reads: &[Read], stale: bool, failures: u32) {
         self.observe.read_done();
         if stale && !mistake(Mistake::OnlyAWipeIsLostHistory) {
             self.suspect_history(reads);
         }
         for read in reads {
-            let pause = self.pause(self.exchanges.failures());
+            let pause = self.pause(failures);
             self.timers
                 .set(Timer::Read(read.contender), self.now + pause);
         }
@@ -745,21 +750,30 @@ impl Core {
             Event::Delete { key, revision } => (key, Some(*revision)),
         };
         let own = self.contenders.by_key(key);
-        let id = own.or_else(|| self.queues.get(&name)?.in_line())?;
-        let contender = self.contenders.get_mut(id)?;
-        let lease = self.sessions.get(contender.session())?.lease()?;
-        if let Some(cause) = own.and_then(|_| contender.lost_by(&event, lease)) {
-            return self.own_key_gone(id, cause);
+        let lost = own.and_then(|id| {
+            let contender = self.contenders.get(id)?;
+            let lease = self.sessions.get(contender.session())?.lease()?;
+            Some((id, contender.lost_by(&event, lease)?))
+        });
+        if let Some((id, cause)) = lost {
+            self.own_key_gone(id, cause);
         }
-        // A key of ours that is being put may be gone before its put is answered: that is kept in mind. That a predecessor has gone
-        // does not make a contender the owner, only that all have (rule P14).
-        if !contender.predecessor_deleted(&name, key, deleted?) {
+        let deleted = deleted?;
+        let in_line = self.queues.get(&name)?.in_line();
+        // A key of ours that is being put may be gone before its put is answered: that is kept in mind.
+        if let Some(own) = own.filter(|own| Some(*own) != in_line) {
+            let contender = self.contenders.get_mut(own)?;
+            contender.predecessor_deleted(&name, key, deleted);
+        }
+        // That a predecessor has gone does not make a contender the owner, only that all have (rule P14).
+        let contender = self.contenders.get_mut(in_line?)?;
+        if !contender.predecessor_deleted(&name, key, deleted) {
             return None;
         }
         match contender.is_admitted() {
             true => self.work.push(&name),
             false if self.observe.is_watched_whole(&name) => {}
-            false => self.observe.read(id, true),
+            false => self.observe.read(in_line?, true),
         }
         Some(())
     }

@@ -204,7 +204,10 @@ impl Core {
             Timer::Read(contender) => drop(self.read_due(contender)),
             Timer::Rest(name) => self.rest(&name),
             Timer::Flush => {}
-            Timer::Deletes => self.batch.retry_refused(),
+            Timer::Deletes => {
+                self.batch.retry_refused();
+                self.edges.retry_refused();
+            }
             Timer::Silence => {
                 let late = self.exchanges.gives_up(self.now);
                 for call in late.map_or(Vec::new(), |came| self.calls.waiting_since(came)) {
@@ -251,7 +254,8 @@ impl Core {
             Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(Response::txn)),
             Exchange::Read(reads) => match result.and_then(Response::txn) {
                 Ok(answer) if !stale => self.read(reads, at, answer),
-                _ => self.read_again(&reads, stale),
+                Err(Failure::Refused(..)) => self.read_again(&reads, stale, SLOWLY),
+                _ => self.read_again(&reads, stale, self.exchanges.failures()),
             },
             Exchange::Retain(id, lease) => drop(self.retained(id, lease, result)),
             Exchange::Edges(session, edges, cut) => {
@@ -358,6 +362,14 @@ impl Core {
     /// How long to wait before what failed this often in a row is sent again (rule P34).
     fn pause(&mut self, failures: u32) -> Duration {
         self.jittered(Duration::from_millis(50 << failures.min(SLOWLY)))
+    }
+
+    /// The same after an exchange that ended like this: a refusal is an answer, and yet sent again slowly.
+    fn pause_after(&mut self, result: &Result<Response, Failure>) -> Duration {
+        match result {
+            Err(Failure::Refused(..)) => self.pause(SLOWLY),
+            _ => self.pause(self.exchanges.failures()),
+        }
     }
 }
 

@@ -285,7 +285,7 @@ impl Core {
             return self.grant_if_fresh(id, call);
         }
         let names = contender.names().clone();
-        if contender.must_wait() && !self.queues.tries(&names).is_empty() {
+        if contender.must_wait() && self.queues.have_tries(&names) {
             match names.iter().any(|name| self.owner(name).is_some()) {
                 true => self.refuse_tries(&names),
                 false => self.observe.read(id, true), // tells who it is
@@ -329,9 +329,11 @@ impl Core {
 
     /// The youngest key of readers that hold just these names, and whether another may join them.
     fn joinable(&self, purpose: &Purpose) -> Option<(ContenderId, Gate)> {
+        if purpose.mode != Mode::Shared {
+            return None;
+        }
         let queue = self.queues.get(purpose.names.first()?)?;
-        let mut held = queue.held().filter(|_| purpose.mode == Mode::Shared).rev();
-        held.find_map(|id| {
+        queue.held().rev().find_map(|id| {
             crate::simulation::step();
             let contender = self.contenders.get(id)?;
             let accepts = self.sessions.get(contender.session())?.accepts();
@@ -602,6 +604,12 @@ impl Core {
             return self.retention_over(id);
         }
         self.timers.set(Timer::Retention(id), until);
+        if !self.may_send() {
+            let pause = self.pause(self.exchanges.failures());
+            let at = until.min(self.now + pause);
+            self.timers.set(Timer::Retention(id), at);
+            return None;
+        }
         let (request, lease) = match self.retentions.step(id, self.now)? {
             Step::Reserve(ttl_secs) => (Request::Grant(ttl_secs), None),
             Step::Move(lease, record) => {
@@ -872,6 +880,9 @@ impl Core {
     /// The wait of a call is over: withdraws the edges that rest on it, its own, and those of calls that wait for its task. True if
     /// some have to be deleted at etcd first.
     pub(super) fn unpublish(&mut self, call: CallId) -> bool {
+        if self.edges.is_empty() {
+            return false;
+        }
         let mut resting = BTreeSet::from([call]);
         let mut names: Vec<&Name> = self.hands_on(call).collect();
         let mut seen = BTreeSet::new();
@@ -893,7 +904,7 @@ impl Core {
         for of in resting.into_iter().filter(|_| leaves) {
             self.claim_edges(of);
         }
-        leaves && !self.edges.cleared().contains(&call)
+        leaves && !self.edges.is_cleared(call)
     }
 
     /// The names whose waiters may depend on what a call waits for: those its task holds; and its own, where a group hands it on to
@@ -958,7 +969,10 @@ impl Core {
                 let (call, cycle) = cut?;
                 self.refuse_deadlocked(call, cycle.blockers())?;
             }
-            Outcome::Refused => {}
+            Outcome::Refused => {
+                let pause = self.pause(SLOWLY);
+                self.timers.set_by(Timer::Deletes, self.now + pause);
+            }
             Outcome::Unknown => {
                 self.sessions.wake(id)?.bar();
             }

@@ -106,6 +106,8 @@ pub struct Edges {
     by_contender: BTreeMap<ContenderId, BTreeSet<Edge>>,
     /// Edges that are not at etcd as they should be.
     due: BTreeSet<Edge>,
+    /// Those whose deletion etcd has refused: it is sent again slowly (rule P34).
+    refused: Vec<Edge>,
     /// Calls whose wait is over, each with the edges that must be gone first.
     leaving: BTreeMap<CallId, BTreeSet<Edge>>,
     under_way: usize,
@@ -170,6 +172,18 @@ impl Edges {
         let leaving = self.leaving.iter();
         let cleared = leaving.filter(|(_, edges)| !edges.iter().any(stands));
         cleared.map(|(call, _)| *call).collect()
+    }
+
+    /// Whether the edges are gone that must be before a call may learn that its wait is over.
+    pub fn is_cleared(&mut self, call: CallId) -> bool {
+        let is_unwanted = |edge: &Edge| {
+            let kept = self.all.get(edge);
+            kept.is_some_and(|kept| kept.wanted_by.is_empty())
+        };
+        self.leaving.get_mut(&call).is_none_or(|edges| {
+            edges.retain(is_unwanted);
+            edges.is_empty()
+        })
     }
 
     /// Sees whether an edge is to be written, or forgotten.
@@ -239,10 +253,19 @@ impl Edges {
                 (Outcome::Refused, _) => kept.state,
                 (Outcome::Unknown, _) => State::Unsure,
             };
-            // One that was refused has an end that is not as it was: the call's next step looks what there is to wait for.
-            if outcome == Outcome::Applied || kept.due() != Some(Write::Put) {
-                self.review(edge);
+            match (outcome, kept.due()) {
+                // One end is not as it was: the call's next step looks what there is to wait for.
+                (Outcome::Refused | Outcome::Unknown, Some(Write::Put)) => {}
+                (Outcome::Refused, Some(Write::Delete)) => self.refused.push(edge.clone()),
+                _ => self.review(edge),
             }
+        }
+    }
+
+    /// Deletions that etcd has refused are sent again.
+    pub fn retry_refused(&mut self) {
+        for edge in std::mem::take(&mut self.refused) {
+            self.review(&edge);
         }
     }
 
