@@ -290,3 +290,16 @@ fn refused_delete_is_sent_again_slowly() {
     rig.live(SOON * 20);
     assert!(!rig.has("locks/a/a1") && rig.has("locks/b/a1"));
 }
+
+/// Two transactions found no leader; then the call of the first one goes away.
+#[test]
+fn put_behind_one_that_nobody_wants_any_more_is_sent() {
+    let mut rig = Rig::warm();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.acquire(2, "locks/b", Wait::Forever);
+    rig.fail_all(unavailable);
+    rig.cancel(1);
+    rig.pass(SOON);
+    let (_, put) = rig.take();
+    assert_eq!(puts(&put), ["locks/b/a1"]);
+}

@@ -6,7 +6,7 @@ use etcd_locked_core::{Mode, Output, Refused, Request, Wait};
 use etcd_locked_sim::etcd::unavailable;
 
 use crate::CallId;
-use crate::rig::Rig;
+use crate::rig::{Rig, deletes};
 use crate::town::Town;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -381,4 +381,21 @@ fn reader_that_cannot_join_puts_a_second_key() {
     town.release(1, 2);
     town.until(|town| town.is_granted(0, 3));
     assert_eq!(town.keys("s"), ["locks/s/a1.r1"]);
+}
+
+/// The event comes before the answer to the delete, and the writer's watch tells it all.
+#[test]
+fn event_of_an_own_readers_key_admits_the_writer_behind() {
+    let mut rig = Rig::warm();
+    rig.share(1, "locks/s", Mode::Shared, Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.acquire(2, "locks/s", Wait::Forever);
+    rig.live(SECOND);
+    rig.release(1);
+    let (id, delete) = rig.take_that(|request| !deletes(request).is_empty());
+    let deleted = rig.store.apply(rig.now, &delete);
+    rig.report();
+    rig.answer(id, deleted);
+    rig.granted(2);
 }
