@@ -46,7 +46,7 @@
 //!
 //! - **One at a time.** Of all calls with the same name, in all processes that share an etcd, one body is polled at a time.
 //! - **In order.** Processes are served in the order in which their calls reached etcd, calls of one process in the order in
-//!   which they were made.
+//!   which they were made. Where etcd's answer to a request was lost, its call queues anew.
 //! - **A lost lock stops its body.** A lock is lost when the lease cannot be renewed in time, or when an
 //!   operator takes it away. Before *every* poll the body's lease is compared with the clock, on the thread that polls: the
 //!   body of a process that was stopped for a minute is not polled again when it goes on. It is dropped where it awaits, and
