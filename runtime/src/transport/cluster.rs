@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etcd_locked_core::{Cause, Failure, Refusal};
+use tokio::sync::watch;
 
 use super::errors::named;
 use super::history::History;
@@ -30,10 +31,31 @@ pub(super) struct Clusters {
 struct Seen {
     /// The engine's cluster: that of the first answer.
     home: Option<ClusterId>,
-    /// What each endpoint answered last.
+    /// What each configured endpoint answered last.
     endpoints: BTreeMap<String, ClusterId>,
+    /// Connections to endpoints that only the member list names. All of them are of home.
+    members: BTreeMap<String, Link>,
     /// Former homes, of which no endpoint was left: their cluster was made anew. None of them becomes home again.
     past: Vec<ClusterId>,
+}
+
+/// The last proven connection to an endpoint.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// The endpoint's connections up to this generation are lost.
+    pub(super) lost: watch::Sender<u64>,
+    pub(super) generation: u64,
+}
+
+impl Link {
+    /// Makes exchanges and streams leave the connection.
+    pub(super) fn lose(&self) {
+        self.lost.send_if_modified(|lost| {
+            let newer = *lost < self.generation;
+            *lost = self.generation.max(*lost);
+            newer
+        });
+    }
 }
 
 impl Clusters {
@@ -45,7 +67,7 @@ impl Clusters {
         }
     }
 
-    /// Notes which cluster an endpoint is of; an error if the engine must not use it.
+    /// Notes which cluster a configured endpoint is of; an error if the engine must not use it.
     pub(super) fn answered(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
         let mut seen = self.seen();
         let home = *seen.home.get_or_insert(id);
@@ -57,6 +79,8 @@ impl Clusters {
         if made_anew {
             seen.past.push(home);
             seen.home = Some(id);
+            // They may still lead to the former home.
+            mem::take(&mut seen.members).values().for_each(Link::lose);
             self.history.end();
         }
         let result = seen.allows(endpoint, id);
@@ -73,26 +97,25 @@ impl Clusters {
     }
 
     /// The same of an endpoint that only the member list names: one of another cluster is not used, and makes no configuration wrong.
-    pub(super) fn joined(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
+    /// The connection is lost when another cluster becomes the engine's.
+    pub(super) fn joined(&self, endpoint: &str, id: ClusterId, link: Link) -> Result<(), Cause> {
         let mut seen = self.seen();
+        seen.home.get_or_insert(id);
         seen.allows(endpoint, id)?;
-        seen.endpoints.insert(endpoint.to_owned(), id);
+        seen.members.insert(endpoint.to_owned(), link);
         Ok(())
     }
 
     /// Returns whether this endpoint has answered as a member of the engine's cluster.
     pub(super) fn knows(&self, endpoint: &str) -> bool {
         let seen = self.seen();
-        seen.endpoints
-            .get(endpoint)
-            .is_some_and(|id| Some(*id) == seen.home)
+        let configured = seen.endpoints.get(endpoint);
+        seen.members.contains_key(endpoint) || configured.is_some_and(|id| Some(*id) == seen.home)
     }
 
-    /// Forgets an endpoint that is not used any more.
+    /// Forgets an endpoint that the member list does not name any more.
     pub(super) fn forget(&self, endpoint: &str) {
-        let mut seen = self.seen();
-        seen.endpoints.remove(endpoint);
-        self.judge(&seen);
+        self.seen().members.remove(endpoint);
     }
 
     /// What an acquisition is refused with while the endpoints are of two clusters.
@@ -125,7 +148,7 @@ impl Clusters {
 }
 
 impl Seen {
-    /// Tells whether all endpoints have left home for this cluster, which is new. One endpoint that still answers for home, or
+    /// Tells whether all configured endpoints have left home for this cluster, which is new. One that still answers for home, or
     /// did so last, makes it a second cluster.
     fn is_made_anew(&self, id: ClusterId) -> bool {
         self.home != Some(id)
@@ -232,12 +255,43 @@ mod tests {
         assert!(clusters.refusal().is_some());
     }
 
+    fn link(generation: u64) -> Link {
+        Link {
+            lost: watch::Sender::new(0),
+            generation,
+        }
+    }
+
     #[test]
-    fn forgotten_endpoint_is_no_second_cluster() {
+    fn cluster_made_anew_needs_no_endpoint_that_is_not_configured() {
         let clusters = Clusters::default();
         clusters.answered("http://a:1", 1).unwrap();
-        assert!(clusters.answered("http://b:1", 2).is_err());
-        clusters.forget("http://b:1");
+        clusters.joined("http://m:1", 1, link(1)).unwrap();
+        clusters.answered("http://a:1", 2).unwrap();
+        assert!(clusters.refusal().is_none());
+        assert!(!clusters.knows("http://m:1"));
+        clusters.joined("http://m:1", 2, link(2)).unwrap();
+        assert!(clusters.knows("http://m:1"));
+    }
+
+    #[test]
+    fn cluster_made_anew_ends_connections_to_members_of_the_former() {
+        let clusters = Clusters::default();
+        clusters.answered("http://a:1", 1).unwrap();
+        let member = link(3);
+        let lost = member.lost.clone();
+        clusters.joined("http://m:1", 1, member).unwrap();
+        assert_eq!(*lost.borrow(), 0);
+        clusters.answered("http://a:1", 2).unwrap();
+        assert_eq!(*lost.borrow(), 3);
+    }
+
+    #[test]
+    fn member_of_another_cluster_makes_no_configuration_wrong() {
+        let clusters = Clusters::default();
+        clusters.answered("http://a:1", 1).unwrap();
+        assert!(clusters.joined("http://m:1", 2, link(1)).is_err());
+        assert!(!clusters.knows("http://m:1"));
         assert!(clusters.refusal().is_none());
     }
 }

@@ -8,7 +8,7 @@ use etcd_client::Client;
 use etcd_locked_core::{Cause, Failure, Refusal};
 use tokio::sync::watch;
 
-use super::cluster::Clusters;
+use super::cluster::{Clusters, Link};
 use super::errors::{
     Class, Suspicion, certificate_hint, classify, describe, misconfigured, named, refused, silence,
     spoken, suspicion, unopened,
@@ -25,8 +25,6 @@ const SCHEME: Duration = Duration::from_millis(500);
 pub(super) struct Endpoint {
     dial: Dial,
     slot: Mutex<Option<Opening>>,
-    /// Connections up to this generation are not used again.
-    lost: watch::Sender<u64>,
 }
 
 /// What all endpoints of a client are reached with.
@@ -50,6 +48,8 @@ struct Dial {
     configured: bool,
     /// It has answered before, so it is written as it should be.
     served: Arc<AtomicBool>,
+    /// Connections up to this generation are not used again.
+    lost: watch::Sender<u64>,
     means: Means,
 }
 
@@ -97,10 +97,10 @@ impl Endpoint {
                 target,
                 configured,
                 served: Arc::default(),
+                lost: watch::Sender::new(0),
                 means: means.clone(),
             },
             slot: Mutex::default(),
-            lost: watch::Sender::new(0),
         }
     }
 
@@ -146,7 +146,7 @@ impl Endpoint {
 
     /// Makes streams leave the endpoint, which is used no more.
     pub(super) fn retire(&self) {
-        self.lost.send_replace(u64::MAX);
+        self.dial.lost.send_replace(u64::MAX);
         self.dial.means.clusters.forget(self.name());
     }
 
@@ -185,7 +185,7 @@ impl Endpoint {
             last => {
                 let generation = last.as_ref().map_or(1, |last| last.generation + 1);
                 let (telling, stage) = watch::channel(Stage::Begun);
-                tokio::spawn(self.dial.clone().open(telling));
+                tokio::spawn(self.dial.clone().open(generation, telling));
                 slot.insert(Opening { stage, generation }).clone()
             }
         }
@@ -207,11 +207,7 @@ impl Endpoint {
 
     /// The connection is not used again; exchanges under way on it may still end.
     pub(super) fn lose(&self, connection: &Connection) {
-        self.lost.send_if_modified(|lost| {
-            let newer = *lost < connection.generation;
-            *lost = connection.generation.max(*lost);
-            newer
-        });
+        self.dial.link(connection.generation).lose();
     }
 
     /// Whether an exchange has found the connection to be no good.
@@ -220,13 +216,14 @@ impl Endpoint {
     }
 
     fn has_lost(&self, generation: u64) -> bool {
-        *self.lost.borrow() >= generation
+        *self.dial.lost.borrow() >= generation
     }
 
     /// Completes once [`is_lost`](Self::is_lost).
     pub(super) async fn lost(&self, connection: &Connection) {
         // Fails only without a sender, which is this.
         let _ = self
+            .dial
             .lost
             .subscribe()
             .wait_for(|lost| *lost >= connection.generation)
@@ -251,9 +248,16 @@ impl Opening {
 }
 
 impl Dial {
-    async fn open(self, stage: watch::Sender<Stage>) {
+    fn link(&self, generation: u64) -> Link {
+        Link {
+            lost: self.lost.clone(),
+            generation,
+        }
+    }
+
+    async fn open(self, generation: u64, stage: watch::Sender<Stage>) {
         let deadline = self.means.clock.now() + self.means.patience;
-        let outcome = match by(&*self.means.clock, deadline, self.prove(&stage)).await {
+        let outcome = match by(&*self.means.clock, deadline, self.prove(generation, &stage)).await {
             Some(Ok(client)) => Stage::Proven(client),
             Some(Err(failure)) => Stage::Failed(failure),
             None => Stage::Failed(Failure::Unavailable(silence(
@@ -264,7 +268,11 @@ impl Dial {
         stage.send_replace(outcome);
     }
 
-    async fn prove(&self, stage: &watch::Sender<Stage>) -> Result<Arc<Client>, Failure> {
+    async fn prove(
+        &self,
+        generation: u64,
+        stage: &watch::Sender<Stage>,
+    ) -> Result<Arc<Client>, Failure> {
         let client = match self.target.open(&self.means.terms).await {
             Ok(client) => Arc::new(client),
             Err(error) => return Err(self.unopened(&error).await),
@@ -275,9 +283,10 @@ impl Dial {
                 // What only looks like etcd may have no id.
                 if let Some(header) = status.header().filter(|it| it.cluster_id() != 0) {
                     let clusters = &self.means.clusters;
+                    let id = header.cluster_id();
                     let allowed = match self.configured {
-                        true => clusters.answered(&self.name, header.cluster_id()),
-                        false => clusters.joined(&self.name, header.cluster_id()),
+                        true => clusters.answered(&self.name, id),
+                        false => clusters.joined(&self.name, id, self.link(generation)),
                     };
                     allowed.map_err(Failure::Unavailable)?;
                 }
