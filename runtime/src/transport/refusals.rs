@@ -1,7 +1,7 @@
 //! Refusals of writes that are sent again until etcd carries them out: deletes, and barriers (rule P34). Nothing else would say
 //! so: a put that is refused is its caller's error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,9 +16,18 @@ const FORGET: Duration = Duration::from_secs(60);
 /// The keys whose write etcd refuses at present. One warning is logged when there is a first, one line when none is left.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    keys: Mutex<BTreeMap<Key, Moment>>,
+    keys: Mutex<Keys>,
     /// Whether there are any: most writes need no more than this.
     any: AtomicBool,
+}
+
+/// The keys whose write was refused within [`FORGET`], and not carried out since.
+#[derive(Debug, Default)]
+struct Keys {
+    /// When etcd refused each one last.
+    refused: BTreeMap<Key, Moment>,
+    /// Every refusal, the oldest first: what is over is found without a walk over all keys.
+    refusals: VecDeque<(Moment, Key)>,
 }
 
 /// What is to be logged.
@@ -55,20 +64,47 @@ impl Refusals {
         };
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.is_some() {
-            keys.retain(|_, at| now - *at < FORGET);
+            keys.forget(now);
         }
-        let any = !keys.is_empty();
+        let any = !keys.refused.is_empty();
         for key in repeated(txn) {
             match refused {
-                Some(_) => keys.insert(key.clone(), now),
-                None => keys.remove(key),
-            };
+                Some(_) => keys.refuse(now, key),
+                None => keys.carry_out(key),
+            }
         }
-        self.any.store(!keys.is_empty(), Ordering::Release);
-        match (any, keys.is_empty()) {
+        let none = keys.refused.is_empty();
+        self.any.store(!none, Ordering::Release);
+        match (any, none) {
             (false, false) => refused.map(Line::First),
             (true, true) => Some(Line::Over),
             _ => None,
+        }
+    }
+}
+
+impl Keys {
+    fn refuse(&mut self, now: Moment, key: &Key) {
+        self.refused.insert(key.clone(), now);
+        self.refusals.push_back((now, key.clone()));
+    }
+
+    fn carry_out(&mut self, key: &Key) {
+        self.refused.remove(key);
+        if self.refused.is_empty() {
+            self.refusals.clear();
+        }
+    }
+
+    /// Drops the keys whose last refusal is too long ago.
+    fn forget(&mut self, now: Moment) {
+        while let Some((at, key)) = self.refusals.front()
+            && now - *at >= FORGET
+        {
+            if self.refused.get(key) == Some(at) {
+                self.refused.remove(key);
+            }
+            self.refusals.pop_front();
         }
     }
 }
@@ -156,5 +192,16 @@ mod tests {
         assert!(first(1, "a"));
         assert!(!first(60, "b"));
         assert!(first(121, "c"));
+    }
+
+    #[test]
+    fn keys_are_forgotten_after_their_last_refusal() {
+        let mut keys = Keys::default();
+        for (secs, key) in [(1, "a"), (1, "b"), (50, "a")] {
+            keys.refuse(at(secs), &key.into());
+        }
+        keys.forget(at(61));
+        assert!(keys.refused.keys().eq([&Key::from("a")]));
+        assert_eq!(keys.refusals.len(), 1);
     }
 }
