@@ -38,6 +38,25 @@ pub(super) struct Means {
     pub(super) clock: Arc<dyn Clock>,
 }
 
+#[cfg(test)]
+impl Means {
+    pub(super) fn for_tests(patience: Duration) -> Self {
+        let terms = Terms {
+            options: etcd_client::ConnectOptions::new(),
+            connect_timeout: patience,
+            ping: (Duration::from_secs(6), Duration::from_secs(3)),
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
+        Self {
+            terms,
+            clusters: Arc::default(),
+            patience,
+            clock: Arc::new(crate::clock::BootClock),
+        }
+    }
+}
+
 /// How the endpoint is reached.
 #[derive(Clone)]
 struct Dial {
@@ -121,11 +140,6 @@ impl Endpoint {
             return self.connect().await;
         }
         self.opened(|stage| !matches!(stage, Stage::Begun)).await
-    }
-
-    /// Begins to open a connection, if there is none.
-    pub(super) fn begin(&self) {
-        self.opening();
     }
 
     /// Whether a connection is open and proven.
@@ -338,24 +352,9 @@ impl Dial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::BootClock;
 
     fn endpoint(url: String) -> Endpoint {
-        let patience = Duration::from_millis(50);
-        let clock = Arc::new(BootClock);
-        let terms = Terms {
-            options: etcd_client::ConnectOptions::new(),
-            connect_timeout: patience,
-            ping: (Duration::from_secs(6), Duration::from_secs(3)),
-            #[cfg(feature = "tls")]
-            tls: None,
-        };
-        let means = Means {
-            terms,
-            clusters: Arc::default(),
-            patience,
-            clock,
-        };
+        let means = Means::for_tests(Duration::from_millis(50));
         Endpoint::new(Target::Urls(vec![url]), &means)
     }
 

@@ -1,13 +1,15 @@
 //! Scout: asks the endpoints, apart from the exchanges, which cluster they are of and, if configured, who its members are (P35).
 //!
 //! An engine needs one endpoint only. Two processes that use different ones of two clusters would both own a name, so every
-//! endpoint is asked before the first lease, and those that were silent then are asked until they answer.
+//! endpoint is asked before the first lease, and those that were silent then are asked until they answer. Once one endpoint has
+//! answered, the lease waits only briefly for the others.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use etcd_client::Member;
 use tokio::sync::{Notify, OnceCell};
+use tokio::task::JoinSet;
 
 use super::cluster::Clusters;
 use super::endpoint::{Endpoint, Means};
@@ -15,6 +17,9 @@ use super::ring::Ring;
 use super::target::Target;
 use crate::clock::{Clock, by};
 use crate::values::config::is_endpoint;
+
+/// How long the first lease waits for the other endpoints once one is proven.
+const OTHERS: Duration = Duration::from_millis(300);
 
 /// The first and the longest pause before silent endpoints are asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -75,15 +80,25 @@ impl Scout {
         if endpoints.len() < 2 && self.following.is_none() {
             return; // proven when it is first used
         }
-        endpoints.iter().for_each(|endpoint| endpoint.begin());
-        let mut connected = false;
+        let mut asked = JoinSet::new();
         for endpoint in self.ring.round() {
-            let connects = endpoint.connect().await.is_ok();
-            if connected && connects {
-                endpoint.rest(); // one connection is enough
-            }
-            connected |= connects;
+            asked.spawn(async move { endpoint.connect().await.is_ok() });
         }
+        let mut until = None;
+        loop {
+            let answered = match until {
+                None => asked.join_next().await,
+                Some(until) => by(&*self.clock, until, asked.join_next()).await.flatten(),
+            };
+            match answered {
+                Some(Ok(true)) => until = until.or_else(|| Some(self.clock.now() + OTHERS)),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        // One connection is enough.
+        let connected = self.ring.round().filter(|it| it.is_connected());
+        connected.skip(1).for_each(|it| it.rest());
         let (wake, clock) = (Arc::clone(&self.wake), Arc::clone(&self.clock));
         tokio::spawn(Self::go_on(Arc::downgrade(self), wake, clock));
     }
@@ -227,6 +242,40 @@ fn is_local(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "embedded")]
+    use crate::clock::BootClock;
+
+    #[cfg(feature = "embedded")]
+    fn url(listener: &std::net::TcpListener) -> String {
+        format!("http://{}", listener.local_addr().unwrap())
+    }
+
+    /// An etcd that other connections reach at this URL.
+    #[cfg(feature = "embedded")]
+    fn served() -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = url(&listener);
+        listener.set_nonblocking(true).unwrap();
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        tokio::spawn(async move { etcd_locked_embedded::Etcd::new().serve(listener).await });
+        url
+    }
+
+    #[cfg(feature = "embedded")]
+    #[tokio::test]
+    async fn first_lease_does_not_wait_for_a_silent_endpoint() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let means = Means::for_tests(Duration::from_secs(3600));
+        let endpoints = [url(&silent), served()]
+            .map(|url| Arc::new(Endpoint::new(Target::Urls(vec![url]), &means)));
+        let ring = Arc::new(Ring::new(endpoints.to_vec(), 0));
+        let scout = Arc::new(Scout::new(ring, means.clusters, Arc::new(BootClock), None));
+        let begun = tokio::time::timeout(Duration::from_secs(60), scout.begin());
+        begun
+            .await
+            .expect("the scout waits for the silent endpoint");
+        assert!(endpoints[1].is_connected() && !endpoints[0].is_connected());
+    }
 
     #[test]
     fn members_are_followed_only_where_they_can_be_reached() {
