@@ -14,7 +14,7 @@ use etcd_locked_core::{
 
 use super::cluster::Clusters;
 use super::convert::{malformed, send};
-use super::endpoint::{Connection, Endpoint, Means};
+use super::endpoint::{Connection, Endpoint, Means, Share};
 use super::errors::{Class, all, classify, named, silence, unopened, unserved};
 use super::history::History;
 use super::refusals::Refusals;
@@ -32,9 +32,6 @@ const EXCHANGE: Duration = Duration::from_secs(3);
 
 /// How long a read may take on one endpoint; it can be resent, so it need not be patient.
 const READ: Duration = Duration::from_secs(2);
-
-/// How long opening one endpoint of several may take, so that a black hole does not use up what the others need.
-const SHARE: Duration = Duration::from_secs(2);
 
 /// How long to find out which revision etcd has when a lease is gone, or renewed by a first answer. Calls that hold locks under a
 /// lease that is gone learn of the loss after that.
@@ -67,7 +64,7 @@ struct Shared {
     authenticates: bool,
     connect_timeout: Duration,
     /// The part of it that each endpoint gets.
-    share: Duration,
+    share: Arc<Share>,
 }
 
 impl fmt::Debug for Shared {
@@ -84,14 +81,14 @@ impl Client {
         config.check()?;
         let target = Target::of(config);
         let targets = target.endpoints();
-        let share = share(config.connect_timeout, targets.len());
+        let share = Arc::new(Share::new(config.connect_timeout, targets.len()));
         let (interval, timeout) = PING;
         let mut options = ConnectOptions::new()
             .with_keep_alive(interval, timeout)
             .with_keep_alive_while_idle(true)
             .with_require_leader(true)
             .with_auto_token_refresh(true)
-            .with_connect_timeout(share);
+            .with_connect_timeout(share.each());
         if let Some((name, password)) = &config.user {
             options = options.with_user(name, password);
         }
@@ -105,7 +102,7 @@ impl Client {
         }
         let terms = Terms {
             options,
-            connect_timeout: share,
+            connect_timeout: share.each(),
             ping: PING,
             #[cfg(feature = "tls")]
             tls,
@@ -115,7 +112,7 @@ impl Client {
         let means = Means {
             terms: terms.clone(),
             clusters: Arc::clone(&clusters),
-            patience: share,
+            share: Arc::clone(&share),
             clock: clock.clone(),
         };
         let endpoints: Vec<_> = targets
@@ -538,7 +535,7 @@ impl Client {
     /// When a round of all endpoints must have ended.
     fn whole(&self, limit: Duration) -> Moment {
         let count = u32::try_from(self.0.ring.all().len()).unwrap_or(u32::MAX);
-        let each = self.0.share.saturating_add(limit);
+        let each = self.0.share.each().saturating_add(limit);
         self.0.clock.now() + each.saturating_mul(count).min(FOREVER)
     }
 
@@ -566,14 +563,6 @@ enum Proof {
     Needless,
 }
 
-/// How long opening one endpoint of so many may take: the connect time-out is enough for all of them.
-fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
-    match u32::try_from(endpoints).unwrap_or(u32::MAX) {
-        0 | 1 => connect_timeout,
-        several => SHARE.min(connect_timeout / several),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -587,14 +576,6 @@ mod tests {
             then,
             ..Txn::default()
         }
-    }
-
-    #[test]
-    fn endpoints_share_the_connect_timeout() {
-        let secs = Duration::from_secs;
-        assert_eq!(share(secs(5), 1), secs(5));
-        assert_eq!(share(secs(10), 2), SHARE);
-        assert_eq!(share(secs(3), 3), secs(1));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Endpoint of etcd: its client, opened when first used (rules P32, P33).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,9 @@ use crate::clock::{Clock, by};
 /// How long to find out which scheme a port speaks that has just ended a connection.
 const SCHEME: Duration = Duration::from_millis(500);
 
+/// How long opening one endpoint of several may take, so that a black hole does not use up what the others need.
+const LONGEST: Duration = Duration::from_secs(2);
+
 /// etcd-client's own balancing fails every call that picks a dead endpoint (26 % with one of three dead, rule P32),
 /// so each endpoint has a client of its own.
 pub(super) struct Endpoint {
@@ -34,7 +37,7 @@ pub(super) struct Means {
     /// Which cluster answers where.
     pub(super) clusters: Arc<Clusters>,
     /// How long opening one may take.
-    pub(super) patience: Duration,
+    pub(super) share: Arc<Share>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -51,8 +54,38 @@ impl Means {
         Self {
             terms,
             clusters: Arc::default(),
-            patience,
+            share: Arc::new(Share::new(patience, 1)),
             clock: Arc::new(crate::clock::BootClock),
+        }
+    }
+}
+
+/// Part of the connect time-out that each endpoint gets.
+#[derive(Debug)]
+pub(super) struct Share {
+    connect_timeout: Duration,
+    endpoints: AtomicUsize,
+}
+
+impl Share {
+    pub(super) fn new(connect_timeout: Duration, endpoints: usize) -> Self {
+        Self {
+            connect_timeout,
+            endpoints: AtomicUsize::new(endpoints),
+        }
+    }
+
+    /// Notes how many endpoints there are now.
+    pub(super) fn divide(&self, endpoints: usize) {
+        self.endpoints.store(endpoints, Ordering::Relaxed);
+    }
+
+    /// Returns how long opening one endpoint may take: the connect time-out is enough for all of them.
+    pub(super) fn each(&self) -> Duration {
+        let endpoints = self.endpoints.load(Ordering::Relaxed);
+        match u32::try_from(endpoints).unwrap_or(u32::MAX) {
+            0 | 1 => self.connect_timeout,
+            several => LONGEST.min(self.connect_timeout / several),
         }
     }
 }
@@ -270,14 +303,12 @@ impl Dial {
     }
 
     async fn open(self, generation: u64, stage: watch::Sender<Stage>) {
-        let deadline = self.means.clock.now() + self.means.patience;
+        let patience = self.means.share.each();
+        let deadline = self.means.clock.now() + patience;
         let outcome = match by(&*self.means.clock, deadline, self.prove(generation, &stage)).await {
             Some(Ok(client)) => Stage::Proven(client),
             Some(Err(failure)) => Stage::Failed(failure),
-            None => Stage::Failed(Failure::Unavailable(silence(
-                &self.name,
-                self.means.patience,
-            ))),
+            None => Stage::Failed(Failure::Unavailable(silence(&self.name, patience))),
         };
         stage.send_replace(outcome);
     }
@@ -356,6 +387,21 @@ mod tests {
     fn endpoint(url: String) -> Endpoint {
         let means = Means::for_tests(Duration::from_millis(50));
         Endpoint::new(Target::Urls(vec![url]), &means)
+    }
+
+    #[test]
+    fn endpoints_share_the_connect_timeout() {
+        let secs = Duration::from_secs;
+        assert_eq!(Share::new(secs(5), 1).each(), secs(5));
+        assert_eq!(Share::new(secs(10), 2).each(), LONGEST);
+        assert_eq!(Share::new(secs(3), 3).each(), secs(1));
+    }
+
+    #[test]
+    fn followed_members_share_the_connect_timeout() {
+        let share = Share::new(Duration::from_secs(5), 1);
+        share.divide(5);
+        assert_eq!(share.each(), Duration::from_secs(1));
     }
 
     #[tokio::test]

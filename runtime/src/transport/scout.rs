@@ -164,23 +164,33 @@ impl Scout {
             let mut client = connection.client.cluster_client();
             let until = self.clock.now() + LIST;
             match by(&*self.clock, until, client.member_list()).await {
-                Some(Ok(list)) => return self.replace(following, list.members()),
+                Some(Ok(list)) => {
+                    let configured = following.configured.iter().map(|it| it.name());
+                    let urls = usable(list.members(), &configured.collect::<Vec<_>>());
+                    return self.replace(following, &urls).await;
+                }
                 Some(Err(error)) => tracing::debug!(parent: None, %error, "no member list"),
                 None => {}
             }
         }
     }
 
-    fn replace(&self, following: &Following, members: &[Member]) {
-        let configured = following.configured.iter().map(|it| it.name());
-        let urls = usable(members, &configured.collect::<Vec<_>>());
+    /// Makes the ring of the configured endpoints and of these members. A new member has to answer first; until then, it is asked
+    /// each time that the member list is read.
+    async fn replace(&self, following: &Following, urls: &[String]) {
         let before = self.ring.all();
-        let known = |url: &str| before.iter().find(|it| it.name() == url).cloned();
         let mut endpoints = following.configured.clone();
-        endpoints.extend(urls.iter().map(|url| {
-            let new = || Endpoint::of_a_member(Target::Urls(vec![url.clone()]), &following.means);
-            known(url).unwrap_or_else(|| Arc::new(new()))
-        }));
+        for url in urls {
+            if let Some(known) = before.iter().find(|it| it.name() == url) {
+                endpoints.push(Arc::clone(known));
+                continue;
+            }
+            let new = Endpoint::of_a_member(Target::Urls(vec![url.clone()]), &following.means);
+            if new.connect().await.is_ok() {
+                new.rest();
+                endpoints.push(Arc::new(new));
+            }
+        }
         let is_in = |list: &[Arc<Endpoint>], it: &Arc<Endpoint>| {
             list.iter().any(|other| Arc::ptr_eq(other, it))
         };
@@ -189,6 +199,7 @@ impl Scout {
         if gone.is_empty() && came == 0 {
             return;
         }
+        following.means.share.divide(endpoints.len());
         self.ring.replace(endpoints);
         gone.iter().for_each(|endpoint| endpoint.retire());
         let now: Vec<_> = self
@@ -259,6 +270,25 @@ mod tests {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         tokio::spawn(async move { etcd_locked_embedded::Etcd::new().serve(listener).await });
         url
+    }
+
+    #[cfg(feature = "embedded")]
+    #[tokio::test]
+    async fn member_is_used_once_it_has_answered() {
+        let refusing = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let urls = [url(&refusing), served()];
+        drop(refusing);
+        let means = Means::for_tests(Duration::from_secs(60));
+        let ring = Arc::new(Ring::new(Vec::new(), 0));
+        let (clusters, clock) = (Arc::clone(&means.clusters), Arc::new(BootClock));
+        let scout = Scout::new(Arc::clone(&ring), clusters, clock, None);
+        let following = Following {
+            configured: Vec::new(),
+            means,
+        };
+        scout.replace(&following, &urls).await;
+        let names: Vec<_> = ring.all().iter().map(|it| it.name().to_owned()).collect();
+        assert_eq!(names, urls[1..]);
     }
 
     #[cfg(feature = "embedded")]
