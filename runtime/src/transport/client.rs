@@ -470,9 +470,11 @@ impl Client {
             match asked.await {
                 Ok((mut renewed, stream)) => {
                     // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision
-                    // shows that now, and not at the next renewal (rule P35). The lease is renewed either way.
+                    // shows that now, and not at the next renewal (rule P35). The lease is renewed either way, so its holders
+                    // have the answer within the limit.
                     if renewed.revision.is_none() {
-                        renewed.revision = self.revision().await;
+                        let revision = self.until(deadline, self.revision());
+                        renewed.revision = revision.await.flatten();
                     }
                     return Ok(self.kept(lease, renewed, stream));
                 }
@@ -611,6 +613,75 @@ mod tests {
             let message = cause.to_string();
             assert!(message.contains("http://127.0.0.1:1: tcp"), "{message}");
             assert!(message.contains("http://127.0.0.1:2: tcp"), "{message}");
+        }
+    }
+
+    /// Time that stands still. Of its timers, those that are due within the limit ring once etcd has been asked to read.
+    #[cfg(feature = "embedded")]
+    #[derive(Debug)]
+    struct StillClock {
+        limit: Moment,
+        asked: tokio::sync::watch::Sender<bool>,
+    }
+
+    #[cfg(feature = "embedded")]
+    impl Clock for StillClock {
+        fn now(&self) -> Moment {
+            Moment::after_boot(Duration::from_secs(1))
+        }
+
+        fn sleep_until(&self, when: Moment) -> crate::clock::Sleep {
+            if when > self.limit {
+                return Box::pin(std::future::pending());
+            }
+            let mut asked = self.asked.subscribe();
+            Box::pin(async move { drop(asked.wait_for(|asked| *asked).await) })
+        }
+    }
+
+    #[cfg(feature = "embedded")]
+    #[tokio::test]
+    async fn silent_read_does_not_delay_a_renewal_beyond_its_limit() {
+        use etcd_client::Channel;
+        use tonic::codegen::http;
+        use tower::ServiceExt;
+        use tower::util::BoxCloneSyncService;
+
+        use crate::values::config::Connector;
+
+        let etcd = etcd_locked_embedded::Etcd::new();
+        let asked = tokio::sync::watch::Sender::new(false);
+        let reading = asked.clone();
+        let connector = Connector::new("an etcd that answers no read", move |options| {
+            let (link, reading) = (etcd.link(), reading.clone());
+            let service = tower::service_fn(move |request: http::Request<_>| {
+                let (link, reading) = (link.clone(), reading.clone());
+                async move {
+                    if request.uri().path().starts_with("/etcdserverpb.KV/") {
+                        reading.send_replace(true);
+                        std::future::pending::<()>().await;
+                    }
+                    link.oneshot(request).await
+                }
+            });
+            let channel = Channel::Custom(BoxCloneSyncService::new(service));
+            async move { etcd_client::Client::from_channel(channel, Some(options)).await }
+        });
+        let timeout = Duration::from_millis(100);
+        let limit = Moment::after_boot(Duration::from_secs(1)) + timeout;
+        let clock = Arc::new(StillClock { limit, asked });
+        let client = Client::new(&Config::by(connector), clock).unwrap();
+        let Ok(Response::Granted { lease, ttl }) = client.exchange(Request::Grant(5)).await else {
+            panic!("no lease");
+        };
+        let renewed = client.exchange(Request::KeepAlive { lease, timeout });
+        let renewed = tokio::time::timeout(Duration::from_secs(60), renewed).await;
+        match renewed.expect("the renewal waits for the read") {
+            Ok(Response::KeptAlive {
+                ttl: kept,
+                revision: None,
+            }) => assert_eq!(kept, ttl),
+            other => panic!("{other:?}"),
         }
     }
 }
