@@ -9,7 +9,7 @@ use crate::limit::run;
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
-/// Longer than a TTL: by then a session that was not renewed is gone.
+/// Longer than a session of the longer TTL, which outlasts the restore, goes without a renewal.
 const NOTICED: Duration = Duration::from_secs(30);
 
 /// Returns the errors among the lines that are read until this many locks are lost.
@@ -37,7 +37,7 @@ fn lost_history_is_one_error_event() {
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
         let mut environment = corner.environment();
-        environment.push(("ETCD_LOCKED_TTL", "20s".to_owned()));
+        environment.push(("ETCD_LOCKED_TTL", "45s".to_owned()));
         environment.push(("WORKER_LOGS", "error".to_owned()));
         let mut worker = Worker::start(environment);
         // Two rounds: another restore is another event.

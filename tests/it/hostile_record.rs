@@ -11,8 +11,8 @@ use crate::worker::Worker;
 /// What a terminal or a log would obey, reorder, hide or end its line at.
 const HOSTILE: &str = "x`\n2026-01-01 ERROR forged\r\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\0\u{85}\u{2028}\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}";
 
-/// The longest error, in characters: five texts of 200, and what stands around them.
-const LONGEST: usize = 1_500;
+/// The longest error, in characters: five texts of 200, a key, and what stands around them.
+const LONGEST: usize = 1_800;
 
 fn record(text: &str) -> String {
     let fields = ["host", "service", "function", "template", "since"];
