@@ -5,7 +5,7 @@ use std::time::Duration;
 use etcd_locked::LockError;
 
 use crate::corner::{Corner, connect, take};
-use crate::etcd::Etcd;
+use crate::etcd::{Etcd, on_embedded};
 use crate::limit::{run, within};
 
 /// What the release of a lock says whose etcd has gone.
@@ -23,7 +23,11 @@ async fn release_after(goes: impl FnOnce(&mut Etcd)) -> String {
     assert!(error.is_retryable(), "{error:?}");
     let text = error.to_string();
     println!("{text}");
-    assert!(text.contains(&etcd.address()), "no endpoint in `{text}`");
+    let endpoint = match on_embedded() {
+        true => "connect_with".to_owned(),
+        false => etcd.address(),
+    };
+    assert!(text.contains(&endpoint), "no endpoint in `{text}`");
     text
 }
 
