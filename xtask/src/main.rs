@@ -34,6 +34,8 @@ usage: cargo xtask <command>
 
   demo            three order services and a stock that is too small: without the lock, then with it
   test [args]     the whole test suite, on this machine's etcd, on a 3.5 and on an embedded one; args go to `cargo test`
+  test --etcd newest [args]
+                  the promises alone, on this one etcd
   examples [S4 …] the systems of the literature and the services, each example with its check, on real etcd; a line for each
   sim [--seeds N] random schedules (10000) of the production core against an etcd in process
   sim --seed N    one of them, every step in words
@@ -43,11 +45,12 @@ usage: cargo xtask <command>
                   --quick in seven minutes and smaller, to target/bench
   bench --row B4  one of them
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
-  etcd            find or bring etcd, print the variables that tests read, as shell assignments
+  etcd [newest]   find or bring etcd, print the variables that tests read, as shell assignments
   mistakes        write the page of mistakes and what the compiler says, from tests/ui
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
 Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
+`test` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an etcd.
 ";
 
 fn main() -> ExitCode {
@@ -65,7 +68,7 @@ fn main() -> ExitCode {
             process::end_all_on_interrupt().and_then(|()| bench::compile())
         }
         "bench" => process::end_all_on_interrupt().and_then(|()| bench::speed(args)),
-        "etcd" if args.is_empty() => etcd::locate(),
+        "etcd" if args.len() <= 1 => etcd::locate(args.first().map(String::as_str)),
         "mistakes" if args.is_empty() => mistakes::write(),
         "protoc" => protoc::exec(args),
         "help" | "--help" | "-h" => Ok(USAGE.trim_end().to_owned()),

@@ -12,6 +12,13 @@ impl Version {
         text.split_whitespace().find_map(Self::parse)
     }
 
+    /// Returns whether this is the version `text`, or one below it: 3.5.16 is `3.5` and `3.5.16`.
+    pub(crate) fn is(self, text: &str) -> bool {
+        let own = self.to_string();
+        own.strip_prefix(text)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
     fn parse(word: &str) -> Option<Self> {
         let mut parts = word.splitn(3, '.');
         let (major, minor) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -46,6 +53,17 @@ mod tests {
             Some(Version(3, 6, 0))
         );
         assert_eq!(Version::find("API version: 3.4"), None);
+    }
+
+    #[test]
+    fn a_version_is_what_it_begins_with() {
+        let version = Version(3, 5, 16);
+        assert!(["3", "3.5", "3.5.16"].iter().all(|text| version.is(text)));
+        assert!(
+            ["3.4", "3.5.1", "5.16"]
+                .iter()
+                .all(|text| !version.is(text))
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::rustc;
-use crate::etcd::Etcd;
+use crate::etcd::{self, Etcd};
 use crate::process::{output, run};
 use crate::{Result, peers, say, workspace};
 
@@ -12,11 +12,14 @@ use crate::{Result, peers, say, workspace};
 const BINARY: (&str, &str) = ("etcd-locked-benches", "bench");
 
 pub(crate) fn speed(args: &[String]) -> Result<String> {
+    let mut args = args.to_vec();
+    let asked = etcd::asked(&mut args)?;
+    let args = args.as_slice();
     say::step("building the benches");
     let [bench] = workspace::build(&["--release"], [BINARY])?;
     let needed = output(Command::new(&bench).arg("needs").args(args))?;
 
-    let etcd = Etcd::find()?;
+    let etcd = asked.map_or_else(Etcd::find, Ok)?;
     let mut command = Command::new(&bench);
     command.args(args).env("ETCD_BIN", &etcd.server).env(
         "BENCH_RUSTC",
