@@ -1,0 +1,175 @@
+//! Cluster of members, each with a proxy in front of its client port and one in front of its peer port.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::gateway::Gateway;
+use crate::member::{Member, READY, Setup};
+use crate::proxy::Direction;
+use crate::{Result, until};
+
+/// A cluster; its members are killed when dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    setup: Setup,
+    members: Vec<Arc<Member>>,
+}
+
+impl Cluster {
+    /// Starts this many members, and waits until all of them serve.
+    pub fn start(size: usize) -> Result<Self> {
+        Self::start_with(size, Setup::default())
+    }
+
+    /// Starts this many members with this setup each, and waits until all of them serve.
+    pub fn start_with(size: usize, mut setup: Setup) -> Result<Self> {
+        setup.proxied = true;
+        let mut last = String::new();
+        // Another process may take a free port before etcd binds it.
+        for _ in 0..3 {
+            match Self::attempt(size, &setup) {
+                Ok(cluster) => return Ok(cluster),
+                Err(error) if crate::process::interrupted() => return Err(error),
+                Err(error) => last = error,
+            }
+        }
+        Err(format!("a cluster of {size} does not start: {last}"))
+    }
+
+    fn attempt(size: usize, setup: &Setup) -> Result<Self> {
+        let members = (0..size).map(|_| Member::prepare(setup).map(Arc::new));
+        let members = members.collect::<Result<Vec<_>>>()?;
+        let initial: BTreeSet<String> = members.iter().map(|member| member.entry()).collect();
+        for member in &members {
+            member.found(initial.clone(), false);
+            member.launch()?;
+        }
+        members.iter().try_for_each(|member| member.ready())?;
+        Ok(Self {
+            setup: setup.clone(),
+            members,
+        })
+    }
+
+    /// Returns the members.
+    pub fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
+
+    /// Returns the URLs of all members, each that of the proxy in front of its client port.
+    pub fn endpoints(&self) -> Vec<String> {
+        let members = self.members.iter();
+        members.map(|member| member.endpoint()).collect()
+    }
+
+    /// Returns the index of the leader. Of two that believe they lead, it is the one of the later term.
+    pub fn leader(&self) -> Option<usize> {
+        let limit = std::time::Duration::from_secs(1);
+        let term = |member: &Member| {
+            let status = member.gateway().limit(limit).status().ok()?;
+            (status.leader == status.member).then_some(status.term)
+        };
+        let leaders = self.members.iter().enumerate();
+        let leaders = leaders.filter_map(|(at, member)| Some((term(member)?, at)));
+        leaders.max().map(|(_, at)| at)
+    }
+
+    /// Waits until a member leads, and returns its index.
+    pub fn await_leader(&self) -> Result<usize> {
+        let mut leader = None;
+        until("a member leads", READY, || {
+            leader = self.leader();
+            leader.is_some()
+        })?;
+        leader.ok_or_else(|| "no member leads".to_owned())
+    }
+
+    /// Cuts the members at these two indices off from each other, in both directions, until [`heal`](Self::heal).
+    pub fn partition(&self, one: usize, other: usize) -> Result<()> {
+        self.deafen(one, other)?;
+        self.deafen(other, one)
+    }
+
+    /// Cuts the member at this index off from all other members, until [`heal`](Self::heal).
+    pub fn isolate(&self, at: usize) -> Result<()> {
+        let others = (0..self.members.len()).filter(|other| *other != at);
+        others
+            .into_iter()
+            .try_for_each(|other| self.partition(at, other))
+    }
+
+    /// Lets nothing pass on the connections that one member has opened to another.
+    fn deafen(&self, to: usize, from: usize) -> Result<()> {
+        let (to, from) = (self.member(to)?, self.member(from)?);
+        let id = from.id().ok_or("a member that has never served")?;
+        let proxy = to.peer_proxy().ok_or("a member without a proxy")?;
+        proxy.cut_sender(id);
+        Ok(())
+    }
+
+    /// Cuts all clients off from the member at this index, until [`heal`](Self::heal).
+    pub fn cut_clients(&self, at: usize) -> Result<()> {
+        let member = self.member(at)?;
+        let proxy = member.client_proxy().ok_or("a member without a proxy")?;
+        proxy.cut(Direction::Requests);
+        proxy.cut(Direction::Answers);
+        Ok(())
+    }
+
+    fn member(&self, at: usize) -> Result<&Member> {
+        let member = self.members.get(at);
+        member
+            .map(|member| &**member)
+            .ok_or_else(|| format!("there is no member {at}"))
+    }
+
+    /// Ends all faults of all proxies, of peers and clients.
+    pub fn heal(&self) {
+        for member in &self.members {
+            let proxies = [member.client_proxy(), member.peer_proxy()];
+            proxies.into_iter().flatten().for_each(|proxy| proxy.heal());
+        }
+    }
+
+    /// Removes the member at this index, and adds one with other addresses in its place.
+    ///
+    /// etcd wants every member connected for five seconds before a change, unless the setup has `--strict-reconfig-check=false`.
+    pub fn replace(&mut self, at: usize) -> Result<()> {
+        self.member(at)?;
+        let gone = self.members.remove(at);
+        let id = gone.id().ok_or("a member that has never served")?;
+        self.change(|gateway| gateway.remove_member(id))?;
+        gone.kill()?;
+
+        let new = Member::prepare(&self.setup)?;
+        self.change(|gateway| gateway.add_member(&new.peer_url()))?;
+        let initial = self.members.iter().map(|member| member.entry());
+        new.found(initial.chain([new.entry()]).collect(), true);
+        new.launch()?;
+        new.ready()?;
+        self.members.insert(at, Arc::new(new));
+        Ok(())
+    }
+
+    /// Has one of the members change the cluster. One that has no leader for a moment may never answer, so the next one is
+    /// asked; that the change is made already is as good as an answer.
+    fn change(&self, change: impl Fn(&Gateway) -> Result<()>) -> Result<()> {
+        let made = |error: &str| {
+            error.contains("member not found") || error.contains("Peer URLs already exists")
+        };
+        let start = Instant::now();
+        let mut last = "it has no other members".to_owned();
+        for member in self.members.iter().cycle() {
+            match change(&member.gateway()) {
+                Ok(()) => return Ok(()),
+                Err(error) if made(&error) => return Ok(()),
+                Err(error) => last = error,
+            }
+            if start.elapsed() > READY || crate::process::interrupted() {
+                break;
+            }
+        }
+        Err(format!("the cluster does not change: {last}"))
+    }
+}

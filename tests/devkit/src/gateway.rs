@@ -1,0 +1,206 @@
+//! Gateway of etcd: a plain client that speaks etcd's JSON over HTTP, so it shares no code with what is under test.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::http::Request;
+
+/// A client of one member. Each call opens a connection of its own.
+#[derive(Debug, Clone)]
+pub struct Gateway {
+    address: SocketAddr,
+    token: Option<String>,
+    limit: Duration,
+}
+
+/// What a member says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Id of the cluster.
+    pub cluster: u64,
+    /// Id of the member that answers.
+    pub member: u64,
+    /// Id of the leader; 0 if the member knows none.
+    pub leader: u64,
+    /// Term of the election.
+    pub term: u64,
+    /// Revision of the store.
+    pub revision: i64,
+}
+
+impl Gateway {
+    /// Makes a client of the member at this address, which speaks no TLS.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            token: None,
+            limit: Duration::from_secs(5),
+        }
+    }
+
+    /// Limits each wait of a call; otherwise 5 s.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Logs in, and returns a client with the rights of this user.
+    pub fn login(&self, user: &str, password: &str) -> Result<Self> {
+        let credentials = json!({ "name": user, "password": password });
+        let answer = self.call("auth/authenticate", &credentials)?;
+        let token = answer["token"].as_str().ok_or("a login without a token")?;
+        Ok(Self {
+            token: Some(token.to_owned()),
+            ..self.clone()
+        })
+    }
+
+    /// Calls a method by its path below `/v3/`, such as `lease/revoke`. The error is etcd's own text.
+    pub fn call(&self, method: &str, request: &Value) -> Result<Value> {
+        let (path, body) = (format!("/v3/{method}"), request.to_string());
+        let answer = Request::new("POST", self.address, &path)
+            .body(&body)
+            .authorization(self.token.as_deref())
+            .limit(self.limit)
+            .send()?;
+        let value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
+        if answer.status == 200 && value.is_object() {
+            return Ok(value);
+        }
+        let reason = [&value["error"], &value["message"]]
+            .into_iter()
+            .find_map(Value::as_str)
+            .unwrap_or(&answer.body);
+        Err(format!("{path}: {} {reason}", answer.status))
+    }
+
+    /// Reads a key's value, linearizably; `None` if there is no such key.
+    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let answer = self.call("kv/range", &json!({ "key": encode(key) }))?;
+        let kv = answer.pointer("/kvs/0");
+        Ok(kv.map(|kv| decode(&kv["value"])))
+    }
+
+    /// Reads the keys that begin with `prefix`, linearizably and in their order.
+    pub fn keys(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut request = range(prefix);
+        request["keys_only"] = json!(true);
+        let answer = self.call("kv/range", &request)?;
+        let kvs = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
+        let keys = kvs.iter().map(|kv| decode(&kv["key"]));
+        Ok(keys
+            .map(|key| String::from_utf8_lossy(&key).into_owned())
+            .collect())
+    }
+
+    /// Puts a key without a lease.
+    pub fn put(&self, key: &str, value: &str) -> Result<()> {
+        let request = json!({ "key": encode(key), "value": encode(value) });
+        self.call("kv/put", &request).map(drop)
+    }
+
+    /// Deletes a key.
+    pub fn delete(&self, key: &str) -> Result<()> {
+        let request = json!({ "key": encode(key) });
+        self.call("kv/deleterange", &request).map(drop)
+    }
+
+    /// Deletes the keys that begin with `prefix`.
+    pub fn delete_all(&self, prefix: &str) -> Result<()> {
+        self.call("kv/deleterange", &range(prefix)).map(drop)
+    }
+
+    /// Forgets all revisions before this one.
+    pub fn compact(&self, revision: i64) -> Result<()> {
+        let request = json!({ "revision": revision });
+        self.call("kv/compaction", &request).map(drop)
+    }
+
+    /// Lists the ids of all leases.
+    pub fn leases(&self) -> Result<Vec<i64>> {
+        let answer = self.call("lease/leases", &json!({}))?;
+        let leases = answer["leases"].as_array().map_or(&[][..], Vec::as_slice);
+        Ok(leases.iter().map(|lease| number(&lease["ID"])).collect())
+    }
+
+    /// Revokes a lease.
+    pub fn revoke(&self, lease: i64) -> Result<()> {
+        let request = json!({ "ID": lease });
+        self.call("lease/revoke", &request).map(drop)
+    }
+
+    /// Asks the member for its status, which needs no quorum.
+    pub fn status(&self) -> Result<Status> {
+        let answer = self.call("maintenance/status", &json!({}))?;
+        let header = &answer["header"];
+        Ok(Status {
+            cluster: number(&header["cluster_id"]),
+            member: number(&header["member_id"]),
+            leader: number(&answer["leader"]),
+            term: number(&answer["raftTerm"]),
+            revision: number(&header["revision"]),
+        })
+    }
+
+    /// Raises or lowers the alarm by which etcd refuses to grow, on all members.
+    pub fn no_space(&self, raise: bool) -> Result<()> {
+        let action = if raise { "ACTIVATE" } else { "DEACTIVATE" };
+        let request = json!({ "action": action, "memberID": 0, "alarm": "NOSPACE" });
+        self.call("maintenance/alarm", &request).map(drop)
+    }
+
+    /// Lists the names and ids of the cluster's members.
+    pub fn members(&self) -> Result<Vec<(String, u64)>> {
+        let answer = self.call("cluster/member/list", &json!({}))?;
+        let members = answer["members"].as_array().map_or(&[][..], Vec::as_slice);
+        let name = |member: &Value| member["name"].as_str().unwrap_or_default().to_owned();
+        Ok(members
+            .iter()
+            .map(|member| (name(member), number(&member["ID"])))
+            .collect())
+    }
+
+    /// Adds a member that will be reached by other members at this URL.
+    pub fn add_member(&self, peer_url: &str) -> Result<()> {
+        let request = json!({ "peerURLs": [peer_url] });
+        self.call("cluster/member/add", &request).map(drop)
+    }
+
+    /// Removes a member.
+    pub fn remove_member(&self, id: u64) -> Result<()> {
+        let request = json!({ "ID": id });
+        self.call("cluster/member/remove", &request).map(drop)
+    }
+}
+
+/// Makes the request of all keys that begin with `prefix`.
+fn range(prefix: &str) -> Value {
+    let mut end = prefix.as_bytes().to_vec();
+    // The first key behind all of them; UTF-8 has no byte 0xff.
+    match end.last_mut() {
+        Some(last) => *last += 1,
+        None => end.push(0),
+    }
+    let start = if prefix.is_empty() { "\0" } else { prefix };
+    json!({ "key": encode(start), "range_end": BASE64.encode(end) })
+}
+
+fn encode(text: &str) -> String {
+    BASE64.encode(text)
+}
+
+fn decode(value: &Value) -> Vec<u8> {
+    let text = value.as_str().unwrap_or_default();
+    BASE64.decode(text).unwrap_or_default()
+}
+
+/// Reads a number, which JSON of protobuf writes as text; a field that is not there is 0.
+fn number<T: std::str::FromStr + Default>(value: &Value) -> T {
+    let text = value.as_str().map(str::parse);
+    text.and_then(|number| number.ok()).unwrap_or_default()
+}

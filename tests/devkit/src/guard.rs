@@ -1,0 +1,46 @@
+//! Guard of a server: a shell that ends the server if this process is killed and cannot do so itself.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Pid;
+
+use crate::Result;
+
+/// Ends the process and removes the directory, unless a line arrives before the input ends.
+const SCRIPT: &str =
+    r#"read -r line || { kill -9 "$1"; rm -rf "$2" || { sleep 1; rm -rf "$2"; }; }"#;
+
+/// A guard; dismissed when dropped, which is to be after the end of the server.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    shell: Child,
+}
+
+impl Guard {
+    /// Guards the process, whose data are in the directory.
+    pub(crate) fn over(pid: Pid, directory: &Path) -> Result<Self> {
+        let shell = Command::new("sh")
+            .args(["-c", SCRIPT, "guard"])
+            .arg(pid.as_raw_nonzero().to_string())
+            .arg(directory)
+            .process_group(0) // Ctrl-C must not end it before its work is done
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("the guard's shell does not start: {error}"))?;
+        Ok(Self { shell })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(mut stdin) = self.shell.stdin.take() {
+            let _ = stdin.write_all(b"dismissed\n");
+        }
+        let _ = self.shell.wait();
+    }
+}

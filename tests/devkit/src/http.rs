@@ -1,0 +1,127 @@
+//! HTTP client for the loopback servers of tests, benches and the demo.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::Result;
+
+/// Limit of a request, longer than any purchase of the demo waits for its lock.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A server's answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// Status code, such as 200.
+    pub status: u16,
+    /// Body as text.
+    pub body: String,
+}
+
+/// Sends a GET request.
+pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
+    request("GET", address, path)
+}
+
+/// Sends a POST request without a body.
+pub fn post(address: SocketAddr, path: &str) -> Result<Answer> {
+    request("POST", address, path)
+}
+
+/// Sends a request without a body.
+pub fn request(method: &str, address: SocketAddr, path: &str) -> Result<Answer> {
+    Request::new(method, address, path).send()
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct Request<'a> {
+    method: &'a str,
+    address: SocketAddr,
+    path: &'a str,
+    authorization: Option<&'a str>,
+    body: &'a str,
+    limit: Duration,
+}
+
+impl<'a> Request<'a> {
+    /// Makes a request without a body.
+    pub fn new(method: &'a str, address: SocketAddr, path: &'a str) -> Self {
+        Self {
+            method,
+            address,
+            path,
+            authorization: None,
+            body: "",
+            limit: PATIENCE,
+        }
+    }
+
+    /// Adds a body.
+    pub fn body(mut self, body: &'a str) -> Self {
+        self.body = body;
+        self
+    }
+
+    /// Adds the token of a user.
+    pub fn authorization(mut self, token: Option<&'a str>) -> Self {
+        self.authorization = token;
+        self
+    }
+
+    /// Limits each wait: for the connection, and for the next bytes of the answer.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Sends the request and reads the answer.
+    pub fn send(&self) -> Result<Answer> {
+        let what = || format!("{} http://{}{}", self.method, self.address, self.path);
+        let text = self
+            .exchange()
+            .map_err(|error| format!("{}: {error}", what()))?;
+        parse(&text).ok_or_else(|| format!("{}: no HTTP answer: {text:?}", what()))
+    }
+
+    /// Exchanges one request by HTTP/1.0: the answer is never chunked and ends where the connection ends.
+    fn exchange(&self) -> std::io::Result<String> {
+        let connect = self.limit.min(Duration::from_secs(5));
+        let mut stream = TcpStream::connect_timeout(&self.address, connect)?;
+        stream.set_read_timeout(Some(self.limit))?;
+        stream.set_write_timeout(Some(self.limit))?;
+        let (method, path, address) = (self.method, self.path, self.address);
+        let authorization = match self.authorization {
+            Some(token) => format!("Authorization: {token}\r\n"),
+            None => String::new(),
+        };
+        let (length, body) = (self.body.len(), self.body);
+        let request = format!(
+            "{method} {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}Content-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
+
+fn parse(text: &str) -> Option<Answer> {
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Answer {
+        status,
+        body: body.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn parses_status_and_body() {
+        let answer = super::parse("HTTP/1.0 409 Conflict\r\ncontent-length: 8\r\n\r\nsold out")
+            .expect("an answer");
+        assert_eq!((answer.status, answer.body.as_str()), (409, "sold out"));
+        assert!(super::parse("").is_none());
+    }
+}

@@ -1,0 +1,33 @@
+//! Development kit: the one way to start an etcd, a cluster, a proxy with faults, and other processes.
+//!
+//! Everything here blocks the calling thread, needs no async runtime and no protoc, and ends what it started when dropped.
+
+pub mod binary;
+mod cluster;
+mod gateway;
+mod guard;
+pub mod http;
+mod member;
+pub mod port;
+pub mod process;
+mod proxy;
+mod wait;
+mod worker;
+
+pub use self::cluster::Cluster;
+pub use self::gateway::{Gateway, Status};
+pub use self::member::{Member, Setup};
+pub use self::process::Process;
+pub use self::proxy::{Direction, Proxy};
+pub use self::wait::until;
+pub use self::worker::Worker;
+
+/// Result of the kit; an error says what failed and why.
+pub type Result<T> = std::result::Result<T, String>;
+
+/// Locks a mutex whose data stay true even if a thread panicked while it held it.
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,458 @@
+//! Member of an etcd cluster: a process with ports and a data directory of its own.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::binary::{etcdctl_of, knows_no_fsync, without_settings};
+use crate::gateway::Gateway;
+use crate::guard::Guard;
+use crate::process::{Process, Signal, interrupted, output};
+use crate::proxy::Proxy;
+use crate::{Result, binary, lock, port, until};
+
+/// How long etcd may take to answer for the first time.
+pub(crate) const READY: Duration = Duration::from_secs(30);
+
+/// How to start a member: which etcd, where its data are, with which flags.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    binary: PathBuf,
+    flags: Vec<String>,
+    durable: bool,
+    pub(crate) proxied: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            binary: binary::etcd(),
+            flags: Vec::new(),
+            durable: false,
+            proxied: false,
+        }
+    }
+}
+
+impl Setup {
+    /// Takes this etcd, and not the one that [`binary::etcd`] finds.
+    pub fn binary(mut self, etcd: impl Into<PathBuf>) -> Self {
+        self.binary = etcd.into();
+        self
+    }
+
+    /// Adds flags, each as `--name=value`. A certificate among them makes the member speak TLS to clients.
+    pub fn flags(mut self, flags: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.flags.extend(flags.into_iter().map(Into::into));
+        self
+    }
+
+    /// Has etcd wait for the disk at every write, as in production. Otherwise its data are in memory where the system can.
+    pub fn durable(mut self) -> Self {
+        self.durable = true;
+        self
+    }
+
+    /// Starts a member that is a cluster of its own, and waits until it serves.
+    pub fn start(&self) -> Result<Member> {
+        let mut last = String::new();
+        // Another process may take a free port before etcd binds it.
+        for _ in 0..3 {
+            let member = Member::prepare(self)?;
+            match member.restart() {
+                Ok(()) => return Ok(member),
+                Err(error) if interrupted() => return Err(error),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// One member; killed when dropped.
+#[derive(Debug)]
+pub struct Member {
+    name: String,
+    setup: Setup,
+    scheme: &'static str,
+    client_port: u16,
+    peer_port: u16,
+    proxies: Option<Proxies>,
+    state: Mutex<State>,
+    // The last, because a running etcd would recreate its files.
+    place: TempDir,
+}
+
+/// Proxies in front of a member's ports.
+#[derive(Debug)]
+struct Proxies {
+    client: Proxy,
+    peer: Proxy,
+}
+
+#[derive(Debug)]
+struct State {
+    binary: PathBuf,
+    /// `name=url` of every member, this one included.
+    initial: BTreeSet<String>,
+    /// True if the member joins a cluster that exists.
+    joins: bool,
+    /// The member's id, once it is known.
+    id: Option<u64>,
+    running: Option<Running>,
+}
+
+/// The process, and its guard, which is dismissed after the process has ended.
+#[derive(Debug)]
+struct Running {
+    process: Process,
+    _guard: Guard,
+}
+
+impl Member {
+    /// Starts a member with the default setup, which is a cluster of its own.
+    pub fn start() -> Result<Self> {
+        Setup::default().start()
+    }
+
+    /// Prepares everything but the process.
+    pub(crate) fn prepare(setup: &Setup) -> Result<Self> {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        // The name tells this member from another process's that answers at the same port.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("devkit-{}-{number}", std::process::id());
+        let (client_port, peer_port) = (port::free(), port::free());
+        let proxy = |port| Proxy::start(format!("127.0.0.1:{port}"));
+        let proxies = match setup.proxied {
+            true => Some(Proxies {
+                client: proxy(client_port)?,
+                peer: proxy(peer_port)?,
+            }),
+            false => None,
+        };
+        let with_tls = |flag: &String| flag.starts_with("--cert-file=");
+        let member = Self {
+            name,
+            setup: setup.clone(),
+            scheme: match setup.flags.iter().any(with_tls) {
+                true => "https",
+                false => "http",
+            },
+            client_port,
+            peer_port,
+            proxies,
+            state: Mutex::new(State {
+                binary: setup.binary.clone(),
+                initial: BTreeSet::new(),
+                joins: false,
+                id: None,
+                running: None,
+            }),
+            place: place(setup.durable)?,
+        };
+        lock(&member.state).initial.insert(member.entry());
+        Ok(member)
+    }
+
+    /// Returns this member's part of `--initial-cluster`.
+    pub(crate) fn entry(&self) -> String {
+        format!("{}={}", self.name, self.peer_url())
+    }
+
+    /// Says who is in the cluster before the first start.
+    pub(crate) fn found(&self, initial: BTreeSet<String>, joins: bool) {
+        let mut state = lock(&self.state);
+        state.initial = initial;
+        state.joins = joins;
+    }
+
+    /// Returns the URL by which other members reach it.
+    pub(crate) fn peer_url(&self) -> String {
+        match &self.proxies {
+            Some(proxies) => proxies.peer.endpoint(),
+            None => format!("http://127.0.0.1:{}", self.peer_port),
+        }
+    }
+
+    /// Returns the proxy in front of the client port; only members of a [`Cluster`](crate::Cluster) have one.
+    pub fn client_proxy(&self) -> Option<&Proxy> {
+        self.proxies.as_ref().map(|proxies| &proxies.client)
+    }
+
+    /// Returns the proxy in front of the peer port; only members of a [`Cluster`](crate::Cluster) have one.
+    pub fn peer_proxy(&self) -> Option<&Proxy> {
+        self.proxies.as_ref().map(|proxies| &proxies.peer)
+    }
+
+    /// Returns `host:port` for clients: the proxy's, if there is one.
+    pub fn address(&self) -> String {
+        match &self.proxies {
+            Some(proxies) => proxies.client.address().to_string(),
+            None => self.direct().to_string(),
+        }
+    }
+
+    /// Returns the URL for clients: the proxy's, if there is one.
+    pub fn endpoint(&self) -> String {
+        format!("{}://{}", self.scheme, self.address())
+    }
+
+    /// Returns the address for clients that no proxy is in front of.
+    pub fn direct(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.client_port))
+    }
+
+    /// Returns a plain client of this member, past any proxy.
+    pub fn gateway(&self) -> Gateway {
+        Gateway::new(self.direct())
+    }
+
+    /// Returns the member's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the member's id; `None` before it has served once, or with TLS.
+    pub fn id(&self) -> Option<u64> {
+        lock(&self.state).id
+    }
+
+    /// Returns whether it leads its cluster, as far as it knows itself.
+    pub fn leads(&self) -> bool {
+        let status = self.gateway().limit(Duration::from_secs(1)).status();
+        status.is_ok_and(|status| status.leader == status.member)
+    }
+
+    /// Starts the process without waiting until it serves, which needs a quorum.
+    pub fn launch(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        if state.running.is_some() {
+            return Err(format!("etcd {} runs", self.name));
+        }
+        let mut process = Process::start("etcd", &mut self.command(&state)?)?;
+        let guard = Guard::over(process.pid(), self.place.path());
+        state.running = Some(Running {
+            _guard: guard.inspect_err(|_| drop(process.kill()))?,
+            process,
+        });
+        Ok(())
+    }
+
+    fn command(&self, state: &State) -> Result<Command> {
+        let listen = format!("{}://{}", self.scheme, self.direct());
+        let listen_peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let (advertise, advertise_peer) = (self.endpoint(), self.peer_url());
+        let initial = Vec::from_iter(state.initial.iter().map(String::as_str)).join(",");
+        let io = |error: std::io::Error| format!("etcd's log: {error}");
+        let mut log = OpenOptions::new();
+        let log = log.append(true).create(true).open(self.log());
+        let log = log.map_err(io)?;
+        let mut command = without_settings(&state.binary, "ETCD_");
+        command
+            .args(["--name", &self.name, "--initial-cluster", &initial])
+            .args(["--listen-client-urls", &listen])
+            .args(["--advertise-client-urls", &advertise])
+            .args(["--listen-peer-urls", &listen_peer])
+            .args(["--initial-advertise-peer-urls", &advertise_peer])
+            .args(["--log-level", "error"])
+            .arg("--data-dir")
+            .arg(self.data())
+            .args(&self.setup.flags)
+            .env("ETCD_UNSUPPORTED_ARCH", "arm64") // etcd 3.4 requires this on arm64, and ignores it elsewhere
+            .process_group(0) // Ctrl-C reaches the program that started it, which ends it
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(io)?)
+            .stderr(log);
+        if state.joins {
+            command.arg("--initial-cluster-state=existing");
+        }
+        if !self.setup.durable && knows_no_fsync(&state.binary) {
+            command.arg("--unsafe-no-fsync");
+        }
+        Ok(command)
+    }
+
+    /// Waits until it serves: it has a leader, and the answer is its own and not that of another process at its port.
+    pub fn ready(&self) -> Result<()> {
+        let mut ended = None;
+        let served = until("etcd serves", READY, || {
+            ended = self.ended();
+            ended.is_some() || self.serves()
+        });
+        match ended {
+            None => served.map_err(|error| format!("{error}: {}", self.last_words())),
+            Some(how) => Err(format!("etcd has ended: {how}: {}", self.last_words())),
+        }
+    }
+
+    /// Returns how the process ended; `None` while it runs.
+    fn ended(&self) -> Option<String> {
+        let mut state = lock(&self.state);
+        let Some(running) = &mut state.running else {
+            return Some("it was not started".to_owned());
+        };
+        match running.process.ended() {
+            Ok(status) => status.map(|status| status.to_string()),
+            Err(error) => Some(error),
+        }
+    }
+
+    /// Returns whether it serves now.
+    fn serves(&self) -> bool {
+        if self.scheme == "https" {
+            return TcpStream::connect(self.direct()).is_ok();
+        }
+        let gateway = self.gateway().limit(Duration::from_secs(1));
+        match gateway.get("ready") {
+            Ok(_) => {}
+            // It has a leader, and wants to know who asks.
+            Err(error) if error.contains("user name is empty") => return true,
+            Err(_) => return false,
+        }
+        let members = gateway.members().unwrap_or_default();
+        let own = members.into_iter().find(|(name, _)| *name == self.name);
+        own.is_some_and(|(_, id)| {
+            lock(&self.state).id = Some(id);
+            true
+        })
+    }
+
+    /// Ends the process at once, frozen or not, and keeps its data.
+    pub fn kill(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        let Some(running) = &mut state.running else {
+            return Ok(());
+        };
+        running.process.kill()?;
+        state.running = None;
+        Ok(())
+    }
+
+    /// Has the process end as an operator does, and waits for its end.
+    pub fn terminate(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        if let Some(running) = &mut state.running {
+            running.process.terminate(READY)?;
+        }
+        state.running = None;
+        Ok(())
+    }
+
+    /// Freezes the process: connections stay open, and no request is answered. Returns once all of its threads stand still.
+    pub fn stop(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        let running = state.running.as_mut();
+        running.ok_or("etcd does not run")?.process.stop()
+    }
+
+    /// Resumes a frozen process.
+    pub fn cont(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        let running = state.running.as_mut();
+        let process = &mut running.ok_or("etcd does not run")?.process;
+        process.signal(Signal::CONT);
+        Ok(())
+    }
+
+    /// Ends the process if it runs, starts it again on its data, and waits until it serves.
+    pub fn restart(&self) -> Result<()> {
+        self.kill()?;
+        self.launch()?;
+        self.ready()
+    }
+
+    /// Restarts it as another version of etcd.
+    pub fn restart_with(&self, binary: impl Into<PathBuf>) -> Result<()> {
+        self.kill()?;
+        lock(&self.state).binary = binary.into();
+        self.restart()
+    }
+
+    /// Deletes the data of a member that does not run. Of a larger cluster, all members' data must go.
+    pub fn wipe(&self) -> Result<()> {
+        if lock(&self.state).running.is_some() {
+            return Err("a running etcd cannot be wiped".to_owned());
+        }
+        fs::remove_dir_all(self.data()).map_err(|error| format!("etcd's data: {error}"))
+    }
+
+    /// Saves a snapshot of the data of a running member into a new file.
+    pub fn snapshot(&self, file: &Path) -> Result<()> {
+        let mut ctl = self.ctl();
+        ctl.args([
+            "--endpoints",
+            &format!("{}://{}", self.scheme, self.direct()),
+        ])
+        .args(["snapshot", "save"])
+        .arg(file);
+        output(&mut ctl).map(drop)
+    }
+
+    /// Replaces the data of a member that does not run by a snapshot. Of a larger cluster, all members must get it.
+    pub fn restore(&self, file: &Path) -> Result<()> {
+        self.wipe()?;
+        let initial = Vec::from_iter(lock(&self.state).initial.clone()).join(",");
+        let mut ctl = self.ctl();
+        ctl.args(["snapshot", "restore"])
+            .arg(file)
+            .args(["--name", &self.name, "--initial-cluster", &initial])
+            .args(["--initial-advertise-peer-urls", &self.peer_url()])
+            .arg("--data-dir")
+            .arg(self.data());
+        output(&mut ctl).map(drop)
+    }
+
+    /// Makes a command of the `etcdctl` that comes with this etcd.
+    fn ctl(&self) -> Command {
+        let mut ctl = without_settings(&etcdctl_of(&lock(&self.state).binary), "ETCDCTL_");
+        ctl.env("ETCDCTL_API", "3");
+        ctl
+    }
+
+    fn data(&self) -> PathBuf {
+        self.place.path().join("data")
+    }
+
+    /// Returns the path of a file of this name next to the data, which goes with the member.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    /// Returns the path of its log.
+    pub fn log(&self) -> PathBuf {
+        self.file("log")
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        log.lines().last().unwrap_or("no log").to_owned()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+/// Creates the directory of a member. It is in memory where the system can, unless etcd is to wait for the disk.
+fn place(durable: bool) -> Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    let parent = match !durable && memory.is_dir() {
+        true => memory.to_path_buf(),
+        false => env::temp_dir(),
+    };
+    tempfile::Builder::new()
+        .prefix("etcd-locked-")
+        .tempdir_in(parent)
+        .map_err(|error| format!("no place for etcd's data: {error}"))
+}

@@ -1,0 +1,18 @@
+//! Free loopback port.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Returns a loopback port that is free now. It lies below the range of outgoing connections, so a restarted server finds it
+/// free again.
+pub fn free() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Each process begins at another port.
+    let start = (std::process::id() % 1_000) as u16 * 10;
+    loop {
+        let port = 20_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed) % 12_000) % 12_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! TCP proxy in front of a server, with the faults of a network on request.
+//!
+//! A connection has two threads, one for each direction. Each reads a chunk, then asks what is to become of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::set_socket_linger;
+
+use crate::{Result, lock, port};
+
+/// How long a write may block before the proxy asks again whether the connection still lives.
+const BLOCKED: Duration = Duration::from_millis(50);
+/// How long a thread waits for a change of the faults before it asks again.
+const CHECK: Duration = Duration::from_secs(1);
+/// Parts of a second in which a trickling connection passes its bytes.
+const DROPS: u64 = 20;
+
+/// A direction through the proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the side that connects to the server.
+    Requests,
+    /// From the server to the side that connects.
+    Answers,
+}
+
+/// A proxy for one server; closed when dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    network: Arc<Network>,
+    /// The thread that accepts connections; `None` while they are refused.
+    accepting: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the threads of a proxy share.
+#[derive(Debug)]
+struct Network {
+    target: String,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    faults: Faults,
+    /// Open connections by their number.
+    connections: BTreeMap<u64, Connection>,
+    /// Connections so far.
+    accepted: u64,
+    /// Bytes passed on so far, by direction.
+    bytes: [u64; 2],
+    /// Chunks read from one side and not yet written to the other.
+    in_flight: u64,
+    refuses: bool,
+    /// True once the proxy was dropped.
+    closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    /// The number up to which connections pass nothing on, by direction; the data wait in the proxy.
+    frozen: [u64; 2],
+    /// True for a direction in which all data are lost.
+    cut: [bool; 2],
+    /// Members of etcd whose connections lose everything.
+    cut_senders: BTreeSet<u64>,
+    /// Time that every chunk waits.
+    delay: Duration,
+    /// Bytes per second that a connection passes on in each direction.
+    trickle: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    near: Arc<TcpStream>,
+    far: Arc<TcpStream>,
+    /// The member of etcd that opened it, as its first request says.
+    sender: Option<u64>,
+    /// True once data of it were lost; it cannot go on after the fault.
+    lossy: bool,
+    /// True once the server's side is gone without a word to the other side.
+    half_open: bool,
+    /// True once it is being reset.
+    reset: bool,
+}
+
+/// What is to become of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Passes,
+    Waits,
+    IsLost,
+    /// The connection is reset.
+    Ends,
+}
+
+impl Proxy {
+    /// Starts a proxy to `host:port`, without faults.
+    pub fn start(target: impl Into<String>) -> Result<Self> {
+        let (listener, address) = listen()?;
+        let network = Arc::new(Network {
+            target: target.into(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let accepting = accept(Arc::clone(&network), listener);
+        Ok(Self {
+            address,
+            network,
+            accepting: Mutex::new(Some(accepting)),
+        })
+    }
+
+    /// Returns the address to connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the URL to connect to, without TLS.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Passes nothing on in this direction, on old and new connections; the data wait in the proxy.
+    pub fn freeze(&self, direction: Direction) {
+        self.change(|state| state.faults.frozen[direction as usize] = u64::MAX);
+    }
+
+    /// Passes nothing on in this direction on the present connections; new ones are not affected.
+    pub fn freeze_existing(&self, direction: Direction) {
+        self.change(|state| state.faults.frozen[direction as usize] = state.accepted);
+    }
+
+    /// Passes everything on again that a freeze holds back, beginning with the data that have been waiting.
+    pub fn thaw(&self) {
+        self.change(|state| state.faults.frozen = [0, 0]);
+    }
+
+    /// Loses all data in this direction, on old and new connections. [`heal`](Self::heal) resets those that lost data.
+    pub fn cut(&self, direction: Direction) {
+        self.change(|state| state.faults.cut[direction as usize] = true);
+    }
+
+    /// Loses all data, in both directions, of the connections that this member of etcd opens to the peer port behind the proxy.
+    pub(crate) fn cut_sender(&self, member: u64) {
+        self.change(|state| _ = state.faults.cut_senders.insert(member));
+    }
+
+    /// Resets all connections, so that the data waiting in them are lost. The proxy accepts new ones.
+    pub fn reset_all(&self) {
+        self.change(|state| state.connections.values_mut().for_each(Connection::reset));
+    }
+
+    /// Closes the server's side of all connections, of which the other side learns nothing until [`heal`](Self::heal).
+    pub fn half_open(&self) {
+        self.change(|state| {
+            for connection in state.connections.values_mut() {
+                connection.half_open = true;
+                // It fails for a connection that has ended by itself.
+                let _ = connection.far.shutdown(Shutdown::Both);
+            }
+        });
+    }
+
+    /// Delays every chunk, in both directions.
+    pub fn delay(&self, delay: Duration) {
+        self.change(|state| state.faults.delay = delay);
+    }
+
+    /// Passes only so many bytes per second on, for each connection and direction.
+    pub fn trickle(&self, bytes_per_second: u64) {
+        self.change(|state| state.faults.trickle = Some(bytes_per_second));
+    }
+
+    /// Refuses new connections; present ones go on.
+    pub fn refuse(&self) {
+        let mut accepting = lock(&self.accepting);
+        let Some(thread) = accepting.take() else {
+            return;
+        };
+        self.change(|state| state.refuses = true);
+        // Wakes the thread, which sees that it is to end. If that fails, it has no listener any more.
+        let _ = TcpStream::connect(self.address);
+        let _ = thread.join();
+    }
+
+    /// Accepts new connections again.
+    pub fn accept_again(&self) -> Result<()> {
+        let mut accepting = lock(&self.accepting);
+        if accepting.is_none() {
+            let listener = TcpListener::bind(self.address);
+            let listener = listener.map_err(|error| format!("the proxy's port: {error}"))?;
+            self.change(|state| state.refuses = false);
+            *accepting = Some(accept(Arc::clone(&self.network), listener));
+        }
+        Ok(())
+    }
+
+    /// Ends all faults but [`refuse`](Self::refuse). Resets the connections that lost data.
+    pub fn heal(&self) {
+        self.change(|state| {
+            state.faults = Faults::default();
+            let mut connections = state.connections.values_mut();
+            connections
+                .by_ref()
+                .filter(|connection| connection.lossy || connection.half_open)
+                .for_each(Connection::reset);
+        });
+    }
+
+    /// Returns the number of connections so far.
+    pub fn connections(&self) -> u64 {
+        self.network.state().accepted
+    }
+
+    /// Returns the number of open connections.
+    pub fn open(&self) -> usize {
+        self.network.state().connections.len()
+    }
+
+    /// Returns the bytes passed on in this direction so far.
+    pub fn bytes(&self, direction: Direction) -> u64 {
+        self.network.state().bytes[direction as usize]
+    }
+
+    /// Returns whether no data wait in the proxy.
+    pub fn is_drained(&self) -> bool {
+        self.network.state().in_flight == 0
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.network.state());
+        self.network.changed.notify_all();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.refuse();
+        self.change(|state| state.closed = true);
+        self.reset_all();
+    }
+}
+
+/// Binds a free port.
+fn listen() -> Result<(TcpListener, SocketAddr)> {
+    let mut last = String::new();
+    // Another process may take a free port first.
+    for _ in 0..5 {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()));
+        match TcpListener::bind(address) {
+            Ok(listener) => return Ok((listener, address)),
+            Err(error) => last = error.to_string(),
+        }
+    }
+    Err(format!("no port for a proxy: {last}"))
+}
+
+/// Accepts connections in a thread of its own, until the proxy refuses them.
+fn accept(network: Arc<Network>, listener: TcpListener) -> JoinHandle<()> {
+    thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            if network.state().refuses {
+                return;
+            }
+            let network = Arc::clone(&network);
+            thread::spawn(move || network.serve(near));
+        }
+    })
+}
+
+impl Network {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Serves one connection to its end.
+    fn serve(&self, near: TcpStream) {
+        let Ok(far) = TcpStream::connect(&self.target) else {
+            // The other side shall see at once that the server is not there.
+            let _ = set_socket_linger(&near, Some(Duration::ZERO));
+            return;
+        };
+        for stream in [&near, &far] {
+            // They fail only for a connection that has ended, which the first read shows.
+            let _ = stream.set_nodelay(true);
+            let _ = stream.set_write_timeout(Some(BLOCKED));
+        }
+        let (near, far) = (Arc::new(near), Arc::new(far));
+        let number = self.enter(&near, &far);
+        thread::scope(|scope| {
+            scope.spawn(|| self.pump(number, &far, &near, Direction::Answers));
+            self.pump(number, &near, &far, Direction::Requests);
+        });
+        self.state().connections.remove(&number);
+    }
+
+    /// Registers a connection, and returns its number.
+    fn enter(&self, near: &Arc<TcpStream>, far: &Arc<TcpStream>) -> u64 {
+        let mut state = self.state();
+        state.accepted += 1;
+        let number = state.accepted;
+        let mut connection = Connection {
+            near: Arc::clone(near),
+            far: Arc::clone(far),
+            sender: None,
+            lossy: false,
+            half_open: false,
+            reset: false,
+        };
+        if state.closed {
+            connection.reset();
+        }
+        state.connections.insert(number, connection);
+        number
+    }
+
+    /// Passes data on in one direction until one side hangs up, or the connection is reset.
+    fn pump(&self, number: u64, mut from: &TcpStream, to: &TcpStream, direction: Direction) {
+        let mut buffer = vec![0; 64 * 1024];
+        let mut first = direction == Direction::Requests;
+        loop {
+            let Ok(length) = from.read(&mut buffer) else {
+                return self.reset(number);
+            };
+            let chunk = &buffer[..length];
+            let mut state = self.state();
+            state.in_flight += 1;
+            if first && let Some(connection) = state.connections.get_mut(&number) {
+                connection.sender = sender(chunk);
+                first = false;
+            }
+            drop(state);
+            let passed = self.pass(number, chunk, to, direction);
+            self.state().in_flight -= 1;
+            match passed {
+                Ok(()) if length > 0 => {}
+                Ok(()) => return,
+                Err(_) => return self.reset(number),
+            }
+        }
+    }
+
+    /// Passes one chunk on when no fault holds it back; an empty chunk means that its side has hung up.
+    ///
+    /// Each direction ends by itself: a client that hangs up does not take back the data it has sent.
+    fn pass(
+        &self,
+        number: u64,
+        chunk: &[u8],
+        to: &TcpStream,
+        direction: Direction,
+    ) -> io::Result<()> {
+        let arrived = Instant::now();
+        let mut rest = chunk;
+        loop {
+            let mut state = self.state();
+            let due = state.faults.delay.saturating_sub(arrived.elapsed());
+            match state.fate(number, direction) {
+                Fate::Ends => return Err(ErrorKind::ConnectionReset.into()),
+                Fate::Waits => self.wait(state, CHECK),
+                Fate::IsLost => {
+                    state.lose(number);
+                    if !chunk.is_empty() {
+                        return Ok(());
+                    }
+                    // A hang-up that does not arrive: the other side waits on.
+                    self.wait(state, CHECK);
+                }
+                Fate::Passes if !due.is_zero() => self.wait(state, due),
+                Fate::Passes => {
+                    let rate = state.faults.trickle;
+                    drop(state);
+                    if chunk.is_empty() {
+                        return to.shutdown(Shutdown::Write);
+                    }
+                    let most = rate.map_or(u64::MAX, |rate| (rate / DROPS).max(1));
+                    let most = rest.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+                    let written = write(to, &rest[..most])?;
+                    rest = &rest[written..];
+                    let mut state = self.state();
+                    state.bytes[direction as usize] += written as u64;
+                    if let Some(rate) = rate {
+                        let taken = written as f64 / rate.max(1) as f64;
+                        self.wait(state, Duration::from_secs_f64(taken));
+                    }
+                    if rest.is_empty() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for a change of the faults, but not longer than `limit`.
+    fn wait(&self, state: MutexGuard<'_, State>, limit: Duration) {
+        let waited = self.changed.wait_timeout(state, limit);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn reset(&self, number: u64) {
+        if let Some(connection) = self.state().connections.get_mut(&number) {
+            connection.reset();
+        }
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    fn fate(&self, number: u64, direction: Direction) -> Fate {
+        let (faults, direction) = (&self.faults, direction as usize);
+        let Some(connection) = self.connections.get(&number) else {
+            return Fate::Ends;
+        };
+        let sender = connection.sender;
+        if connection.reset {
+            Fate::Ends
+        } else if connection.half_open
+            || faults.cut[direction]
+            || sender.is_some_and(|sender| faults.cut_senders.contains(&sender))
+        {
+            Fate::IsLost
+        } else if number <= faults.frozen[direction] {
+            Fate::Waits
+        } else {
+            Fate::Passes
+        }
+    }
+
+    fn lose(&mut self, number: u64) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.lossy = true;
+        }
+    }
+}
+
+impl Connection {
+    /// Has both threads end. The last to drop the sockets resets the connection on both sides.
+    fn reset(&mut self) {
+        self.reset = true;
+        for stream in [&self.near, &self.far] {
+            // They fail only for a connection that has ended by itself.
+            let _ = set_socket_linger(stream, Some(Duration::ZERO));
+            let _ = stream.shutdown(Shutdown::Read); // wakes the thread that reads, and sends nothing
+        }
+    }
+}
+
+/// Writes what the socket takes; nothing if that would block for long.
+fn write(mut to: &TcpStream, chunk: &[u8]) -> io::Result<usize> {
+    match to.write(chunk) {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(0),
+        written => written,
+    }
+}
+
+/// Reads which member of etcd sends this request to another one: its head says so, in hexadecimal.
+fn sender(request: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(request);
+    let (_, rest) = text.split_once("\r\nX-Server-From: ")?;
+    let (id, _) = rest.split_once("\r\n")?;
+    u64::from_str_radix(id, 16).ok()
+}

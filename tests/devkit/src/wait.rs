@@ -1,0 +1,25 @@
+//! Wait for a condition.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::process::interrupted;
+
+/// Pause between two checks.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Waits until the condition holds. The error names `what` was awaited.
+pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
+    let start = Instant::now();
+    while !holds() {
+        if interrupted() {
+            return Err("interrupted".to_owned());
+        }
+        if start.elapsed() >= limit {
+            return Err(format!("{what}: not within {limit:?}"));
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! A cluster of three: leaders, partitions, members that go and come.
+
+use std::time::Duration;
+
+use etcd_locked_devkit::{Cluster, Direction, Setup, until};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_partition_makes_another_member_lead() {
+    let cluster = Cluster::start(3).unwrap();
+    let old = cluster.await_leader().unwrap();
+    let serves = |at: usize| {
+        let gateway = cluster.members()[at].gateway();
+        let gateway = gateway.limit(Duration::from_millis(500));
+        gateway.put("k", "").is_ok()
+    };
+    cluster.isolate(old).unwrap();
+    let mut new = old;
+    until("another member leads", LIMIT, || {
+        new = cluster.leader().unwrap_or(old);
+        new != old
+    })
+    .unwrap();
+    until("the majority serves", LIMIT, || serves(new)).unwrap();
+    assert!(!serves(old), "a leader without a quorum confirms nothing");
+    cluster.heal();
+    until("the old leader follows", LIMIT, || serves(old)).unwrap();
+}
+
+#[test]
+fn two_members_cut_off_from_each_other_still_reach_the_third() {
+    let cluster = Cluster::start(3).unwrap();
+    let leader = cluster.await_leader().unwrap();
+    let (one, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    cluster.partition(one, other).unwrap();
+    for member in cluster.members() {
+        member.gateway().put("k", "").unwrap();
+    }
+}
+
+#[test]
+fn clients_are_cut_off_and_members_are_not() {
+    let cluster = Cluster::start(3).unwrap();
+    cluster.cut_clients(0).unwrap();
+    let member = &cluster.members()[0];
+    let by_proxy = etcd_locked_devkit::Gateway::new(member.client_proxy().unwrap().address());
+    let by_proxy = by_proxy.limit(Duration::from_millis(300));
+    assert!(by_proxy.status().is_err());
+    member.gateway().put("k", "").unwrap();
+    cluster.heal();
+    by_proxy.status().unwrap();
+    let proxy = member.client_proxy().unwrap();
+    assert!(proxy.bytes(Direction::Answers) > 0);
+}
+
+#[test]
+fn a_cluster_serves_while_one_leader_after_another_is_killed() {
+    let cluster = Cluster::start(3).unwrap();
+    for round in 0..2 {
+        let leader = cluster.await_leader().unwrap();
+        cluster.members()[leader].kill().unwrap();
+        let next = &cluster.members()[(leader + 1) % 3];
+        let gateway = next.gateway().limit(Duration::from_secs(1));
+        let key = format!("round {round}");
+        until("the others serve", LIMIT, || gateway.put(&key, "").is_ok()).unwrap();
+        cluster.members()[leader].restart().unwrap();
+    }
+    for member in cluster.members() {
+        let keys = member.gateway().keys("round").unwrap();
+        assert_eq!(keys, ["round 0", "round 1"]);
+    }
+}
+
+#[test]
+fn a_replaced_member_brings_addresses_of_its_own() {
+    let setup = Setup::default().flags(["--strict-reconfig-check=false"]);
+    let mut cluster = Cluster::start_with(3, setup).unwrap();
+    let old = cluster.endpoints();
+    cluster.members()[1].gateway().put("k", "").unwrap();
+    cluster.replace(1).unwrap();
+    let new = cluster.endpoints();
+    assert_eq!((&old[0], &old[2]), (&new[0], &new[2]));
+    assert_ne!(old[1], new[1]);
+    let keys = cluster.members()[1].gateway().keys("").unwrap();
+    assert_eq!(keys, ["k"]);
+}
