@@ -16,9 +16,10 @@ use std::sync::Arc;
 
 use crate::deadlock::STEP;
 use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, Revision, SessionId};
+use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::observe::{Read, Seen};
-use crate::output::{LossCause, OwnedKey};
+use crate::output::OwnedKey;
 use crate::ownership::Ownership;
 use crate::part::Part;
 use crate::request::{Event, Kv};

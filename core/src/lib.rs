@@ -17,6 +17,7 @@ mod deadlock;
 mod exchanges;
 mod ids;
 mod input;
+mod loss;
 mod moment;
 mod observe;
 mod output;
@@ -35,10 +36,11 @@ mod wait_queue;
 pub use conductor::Core;
 pub use ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
 pub use input::{Acquire, Input, Release, Settings, Wait};
+pub use loss::LossCause;
 pub use moment::{Deadline, Moment};
 pub use output::{
-    Blocker, ContenderState, ContenderView, Grant, LossCause, Output, OwnedKey, Owner, Refused,
-    SessionState, SessionView,
+    Blocker, ContenderState, ContenderView, Grant, Output, OwnedKey, Owner, Refused, SessionState,
+    SessionView,
 };
 pub use request::{
     Cause, Compare, Event, Failure, Kv, Op, OpAnswer, Refusal, Request, Response, Txn, TxnAnswer,

@@ -5,6 +5,8 @@ use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::loss::LossCause;
+
 /// A point in time: how long after boot, suspended time included (rule P29).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
@@ -43,10 +45,11 @@ impl Sub for Moment {
     }
 }
 
-/// The local stop time of a session: until when its locks may be relied on.
+/// The local stop time of a session: until when its locks may be relied on; then how they were lost.
 ///
-/// 0 stands for *lost*, and lost is absorbing: whoever sees the stop time reached swaps it in, and only a stop time that is
-/// still ahead is moved on. So a late answer cannot revive what a body has seen end.
+/// A loss is absorbing, and its first cause stands: the first reader past the stop time swaps in [`LossCause::Expired`], and only a
+/// stop time that is still ahead is moved on. So a late answer cannot revive what a body has seen end.
+// A cause is kept as its number, which as a stop time is long past.
 #[derive(Debug)]
 pub struct Deadline(AtomicU64);
 
@@ -56,20 +59,34 @@ impl Deadline {
         Self(AtomicU64::new(nanos(stop)))
     }
 
-    /// Whether the session can no longer be relied on; from the first `true` on it stays so.
+    /// How the session was lost, if it can no longer be relied on; from the first cause on it stays so.
+    pub fn lost(&self, now: Moment) -> Option<LossCause> {
+        self.lose_if(LossCause::Expired, |stop| nanos(now) >= stop)
+    }
+
+    /// Whether the session can no longer be relied on.
     pub fn is_over(&self, now: Moment) -> bool {
-        self.update(|stop| (nanos(now) >= stop).then_some(0))
-            .is_ok()
+        self.lost(now).is_some()
     }
 
     /// Moves the stop time on; false if it had been reached before the answer was seen.
     pub fn extend(&self, now: Moment, to: Moment) -> bool {
         let later = |stop| (nanos(now) < stop).then(|| stop.max(nanos(to)));
-        let extended = self.update(later).is_ok();
-        if !extended {
-            self.lose();
+        self.update(later).is_ok() || !self.is_over(now)
+    }
+
+    /// Ends it now; answers how it was lost: by this, or by what came first.
+    pub fn lose(&self, cause: LossCause) -> LossCause {
+        self.lose_if(cause, |_| true).unwrap_or(cause)
+    }
+
+    fn lose_if(&self, cause: LossCause, over: impl Fn(u64) -> bool) -> Option<LossCause> {
+        let ends =
+            |stop| (LossCause::numbered(stop).is_none() && over(stop)).then(|| cause.number());
+        match self.update(ends) {
+            Ok(_) => Some(cause),
+            Err(stop) => LossCause::numbered(stop),
         }
-        extended
     }
 
     fn update(&self, change: impl FnMut(u64) -> Option<u64>) -> Result<u64, u64> {
@@ -77,17 +94,11 @@ impl Deadline {
         self.0.fetch_update(written, read, change)
     }
 
-    /// Ends it now.
-    pub fn lose(&self) {
-        self.0.store(0, Ordering::Release);
-    }
-
     /// The stop time; `None` once lost.
     pub fn stop(&self) -> Option<Moment> {
-        match self.0.load(Ordering::Acquire) {
-            0 => None,
-            stop => Some(Moment(Duration::from_nanos(stop))),
-        }
+        let stop = self.0.load(Ordering::Acquire);
+        let ahead = LossCause::numbered(stop).is_none();
+        ahead.then_some(Moment(Duration::from_nanos(stop)))
     }
 }
 

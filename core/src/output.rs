@@ -1,10 +1,10 @@
 //! Output: what a core wants done, what it reports to its calls, and what it shows of itself to checkers.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
+use crate::loss::LossCause;
 use crate::moment::Deadline;
 use crate::request::{Cause, Failure, Kv, Refusal, Request};
 use crate::seat::Seat;
@@ -41,6 +41,8 @@ pub enum Output {
         /// Why not.
         why: Refused,
     },
+    /// The call's body must not be polled again: its key is gone. `Lost` follows once a renewal has shown whether the lease is.
+    Stopped(CallId),
     /// The call has lost its locks: its body must not be polled again.
     Lost {
         /// The call.
@@ -83,55 +85,6 @@ pub struct OwnedKey {
     pub revision: Revision,
     /// How often the key was handed over in this process since (rule P22).
     pub handover: u16,
-}
-
-/// How a lock was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LossCause {
-    /// The lease could not be renewed in time: etcd out of reach, or the process stopped for too long.
-    Expired,
-    /// The lease is gone at etcd: revoked by an operator, or run out there.
-    Revoked,
-    /// The lock's key is gone: deleted by an operator, or together with its lease.
-    Deleted,
-    /// Another client put the lock's key.
-    Overwritten,
-    /// etcd has lost its history: it was wiped, or restored from a snapshot.
-    Wiped,
-    /// The grace of a shutdown is over.
-    Shutdown,
-    /// The call gave the lock back: what a view of it says that outlives the call.
-    Released,
-}
-
-impl LossCause {
-    /// Its name in metrics and records: one word, in small letters.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-            Self::Deleted => "deleted",
-            Self::Overwritten => "overwritten",
-            Self::Wiped => "wiped",
-            Self::Shutdown => "shutdown",
-            Self::Released => "released",
-        }
-    }
-}
-
-impl fmt::Display for LossCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its lease could not be renewed in time",
-            Self::Revoked => "its lease is gone at etcd",
-            Self::Deleted => "its key was deleted",
-            Self::Overwritten => "its key was overwritten",
-            Self::Wiped => "etcd has lost its data",
-            Self::Shutdown => "the grace of the shutdown is over",
-            Self::Released => "it was given back",
-        })
-    }
 }
 
 /// Who has a name, as far as this process knows.

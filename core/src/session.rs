@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId};
+use crate::loss::LossCause;
 use crate::moment::{Deadline, Moment};
 use crate::simulation::{Mistake, mistake};
 use crate::transactions::Fence;
@@ -49,7 +50,7 @@ enum Phase {
     /// No acquisitions any more; its bodies go on.
     Retired,
     /// Not to be relied on any more.
-    Lost,
+    Lost(LossCause),
 }
 
 /// What is sent again until etcd has answered it, one at a time.
@@ -117,6 +118,8 @@ pub struct Session {
     contenders: BTreeSet<ContenderId>,
     /// Of these, those whose put had no answer.
     ambiguous: BTreeSet<ContenderId>,
+    /// Of these, those that calls held when a key was seen to be gone, and when that was.
+    missing: Vec<(Moment, ContenderId)>,
     /// How many have a body, or keep the lease alive like one.
     bodies: usize,
     last_used: Moment,
@@ -137,6 +140,7 @@ impl Session {
             barrier: Barrier::default(),
             contenders: BTreeSet::new(),
             ambiguous: BTreeSet::new(),
+            missing: Vec::new(),
             bodies: 0,
             last_used: now,
             unfresh: BTreeSet::new(),
@@ -187,8 +191,16 @@ impl Session {
         self.lease.is_some() && !self.is_lost()
     }
 
+    /// How it was lost, if it was.
+    pub fn loss(&self) -> Option<LossCause> {
+        match self.phase {
+            Phase::Lost(cause) => Some(cause),
+            Phase::Live | Phase::Retired => None,
+        }
+    }
+
     pub fn is_lost(&self) -> bool {
-        self.phase == Phase::Lost
+        self.loss().is_some()
     }
 
     /// Whether its session key was created.
@@ -297,13 +309,12 @@ impl Session {
         self.phase = Phase::Retired;
     }
 
-    /// It is not to be relied on any more: its bodies stop.
-    pub fn lose(&mut self) {
-        self.phase = Phase::Lost;
+    /// It is not to be relied on any more: its bodies stop. Answers how it was lost: what a body has seen first stands.
+    pub fn lose(&mut self, cause: LossCause) -> LossCause {
+        let cause = self.deadline().map_or(cause, |it| it.lose(cause));
+        self.phase = Phase::Lost(cause);
         self.barrier = Barrier::default();
-        if let Some(deadline) = self.deadline() {
-            deadline.lose();
-        }
+        cause
     }
 
     /// Whether it is of no more use, and no body keeps it (rule P26).
@@ -383,6 +394,18 @@ impl Session {
     /// The contenders whose put had no answer; no barrier asks for them any more.
     pub fn take_ambiguous(&mut self) -> BTreeSet<ContenderId> {
         std::mem::take(&mut self.ambiguous)
+    }
+
+    /// A key of a held contender is gone: alone, or with the lease, as the next renewal shows.
+    pub fn miss(&mut self, now: Moment, contender: ContenderId) {
+        self.missing.push((now, contender));
+    }
+
+    /// The contenders that were missing when a renewal was sent, which its outcome is about; and whether there are others.
+    pub fn take_missing(&mut self, sent: Moment) -> (Vec<ContenderId>, bool) {
+        let shown = self.missing.extract_if(.., |(seen, _)| *seen <= sent);
+        let shown = shown.map(|(_, contender)| contender).collect();
+        (shown, !self.missing.is_empty())
     }
 
     /// Whether a barrier has to be answered before acquisitions are sent.

@@ -79,12 +79,7 @@ fn a_revoked_lease_ends_the_body() {
         let body = Staying::begin(&locks).await;
         let lease = corner.contenders("orders/7").await[0].lease;
         corner.client.clone().lease_revoke(lease).await.unwrap();
-        // etcd decides which the holder sees first: the end of the lease or the deletion of its key.
-        let cause = body.lost().await;
-        assert!(
-            matches!(cause, LossCause::Revoked | LossCause::Deleted),
-            "{cause:?}"
-        );
+        assert_eq!(body.lost().await, LossCause::Revoked);
         let again = take("a lock after the loss", locks.lock("orders/7")).await;
         assert_ne!(corner.contenders("orders/7").await[0].lease, lease);
         again.release().await.unwrap();

@@ -90,11 +90,7 @@ fn a_body_runs_on_after_its_lease_is_revoked() {
         let lease = corner.contenders("orders/7").await[0].lease;
         corner.client.clone().lease_revoke(lease).await.unwrap();
         within("the loss", going.inside.notified()).await;
-        let cause = going.end().await.unwrap();
-        assert!(
-            matches!(cause, Some(LossCause::Revoked | LossCause::Deleted)),
-            "{cause:?}"
-        );
+        assert_eq!(going.end().await.unwrap(), Some(LossCause::Revoked));
         pass("a lock after it", locks.lock("orders/7")).await;
         corner.until_empty().await;
     });

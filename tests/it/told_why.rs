@@ -1,12 +1,66 @@
-//! Reasons: a release that fails in an outage says why.
+//! Reasons: a lock that is lost, or whose release fails in an outage, says why.
 
+use std::future::{Future, pending};
 use std::time::Duration;
 
-use etcd_locked::LockError;
+use etcd_locked::{LockError, LossCause};
+use tokio::task::JoinSet;
 
 use crate::corner::{Corner, connect, take};
 use crate::etcd::{Etcd, on_embedded};
 use crate::limit::{run, within};
+
+/// Engines that lose a lock at the same time.
+const ENGINES: usize = 20;
+
+/// The cause that each of so many holders is given, the body's and the release's, after an operator has done this to its key.
+async fn causes_after<F: Future<Output = ()>>(act: impl Fn(Corner) -> F) -> Vec<LossCause> {
+    let mut bodies = JoinSet::new();
+    let mut corners = Vec::new();
+    for _ in 0..ENGINES {
+        let corner = Corner::new().await;
+        let held = take("a free name", corner.locks().await.lock("orders/7")).await;
+        corners.push(corner);
+        bodies.spawn(async move {
+            let ended = held.hold(pending::<()>()).await;
+            let Err(LockError::Lost { cause, .. }) = ended else {
+                panic!("{ended:?}")
+            };
+            let released = held.release().await;
+            let same = matches!(released, Err(LockError::Lost { cause: of, .. }) if of == cause);
+            assert!(same, "{cause:?}, then {released:?}");
+            cause
+        });
+    }
+    for corner in corners {
+        act(corner).await;
+    }
+    within("all losses", bodies.join_all()).await
+}
+
+#[test]
+fn revoked_lease_is_always_the_cause() {
+    run(async {
+        let revoke = async |corner: Corner| {
+            let lease = corner.contenders("orders/7").await[0].lease;
+            corner.client.clone().lease_revoke(lease).await.unwrap();
+        };
+        let causes = causes_after(revoke).await;
+        assert_eq!(causes, [LossCause::Revoked; ENGINES]);
+    });
+}
+
+#[test]
+fn key_that_an_operator_deletes_is_always_the_cause() {
+    run(async {
+        let delete = async |corner: Corner| {
+            let key = corner.contenders("orders/7").await[0].clone();
+            corner.client.clone().delete(key.text, None).await.unwrap();
+        };
+        let causes = causes_after(delete).await;
+        assert_eq!(causes, [LossCause::Deleted; ENGINES]);
+    });
+}
 
 /// What the release of a lock says whose etcd has gone.
 async fn release_after(goes: impl FnOnce(&mut Etcd)) -> String {

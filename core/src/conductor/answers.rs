@@ -8,9 +8,10 @@ use crate::ids::{
     ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, WatchId, contends, session_key,
     value_of,
 };
+use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::observe::{HOLDER, RELIES, Read, Seen, WAITER};
-use crate::output::{LossCause, Output, Owner, Refused};
+use crate::output::{Output, Owner, Refused};
 use crate::ownership::Ownership;
 use crate::part::Part;
 use crate::request::{Event, Failure, Kv, Refusal, Request, Response, TxnAnswer, WatchEvent};
@@ -57,7 +58,10 @@ impl Core {
                 Some(())
             }
             Need::Grant => None,
-            Need::Stop => self.lose_session(id, LossCause::Expired),
+            Need::Stop => {
+                self.settle_missing(id, self.now);
+                self.lose_session(id, LossCause::Expired)
+            }
             Need::Retire => self.retire(id),
             Need::Renew if self.sessions.is_spare(id) => self.retire(id),
             Need::Renew => self.renew(id),
@@ -210,7 +214,7 @@ impl Core {
             Err(Failure::Refused(Refusal::LeaseNotFound, _)) => Duration::ZERO,
             Ok(_) | Err(_) => {
                 session.renewal_failed(self.now, pause);
-                return None;
+                return self.settle_missing(id, sent);
             }
         };
         if ttl.is_zero() {
@@ -227,10 +231,20 @@ impl Core {
             Some(names) => names.iter().for_each(|name| self.work.push(name)),
             None => return self.lose_session(id, LossCause::Expired),
         }
+        self.settle_missing(id, sent);
         if lags && mistake(Mistake::RenewalProvesLostHistory) {
             self.lose_history();
         }
         Some(())
+    }
+
+    /// A renewal sent at `sent` has shown that a lease is there, or has no answer: keys that were missing by then are gone alone.
+    fn settle_missing(&mut self, id: SessionId, sent: Moment) -> Option<()> {
+        let (gone, others) = self.sessions.get_mut(id)?.take_missing(sent);
+        for contender in gone {
+            self.lose_contender(contender, Some(LossCause::Deleted));
+        }
+        if others { self.renew(id) } else { None }
     }
 
     /// A lease was revoked; or that had no answer, and is sent again: its keys would stand in the way for a TTL (rule P36).
@@ -243,7 +257,7 @@ impl Core {
 
     /// The session is not to be relied on any more: its bodies stop, its waiters queue again under another (rule P28).
     pub(super) fn lose_session(&mut self, id: SessionId, cause: LossCause) -> Option<()> {
-        self.sessions.alive(id)?.lose();
+        let cause = self.sessions.alive(id)?.lose(cause);
         self.leave_session(id, Some(cause))
     }
 
@@ -280,7 +294,7 @@ impl Core {
                 self.detach(id);
                 self.delete(id);
             }
-            (State::Owned(_), Some(cause)) => self.lose_contender(id, cause)?,
+            (State::Owned(_), Some(_)) => self.lose_contender(id, lost)?,
             (State::Deleting, Some(cause)) => {
                 self.confirm(id, Err(Refused::Lost { cause }));
                 self.detach(id);
@@ -292,14 +306,17 @@ impl Core {
         Some(())
     }
 
-    /// The calls that hold a contender have lost it.
-    pub(super) fn lose_contender(&mut self, id: ContenderId, cause: LossCause) -> Option<()> {
+    /// The calls that hold a contender have lost it; `None`: how is to be seen.
+    fn lose_contender(&mut self, id: ContenderId, cause: Option<LossCause>) -> Option<()> {
         let contender = self.contenders.get_mut(id)?;
         let names = contender.names().clone();
         let ownership = contender.ownership_mut()?;
         ownership.lose();
         for call in ownership.holders().collect::<Vec<_>>() {
-            self.lose_call(call, cause);
+            match cause {
+                Some(cause) => self.lose_call(call, cause),
+                None => self.outputs.push_back(Output::Stopped(call)),
+            }
         }
         self.linger_over(id);
         names.iter().for_each(|name| self.work.push(name));
@@ -725,7 +742,14 @@ impl Core {
         let contender = self.contenders.get(id)?;
         let session = contender.session();
         match contender.state() {
-            State::Owned(ownership) if !ownership.is_lost() => self.lose_contender(id, cause)?,
+            State::Owned(ownership) if !ownership.is_lost() => {
+                // Alone, or with its lease: the renewal shows which.
+                let known = (cause != LossCause::Deleted).then_some(cause);
+                if known.is_none() {
+                    self.sessions.get_mut(session)?.miss(self.now, id);
+                }
+                self.lose_contender(id, known)?;
+            }
             // What is left of it is in the way: out with it before the queue goes on.
             State::Waiting { .. } => self.delete(id),
             _ => return None,

@@ -23,11 +23,10 @@ use crate::ids::{
     session_root,
 };
 use crate::input::{Input, Settings};
+use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::observe::{Observe, Read};
-use crate::output::{
-    ContenderState, ContenderView, LossCause, Output, Refused, SessionState, SessionView,
-};
+use crate::output::{ContenderState, ContenderView, Output, Refused, SessionState, SessionView};
 use crate::request::{Failure, Op, Request, Response};
 use crate::retention::Retentions;
 use crate::session::{Session, Sessions};

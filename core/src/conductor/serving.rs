@@ -9,9 +9,10 @@ use crate::deadlock::edges::Write;
 use crate::deadlock::{Cycle, Edge, STEP};
 use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, SessionId, contends};
 use crate::input::{Acquire, Release, Wait};
+use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::observe::{GUARD_AFTER, WARM};
-use crate::output::{Blocker, Grant, LossCause, Output, Owner, Refused};
+use crate::output::{Blocker, Grant, Output, Owner, Refused};
 use crate::ownership::{Gate, Ownership};
 use crate::request::{Failure, Op, OpAnswer, Refusal, Request, Response, TxnAnswer};
 use crate::retention::Step;
@@ -33,11 +34,6 @@ const LINGER: Duration = Duration::from_millis(1);
 
 /// What has lingered goes together, once in so long: a delete that goes alone is one commit more at etcd.
 const TOGETHER: Duration = Duration::from_millis(2);
-
-/// What the caller of a release learns whose session was lost before.
-const EXPIRED: Refused = Refused::Lost {
-    cause: LossCause::Expired,
-};
 
 /// How long a call that gives up waits for its edges to be deleted.
 const CLEARING: Duration = Duration::from_secs(2);
@@ -404,8 +400,9 @@ impl Core {
         let last = ownership.is_none_or(|ownership| ownership.leave(call));
         let lingers = how == Release::Lingering && !fenced && self.may_linger(id);
         if !last {
-            let lost = self.sessions.get(session).is_none_or(Session::is_lost);
-            self.confirm(id, if lost { Err(EXPIRED) } else { Ok(()) })
+            let loss = self.sessions.get(session).and_then(Session::loss);
+            let lost = loss.map(|cause| Refused::Lost { cause });
+            self.confirm(id, lost.map_or(Ok(()), Err))
         } else if self.retain(id, &gone).is_some() {
             Some(())
         } else if lingers {
@@ -425,15 +422,15 @@ impl Core {
         }
         let contender = self.contenders.get(id)?;
         let (session_id, names) = (contender.session(), contender.names().clone());
-        let lost = self.sessions.get_mut(session_id).is_none_or(|session| {
+        let loss = self.sessions.get_mut(session_id).and_then(|session| {
             session.drop_body();
-            session.is_lost()
+            session.loss()
         });
         self.delete(id);
-        if lost {
+        if let Some(cause) = loss {
             // Best effort will do: the next contender has another session, and so another key.
             self.detach(id);
-            self.confirm(id, Err(EXPIRED));
+            self.confirm(id, Err(Refused::Lost { cause }));
         }
         self.revoke_if_over(session_id);
         names.iter().for_each(|name| self.work.push(name));

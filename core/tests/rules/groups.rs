@@ -348,6 +348,7 @@ fn held_group_that_loses_a_key_gives_all_back() {
     rig.live(Duration::from_secs(2));
     rig.store.delete(b"locks/b/a1");
     rig.report();
+    rig.serve();
     rig.lost(1);
     assert!(rig.output(1).is_none(), "once");
     assert!(rig.has("locks/a/a1"), "not before its body is dropped");

@@ -103,6 +103,7 @@ fn lost_lock_is_not_handed_over() {
             rig.store.delete(b"locks/a/a1");
         }
         rig.report();
+        rig.serve();
         rig.lost(0);
         rig.release(0);
         rig.serve();
@@ -156,6 +157,7 @@ fn loss_after_a_hand_over_reaches_the_new_holder() {
     rig.live(Duration::from_secs(2));
     rig.store.delete(b"locks/a/a1");
     rig.report();
+    rig.serve();
     assert_eq!(rig.lost(1), LossCause::Deleted);
     assert!(rig.output(0).is_none());
 }

@@ -288,6 +288,13 @@ impl Rig {
         }
     }
 
+    /// Whether the body of a call must not be polled, although its caller does not know how its lock was lost.
+    #[track_caller]
+    pub(crate) fn is_only_stopped(&mut self, call: CallId) -> bool {
+        let stopped = |it: &Output| matches!(it, Output::Stopped(of) if of.get() == call);
+        self.outputs.iter().any(stopped) && self.output(call).is_none()
+    }
+
     #[track_caller]
     pub(crate) fn released(&mut self, call: CallId) -> Result<(), Refused> {
         match self.output(call) {

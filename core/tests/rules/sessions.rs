@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Input, LossCause, Output, Refusal, Refused, Request, Response, Revision, SessionState,
+    Input, LossCause, Mode, Refusal, Refused, Request, RequestId, Response, Revision, SessionState,
     SessionView, Wait,
 };
 use etcd_locked_sim::etcd::{refused, unknown};
@@ -256,34 +256,106 @@ fn lease_is_revoked_only_after_its_bodies_are_dropped() {
     assert!(rig.output(2).is_none(), "not before the body is dropped");
     rig.release(1);
     rig.serve();
-    assert!(matches!(
-        rig.output(1),
-        Some(Output::Released { result: Err(_), .. })
-    ));
+    let cause = LossCause::Revoked;
+    assert!(matches!(rig.released(1), Err(Refused::Lost { cause: of }) if of == cause));
     assert!(!rig.has("locks/a/a1"));
     rig.granted(2);
 }
 
+/// A holder that watches its key.
+fn watcher() -> Rig {
+    let mut rig = holder();
+    rig.granted(1);
+    rig.live(Duration::from_secs(2));
+    rig
+}
+
+/// The renewal without an answer.
+fn renewal(rig: &mut Rig) -> (RequestId, Request) {
+    rig.take_that(|request| matches!(request, Request::KeepAlive { .. }))
+}
+
 #[test]
-fn holder_loses_a_key_that_is_deleted_or_overwritten() {
-    for overwritten in [true, false] {
-        let mut rig = holder();
-        rig.granted(1);
-        rig.live(Duration::from_secs(2));
-        rig.store.delete(b"locks/a/a1");
-        if overwritten {
-            rig.contend("locks/a/a1");
-        }
-        rig.report();
-        let cause = rig.lost(1);
-        assert_eq!(
-            cause,
-            if overwritten {
-                LossCause::Overwritten
-            } else {
-                LossCause::Deleted
-            }
-        );
+fn holder_loses_a_key_that_is_overwritten() {
+    let mut rig = watcher();
+    rig.store.delete(b"locks/a/a1");
+    rig.contend("locks/a/a1");
+    rig.report();
+    assert_eq!(rig.lost(1), LossCause::Overwritten);
+}
+
+#[test]
+fn body_stops_at_once_when_its_key_is_deleted() {
+    let mut rig = watcher();
+    rig.store.delete(b"locks/a/a1");
+    rig.report();
+    assert!(rig.is_only_stopped(1), "the lease may be gone too");
+    let renewal = renewal(&mut rig);
+    rig.carry_out(renewal);
+    assert_eq!(rig.lost(1), LossCause::Deleted);
+}
+
+#[test]
+fn revoked_lease_is_the_cause_though_its_key_goes_first() {
+    let mut rig = watcher();
+    rig.store.revoke(0xa1);
+    rig.report();
+    assert!(rig.is_only_stopped(1));
+    let renewal = renewal(&mut rig);
+    rig.carry_out(renewal);
+    assert_eq!(rig.lost(1), LossCause::Revoked);
+}
+
+#[test]
+fn renewal_sent_before_a_deletion_says_nothing_of_it() {
+    let mut rig = watcher();
+    rig.pass(WHOLE / 3);
+    let (early, request) = renewal(&mut rig);
+    let answer = rig.store.apply(rig.now, &request);
+    rig.now = rig.now + Duration::from_millis(1);
+    rig.store.revoke(0xa1);
+    rig.report();
+    rig.answer(early, answer);
+    assert!(rig.is_only_stopped(1));
+    let late = renewal(&mut rig);
+    rig.carry_out(late);
+    assert_eq!(rig.lost(1), LossCause::Revoked);
+}
+
+#[test]
+fn cause_of_a_loss_does_not_wait_for_a_silent_etcd() {
+    let mut rig = watcher();
+    rig.store.delete(b"locks/a/a1");
+    rig.report();
+    rig.fail_all(unknown);
+    assert_eq!(rig.lost(1), LossCause::Deleted);
+}
+
+#[test]
+fn cause_of_a_loss_is_known_by_the_stop_time() {
+    let mut rig = watcher();
+    rig.store.delete(b"locks/a/a1");
+    rig.report();
+    rig.pass(WHOLE);
+    assert_eq!(rig.lost(1), LossCause::Deleted);
+}
+
+#[test]
+fn reader_that_leaves_others_learns_how_its_session_was_lost() {
+    let mut rig = Rig::warm();
+    for call in [1, 2] {
+        rig.share(call, "locks/a", Mode::Shared, Wait::Forever);
+        rig.serve();
+        rig.granted(call);
+    }
+    rig.store.revoke(0xa1);
+    rig.pass(WHOLE / 3);
+    rig.serve();
+    let cause = LossCause::Revoked;
+    for call in [1, 2] {
+        assert_eq!(rig.lost(call), cause);
+        rig.release(call);
+        assert!(matches!(rig.released(call), Err(Refused::Lost { cause: of }) if of == cause));
     }
 }
 

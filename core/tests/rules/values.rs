@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use etcd_locked_core::{Deadline, Mode, Moment, Seat};
+use etcd_locked_core::{Deadline, LossCause, Mode, Moment, Seat};
 
 fn at(secs: u64) -> Moment {
     Moment::after_boot(Duration::from_secs(secs))
@@ -22,6 +22,33 @@ fn late_extension_does_not_revive() {
     assert!(!deadline.extend(at(10), at(20)));
     assert!(deadline.is_over(at(1)));
     assert_eq!(deadline.stop(), None);
+}
+
+#[test]
+fn first_cause_of_a_loss_stands() {
+    let causes = [
+        LossCause::Expired,
+        LossCause::Revoked,
+        LossCause::Deleted,
+        LossCause::Overwritten,
+        LossCause::Wiped,
+        LossCause::Shutdown,
+        LossCause::Released,
+    ];
+    for first in causes {
+        let deadline = Deadline::new(at(10));
+        assert_eq!(deadline.lost(at(9)), None);
+        assert_eq!(deadline.lose(first), first);
+        for later in causes {
+            assert_eq!(deadline.lose(later), first);
+        }
+        assert_eq!(deadline.lost(at(20)), Some(first));
+        assert!(!deadline.extend(at(1), at(20)));
+        assert_eq!(deadline.lost(at(1)), Some(first));
+    }
+    let deadline = Deadline::new(at(10));
+    assert_eq!(deadline.lost(at(10)), Some(LossCause::Expired));
+    assert_eq!(deadline.lose(LossCause::Revoked), LossCause::Expired);
 }
 
 #[test]

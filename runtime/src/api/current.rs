@@ -91,7 +91,7 @@ impl Current {
     /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.0.locks.lost().is_none()
+        self.0.locks.are_held()
     }
 
     /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.

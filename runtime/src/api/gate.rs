@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::current::Current;
 use super::limit::Stopwatch;
@@ -79,8 +79,9 @@ impl Gate {
         cx: &mut Context<'_>,
     ) -> Poll<Result<T, LockError>> {
         let mut polled = Poll::Pending;
-        let mut admitted = self.admit(cx);
+        let mut admitted = ready!(self.admit(cx));
         if admitted.is_ok() {
+            self.begun = true;
             self.current.within(&mut || polled = body.as_mut().poll(cx));
             if polled.is_pending() {
                 admitted = self.admit_on(cx);
@@ -95,10 +96,10 @@ impl Gate {
         Poll::Ready(ended)
     }
 
-    /// Tells whether the body may be polled now; if so, a loss will wake its task.
+    /// Tells whether the body may be polled now; if so, a loss will wake its task. Pending: the lock is lost, and how will wake it.
     #[inline(never)]
-    fn admit(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
-        let begun = std::mem::replace(&mut self.begun, true);
+    fn admit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        let begun = self.begun;
         let continues = begun && self.on_lost == OnLost::Continue;
         // Registers first, reads second: a loss in between is seen by the read.
         if self.wakeup.poll(cx).is_ready() && continues {
@@ -117,14 +118,15 @@ impl Gate {
         };
         // The lock of a body around excludes other calls only for what is polled inside that body.
         if !self.current.is_inside_outer() {
-            return lost_by(LossCause::Released);
+            return Poll::Ready(lost_by(LossCause::Released));
         }
-        match self.locks.lost() {
+        Poll::Ready(match self.locks.lost() {
             Some(cause) if !continues => lost_by(cause),
+            None if !continues && self.locks.are_stopped() => return Poll::Pending,
             Some(_) if self.locks.has_ended() => lost_by(LossCause::Shutdown),
             _ if self.stopwatch.as_ref().is_some_and(Stopwatch::is_over) => Err(self.over()),
             _ => Ok(()),
-        }
+        })
     }
 
     /// Tells whether the body, which is not done, may go on; if so, the end of its limit will wake its task.

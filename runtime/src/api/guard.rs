@@ -129,7 +129,7 @@ impl LockGuard {
     /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.locks.lost().is_none()
+        self.locks.are_held()
     }
 
     /// Completes when the lock is lost, with the cause; never, if it is not. Cancel safe.
@@ -161,7 +161,10 @@ impl LockGuard {
     ///
     /// Cancel safe: the release goes on.
     pub async fn release(self) -> Result<(), LockError> {
-        let lost = self.locks.lost();
+        let lost = match self.locks.are_held() {
+            true => None,
+            false => Some(self.locks.until_lost().await),
+        };
         let (name, again) = (self.locks.first.name.clone(), self.is_again());
         let confirmation = self.begin_release();
         match (lost, confirmation) {

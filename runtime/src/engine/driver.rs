@@ -291,6 +291,11 @@ impl Driver {
                     self.effects.push(Effect::Failed(reply, why, None));
                 }
             }
+            Output::Stopped(call) => {
+                if let Some(held) = self.held.get(&call) {
+                    held.locks.stop();
+                }
+            }
             Output::Lost { call, cause } => {
                 if let Some(Held { locks, histories }) = self.held.get(&call) {
                     let (locks, histories) = (Arc::clone(locks), *histories);

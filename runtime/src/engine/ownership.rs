@@ -135,6 +135,8 @@ struct Own {
     /// etcd refuses to renew leases now, for want of valid credentials.
     denied: Arc<AtomicBool>,
     cause: OnceLock<LossCause>,
+    /// A key is gone; the cause follows.
+    stopped: AtomicBool,
     /// The engine has ended, so a body that goes on without its lock must end too.
     ended: AtomicBool,
     wake: Arc<Notify>,
@@ -174,6 +176,7 @@ impl OwnedLocks {
             clock,
             denied,
             cause: OnceLock::new(),
+            stopped: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             wake: Arc::new(Notify::new()),
             fenced: AtomicBool::new(false),
@@ -229,19 +232,39 @@ impl OwnedLocks {
         self.locks().map(|lock| (&lock.name, lock.token))
     }
 
-    /// Reads the clock; answers how the locks were lost, if they were.
+    /// Reads the clock; answers how the locks were lost, if that is known: the cause may follow their end by a renewal's time.
     pub(crate) fn lost(&self) -> Option<LossCause> {
         let own = match &self.ground {
             Ground::Own(own) => own,
             Ground::Outer(outer) => return outer.iter().find_map(|outer| outer.lost()),
         };
-        if let Some(cause) = own.cause.get() {
-            return Some(*cause);
-        }
-        if own.deadline.is_over(own.clock.now()) {
-            self.lose(LossCause::Expired);
+        if own.cause.get().is_none()
+            && !own.is_stopped()
+            && let Some(cause) = own.deadline.lost(own.clock.now())
+        {
+            self.lose(cause.into());
         }
         own.cause.get().copied()
+    }
+
+    /// Reads the clock; tells whether the locks are held.
+    pub(crate) fn are_held(&self) -> bool {
+        self.lost().is_none() && !self.are_stopped()
+    }
+
+    /// Tells whether nothing may run under the locks any more, whether or not it is known how they were lost.
+    pub(crate) fn are_stopped(&self) -> bool {
+        match &self.ground {
+            Ground::Own(own) => own.is_stopped(),
+            Ground::Outer(outer) => outer.iter().any(|outer| outer.are_stopped()),
+        }
+    }
+
+    /// Stops what runs under the locks until the cause of their loss is noted.
+    pub(super) fn stop(&self) {
+        if let Ground::Own(own) = &self.ground {
+            own.stopped.store(true, Ordering::Release);
+        }
     }
 
     /// Whether a loss was noted before the locks were given back.
@@ -334,6 +357,10 @@ impl OwnedLocks {
 }
 
 impl Own {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
     fn note_loss(&self, cause: LossCause) -> bool {
         let cause = match cause {
             LossCause::Expired if self.denied.load(Ordering::Relaxed) => LossCause::Denied,

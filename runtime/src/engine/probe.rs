@@ -27,7 +27,7 @@ impl Engine {
         self.probe(move |engine| {
             let (held, waiting) = (engine.held_locks(), engine.waiting_names());
             engine.effects.push(Effect::Run(Box::new(move || {
-                let held = held.iter().filter(|locks| locks.lost().is_none());
+                let held = held.iter().filter(|locks| locks.are_held());
                 let held = texts(held.flat_map(|locks| locks.locks().map(|lock| &lock.name)));
                 let _ = reply.send(Names { held, waiting }); // the asker may have gone
             })));

@@ -14,7 +14,7 @@ pub enum LossCause {
     Denied,
     /// The lease is gone at etcd: revoked by an operator, or run out there.
     Revoked,
-    /// The lock's key is gone: deleted by an operator, or together with its lease.
+    /// The lock's key is gone, and its lease is not, as far as etcd has answered: an operator deleted it.
     Deleted,
     /// Another client put the lock's key.
     Overwritten,

@@ -91,6 +91,7 @@ pub(super) struct Call {
     asked: Moment,
     pub(super) granted: Option<(Moment, Grant)>,
     pub(super) refused: Option<(Moment, Refused)>,
+    stopped: bool,
     pub(super) lost: Option<LossCause>,
     /// Its body is gone.
     dropped: bool,
@@ -195,6 +196,7 @@ impl Stage {
             asked: self.now,
             granted: None,
             refused: None,
+            stopped: false,
             lost: None,
             dropped: false,
         };
@@ -304,7 +306,7 @@ impl Stage {
         let owns = |call: &Call| {
             let granted = call.granted.as_ref();
             let valid = granted.is_some_and(|(_, grant)| !grant.deadline.is_over(self.now));
-            valid && !call.dropped && call.names.iter().any(|of| **of == *name)
+            valid && !call.stopped && !call.dropped && call.names.iter().any(|of| **of == *name)
         };
         let calls = self.calls.iter().filter(|(_, call)| owns(call));
         calls.map(|(id, _)| *id).collect()
@@ -421,6 +423,9 @@ impl Stage {
             Output::Refused { call, why } => {
                 let now = self.now;
                 self.calls.get_mut(&call.get()).expect("a call").refused = Some((now, why));
+            }
+            Output::Stopped(call) => {
+                self.calls.get_mut(&call.get()).expect("a call").stopped = true;
             }
             Output::Lost { call, cause } => {
                 let call = call.get();

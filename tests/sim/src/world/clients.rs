@@ -134,6 +134,8 @@ impl Call {
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) grant: Grant,
+    /// The core has said that it must not be polled.
+    pub(crate) stopped: bool,
     /// The core has said that its lock is lost.
     pub(crate) lost: Option<LossCause>,
     /// Its deadline has said so; and whether before its time.
@@ -368,6 +370,10 @@ impl Bench {
     /// The body has done its work: it ends once the call it made has.
     pub(crate) fn end_body(&mut self, id: CallId) {
         let call = self.calls.get_mut(&id).expect("a call");
+        // A body that is not polled does no work: it ends once its core has said how its lock was lost.
+        if matches!(&call.stage, Stage::Holding(body) if body.stopped) {
+            return;
+        }
         let inner = call.inner;
         call.due = true;
         let open = |inner: &CallId| !matches!(self.calls[inner].stage, Stage::Idle | Stage::Done);
@@ -477,6 +483,13 @@ impl Bench {
                     _ => self.goes_unnoticed(process),
                 }
                 self.over(id);
+            }
+            Output::Stopped(call) => {
+                let stage = self.calls.get_mut(&call.get()).map(|call| &mut call.stage);
+                if let Some(Stage::Holding(body)) = stage {
+                    must!(Truth, !body.stopped, "call {call} is stopped twice");
+                    body.stopped = true;
+                }
             }
             Output::Lost { call, cause } => self.lost(n, call.get(), cause),
             Output::Released { call, .. } => {
@@ -613,6 +626,7 @@ impl Bench {
         let body = Body {
             stop: stop.unwrap_or(now),
             grant,
+            stopped: false,
             lost: None,
             over: false,
             early: false,

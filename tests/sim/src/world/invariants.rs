@@ -88,7 +88,7 @@ impl Bench {
 
     /// Whether a body is polled, or a poll that began in time has not outlasted the margin before expiry.
     fn runs(&self, call: &Call, body: &Body) -> bool {
-        if self.processes[call.process].dead || body.early {
+        if self.processes[call.process].dead || body.early || body.stopped {
             return false;
         }
         let polled = matches!(
