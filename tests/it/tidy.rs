@@ -88,6 +88,7 @@ fn every_source_file_is_reachable() {
         ("tests/it/main.rs", &[]),
         ("tests/kit/main.rs", &[]),
         ("tests/names/main.rs", &[]),
+        ("tests/chaos/src/main.rs", &[]),
         ("tests/sim/src/lib.rs", &["tests/sim/src/main.rs"]),
         (
             "tests/src/lib.rs",

@@ -2,6 +2,7 @@
 
 mod apt;
 mod bench;
+mod chaos;
 mod cluster;
 mod demo;
 mod etcd;
@@ -41,6 +42,10 @@ usage: cargo xtask <command>
   sim --seed N    one of them, every step in words
   sim --search    instead, every schedule of a few clients, as far as so many choices lead
   sim --write     all of it, and the bugs it must find; writes tests/sim/RESULTS.md
+  chaos [--minutes N] [--mix NAME] [--seed S]
+                  worker processes on a cluster of three, with faults of processes, members and connections; a checker judges
+  chaos --judge FILE
+                  judges a history that was kept
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;
                   --quick in seven minutes and smaller, to target/bench
   bench --row B4  one of them
@@ -50,7 +55,7 @@ usage: cargo xtask <command>
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
 Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
-`test` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an etcd.
+`test`, `chaos` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an etcd.
 ";
 
 fn main() -> ExitCode {
@@ -64,6 +69,11 @@ fn main() -> ExitCode {
         "test" => process::end_all_on_interrupt().and_then(|()| suite::test(args)),
         "examples" => process::end_all_on_interrupt().and_then(|()| examples::examples(args)),
         "sim" => process::end_all_on_interrupt().and_then(|()| sim::sim(args)),
+        // The runner says the last line itself: it has the figures.
+        "chaos" => match process::end_all_on_interrupt().and_then(|()| chaos::chaos(args)) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(message) => Err(message),
+        },
         "bench" if args == ["--compile"] => {
             process::end_all_on_interrupt().and_then(|()| bench::compile())
         }

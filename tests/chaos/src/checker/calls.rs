@@ -1,0 +1,129 @@
+//! Calls of a history: what is known of each, gathered from its events.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Asked, Ending, Event, Mode, Outcome, Said, What};
+
+/// A call by its process and number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct CallId {
+    pub(crate) process: u32,
+    pub(crate) call: u64,
+}
+
+impl std::fmt::Display for CallId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.process, self.call)
+    }
+}
+
+/// All that a history says of one call.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) id: CallId,
+    pub(crate) asked_at: u64,
+    pub(crate) asked: Asked,
+    pub(crate) begun: Option<Begun>,
+    /// The last moment at which the body was polled and the guard then said that the lock is held.
+    pub(crate) held_until: u64,
+    /// Polls at which the guard said that the lock is lost.
+    pub(crate) late: Vec<u64>,
+    pub(crate) ended: Option<(u64, Ending)>,
+    pub(crate) returned: Option<(u64, Outcome)>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Begun {
+    pub(crate) at: u64,
+    /// The guard said that the lock was held after the body's first poll had begun.
+    pub(crate) held: bool,
+    pub(crate) tokens: Vec<(String, i64)>,
+}
+
+impl Call {
+    /// The token of one of its names.
+    pub(crate) fn token(&self, name: &str) -> Option<i64> {
+        let tokens = &self.begun.as_ref()?.tokens;
+        tokens
+            .iter()
+            .find(|(of, _)| of == name)
+            .map(|(_, token)| *token)
+    }
+
+    /// Tells whether the lock was held when the body was polled first.
+    pub(crate) fn was_held(&self) -> bool {
+        self.begun.as_ref().is_some_and(|begun| begun.held)
+    }
+
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.asked.mode == Mode::Exclusive
+    }
+}
+
+/// Gathers the calls, in order of their ids.
+pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
+    let mut calls = BTreeMap::new();
+    for Event { at, what } in events {
+        let What::Said { process, said } = what else {
+            continue;
+        };
+        let id = |call: &u64| CallId {
+            process: *process,
+            call: *call,
+        };
+        match said {
+            Said::Asked { call, asked } => {
+                let id = id(call);
+                let call = Call {
+                    id,
+                    asked_at: *at,
+                    asked: asked.clone(),
+                    begun: None,
+                    held_until: 0,
+                    late: Vec::new(),
+                    ended: None,
+                    returned: None,
+                };
+                calls.insert(id, call);
+            }
+            Said::Begun { call, held, tokens } => {
+                if let Some(call) = calls.get_mut(&id(call)) {
+                    let (at, held, tokens) = (*at, *held, tokens.clone());
+                    call.begun = Some(Begun { at, held, tokens });
+                    call.polled(at, held);
+                }
+            }
+            Said::Polled { call, held } => {
+                if let Some(call) = calls.get_mut(&id(call)) {
+                    call.polled(*at, *held);
+                }
+            }
+            Said::Ended { call, held, how } => {
+                if let Some(call) = calls.get_mut(&id(call)) {
+                    // A body that is dropped is not polled.
+                    if *held || *how == Ending::Done {
+                        call.polled(*at, *held);
+                    }
+                    call.ended = Some((*at, *how));
+                }
+            }
+            Said::Returned { call, result } => {
+                if let Some(call) = calls.get_mut(&id(call)) {
+                    call.returned = Some((*at, result.clone()));
+                }
+            }
+            Said::Write { .. } | Said::Logged { .. } | Said::Drained { .. } => {}
+        }
+    }
+    calls
+}
+
+impl Call {
+    fn polled(&mut self, at: u64, held: bool) {
+        if held {
+            self.held_until = self.held_until.max(at);
+        } else if self.late.last() != Some(&at) {
+            self.late.push(at);
+        }
+    }
+}

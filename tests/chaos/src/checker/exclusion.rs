@@ -1,0 +1,159 @@
+//! Exclusion: bodies that overlap inside their validity, permits above their number, readers beside writers.
+//!
+//! A body is valid from its first poll to the last poll at which its guard said "held", a moment after the clock was read. Since a
+//! lost lock stays lost, it was held all that time. So two such intervals that overlap and exclude each other break the promise.
+
+use std::collections::BTreeMap;
+
+use super::calls::{Call, CallId};
+use super::faults::Fault;
+use super::verdicts::{Breach, Verdicts};
+use crate::clock::ms;
+use crate::history::{Mode, Outcome};
+
+pub(super) fn judge(calls: &BTreeMap<CallId, Call>, faults: &[Fault], verdicts: &mut Verdicts) {
+    let losses = Removals::of(calls);
+    for (name, bodies) in by_name(calls) {
+        pairs(name, &bodies, faults, &losses, verdicts);
+        permits(name, &bodies, verdicts);
+    }
+    for call in calls.values() {
+        let &[first, .., last] = &call.late[..] else {
+            continue;
+        };
+        verdicts.breach(
+            Breach::RanOn,
+            last,
+            &call.asked.names,
+            &[call.id],
+            format!(
+                "polled {} times after its loss, for {} ms",
+                call.late.len(),
+                (last - first) / 1_000_000
+            ),
+        );
+    }
+    verdicts.late_polls += calls.values().filter(|call| call.late.len() == 1).count() as u64;
+}
+
+/// The bodies that held each name, in the order in which they began.
+pub(super) fn by_name(calls: &BTreeMap<CallId, Call>) -> BTreeMap<&str, Vec<&Call>> {
+    let mut names: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
+    for call in calls.values().filter(|call| call.was_held()) {
+        for name in &call.asked.names {
+            names.entry(name).or_default().push(call);
+        }
+    }
+    for bodies in names.values_mut() {
+        bodies.sort_by_key(|call| began(call));
+    }
+    names
+}
+
+pub(super) fn began(call: &Call) -> u64 {
+    call.begun.as_ref().map_or(u64::MAX, |begun| begun.at)
+}
+
+/// Judges each body against the earlier ones that were still there when it began.
+fn pairs(
+    name: &str,
+    bodies: &[&Call],
+    faults: &[Fault],
+    losses: &Removals,
+    verdicts: &mut Verdicts,
+) {
+    let stopped: Vec<&Call> = bodies
+        .iter()
+        .copied()
+        .filter(|body| !body.late.is_empty())
+        .collect();
+    let mut there: Vec<&Call> = Vec::new();
+    for body in bodies {
+        let begin = began(body);
+        there.retain(|earlier| earlier.held_until > begin);
+        for earlier in there.iter().filter(|earlier| excludes(earlier, body)) {
+            let lasts = earlier.held_until.min(body.held_until) - begin;
+            let removes = |fault: &Fault| {
+                fault.removes(name, begin)
+                    && (fault.is_operators() || losses.explain(earlier, begin))
+            };
+            if faults.iter().any(removes) {
+                verdicts.removed(lasts);
+                continue;
+            }
+            verdicts.breach(
+                Breach::Overlap,
+                begin,
+                &[name.to_owned()],
+                &[earlier.id, body.id],
+                format!(
+                    "both were polled under `{name}`, for {:.1} ms",
+                    lasts as f64 / 1e6
+                ),
+            );
+        }
+        there.push(body);
+        let earlier = stopped
+            .iter()
+            .filter(|earlier| began(earlier) < begin && excludes(earlier, body));
+        for late in earlier
+            .flat_map(|earlier| &earlier.late)
+            .filter(|late| **late > begin)
+        {
+            verdicts.after_stop(late - begin);
+        }
+    }
+}
+
+/// Losses of live locks that engines have noticed: their keys were gone at etcd.
+struct Removals(BTreeMap<u32, Vec<u64>>);
+
+impl Removals {
+    fn of(calls: &BTreeMap<CallId, Call>) -> Self {
+        let mut removals: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for call in calls.values() {
+            if let Some((at, Outcome::Lost(cause))) = &call.returned
+                && ["Deleted", "Revoked"].contains(&cause.as_str())
+            {
+                removals.entry(call.id.process).or_default().push(*at);
+            }
+        }
+        Self(removals)
+    }
+
+    /// Tells whether the engine of a call noticed such a loss about when another body began.
+    fn explain(&self, call: &Call, begin: u64) -> bool {
+        let near = begin.saturating_sub(ms(1_000))..begin + ms(10_000);
+        let noticed = self.0.get(&call.id.process);
+        noticed.is_some_and(|at| at.iter().any(|at| near.contains(at)))
+    }
+}
+
+fn excludes(a: &Call, b: &Call) -> bool {
+    match (a.asked.mode, b.asked.mode) {
+        (Mode::Shared, Mode::Shared) => false,
+        (Mode::Permits(_), Mode::Permits(_)) => false,
+        _ => a.id != b.id,
+    }
+}
+
+/// Counts the permits that are held at each begin of one.
+fn permits(name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
+    let mut there: Vec<&Call> = Vec::new();
+    for body in bodies {
+        let Mode::Permits(of) = body.asked.mode else {
+            continue;
+        };
+        there.retain(|earlier| earlier.held_until > began(body));
+        there.push(body);
+        let most = there.iter().fold(of, |most, call| match call.asked.mode {
+            Mode::Permits(of) => most.max(of),
+            _ => most,
+        });
+        if there.len() > usize::from(most) {
+            let ids: Vec<CallId> = there.iter().map(|call| call.id).collect();
+            let text = format!("{} hold one of {most} permits of `{name}`", there.len());
+            verdicts.breach(Breach::Permits, began(body), &[name.to_owned()], &ids, text);
+        }
+    }
+}

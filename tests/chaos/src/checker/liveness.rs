@@ -1,0 +1,76 @@
+//! Liveness: how long it takes until every hot name is served after a fault, and whether all are in calm.
+
+use std::collections::BTreeMap;
+
+use super::calls::{Call, CallId};
+use super::exclusion::began;
+use super::faults::Fault;
+use super::verdicts::{Breach, Recovery, Verdicts};
+use crate::clock::ms;
+use crate::history::{Event, What};
+
+/// Names that every worker wants all the time.
+pub(crate) const HOT: &str = "hot/";
+/// The bound: two leases of ten seconds, as after a change of leader, the longest body, and three seconds.
+pub(crate) const BOUND: u64 = ms(26_000);
+
+pub(super) fn judge(
+    events: &[Event],
+    calls: &BTreeMap<CallId, Call>,
+    faults: &[Fault],
+    verdicts: &mut Verdicts,
+) {
+    let mut served: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for call in calls.values() {
+        for name in call.asked.names.iter().filter(|name| name.starts_with(HOT)) {
+            let begins = served.entry(name).or_default();
+            if call.was_held() {
+                begins.push(began(call));
+            }
+        }
+    }
+    for begins in served.values_mut() {
+        begins.sort_unstable();
+    }
+    let end = events.iter().find(|event| event.what == What::Draining);
+    let end = end.or(events.last()).map_or(0, |event| event.at);
+    for fault in faults {
+        let Some(healed) = fault.healed else { continue };
+        // The next fault, or the end: until then it is calm.
+        let others = faults.iter().filter(|other| other.number != fault.number);
+        if others
+            .clone()
+            .any(|other| other.begun <= healed && healed < other.until())
+        {
+            continue;
+        }
+        let next = others
+            .map(|other| other.begun)
+            .filter(|begun| *begun > healed)
+            .min();
+        let until = next.unwrap_or(end).min(end);
+        let mut slowest = Some(0);
+        for (name, begins) in &served {
+            let first = begins.get(begins.partition_point(|begin| *begin < healed));
+            match first.filter(|first| **first <= until) {
+                Some(first) => slowest = slowest.map(|slowest: u64| slowest.max(first - healed)),
+                None => {
+                    slowest = None;
+                    if until > healed + BOUND {
+                        let text = format!(
+                            "`{name}` was not served for {} ms after {} {}",
+                            (until - healed) / 1_000_000,
+                            fault.kind,
+                            fault.target
+                        );
+                        verdicts.breach(Breach::Liveness, until, &[(*name).to_owned()], &[], text);
+                    }
+                }
+            }
+        }
+        if let Some(took) = slowest {
+            let kind = fault.kind.clone();
+            verdicts.recoveries.push(Recovery { kind, took });
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Checker: a history in, verdicts out. Pure.
+
+mod bounds;
+pub(crate) mod calls;
+mod exclusion;
+pub(crate) mod faults;
+pub(crate) mod liveness;
+mod order;
+mod remains;
+#[cfg(test)]
+mod tests;
+mod tokens;
+pub(crate) mod verdicts;
+
+pub(crate) use verdicts::{Verdicts, Violation};
+
+use crate::history::Event;
+
+/// Judges a history.
+pub(crate) fn judge(events: &[Event]) -> Verdicts {
+    let calls = calls::of(events);
+    let faults = faults::of(events);
+    let mut verdicts = Verdicts::default();
+    exclusion::judge(&calls, &faults, &mut verdicts);
+    tokens::judge(events, &calls, &mut verdicts);
+    order::judge(&calls, &faults, &mut verdicts);
+    bounds::judge(events, &calls, &faults, &mut verdicts);
+    liveness::judge(events, &calls, &faults, &mut verdicts);
+    remains::judge(events, &faults, &mut verdicts);
+    verdicts.violations.sort_by_key(|violation| violation.at);
+    verdicts
+}

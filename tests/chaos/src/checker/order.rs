@@ -1,0 +1,88 @@
+//! Order in calm: calls of one process are served as they were asked, and so are first calls of several processes.
+//!
+//! Only exclusive calls for one name are compared, which wait for as long as they must, with the same TTL.
+
+use std::collections::BTreeMap;
+
+use super::calls::{Call, CallId};
+use super::exclusion::began;
+use super::faults::Fault;
+use super::verdicts::{Breach, Verdicts};
+use crate::clock::ms;
+
+/// A call of the same process that is asked so much later is in the wait queue behind.
+const SAME_PROCESS: u64 = ms(50);
+/// A first call of its process has its contender in etcd so much later, when there is no fault.
+const ANY_PROCESS: u64 = ms(2_000);
+/// How long a fault matters after it has healed: retries, and a lease of the longest TTL.
+const SETTLES: u64 = ms(11_000);
+
+pub(super) fn judge(calls: &BTreeMap<CallId, Call>, faults: &[Fault], verdicts: &mut Verdicts) {
+    let mut names: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
+    for call in calls.values().filter(|call| call.is_exclusive()) {
+        for name in &call.asked.names {
+            names.entry(name).or_default().push(call);
+        }
+    }
+    for (name, mut asked) in names {
+        asked.sort_by_key(|call| call.asked_at);
+        of_name(name, &asked, faults, verdicts);
+    }
+}
+
+fn of_name(name: &str, asked: &[&Call], faults: &[Fault], verdicts: &mut Verdicts) {
+    for (at, first) in asked.iter().enumerate() {
+        if first.asked.names.len() > 1 || first.asked.wait == Some(0) || !first.was_held() {
+            continue;
+        }
+        let served = began(first);
+        if faults
+            .iter()
+            .any(|fault| fault.disturbs(first.asked_at, served, SETTLES))
+        {
+            continue;
+        }
+        // Nothing of its process was asked for or held when it was asked: its contender is the process's.
+        let is_head = || {
+            !asked.iter().any(|other| {
+                let end = other.returned.as_ref().map_or(u64::MAX, |(at, _)| *at);
+                other.id != first.id
+                    && other.id.process == first.id.process
+                    && other.asked_at <= first.asked_at
+                    && first.asked_at <= end
+            })
+        };
+        let mut head = None;
+        for later in asked[at + 1..]
+            .iter()
+            .take_while(|later| later.asked_at < served)
+        {
+            let comparable = later.asked.names.len() == 1
+                && later.asked.ttl == first.asked.ttl
+                && later.asked.wait != Some(0);
+            let same = later.id.process == first.id.process;
+            let margin = if same { SAME_PROCESS } else { ANY_PROCESS };
+            if !comparable || later.asked_at < first.asked_at + margin {
+                continue;
+            }
+            if !same && !*head.get_or_insert_with(is_head) {
+                continue;
+            }
+            verdicts.ordered += 1;
+            if began(later) < served {
+                let text = format!(
+                    "asked {} ms later for `{name}` and served {} ms earlier",
+                    (later.asked_at - first.asked_at) / 1_000_000,
+                    (served - began(later)) / 1_000_000
+                );
+                verdicts.breach(
+                    Breach::Order,
+                    served,
+                    &[name.to_owned()],
+                    &[first.id, later.id],
+                    text,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Verdicts over a history: the promises that it breaks, and what was measured on the way.
+
+use std::collections::BTreeMap;
+
+use super::calls::CallId;
+
+/// A promise that a history can break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Breach {
+    /// Two bodies that exclude each other were polled while both their guards said "held".
+    Overlap,
+    /// More permits were held than the largest number asked for.
+    Permits,
+    /// A body was polled again after its guard had said "lost".
+    RanOn,
+    /// A later holder has a smaller token, or the same.
+    Token,
+    /// The register refused a holder whose guard said "held".
+    Register,
+    /// A call was given fewer names than it asked for.
+    Group,
+    /// A later call was served before an earlier one, with no fault about.
+    Order,
+    /// A call was not answered within its bound and three seconds.
+    Bound,
+    /// A name was locked again before its retention was over.
+    Retention,
+    /// A name was not served though no fault was there.
+    Liveness,
+    /// Keys were left in etcd after everything had ended.
+    Left,
+    /// A process wrote more than ten lines about one fault.
+    Logs,
+    /// A call failed in a way that no fault explains.
+    Error,
+    /// A worker has ended by itself.
+    Died,
+}
+
+impl Breach {
+    /// The word for it in reports.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Overlap => "overlap",
+            Self::Permits => "too many permits",
+            Self::RanOn => "polled after its loss",
+            Self::Token => "token not rising",
+            Self::Register => "holder refused by the register",
+            Self::Group => "group partly held",
+            Self::Order => "overtaken in calm",
+            Self::Bound => "beyond its bound",
+            Self::Retention => "retention cut short",
+            Self::Liveness => "not served in calm",
+            Self::Left => "keys left",
+            Self::Logs => "log storm",
+            Self::Error => "unexplained error",
+            Self::Died => "worker died",
+        }
+    }
+}
+
+/// One broken promise.
+#[derive(Debug, Clone)]
+pub(crate) struct Violation {
+    pub(crate) breach: Breach,
+    pub(crate) at: u64,
+    pub(crate) names: Vec<String>,
+    pub(crate) calls: Vec<CallId>,
+    pub(crate) text: String,
+}
+
+/// What a history comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Verdicts {
+    pub(crate) violations: Vec<Violation>,
+    /// Overlaps with a holder whose key had been removed at etcd, before its engine noticed: how long each lasted.
+    pub(crate) removed: Vec<u64>,
+    /// Polls after the stop time, while the next holder was there: how long after its begin.
+    pub(crate) after_stop: Vec<u64>,
+    /// Bodies that were polled once after their loss, because it came between the gate and the poll.
+    pub(crate) late_polls: u64,
+    /// Writes of lost holders that the register has refused.
+    pub(crate) refused_writes: u64,
+    /// How many pairs of calls were compared for their order.
+    pub(crate) ordered: u64,
+    pub(crate) recoveries: Vec<Recovery>,
+    /// The most lines a process wrote about one fault.
+    pub(crate) most_lines: u64,
+    pub(crate) lines: u64,
+}
+
+/// How long it took until every name was served after a fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Recovery {
+    pub(crate) kind: String,
+    pub(crate) took: u64,
+}
+
+impl Verdicts {
+    pub(super) fn breach(
+        &mut self,
+        breach: Breach,
+        at: u64,
+        names: &[String],
+        calls: &[CallId],
+        text: String,
+    ) {
+        self.violations.push(Violation {
+            breach,
+            at,
+            names: names.to_vec(),
+            calls: calls.to_vec(),
+            text,
+        });
+    }
+
+    pub(super) fn removed(&mut self, lasted: u64) {
+        self.removed.push(lasted);
+    }
+
+    pub(super) fn after_stop(&mut self, late: u64) {
+        self.after_stop.push(late);
+    }
+
+    /// How often each promise was broken.
+    pub(crate) fn counts(&self) -> BTreeMap<Breach, usize> {
+        let mut counts = BTreeMap::new();
+        for violation in &self.violations {
+            *counts.entry(violation.breach).or_default() += 1;
+        }
+        counts
+    }
+}

@@ -1,0 +1,182 @@
+//! Crew: the worker processes, each behind proxies of its own to every member.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use etcd_locked_devkit::{Cluster, Process, Proxy, Result, binary};
+use std::io::Write;
+
+use crate::history::What;
+use crate::witness::Witness;
+
+/// How long a worker may take to end once it is asked to: its calls, their bodies, and the shutdown.
+const ENDS: Duration = Duration::from_secs(60);
+
+/// The workers of a run.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    witness: Witness,
+    /// What every worker gets as arguments, after its process number and seed.
+    args: Vec<String>,
+    seed: u64,
+    started: u32,
+    slots: Vec<Slot>,
+}
+
+/// A place for a worker, which may be killed and started again.
+#[derive(Debug)]
+struct Slot {
+    proxies: Vec<Proxy>,
+    worker: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    number: u32,
+    process: Process,
+}
+
+impl Crew {
+    /// Starts so many workers.
+    pub(crate) fn start(
+        size: usize,
+        cluster: &Cluster,
+        witness: &Witness,
+        seed: u64,
+        args: Vec<String>,
+    ) -> Result<Self> {
+        let slot = || {
+            let members = cluster.members().iter();
+            let proxies = members.map(|member| Proxy::start(member.direct().to_string()));
+            let proxies = proxies.collect::<Result<_>>()?;
+            let worker = None;
+            Ok(Slot { proxies, worker })
+        };
+        let mut crew = Self {
+            witness: witness.clone(),
+            args,
+            seed,
+            started: 0,
+            slots: (0..size).map(|_| slot()).collect::<Result<_>>()?,
+        };
+        (0..size).try_for_each(|slot| crew.launch(slot))?;
+        Ok(crew)
+    }
+
+    /// Starts the worker of a slot.
+    pub(crate) fn launch(&mut self, slot: usize) -> Result<()> {
+        let number = self.started;
+        self.started += 1;
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let endpoints: Vec<String> = self.slots[slot]
+            .proxies
+            .iter()
+            .map(Proxy::endpoint)
+            .collect();
+        let mut command: Command = binary::without_settings(&program, "ETCD");
+        command
+            .args([
+                "worker",
+                &self.witness.address().to_string(),
+                &number.to_string(),
+            ])
+            .arg((self.seed.wrapping_mul(1_000) + u64::from(number)).to_string())
+            .args(&self.args)
+            .env("ETCD_LOCKED_ENDPOINTS", endpoints.join(","))
+            .env("ETCD_LOCKED_SERVICE", format!("worker-{slot}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        let process = Process::start("a worker", &mut command)?;
+        let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
+        self.witness.record(What::Started {
+            process: number,
+            slot: slot_number,
+        });
+        self.slots[slot].worker = Some(Running { number, process });
+        Ok(())
+    }
+
+    /// The proxies between a worker and the members.
+    pub(crate) fn proxies(&self, slot: usize) -> &[Proxy] {
+        &self.slots[slot].proxies
+    }
+
+    /// The proxies between all workers and a member.
+    pub(crate) fn proxies_to(&self, member: usize) -> impl Iterator<Item = &Proxy> {
+        self.slots.iter().map(move |slot| &slot.proxies[member])
+    }
+
+    /// Sends SIGKILL.
+    pub(crate) fn kill(&mut self, slot: usize) -> Result<()> {
+        if let Some(mut worker) = self.slots[slot].worker.take() {
+            self.witness.record(What::Killed {
+                process: worker.number,
+            });
+            worker.process.kill()?;
+        }
+        Ok(())
+    }
+
+    /// Sends SIGSTOP; every thread of the worker stands still afterwards.
+    pub(crate) fn stop(&mut self, slot: usize) -> Result<()> {
+        if let Some(worker) = &mut self.slots[slot].worker {
+            self.witness.record(What::Stopped {
+                process: worker.number,
+            });
+            worker.process.stop()?;
+        }
+        Ok(())
+    }
+
+    /// Sends SIGCONT.
+    pub(crate) fn cont(&mut self, slot: usize) {
+        if let Some(worker) = &mut self.slots[slot].worker {
+            self.witness.record(What::Continued {
+                process: worker.number,
+            });
+            worker.process.cont();
+        }
+    }
+
+    /// Notices workers that have ended by themselves, and replaces them.
+    pub(crate) fn tend(&mut self) -> Result<()> {
+        for slot in 0..self.slots.len() {
+            let Some(worker) = &mut self.slots[slot].worker else {
+                continue;
+            };
+            if worker.process.ended()?.is_some() {
+                let process = worker.number;
+                self.witness.record(What::Exited {
+                    process,
+                    well: false,
+                });
+                self.launch(slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks all workers to end, and waits until they have.
+    pub(crate) fn drain(&mut self) {
+        for slot in &mut self.slots {
+            let stdin = slot
+                .worker
+                .as_mut()
+                .and_then(|worker| worker.process.streams().stdin.as_mut());
+            if let Some(stdin) = stdin {
+                // A worker that has ended is noticed below.
+                let _ = stdin.write_all(b"drain\n");
+            }
+        }
+        for slot in &mut self.slots {
+            let Some(mut worker) = slot.worker.take() else {
+                continue;
+            };
+            let ended = worker.process.wait(ENDS);
+            self.witness.record(What::Exited {
+                process: worker.number,
+                well: ended.is_ok_and(|status| status.success()),
+            });
+        }
+    }
+}

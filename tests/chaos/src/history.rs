@@ -1,0 +1,221 @@
+//! History of a run: what callers, bodies, workers and faults did, with times of the clock all processes share.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// One event, and when it was, in nanoseconds since boot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Event {
+    pub(crate) at: u64,
+    #[serde(flatten)]
+    pub(crate) what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum What {
+    /// The first event: what is played.
+    Run(Run),
+    /// A worker process has started, in a slot of the crew.
+    Started {
+        process: u32,
+        slot: u32,
+    },
+    /// A worker got SIGSTOP.
+    Stopped {
+        process: u32,
+    },
+    /// A worker is about to get SIGCONT.
+    Continued {
+        process: u32,
+    },
+    /// A worker is about to get SIGKILL.
+    Killed {
+        process: u32,
+    },
+    /// A worker has ended by itself; false, if it failed.
+    Exited {
+        process: u32,
+        well: bool,
+    },
+    /// A worker said something.
+    Said {
+        process: u32,
+        said: Said,
+    },
+    /// The register answered a write.
+    Written {
+        process: u32,
+        call: u64,
+        name: String,
+        token: i64,
+        accepted: bool,
+    },
+    FaultBegun {
+        fault: u32,
+        kind: String,
+        target: String,
+        names: Vec<String>,
+    },
+    FaultHealed {
+        fault: u32,
+    },
+    /// The workers are asked to end; no call is asked from here on.
+    Draining,
+    /// What etcd still has below the prefix when every lease must have run out.
+    Left {
+        keys: Vec<String>,
+    },
+    /// The run is over.
+    Over,
+}
+
+/// What is played, as the command line says it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) seed: u64,
+    pub(crate) mix: String,
+    pub(crate) etcd: String,
+    pub(crate) who: String,
+    pub(crate) seconds: u64,
+}
+
+/// What a worker says: one line of JSON on its connection to the witness.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Said {
+    /// A call is about to be polled for the first time.
+    Asked { call: u64, asked: Asked },
+    /// A body is polled for the first time. The worker waits for the witness before the body goes on.
+    Begun {
+        call: u64,
+        held: bool,
+        tokens: Vec<(String, i64)>,
+    },
+    /// A body is polled. `held`: the guard says so, after the clock was read.
+    Polled { call: u64, held: bool },
+    /// A body writes to the register of a name.
+    Write { call: u64, name: String, token: i64 },
+    /// A body has ended; the guard's answer is as of that moment.
+    Ended { call: u64, held: bool, how: Ending },
+    /// A call has returned, or was dropped.
+    Returned { call: u64, result: Outcome },
+    /// A log line of the library, from warnings on.
+    Logged { level: String, text: String },
+    /// A shutdown is over.
+    Drained { left: usize, leases: usize },
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    pub(crate) kind: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) mode: Mode,
+    /// The bound of the wait in milliseconds; `None`: it waits until it is served.
+    pub(crate) wait: Option<u64>,
+    /// The lease TTL in milliseconds.
+    pub(crate) ttl: u64,
+    /// How long the name stays locked at least, in milliseconds.
+    pub(crate) at_least: u64,
+}
+
+/// With whom a call shares its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    Exclusive,
+    Shared,
+    Permits(u16),
+}
+
+/// How a body ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ending {
+    /// It returned.
+    Done,
+    /// It was dropped where it awaited.
+    Dropped,
+}
+
+/// How a call returned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    Done,
+    /// The lock was taken, or did not come within the bound.
+    Busy,
+    /// The lock was lost, by this cause.
+    Lost(String),
+    Deadlock,
+    /// etcd could not be reached, or refused.
+    Refused(String),
+    /// The caller dropped the call.
+    Dropped,
+    /// An error that no fault explains.
+    Wrong(String),
+}
+
+/// Writes a history as lines of JSON.
+pub(crate) fn write(file: &Path, events: &[Event]) -> io::Result<()> {
+    let mut lines = BufWriter::new(File::create(file)?);
+    for event in events {
+        serde_json::to_writer(&mut lines, event)?;
+        lines.write_all(b"\n")?;
+    }
+    lines.flush()
+}
+
+/// Reads a history.
+pub(crate) fn read(file: &Path) -> io::Result<Vec<Event>> {
+    let lines = BufReader::new(File::open(file)?).lines();
+    lines
+        .map(|line| Ok(serde_json::from_str(&line?)?))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let asked = Asked {
+            kind: "group".to_owned(),
+            names: vec!["hot/1".to_owned(), "hot/2".to_owned()],
+            mode: Mode::Permits(3),
+            wait: None,
+            ttl: 2_000,
+            at_least: 0,
+        };
+        let events = [
+            What::Run(Run::default()),
+            What::Said {
+                process: 3,
+                said: Said::Asked { call: 7, asked },
+            },
+            What::Said {
+                process: 3,
+                said: Said::Returned {
+                    call: 7,
+                    result: Outcome::Lost("expired".to_owned()),
+                },
+            },
+            What::Draining,
+        ];
+        for what in events {
+            let event = Event { at: 5, what };
+            let line = serde_json::to_string(&event).expect("a line");
+            assert!(!line.contains('\n'));
+            assert_eq!(
+                serde_json::from_str::<Event>(&line).ok(),
+                Some(event),
+                "{line}"
+            );
+        }
+    }
+}

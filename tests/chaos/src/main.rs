@@ -1,0 +1,124 @@
+//! Torture of the whole library on a real cluster: `cargo xtask chaos`.
+
+mod checker;
+mod clock;
+mod crew;
+mod history;
+mod nemesis;
+mod options;
+mod report;
+mod run;
+mod schedule;
+mod timeline;
+mod witness;
+mod worker;
+
+use std::fs;
+use std::process::ExitCode;
+
+use etcd_locked_devkit::Result;
+
+use self::history::Run;
+use self::options::{Command, USAGE};
+use self::report::Report;
+
+/// How many violations are shown call by call.
+const SHOWN: usize = 3;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("worker", args)) = args
+        .split_first()
+        .map(|(first, rest)| (first.as_str(), rest))
+    {
+        return work(args);
+    }
+    let command = match Command::parse(&args) {
+        Ok(command) => command,
+        Err(mistake) => {
+            eprintln!("chaos: {mistake}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match carry_out(&command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("chaos: failed — {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(args: &[String]) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(worker::work(args)),
+        Err(error) => Err(error.into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("worker: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Plays or judges; tells whether nothing was violated.
+fn carry_out(command: &Command) -> Result<bool> {
+    let io = |error: std::io::Error| error.to_string();
+    let events = match &command.judge {
+        Some(file) => {
+            history::read(file).map_err(|error| format!("{}: {error}", file.display()))?
+        }
+        None => {
+            etcd_locked_devkit::process::end_all_on_interrupt()?;
+            run::play(&command.options)?
+        }
+    };
+    let verdicts = checker::judge(&events);
+    let report = Report::of(&events, &verdicts);
+    let text = report.text(&verdicts);
+    println!("\n{text}");
+    if let Some(file) = &command.report {
+        fs::write(file, &text).map_err(io)?;
+    }
+    if verdicts.violations.is_empty() {
+        println!(
+            "chaos: ok — {} calls, {} served, {} faults in {:.0} s on etcd {}: 0 violations",
+            report.calls(),
+            report.served(),
+            report.faults(),
+            report.seconds,
+            report.run.etcd
+        );
+        return Ok(true);
+    }
+    for (breach, many) in verdicts.counts() {
+        println!("VIOLATED {many} times: {}", breach.word());
+    }
+    for violation in verdicts.violations.iter().take(SHOWN) {
+        let short = timeline::shortened(&events, violation);
+        println!("\n{}", timeline::lines(&short, violation));
+    }
+    let Run {
+        seed, mix, seconds, ..
+    } = &report.run;
+    println!(
+        "the same schedule again: cargo xtask chaos --seed {seed} --mix {mix} --minutes {:.1}",
+        *seconds as f64 / 60.0
+    );
+    if command.judge.is_none() {
+        let name = format!("{}-{}.jsonl", report.run.who, report.run.seed);
+        let file = command.keep.join(name);
+        fs::create_dir_all(&command.keep).map_err(io)?;
+        history::write(&file, &events).map_err(io)?;
+        println!("its history: {}", file.display());
+    }
+    println!("chaos: failed — {} violations", verdicts.violations.len());
+    Ok(false)
+}

@@ -1,0 +1,358 @@
+//! Nemesis: carries a schedule out on the cluster, the workers and the network between them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use etcd_locked_devkit::{Cluster, Direction, Gateway, Result};
+use fastrand::Rng;
+
+use crate::crew::Crew;
+use crate::history::What;
+use crate::schedule::{Fault, Kind};
+use crate::witness::Witness;
+
+/// The pause between two compactions of a storm.
+const COMPACTS: Duration = Duration::from_millis(100);
+
+/// Who makes the faults.
+#[derive(Debug)]
+pub(crate) struct Nemesis<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) crew: &'a mut Crew,
+    pub(crate) witness: &'a Witness,
+    random: Rng,
+    faults: u32,
+}
+
+/// A fault that is there, and what is needed to heal it.
+#[derive(Debug)]
+pub(crate) struct Open {
+    number: u32,
+    fault: Fault,
+    members: Vec<usize>,
+    storm: Option<Storm>,
+}
+
+impl<'a> Nemesis<'a> {
+    pub(crate) fn new(
+        cluster: &'a Cluster,
+        crew: &'a mut Crew,
+        witness: &'a Witness,
+        seed: u64,
+    ) -> Self {
+        Self {
+            cluster,
+            crew,
+            witness,
+            random: Rng::with_seed(seed),
+            faults: 0,
+        }
+    }
+
+    /// Begins a fault.
+    pub(crate) fn begin(&mut self, fault: Fault) -> Result<Open> {
+        let number = self.faults;
+        self.faults += 1;
+        let mut open = Open {
+            number,
+            fault,
+            members: Vec::new(),
+            storm: None,
+        };
+        let Fault { kind, target } = fault;
+        let members = self.cluster.members().len();
+        let leader = || self.cluster.leader().unwrap_or(target);
+        open.members = match kind {
+            Kind::EndpointFrozen
+            | Kind::EndpointRefused
+            | Kind::MemberKilled
+            | Kind::MemberFrozen
+            | Kind::MemberIsolated => vec![target],
+            Kind::LeaderKilled | Kind::LeaderFrozen | Kind::LeaderIsolated => vec![leader()],
+            // The leader and another: nothing is left that could serve.
+            Kind::QuorumKilled | Kind::QuorumFrozen => {
+                let leader = leader();
+                vec![leader, (leader + 1) % members]
+            }
+            Kind::AllRestarted => (0..members).collect(),
+            _ => Vec::new(),
+        };
+        let victim = match kind {
+            Kind::LeaseRevoked => self.victim_lease(),
+            Kind::KeyDeleted => self.victim_key(),
+            _ => None,
+        };
+        let aim = match kind {
+            Kind::LeaseRevoked | Kind::KeyDeleted => victim
+                .as_ref()
+                .map_or("nothing".to_owned(), |victim| victim.what.clone()),
+            _ if open.members.is_empty() => format!("worker {target}"),
+            _ => format!("member {:?}", open.members),
+        };
+        self.witness.record(What::FaultBegun {
+            fault: number,
+            kind: kind.word().to_owned(),
+            target: aim,
+            names: victim
+                .as_ref()
+                .map_or(Vec::new(), |victim| victim.names.clone()),
+        });
+        let done = self.carry_out(&mut open, victim);
+        done.map(|()| open)
+    }
+
+    fn carry_out(&mut self, open: &mut Open, victim: Option<Victim>) -> Result<()> {
+        let Fault { kind, target } = open.fault;
+        let member = |at: &usize| &self.cluster.members()[*at];
+        let both = [Direction::Requests, Direction::Answers];
+        match kind {
+            Kind::WorkerKilled => self.crew.kill(target)?,
+            Kind::WorkerStopped => self.crew.stop(target)?,
+            Kind::WorkerCut => {
+                for proxy in self.crew.proxies(target) {
+                    both.into_iter().for_each(|direction| proxy.cut(direction));
+                }
+            }
+            Kind::RequestsLost => self
+                .crew
+                .proxies(target)
+                .iter()
+                .for_each(|proxy| proxy.cut(Direction::Requests)),
+            Kind::AnswersLost => self
+                .crew
+                .proxies(target)
+                .iter()
+                .for_each(|proxy| proxy.cut(Direction::Answers)),
+            Kind::WorkerFrozen => {
+                for proxy in self.crew.proxies(target) {
+                    both.into_iter()
+                        .for_each(|direction| proxy.freeze(direction));
+                }
+            }
+            Kind::WorkerReset => self
+                .crew
+                .proxies(target)
+                .iter()
+                .for_each(|proxy| proxy.reset_all()),
+            Kind::WorkerDelayed => {
+                let delay = Duration::from_millis(80);
+                self.crew
+                    .proxies(target)
+                    .iter()
+                    .for_each(|proxy| proxy.delay(delay));
+            }
+            Kind::WorkerTrickled => self
+                .crew
+                .proxies(target)
+                .iter()
+                .for_each(|proxy| proxy.trickle(4_096)),
+            Kind::WorkerHalfOpen => self
+                .crew
+                .proxies(target)
+                .iter()
+                .for_each(|proxy| proxy.half_open()),
+            Kind::EndpointFrozen => {
+                for proxy in self.crew.proxies_to(target) {
+                    both.into_iter()
+                        .for_each(|direction| proxy.freeze(direction));
+                }
+            }
+            Kind::EndpointRefused => {
+                for proxy in self.crew.proxies_to(target) {
+                    proxy.refuse();
+                    proxy.reset_all();
+                }
+            }
+            Kind::AllReset => {
+                for member in 0..self.cluster.members().len() {
+                    self.crew
+                        .proxies_to(member)
+                        .for_each(|proxy| proxy.reset_all());
+                }
+            }
+            Kind::MemberKilled | Kind::LeaderKilled | Kind::QuorumKilled | Kind::AllRestarted => {
+                open.members.iter().try_for_each(|at| member(at).kill())?;
+            }
+            Kind::MemberFrozen | Kind::LeaderFrozen | Kind::QuorumFrozen => {
+                open.members.iter().try_for_each(|at| member(at).stop())?;
+            }
+            Kind::MemberIsolated | Kind::LeaderIsolated => {
+                open.members
+                    .iter()
+                    .try_for_each(|at| self.cluster.isolate(*at))?;
+            }
+            Kind::LeaseRevoked => {
+                if let Some(Victim { lease, .. }) = victim {
+                    self.ask(|gateway| gateway.revoke(lease))?;
+                }
+            }
+            Kind::KeyDeleted => {
+                if let Some(Victim { what, .. }) = victim {
+                    self.ask(|gateway| gateway.delete(&what))?;
+                }
+            }
+            Kind::Compacted => open.storm = Some(Storm::over(self.gateways())),
+            Kind::NoSpace => self.ask(|gateway| gateway.no_space(true))?,
+        }
+        Ok(())
+    }
+
+    /// Ends a fault.
+    pub(crate) fn heal(&mut self, mut open: Open) -> Result<()> {
+        let Fault { kind, target } = open.fault;
+        let member = |at: &usize| &self.cluster.members()[*at];
+        match kind {
+            Kind::WorkerKilled => self.crew.launch(target)?,
+            Kind::WorkerStopped => self.crew.cont(target),
+            Kind::WorkerCut
+            | Kind::RequestsLost
+            | Kind::AnswersLost
+            | Kind::WorkerFrozen
+            | Kind::WorkerDelayed
+            | Kind::WorkerTrickled
+            | Kind::WorkerHalfOpen => {
+                self.crew
+                    .proxies(target)
+                    .iter()
+                    .for_each(|proxy| proxy.heal());
+            }
+            Kind::EndpointFrozen => self.crew.proxies_to(target).for_each(|proxy| proxy.heal()),
+            Kind::EndpointRefused => self
+                .crew
+                .proxies_to(target)
+                .try_for_each(|proxy| proxy.accept_again())?,
+            Kind::MemberKilled | Kind::LeaderKilled | Kind::QuorumKilled | Kind::AllRestarted => {
+                open.members.iter().try_for_each(|at| member(at).launch())?;
+                open.members.iter().try_for_each(|at| member(at).ready())?;
+            }
+            Kind::MemberFrozen | Kind::LeaderFrozen | Kind::QuorumFrozen => {
+                open.members.iter().try_for_each(|at| member(at).cont())?;
+            }
+            Kind::MemberIsolated | Kind::LeaderIsolated => self.cluster.heal(),
+            Kind::Compacted => drop(open.storm.take()),
+            Kind::NoSpace => self.ask(|gateway| gateway.no_space(false))?,
+            Kind::WorkerReset | Kind::AllReset | Kind::LeaseRevoked | Kind::KeyDeleted => {}
+        }
+        self.witness
+            .record(What::FaultHealed { fault: open.number });
+        Ok(())
+    }
+
+    fn gateways(&self) -> Vec<Gateway> {
+        let members = self.cluster.members().iter();
+        members
+            .map(|member| member.gateway().limit(Duration::from_secs(2)))
+            .collect()
+    }
+
+    /// Asks the members one after the other, until one answers.
+    fn ask<T>(&self, ask: impl Fn(&Gateway) -> Result<T>) -> Result<T> {
+        first(&self.gateways(), ask)
+    }
+
+    /// A key below a hot name, chosen at random; nothing if there is none.
+    fn victim_key(&mut self) -> Option<Victim> {
+        let keys = self.ask(|gateway| gateway.keys("locks/")).ok()?;
+        let key = keys.get(self.random.usize(0..keys.len().max(1)))?;
+        let (name, lease) = parts(key)?;
+        Some(Victim {
+            what: key.clone(),
+            lease,
+            names: vec![name],
+        })
+    }
+
+    /// The lease of such a key, with all names below which it has keys.
+    fn victim_lease(&mut self) -> Option<Victim> {
+        let Victim { lease, .. } = self.victim_key()?;
+        let keys = self.ask(|gateway| gateway.keys("locks/")).ok()?;
+        let of_lease = keys.iter().filter_map(|key| parts(key));
+        let names = of_lease
+            .filter(|(_, of)| *of == lease)
+            .map(|(name, _)| name)
+            .collect();
+        let what = format!("lease {lease:x}");
+        Some(Victim { what, lease, names })
+    }
+}
+
+/// What an operator takes away.
+#[derive(Debug)]
+struct Victim {
+    what: String,
+    lease: i64,
+    names: Vec<String>,
+}
+
+/// The name and the lease in a key of ours.
+fn parts(key: &str) -> Option<(String, i64)> {
+    let (name, seat) = key.strip_prefix("locks/")?.rsplit_once('/')?;
+    let lease = seat.split('.').next()?;
+    Some((name.to_owned(), i64::from_str_radix(lease, 16).ok()?))
+}
+
+/// Asks several members, until one answers.
+pub(crate) fn first<T>(gateways: &[Gateway], ask: impl Fn(&Gateway) -> Result<T>) -> Result<T> {
+    let mut last = Err("no member".to_owned());
+    for gateway in gateways {
+        last = ask(gateway);
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
+
+/// A compaction storm; dropped, it is over.
+#[derive(Debug)]
+struct Storm {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Storm {
+    fn over(gateways: Vec<Gateway>) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = over.clone();
+        let thread = thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                // It fails for a revision that is compacted already.
+                let _ = first(&gateways, |gateway| {
+                    gateway.compact(gateway.status()?.revision)
+                });
+                thread::sleep(COMPACTS);
+            }
+        });
+        let thread = Some(thread);
+        Self { over, thread }
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn a_key_says_its_name_and_its_lease() {
+        assert_eq!(
+            parts("locks/hot/3/694d8f"),
+            Some(("hot/3".to_owned(), 0x694d8f))
+        );
+        assert_eq!(
+            parts("locks/seat/1/694d8f.p2"),
+            Some(("seat/1".to_owned(), 0x694d8f))
+        );
+        assert_eq!(parts("locks%s/694d8f"), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! Options of the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::run::Options;
+use crate::schedule::Kind;
+use crate::worker::mix::Mix;
+use crate::worker::sabotage::Sabotage;
+
+pub(crate) const USAGE: &str = "\
+usage: etcd-locked-chaos [--minutes N] [--mix NAME] [--seed S] [--only FAULT] [--sabotage NAME] [--keep FILE] [--report FILE]
+       etcd-locked-chaos --judge FILE";
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) options: Options,
+    /// A history to judge, instead of a run.
+    pub(crate) judge: Option<PathBuf>,
+    /// Where a history with violations is kept.
+    pub(crate) keep: PathBuf,
+    /// Where the figures go.
+    pub(crate) report: Option<PathBuf>,
+}
+
+impl Command {
+    pub(crate) fn parse(args: &[String]) -> Result<Self, String> {
+        let mut command = Self {
+            options: Options {
+                time: Duration::from_secs(60),
+                mix: "all".to_owned(),
+                seed: fastrand::u64(0..1_000_000),
+                sabotage: None,
+                only: Vec::new(),
+            },
+            judge: None,
+            keep: PathBuf::from("target/chaos"),
+            report: None,
+        };
+        let mut args = args.iter();
+        while let Some(option) = args.next() {
+            let value = args
+                .next()
+                .ok_or_else(|| format!("`{option}` wants a value"))?;
+            let wrong = || format!("`{option} {value}` makes no sense");
+            let options = &mut command.options;
+            match option.as_str() {
+                "--minutes" => {
+                    let minutes: f64 = value.parse().map_err(|_| wrong())?;
+                    let time = Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| wrong())?;
+                    options.time = time.max(Duration::from_secs(30));
+                }
+                "--mix" => {
+                    let mix = Mix::named(value).ok_or_else(|| {
+                        let all: Vec<_> = Mix::names().collect();
+                        format!("there is no mix `{value}`; there are {}", all.join(", "))
+                    })?;
+                    options.mix = mix.name.to_owned();
+                }
+                "--seed" => options.seed = value.parse().map_err(|_| wrong())?,
+                "--only" => options.only.push(Kind::named(value).ok_or_else(wrong)?),
+                "--sabotage" => {
+                    Sabotage::named(value).ok_or_else(wrong)?;
+                    options.sabotage = Some(value.clone());
+                }
+                "--judge" => command.judge = Some(value.into()),
+                "--keep" => command.keep = value.into(),
+                "--report" => command.report = Some(value.into()),
+                _ => return Err(format!("cannot make sense of `{option}`")),
+            }
+        }
+        Ok(command)
+    }
+}

@@ -1,0 +1,148 @@
+//! Run: a cluster, a crew and a schedule, from the first call to the last key.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etcd_locked_devkit::process::interrupted;
+use etcd_locked_devkit::{Cluster, Result, binary, until};
+
+use crate::checker;
+use crate::clock::now;
+use crate::crew::Crew;
+use crate::history::{Event, Run, What};
+use crate::nemesis::{Nemesis, first};
+use crate::schedule::{Kind, Step, plan};
+use crate::witness::Witness;
+use crate::worker::calls::HOT;
+
+/// How many workers there are.
+const CREW: usize = 4;
+/// How many members etcd has.
+const MEMBERS: usize = 3;
+/// The calm at the end, in which every name must be served.
+const CALM: Duration = Duration::from_secs(15);
+/// How long the nemesis waits at most until every hot name is served again.
+const RECOVERS: Duration = Duration::from_secs(30);
+/// After so long no lease lives that no worker renews: two TTLs, as after a change of leader, and the wait for etcd.
+const EXPIRES: Duration = Duration::from_secs(26);
+
+/// What to play.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) time: Duration,
+    pub(crate) mix: String,
+    pub(crate) seed: u64,
+    /// The mistake that the workers make; then the run ends with the first violation.
+    pub(crate) sabotage: Option<String>,
+    /// Only faults of these kinds; of all, if there are none.
+    pub(crate) only: Vec<Kind>,
+}
+
+/// Plays a run, and returns its history.
+pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
+    let started = Instant::now();
+    let faults = options.time.saturating_sub(CALM + Duration::from_secs(5));
+    let steps = plan(options.seed, faults, CREW, MEMBERS, &options.only);
+    println!("schedule of seed {}:", options.seed);
+    for step in &steps {
+        println!("  {step}");
+    }
+    let witness = Witness::start().map_err(|error| format!("no witness: {error}"))?;
+    let cluster = Cluster::start(MEMBERS)?;
+    witness.record(What::Run(Run {
+        seed: options.seed,
+        mix: options.mix.clone(),
+        etcd: version()?,
+        who: options
+            .sabotage
+            .clone()
+            .unwrap_or_else(|| "etcd-locked".to_owned()),
+        seconds: options.time.as_secs(),
+    }));
+    let sabotage = options
+        .sabotage
+        .clone()
+        .unwrap_or_else(|| "none".to_owned());
+    let args = vec![options.mix.clone(), sabotage];
+    let mut crew = Crew::start(CREW, &cluster, &witness, options.seed, args)?;
+    until("every hot name is served", RECOVERS, || {
+        witness.has_served(HOT as usize, 0)
+    })?;
+
+    let end = started + options.time - CALM;
+    let mut nemesis = Nemesis::new(&cluster, &mut crew, &witness, options.seed);
+    for step in &steps {
+        if Instant::now() + step.lasts > end || interrupted() {
+            break;
+        }
+        carry_out(step, &mut nemesis)?;
+        if options.sabotage.is_some() && !checker::judge(&witness.history()).violations.is_empty() {
+            return Ok(witness.history());
+        }
+    }
+    while Instant::now() < started + options.time && !interrupted() {
+        thread::sleep(Duration::from_millis(100));
+    }
+    crew.tend()?;
+    witness.record(What::Draining);
+    crew.drain();
+    witness.record(What::Left {
+        keys: remains(&cluster),
+    });
+    witness.record(What::Over);
+    if interrupted() {
+        return Err("interrupted".to_owned());
+    }
+    Ok(witness.history())
+}
+
+/// Carries out one step, and waits until all names are served again.
+fn carry_out(step: &Step, nemesis: &mut Nemesis<'_>) -> Result<()> {
+    println!("{step}");
+    let mut open = Vec::new();
+    for fault in &step.faults {
+        open.push(nemesis.begin(*fault)?);
+    }
+    thread::sleep(step.lasts);
+    for fault in open {
+        nemesis.heal(fault)?;
+    }
+    let (healed, start) = (now(), Instant::now());
+    while start.elapsed() < RECOVERS
+        && !nemesis.witness.has_served(HOT as usize, healed)
+        && !interrupted()
+    {
+        thread::sleep(Duration::from_millis(20));
+    }
+    thread::sleep(step.pause);
+    nemesis.crew.tend()
+}
+
+/// The keys below the prefix, and next to it those of sessions, that do not go.
+fn remains(cluster: &Cluster) -> Vec<String> {
+    let gateways: Vec<_> = cluster
+        .members()
+        .iter()
+        .map(|member| member.gateway())
+        .collect();
+    let mut left = Vec::new();
+    let _ = until("the last key is gone", EXPIRES, || {
+        left = match first(&gateways, |gateway| gateway.keys("locks")) {
+            Ok(keys) => keys,
+            Err(error) => vec![format!("etcd does not say: {error}")],
+        };
+        left.is_empty()
+    });
+    left
+}
+
+/// The version of the etcd that is used.
+fn version() -> Result<String> {
+    let mut command = binary::without_settings(&binary::etcd(), "ETCD_");
+    command
+        .arg("--version")
+        .env("ETCD_UNSUPPORTED_ARCH", "arm64");
+    let text = etcd_locked_devkit::process::output(&mut command)?;
+    let version = text.lines().next().and_then(|line| line.rsplit(' ').next());
+    Ok(version.unwrap_or("unknown").to_owned())
+}

@@ -1,0 +1,157 @@
+//! Witness: collects what workers say, acknowledges each begin, and keeps the register that refuses late tokens.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::checker::liveness::HOT;
+use crate::clock::now;
+use crate::history::{Event, Said, What};
+use crate::worker::line::Message;
+
+/// The witness of a run; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Witness {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    events: Mutex<Vec<Event>>,
+    /// The highest token that each name's register has accepted.
+    register: Mutex<HashMap<String, i64>>,
+    /// When each hot name was served last.
+    served: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Witness {
+    /// Listens on a free port of this machine.
+    pub(crate) fn start() -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let witness = Self {
+            address: listener.local_addr()?,
+            shared: Arc::default(),
+        };
+        let listening = witness.clone();
+        thread::spawn(move || {
+            for connection in listener.incoming().map_while(Result::ok) {
+                let witness = listening.clone();
+                thread::spawn(move || witness.listen(&connection));
+            }
+        });
+        Ok(witness)
+    }
+
+    /// Where workers connect to.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Records something that is so now.
+    pub(crate) fn record(&self, what: What) {
+        let mut events = lock(&self.shared.events);
+        events.push(Event { at: now(), what });
+    }
+
+    fn record_at(&self, at: u64, process: u32, said: Said) {
+        let what = What::Said { process, said };
+        lock(&self.shared.events).push(Event { at, what });
+    }
+
+    /// Returns the events so far, in the order of their times.
+    pub(crate) fn history(&self) -> Vec<Event> {
+        let mut events = lock(&self.shared.events).clone();
+        events.sort_by_key(|event| event.at);
+        events
+    }
+
+    /// Tells whether every one of so many hot names has been served since then.
+    pub(crate) fn has_served(&self, names: usize, since: u64) -> bool {
+        let served = lock(&self.shared.served);
+        served.values().filter(|at| **at >= since).count() >= names
+    }
+
+    /// Listens to one worker until its connection ends.
+    fn listen(&self, connection: &TcpStream) {
+        let _ = connection.set_nodelay(true);
+        let mut lines = BufReader::new(connection).lines().map_while(Result::ok);
+        let Some(process) = lines.next().and_then(|line| line.parse().ok()) else {
+            return;
+        };
+        // Polls of held bodies, of which only the last one of each body matters.
+        let mut polls: HashMap<u64, u64> = HashMap::new();
+        for line in lines {
+            match serde_json::from_str::<Message>(&line) {
+                Ok(message) => self.take(process, message, &mut polls, connection),
+                // The last line of a worker that was killed may be cut short.
+                Err(_) => break,
+            }
+        }
+        for (call, at) in polls {
+            self.record_at(at, process, Said::Polled { call, held: true });
+        }
+    }
+
+    fn take(
+        &self,
+        process: u32,
+        message: Message,
+        polls: &mut HashMap<u64, u64>,
+        mut connection: &TcpStream,
+    ) {
+        let Message { at, said } = message;
+        match &said {
+            Said::Polled { call, held: true } => {
+                polls.insert(*call, at);
+                return;
+            }
+            Said::Begun { call, held, tokens } => {
+                let _ = connection.write_all(format!("{call}\n").as_bytes());
+                let mut served = lock(&self.shared.served);
+                for (name, _) in tokens
+                    .iter()
+                    .filter(|(name, _)| *held && name.starts_with(HOT))
+                {
+                    served.insert(name.clone(), at);
+                }
+            }
+            Said::Write { call, name, token } => return self.write(process, *call, name, *token),
+            Said::Ended { call, .. } => {
+                if let Some(at) = polls.remove(call) {
+                    self.record_at(
+                        at,
+                        process,
+                        Said::Polled {
+                            call: *call,
+                            held: true,
+                        },
+                    );
+                }
+            }
+            _ => {}
+        }
+        self.record_at(at, process, said);
+    }
+
+    /// Accepts a write, unless a later holder has written.
+    fn write(&self, process: u32, call: u64, name: &str, token: i64) {
+        let mut register = lock(&self.shared.register);
+        let last = register.entry(name.to_owned()).or_insert(token);
+        let accepted = *last <= token;
+        *last = token.max(*last);
+        self.record(What::Written {
+            process,
+            call,
+            name: name.to_owned(),
+            token,
+            accepted,
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

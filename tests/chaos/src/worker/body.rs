@@ -1,0 +1,132 @@
+//! Body of a call: says that it has begun, that it is polled, and how it has ended.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use etcd_locked::Current;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::line::Line;
+use crate::clock::now;
+use crate::history::{Ending, Said};
+
+/// How often a body is polled at least.
+const POLL: Duration = Duration::from_millis(10);
+
+/// What the body of one call does.
+#[derive(Debug, Clone)]
+pub(super) struct Body {
+    pub(super) line: Line,
+    pub(super) call: u64,
+    pub(super) lasts: Duration,
+    /// It writes to the register, as one who has the name alone.
+    pub(super) writes: bool,
+    /// It says "held" whatever the guard says.
+    pub(super) lies: bool,
+    /// True once the worker is to end; then the body has no more to do.
+    pub(super) draining: watch::Receiver<bool>,
+}
+
+impl Body {
+    /// Works under the current locks for its time.
+    pub(super) async fn run(self) {
+        self.run_under(etcd_locked::current()).await;
+    }
+
+    /// Works under these locks for its time.
+    pub(super) async fn run_under(self, locks: Option<Current>) {
+        let mut draining = self.draining.clone();
+        let work = timeout(self.lasts, async move {
+            let _ = draining.wait_for(|draining| *draining).await;
+        });
+        let _ = self.around(locks, work).await;
+    }
+
+    /// Works until something else under these locks is done.
+    pub(super) async fn around<F: Future>(self, locks: Option<Current>, other: F) -> F::Output {
+        let at = now();
+        let held = self.held(locks.as_ref());
+        let tokens = tokens(locks.as_ref());
+        let mut open = Open {
+            body: &self,
+            locks: locks.as_ref(),
+            how: Ending::Dropped,
+        };
+        self.line.begun(at, self.call, held, tokens.clone()).await;
+        self.polled(locks.as_ref());
+        self.write(&tokens);
+        let mut other = pin!(other);
+        let output = loop {
+            tokio::select! {
+                output = &mut other => break output,
+                () = sleep(POLL) => self.polled(locks.as_ref()),
+            }
+        };
+        self.write(&tokens);
+        open.how = Ending::Done;
+        output
+    }
+
+    /// Works without any lock.
+    pub(super) async fn unlocked(mut self, names: &[String]) {
+        self.lies = true;
+        self.writes = false;
+        let tokens = names.iter().map(|name| (name.clone(), i64::MAX)).collect();
+        let _open = Open {
+            body: &self,
+            locks: None,
+            how: Ending::Done,
+        };
+        self.line.begun(now(), self.call, true, tokens).await;
+        sleep(self.lasts).await;
+    }
+
+    fn polled(&self, locks: Option<&Current>) {
+        let (at, held) = (now(), self.held(locks));
+        let call = self.call;
+        self.line.say_at(at, Said::Polled { call, held });
+    }
+
+    fn write(&self, tokens: &[(String, i64)]) {
+        for (name, token) in tokens.iter().filter(|_| self.writes) {
+            self.line.say(Said::Write {
+                call: self.call,
+                name: name.clone(),
+                token: *token,
+            });
+        }
+    }
+
+    /// Reads what the guard says. The clock is to be read before: then the lock was held at that time.
+    fn held(&self, locks: Option<&Current>) -> bool {
+        self.lies || locks.is_some_and(Current::is_held)
+    }
+}
+
+fn tokens(locks: Option<&Current>) -> Vec<(String, i64)> {
+    let tokens = locks.into_iter().flat_map(Current::tokens);
+    tokens
+        .map(|(name, token)| (name.text().unwrap_or_default().to_owned(), token.as_i64()))
+        .collect()
+}
+
+/// A body that has begun; dropped, it has ended.
+struct Open<'a> {
+    body: &'a Body,
+    locks: Option<&'a Current>,
+    how: Ending,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let at = now();
+        let said = Said::Ended {
+            call: self.body.call,
+            held: self.body.held(self.locks),
+            how: self.how,
+        };
+        self.body.line.say_at(at, said);
+    }
+}

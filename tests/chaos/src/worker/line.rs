@@ -1,0 +1,117 @@
+//! Line to the witness: what a worker says, and the acknowledgement of each body's begin.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock::now;
+use crate::history::Said;
+
+/// What goes over the connection, as one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Message {
+    pub(crate) at: u64,
+    #[serde(flatten)]
+    pub(crate) said: Said,
+}
+
+/// A worker's end of the connection; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Line(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    send: mpsc::UnboundedSender<String>,
+    begins: Mutex<HashMap<u64, oneshot::Sender<()>>>,
+    calls: AtomicU64,
+    /// Lines that are not written yet.
+    pending: watch::Sender<u64>,
+}
+
+impl Line {
+    /// Connects to the witness as this process. The process ends when the witness does.
+    pub(crate) async fn connect(witness: &str, process: u32) -> io::Result<Self> {
+        let connection = TcpStream::connect(witness).await?;
+        connection.set_nodelay(true)?;
+        let (read, mut write) = connection.into_split();
+        let (send, mut lines) = mpsc::unbounded_channel::<String>();
+        let line = Self(Arc::new(Shared {
+            send,
+            begins: Mutex::default(),
+            calls: AtomicU64::new(0),
+            pending: watch::Sender::new(0),
+        }));
+        write.write_all(format!("{process}\n").as_bytes()).await?;
+        let shared = line.0.clone();
+        tokio::spawn(async move {
+            while let Some(mut batch) = lines.recv().await {
+                let mut many = 1;
+                while let Ok(line) = lines.try_recv() {
+                    batch += &line;
+                    many += 1;
+                }
+                if write.write_all(batch.as_bytes()).await.is_err() {
+                    std::process::exit(1);
+                }
+                shared.pending.send_modify(|pending| *pending -= many);
+            }
+        });
+        tokio::spawn(acknowledge(line.clone(), read));
+        Ok(line)
+    }
+
+    /// Numbers a new call.
+    pub(crate) fn call(&self) -> u64 {
+        self.0.calls.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Says something that is so now.
+    pub(crate) fn say(&self, said: Said) {
+        self.say_at(now(), said);
+    }
+
+    /// Says something that was so then.
+    pub(crate) fn say_at(&self, at: u64, said: Said) {
+        if let Ok(line) = serde_json::to_string(&Message { at, said }) {
+            self.0.pending.send_modify(|pending| *pending += 1);
+            let _ = self.0.send.send(line + "\n");
+        }
+    }
+
+    /// Says that a body has begun, and waits until the witness knows.
+    pub(crate) async fn begun(&self, at: u64, call: u64, held: bool, tokens: Vec<(String, i64)>) {
+        let (send, acknowledged) = oneshot::channel();
+        self.begins().insert(call, send);
+        self.say_at(at, Said::Begun { call, held, tokens });
+        let _ = acknowledged.await;
+    }
+
+    /// Waits until everything is on its way.
+    pub(crate) async fn flushed(&self) {
+        let mut pending = self.0.pending.subscribe();
+        let _ = pending.wait_for(|pending| *pending == 0).await;
+    }
+
+    fn begins(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
+        self.0.begins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads the numbers of acknowledged calls, one a line.
+async fn acknowledge(line: Line, read: OwnedReadHalf) {
+    let mut lines = BufReader::new(read).lines();
+    while let Ok(Some(text)) = lines.next_line().await {
+        let call = text.parse().ok();
+        if let Some(begun) = call.and_then(|call: u64| line.begins().remove(&call)) {
+            let _ = begun.send(());
+        }
+    }
+    std::process::exit(1);
+}

@@ -1,0 +1,122 @@
+//! Mix of a run: which kinds of calls workers make, and how often.
+
+use fastrand::Rng;
+
+/// A kind of call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Exclusive,
+    Cold,
+    Shared,
+    Writer,
+    Permit,
+    Group,
+    Try,
+    Bounded,
+    Dropped,
+    Detached,
+    Nested,
+    Retained,
+    Long,
+}
+
+impl Kind {
+    pub(crate) const ALL: [(Self, &'static str); 13] = [
+        (Self::Exclusive, "exclusive"),
+        (Self::Cold, "cold"),
+        (Self::Shared, "shared"),
+        (Self::Writer, "writer"),
+        (Self::Permit, "permit"),
+        (Self::Group, "group"),
+        (Self::Try, "try"),
+        (Self::Bounded, "bounded"),
+        (Self::Dropped, "dropped"),
+        (Self::Detached, "detached"),
+        (Self::Nested, "nested"),
+        (Self::Retained, "retained"),
+        (Self::Long, "long"),
+    ];
+
+    pub(crate) fn word(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(kind, _)| *kind == self)
+            .map_or("", |(_, word)| word)
+    }
+}
+
+/// Kinds with their weights.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mix {
+    pub(crate) name: &'static str,
+    weights: &'static [(Kind, u32)],
+}
+
+const MIXES: &[Mix] = &[
+    Mix {
+        name: "all",
+        weights: &[
+            (Kind::Exclusive, 4),
+            (Kind::Cold, 3),
+            (Kind::Shared, 4),
+            (Kind::Writer, 2),
+            (Kind::Permit, 4),
+            (Kind::Group, 3),
+            (Kind::Try, 2),
+            (Kind::Bounded, 2),
+            (Kind::Dropped, 2),
+            (Kind::Detached, 2),
+            (Kind::Nested, 2),
+            (Kind::Retained, 2),
+            (Kind::Long, 1),
+        ],
+    },
+    Mix {
+        name: "exclusive",
+        weights: &[(Kind::Exclusive, 6), (Kind::Cold, 3), (Kind::Long, 1)],
+    },
+    Mix {
+        name: "together",
+        weights: &[
+            (Kind::Shared, 4),
+            (Kind::Writer, 2),
+            (Kind::Permit, 4),
+            (Kind::Exclusive, 1),
+        ],
+    },
+    Mix {
+        name: "groups",
+        weights: &[(Kind::Group, 5), (Kind::Nested, 4), (Kind::Exclusive, 1)],
+    },
+    Mix {
+        name: "hasty",
+        weights: &[
+            (Kind::Try, 4),
+            (Kind::Bounded, 4),
+            (Kind::Dropped, 4),
+            (Kind::Detached, 2),
+        ],
+    },
+];
+
+impl Mix {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        MIXES.iter().find(|mix| mix.name == name).copied()
+    }
+
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        MIXES.iter().map(|mix| mix.name)
+    }
+
+    pub(crate) fn choose(&self, random: &mut Rng) -> Kind {
+        let all = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut at = random.u32(0..all);
+        for (kind, weight) in self.weights {
+            if at < *weight {
+                return *kind;
+            }
+            at -= weight;
+        }
+        Kind::Exclusive
+    }
+}

@@ -1,0 +1,79 @@
+//! Worker process: makes calls of all kinds, and tells the witness what becomes of them.
+//!
+//! `etcd-locked-chaos worker <witness> <process> <seed> <mix> <sabotage or "none">`, with the endpoints in the environment. At a
+//! line on its standard input it stops asking, lets its calls end, shuts the engine down and ends. It ends at once with the
+//! witness.
+
+mod body;
+pub(crate) mod calls;
+pub(crate) mod line;
+mod logs;
+pub(crate) mod mix;
+pub(crate) mod sabotage;
+
+use std::error::Error;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::io::AsyncBufReadExt;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use self::calls::{Caller, HOT};
+use self::line::Line;
+use self::logs::Logs;
+use self::mix::Mix;
+use self::sabotage::Sabotage;
+use crate::history::Said;
+
+/// How many tasks of a worker make calls of the mix.
+const ROAMERS: u64 = 10;
+/// The grace of the shutdown: longer than any body lasts.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Runs the worker to its end.
+pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
+    let [witness, process, seed, mix, sabotage] = args else {
+        return Err("usage: worker <witness> <process> <seed> <mix> <sabotage>".into());
+    };
+    let mix = Mix::named(mix).ok_or("no such mix")?;
+    let sabotage = Sabotage::named(sabotage);
+    let line = Line::connect(witness, process.parse()?).await?;
+    tracing::subscriber::set_global_default(Logs(line.clone()))?;
+    let (drain, draining) = watch::channel(false);
+    let mut random = Rng::with_seed(seed.parse()?);
+    let mut tasks = Vec::new();
+    for task in 0..HOT + ROAMERS {
+        let mut caller = Caller {
+            line: line.clone(),
+            random: random.fork(),
+            sabotage,
+            draining: draining.clone(),
+        };
+        let draining = draining.clone();
+        tasks.push(tokio::spawn(async move {
+            while !*draining.borrow() {
+                if task < HOT {
+                    caller.hot(task).await;
+                } else {
+                    let kind = mix.choose(&mut caller.random);
+                    caller.call(kind).await;
+                }
+                sleep(caller.between(10, 100)).await;
+            }
+        }));
+    }
+    let mut stdin = tokio::io::BufReader::new(tokio::io::stdin()).lines();
+    stdin.next_line().await?;
+    drain.send_replace(true);
+    for task in tasks {
+        task.await?; // a panic ends the worker, and the witness sees that
+    }
+    let drained = etcd_locked::shutdown(GRACE).await;
+    line.say(Said::Drained {
+        left: drained.left().len(),
+        leases: drained.leases(),
+    });
+    line.flushed().await;
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! Sabotage: mistakes that a worker makes on purpose, each of which the checker must find.
+
+use etcd_client::{DeleteOptions, GetOptions, SortOrder, SortTarget};
+
+/// A worker's mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sabotage {
+    /// One call in a hundred takes no lock.
+    Unlocked,
+    /// A body goes on after its loss, and says that the lock is held.
+    LyingRenewal,
+    /// After a loss the first key below the name is deleted, whoever put it.
+    ReleaseByName,
+    /// A body runs in a task of its own, which no guard stops.
+    NoGuard,
+}
+
+impl Sabotage {
+    pub(crate) const ALL: [(Self, &'static str); 4] = [
+        (Self::Unlocked, "unlocked"),
+        (Self::LyingRenewal, "lying-renewal"),
+        (Self::ReleaseByName, "release-by-name"),
+        (Self::NoGuard, "no-guard"),
+    ];
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .find(|(_, word)| *word == name)
+            .map(|(it, _)| *it)
+    }
+}
+
+/// Deletes the oldest key below a name.
+pub(super) async fn release_by_name(name: &str) -> Result<(), etcd_client::Error> {
+    let endpoints = std::env::var("ETCD_LOCKED_ENDPOINTS").unwrap_or_default();
+    let endpoints: Vec<&str> = endpoints.split(',').collect();
+    let mut client = etcd_client::Client::connect(endpoints, None).await?;
+    let oldest = GetOptions::new()
+        .with_prefix()
+        .with_sort(SortTarget::Create, SortOrder::Ascend)
+        .with_limit(1);
+    let found = client.get(format!("locks/{name}/"), Some(oldest)).await?;
+    for key in found.kvs() {
+        client.delete(key.key(), Some(DeleteOptions::new())).await?;
+    }
+    Ok(())
+}

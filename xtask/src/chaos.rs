@@ -1,0 +1,27 @@
+//! `cargo xtask chaos`: tortures the library on a cluster of three with real faults.
+
+use crate::etcd::{self, Etcd};
+use crate::process::run;
+use crate::{Result, say, workspace};
+
+/// Builds workers and runner, and runs them. The runner itself prints the last line.
+pub(crate) fn chaos(args: &[String]) -> Result<()> {
+    let mut args = args.to_vec();
+    say::step("etcd");
+    let etcd = match etcd::asked(&mut args)? {
+        Some(etcd) => etcd,
+        None => Etcd::find()?,
+    };
+    let current = Etcd::find_current(&etcd);
+    let best = current.as_ref().unwrap_or(&etcd);
+    say::step("building the workers");
+    let mut build = workspace::cargo();
+    build.args(["build", "--package", "etcd-locked-chaos"]);
+    run("cargo build", &mut build)?;
+    say::step(format_args!("etcd {}, three members", etcd.version));
+    let mut play = workspace::cargo();
+    play.args(["run", "--quiet", "--package", "etcd-locked-chaos", "--"])
+        .args(args)
+        .envs(etcd.variables(best));
+    run("chaos", &mut play)
+}
