@@ -11,6 +11,8 @@ use crate::history::{Ending, Event, Outcome, What};
 
 /// How much longer than its wait a call may take.
 const BEYOND: u64 = ms(3_000);
+/// The connect time-out in milliseconds, which bounds every call while etcd cannot be reached.
+const CONNECTS: u64 = 5_000;
 /// How long a call may take to return once its body has ended: a release is awaited for two seconds.
 const RELEASE: u64 = ms(5_000);
 /// How long after a fault etcd may still be named as the cause of an error.
@@ -85,6 +87,8 @@ fn waits(call: &Call, pauses: &Pauses, verdicts: &mut Verdicts) {
     let process = call.id.process;
     let returned = call.returned.as_ref().map_or(pauses.over, |(at, _)| *at);
     if let Some(wait) = call.asked.wait {
+        // A single try has no wait of its own: it is refused once etcd cannot be reached for the connect time-out.
+        let wait = if wait == 0 { CONNECTS } else { wait };
         let answered = returned.min(began(call));
         let took = pauses.ran(process, call.asked_at, answered);
         if took > ms(wait) + BEYOND {
