@@ -7,7 +7,7 @@ use crate::ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
 use crate::loss::LossCause;
 use crate::moment::Deadline;
 use crate::request::{Cause, Failure, Kv, Refusal, Request};
-use crate::seat::Seat;
+use crate::seat::{Mode, Seat};
 
 /// What a core wants done.
 #[derive(Debug)]
@@ -68,6 +68,8 @@ pub enum Output {
 pub struct Grant {
     /// The call.
     pub call: CallId,
+    /// How it shares them.
+    pub mode: Mode,
     /// One for each name, in the order of the call.
     pub owned: Vec<OwnedKey>,
     /// Until when they may be relied on.

@@ -372,6 +372,7 @@ impl Core {
         let owned = names.iter().filter_map(|name| contender.owned(name));
         let grant = Grant {
             call,
+            mode: contender.mode(),
             owned: owned.collect(),
             deadline,
         };

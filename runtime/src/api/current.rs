@@ -24,8 +24,6 @@ pub struct Current(Arc<Held>);
 struct Held {
     locks: Arc<OwnedLocks>,
     engine: Engine,
-    /// `None` if the locks belong to a call around this one.
-    call: Option<CallId>,
     /// The locks that the task held already.
     outer: Option<Current>,
     /// For the locks of a detached body's caller, and of that one's caller: they count here only while each awaits its body.
@@ -99,11 +97,10 @@ impl Current {
         self.0.locks.until_lost().await
     }
 
-    pub(crate) fn of(locks: Arc<OwnedLocks>, engine: Engine, call: Option<CallId>) -> Self {
+    pub(crate) fn of(locks: Arc<OwnedLocks>, engine: Engine) -> Self {
         Self(Arc::new(Held {
             locks,
             engine,
-            call,
             outer: current(),
             awaited: Vec::new(),
         }))
@@ -114,14 +111,12 @@ impl Current {
         let Held {
             locks,
             engine,
-            call,
             outer,
             awaited: before,
         } = &*self.0;
         Self(Arc::new(Held {
             locks: locks.clone(),
             engine: engine.clone(),
-            call: *call,
             outer: outer.clone(),
             awaited: [&before[..], &[awaited]].concat(),
         }))
@@ -147,13 +142,13 @@ impl Current {
 /// The calls whose locks of this engine the task holds, innermost first.
 pub(crate) fn holds(engine: &Engine) -> Vec<CallId> {
     held(engine)
-        .filter_map(|(Current(held), _)| held.call)
+        .filter_map(|(Current(held), _)| held.locks.call())
         .collect()
 }
 
 /// The names of this engine that the task holds, innermost first.
 pub(crate) fn held_names(engine: &Engine) -> Vec<Name> {
-    let own = held(engine).filter(|(Current(held), _)| held.locks.is_own());
+    let own = held(engine).filter(|(Current(held), _)| held.locks.call().is_some());
     own.flat_map(|(Current(held), _)| {
         let names = held.locks.locks().map(|lock| lock.name.clone());
         names.collect::<Vec<_>>()
@@ -185,7 +180,7 @@ pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<HeldLock> {
 pub(crate) fn keep(engine: &Engine, names: &[(Name, Key)], time: Duration) {
     for (Current(held), _) in held(engine) {
         let mut locks = held.locks.locks();
-        if let Some(call) = held.call
+        if let Some(call) = held.locks.call()
             && locks.any(|lock| names.iter().any(|(_, name)| lock.is_of(name)))
         {
             engine.keep(call, engine.now() + time);

@@ -45,23 +45,19 @@ pub struct LockGuard {
 impl LockGuard {
     /// The guard of what the engine has granted.
     pub(crate) fn new(ownership: Ownership, engine: Engine) -> Self {
-        let locks = ownership.locks().clone();
-        let measurement = Measurement::start(&locks.first.name, || ownership.granted());
-        Self {
-            locks,
-            ownership: Some(ownership),
-            engine,
-            limit: None,
-            measurement,
-        }
+        Self::of(ownership.locks().clone(), Some(ownership), engine)
     }
 
     /// The guard of locks that the task holds already, which are not for this one to release.
     pub(crate) fn again(locks: OwnedLocks, engine: Engine) -> Self {
-        let measurement = Measurement::start(&locks.first.name, || engine.now());
+        Self::of(Arc::new(locks), None, engine)
+    }
+
+    fn of(locks: Arc<OwnedLocks>, ownership: Option<Ownership>, engine: Engine) -> Self {
+        let measurement = Measurement::start(&locks.first.name, || locks.since);
         Self {
-            locks: Arc::new(locks),
-            ownership: None,
+            locks,
+            ownership,
             engine,
             limit: None,
             measurement,
@@ -75,9 +71,8 @@ impl LockGuard {
 
     /// Keeps the names locked this long from now on, whenever they are released (rule P39).
     pub(crate) fn keep(&self, at_least: Duration) {
-        if let Some(ownership) = &self.ownership {
-            self.engine
-                .keep(ownership.call(), self.engine.now() + at_least);
+        if let Some(call) = self.locks.call() {
+            self.engine.keep(call, self.engine.now() + at_least);
         }
     }
 
@@ -97,15 +92,14 @@ impl LockGuard {
 
     /// The gate between a body and its polls.
     pub(crate) fn gate(&self, on_lost: OnLost) -> Gate {
-        let call = self.ownership.as_ref().map(Ownership::call);
-        let current = Current::of(self.locks.clone(), self.engine.clone(), call);
+        let current = Current::of(self.locks.clone(), self.engine.clone());
         let stopwatch = self.limit.map(|limit| limit.stopwatch(self.engine.clone()));
         Gate::new(self.locks.clone(), current, stopwatch, on_lost)
     }
 
     /// Tells whether the locks belong to a call around this one.
     pub(crate) fn is_again(&self) -> bool {
-        !self.locks.is_own()
+        self.locks.call().is_none()
     }
 
     /// The fencing token; of several names the first one's.

@@ -14,7 +14,7 @@ use super::guard::LockGuard;
 use super::locks::Locks;
 use super::process;
 use crate::clock::{Deadline, Due};
-use crate::engine::{CallId, Engine, Key, Mode, OwnedLock, OwnedLocks, Ownership};
+use crate::engine::{Answer, CallId, Engine, Key, Mode, OwnedLock, OwnedLocks};
 use crate::metrics::Measurement;
 use crate::values::config::{check_at_least, check_ttl};
 use crate::values::error::LockError;
@@ -309,7 +309,7 @@ impl Acquire {
         let measurement = names
             .first()
             .map(|(name, _)| Measurement::waits(name, || engine.now()));
-        let sent = engine.acquire(names, ttl, mode, wait, record, holds);
+        let sent = engine.acquire(&names, ttl, mode, wait, record, holds);
         if let (Some(measurement), Err(error)) = (&measurement, &sent) {
             measurement.waited(Some(error), || engine.now());
         }
@@ -349,7 +349,7 @@ impl Acquire {
                 let name = lock.name.clone();
                 Err(LockError::SelfDeadlock { name })
             }
-            _ => Ok(OwnedLocks::again(again)),
+            _ => Ok(OwnedLocks::again(engine.now(), again)),
         }
     }
 }
@@ -430,7 +430,7 @@ enum Begun {
 #[derive(Debug)]
 struct Sent {
     /// Dropped before the engine's handle: it may hold an ownership, which releases through the engine.
-    reply: oneshot::Receiver<Result<Ownership, LockError>>,
+    reply: oneshot::Receiver<Answer>,
     engine: Engine,
     call: CallId,
     at_most: Option<Duration>,
@@ -468,14 +468,15 @@ impl Future for Acquiring {
         let answer = ready!(Pin::new(&mut sent.reply).poll(cx));
         sent.answered = true;
         // An engine that has ended answers no call.
-        let answer = answer.unwrap_or(Err(LockError::ShuttingDown));
+        let answer = answer.unwrap_or_else(|_| Err(LockError::ShuttingDown.into()));
         if let Some(measurement) = &sent.measurement {
-            measurement.waited(answer.as_ref().err(), || sent.engine.now());
+            measurement.waited(answer.as_ref().err().map(Box::as_ref), || sent.engine.now());
         }
         let (at_most, at_least) = (sent.at_most, sent.at_least);
         let guarded = answer.map(|ownership| LockGuard::new(ownership, sent.engine.clone()));
         self.0 = State::Done;
-        let mut held = guarded.inspect_err(|error| tracing::debug!(%error, "no lock"))?;
+        let guarded = guarded.inspect_err(|error| tracing::debug!(%error, "no lock"));
+        let mut held = guarded.map_err(|error| *error)?;
         tracing::debug!(lock = %held.name(), token = %held.token(), "the lock is ours");
         if let Some(limit) = at_most {
             held.limit(limit);

@@ -36,7 +36,8 @@ enum Phase {
     /// Held, before the body has begun.
     Granted(LockGuard),
     Holding {
-        gate: Gate,
+        /// Boxed, because very many calls may wait, each with room for what comes then.
+        gate: Box<Gate>,
         guard: LockGuard,
     },
     Releasing(oneshot::Receiver<Result<(), LockError>>),
@@ -187,7 +188,7 @@ impl Lock {
         if let Phase::Granted(_) = &self.0.phase
             && let Phase::Granted(guard) = mem::replace(&mut self.0.phase, Phase::Done)
         {
-            let gate = guard.gate(self.0.on_lost);
+            let gate = Box::new(guard.gate(self.0.on_lost));
             self.0.phase = Phase::Holding { gate, guard };
         }
         match &mut self.0.phase {

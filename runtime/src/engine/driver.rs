@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use etcd_locked_combiner::{Combiner, Machine, contain};
 use etcd_locked_core::{
-    Acquire, CallId, Core, Failure, Grant, Input, Mode, Output, Refused, Release, Request,
-    RequestId, Response, Settings,
+    Acquire, CallId, Core, Failure, Grant, Input, Output, Refused, Release, Request, RequestId,
+    Response, Settings,
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -50,7 +50,7 @@ pub(super) enum Message {
 pub(super) enum Command {
     Acquire {
         acquire: Acquire,
-        names: Vec<Name>,
+        names: Box<[Name]>,
         reply: Taker,
     },
     Cancel {
@@ -133,7 +133,7 @@ pub(super) struct Driver {
     combiner: Weak<Combiner<Self>>,
     /// What the combiner performs once it has unlocked the driver.
     pub(super) effects: Vec<Effect>,
-    pub(super) waiting: BTreeMap<CallId, (Vec<Name>, Mode, Taker)>,
+    pub(super) waiting: BTreeMap<CallId, (Box<[Name]>, Taker)>,
     pub(super) held: BTreeMap<CallId, Held>,
     releasing: BTreeMap<CallId, (Name, Reply)>,
     warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
@@ -212,13 +212,12 @@ impl Driver {
                 names,
                 reply,
             } => {
-                let waiting = (names, acquire.mode, reply);
-                self.waiting.insert(acquire.call, waiting);
+                self.waiting.insert(acquire.call, (names, reply));
                 self.step(Input::Acquire(acquire));
             }
             Command::Cancel { call } => {
                 let waiting = self.waiting.remove(&call);
-                let cancelled = waiting.map(|(.., reply)| Effect::Cancelled(reply));
+                let cancelled = waiting.map(|(_, reply)| Effect::Cancelled(reply));
                 self.effects.extend(cancelled);
                 self.step(Input::Cancel(call));
             }
@@ -284,7 +283,7 @@ impl Driver {
             Output::Unwatch(id) => self.watches.remove(id),
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
-                if let Some((names, _, reply)) = self.waiting.remove(&call) {
+                if let Some((names, reply)) = self.waiting.remove(&call) {
                     let name = names.into_iter().nth(why.name()); // the refused one, or the first
                     self.effects.push(Effect::Refused(reply, why, name));
                 } else if let Some(reply) = self.warming.remove(&call) {
@@ -357,8 +356,7 @@ impl Driver {
             }
         }
         let waiting = mem::take(&mut self.waiting).into_values();
-        let refused =
-            waiting.map(|(.., reply)| Effect::Refused(reply, Refused::ShuttingDown, None));
+        let refused = waiting.map(|(_, reply)| Effect::Refused(reply, Refused::ShuttingDown, None));
         self.effects.extend(refused);
         let releasing = mem::take(&mut self.releasing).into_values();
         let unconfirmed = releasing.map(|(_, reply)| reply);
@@ -399,10 +397,11 @@ impl Driver {
     fn grant(&mut self, grant: Grant) {
         let Grant {
             call,
+            mode,
             owned,
             deadline,
         } = grant;
-        let Some((names, mode, reply)) = self.waiting.remove(&call) else {
+        let Some((names, reply)) = self.waiting.remove(&call) else {
             return self.release_unclaimed(call);
         };
         let mut locks = names.into_iter().zip(owned).map(|(name, owned)| OwnedLock {
@@ -419,15 +418,17 @@ impl Driver {
         let others = locks.collect();
         let denied = self.client.denied();
         let clock = self.clock.clone();
-        let locks = Arc::new(OwnedLocks::new(first, others, deadline, clock, denied));
+        let engine = self.combiner.clone();
+        let locks = OwnedLocks::new(call, first, others, deadline, clock, denied, engine);
+        let locks = Arc::new(locks);
         let histories = self.client.histories();
         let held = Held {
             locks: locks.clone(),
             histories,
         };
         self.held.insert(call, held);
-        let ownership = Ownership::new(locks, call, self.clock.now(), self.combiner.clone());
-        self.effects.push(Effect::Granted(reply, ownership));
+        let granted = Effect::Granted(reply, Ownership::new(locks));
+        self.effects.push(granted);
     }
 
     /// Releases locks whose caller has gone, so that no ownership can.

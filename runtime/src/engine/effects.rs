@@ -18,7 +18,7 @@ use std::sync::Arc;
 use etcd_locked_core::{Blocker, Owner, Refused};
 use tokio::sync::oneshot;
 
-use super::ownership::{OwnedLocks, Ownership, Reply};
+use super::ownership::{Answer, OwnedLocks, Ownership, Reply};
 use crate::metrics;
 use crate::values::cycle::Cycle;
 use crate::values::drained::Drained;
@@ -29,7 +29,7 @@ use crate::values::name::Name;
 use crate::values::text::{KEY, shown};
 
 /// Where a call waits for its locks.
-pub(super) type Taker = oneshot::Sender<Result<Ownership, LockError>>;
+pub(super) type Taker = oneshot::Sender<Answer>;
 
 /// One thing to do for users.
 pub(super) enum Effect {
@@ -61,7 +61,7 @@ impl Effect {
         // A receiver that has gone needs no answer.
         match self {
             Self::Granted(reply, ownership) => drop(reply.send(Ok(ownership))),
-            Self::Refused(reply, why, name) => drop(reply.send(Err(refusal(why, name)))),
+            Self::Refused(reply, why, name) => drop(reply.send(Err(refusal(why, name).into()))),
             Self::Cancelled(reply) => drop(reply),
             Self::Confirmed(reply) => drop(reply.send(Ok(()))),
             Self::Failed(reply, why, name) => drop(reply.send(Err(refusal(why, name)))),

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::driver::{Command, Driver, Event, Message};
-use super::ownership::Ownership;
+use super::ownership::Answer;
 use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::Client;
 use crate::values::config::Config;
@@ -178,13 +178,13 @@ impl Engine {
     /// calls whose locks the calling task holds.
     pub(crate) fn acquire(
         &self,
-        names: Vec<(Name, Key)>,
+        names: &[(Name, Key)],
         ttl: Duration,
         mode: Mode,
         wait: Wait,
         record: Arc<[u8]>,
         holds: Vec<CallId>,
-    ) -> Result<(CallId, oneshot::Receiver<Result<Ownership, LockError>>), LockError> {
+    ) -> Result<(CallId, oneshot::Receiver<Answer>), LockError> {
         if names.len() > NAMES {
             let message = format!(
                 "{} names in one call: {NAMES} at most, because they are taken in one transaction",
@@ -193,9 +193,8 @@ impl Engine {
             return Err(LockError::Config { message });
         }
         let call = self.new_call();
-        // Exactly as long as they are: a hundred thousand calls may wait.
         let keys = names.iter().map(|(_, key)| key.clone().into()).collect();
-        let names = names.into_iter().map(|(name, _)| name).collect();
+        let names = names.iter().map(|(name, _)| name.clone()).collect();
         let acquire = Acquire {
             call,
             names: keys,

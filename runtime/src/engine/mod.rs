@@ -10,7 +10,7 @@ mod probe;
 #[cfg(feature = "testing")]
 pub(crate) use handle::WeakEngine;
 pub(crate) use handle::{Engine, runtime};
-pub(crate) use ownership::{OwnedLock, OwnedLocks, Ownership, Wakeup};
+pub(crate) use ownership::{Answer, OwnedLock, OwnedLocks, Ownership, Wakeup};
 #[cfg(feature = "testing")]
 pub(crate) use probe::Names;
 

@@ -5,7 +5,6 @@
 //! - The clock decides it, at the call, on the caller's thread; what the engine reports only comes on top (rule P28).
 //! - A granted lock always has an owner (invariant I4): an [`Ownership`] that is dropped, even unread in its channel, releases.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
@@ -29,30 +28,23 @@ pub(super) trait Releaser: Send + Sync {
     fn release(&self, call: CallId, how: Release, fenced: bool, reply: Option<Reply>) -> bool;
 }
 
+/// What a call gets. An error is boxed, because very many calls may wait, each with room for its answer.
+pub(crate) type Answer = Result<Ownership, Box<LockError>>;
+
 /// Where the engine confirms a release.
 pub(super) type Reply = oneshot::Sender<Result<(), LockError>>;
 
 /// The locks of one call, with the right to release them. Dropped, it releases them in the background.
+#[derive(Debug)]
 pub(crate) struct Ownership {
     locks: Arc<OwnedLocks>,
-    call: CallId,
-    granted: Moment,
-    engine: Weak<dyn Releaser>,
     released: bool,
 }
 
 impl Ownership {
-    pub(super) fn new(
-        locks: Arc<OwnedLocks>,
-        call: CallId,
-        granted: Moment,
-        engine: Weak<dyn Releaser>,
-    ) -> Self {
+    pub(super) fn new(locks: Arc<OwnedLocks>) -> Self {
         Self {
             locks,
-            call,
-            granted,
-            engine,
             released: false,
         }
     }
@@ -60,15 +52,6 @@ impl Ownership {
     /// The locks, which outlive the right to release them in the hands of those who only read them.
     pub(crate) fn locks(&self) -> &Arc<OwnedLocks> {
         &self.locks
-    }
-
-    pub(crate) fn call(&self) -> CallId {
-        self.call
-    }
-
-    /// When the engine granted the locks.
-    pub(crate) fn granted(&self) -> Moment {
-        self.granted
     }
 
     /// Releases the locks; the answer comes once etcd has confirmed that. `None`: no confirmation was asked for, or the engine
@@ -85,11 +68,14 @@ impl Ownership {
             return None;
         }
         self.locks.lose(LossCause::Released); // for those who still read them
-        let engine = self.engine.upgrade()?;
+        let Ground::Own(own) = &self.locks.ground else {
+            return None;
+        };
+        let engine = own.engine.upgrade()?;
         let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
         let fenced = self.locks.is_fenced();
         engine
-            .release(self.call, how, fenced, reply)
+            .release(own.call, how, fenced, reply)
             .then_some(answer)?
     }
 }
@@ -100,15 +86,6 @@ impl Drop for Ownership {
     }
 }
 
-impl fmt::Debug for Ownership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ownership")
-            .field("locks", &self.locks)
-            .field("call", &self.call)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The locks of one call, as their holder sees them: names, tokens, deadline, loss.
 #[derive(Debug)]
 pub(crate) struct OwnedLocks {
@@ -116,6 +93,8 @@ pub(crate) struct OwnedLocks {
     pub(crate) first: OwnedLock,
     /// The others, in the order of the call.
     pub(crate) others: Vec<OwnedLock>,
+    /// When they were granted, or found.
+    pub(crate) since: Moment,
     ground: Ground,
 }
 
@@ -130,6 +109,8 @@ enum Ground {
 
 #[derive(Debug)]
 struct Own {
+    call: CallId,
+    engine: Weak<dyn Releaser>,
     deadline: Arc<Deadline>,
     clock: Arc<dyn Clock>,
     /// etcd refuses to renew leases now, for want of valid credentials.
@@ -164,14 +145,19 @@ impl OwnedLock {
 }
 
 impl OwnedLocks {
-    pub(crate) fn new(
+    pub(super) fn new(
+        call: CallId,
         first: OwnedLock,
         others: Vec<OwnedLock>,
         deadline: Arc<Deadline>,
         clock: Arc<dyn Clock>,
         denied: Arc<AtomicBool>,
+        engine: Weak<dyn Releaser>,
     ) -> Self {
+        let since = clock.now();
         let ground = Ground::Own(Own {
+            call,
+            engine,
             deadline,
             clock,
             denied,
@@ -184,12 +170,13 @@ impl OwnedLocks {
         Self {
             first,
             others,
+            since,
             ground,
         }
     }
 
     /// Makes one of locks that the task holds already, each with those it was found among. `None` if there are none.
-    pub(crate) fn again(found: Vec<(OwnedLock, Arc<Self>)>) -> Option<Self> {
+    pub(crate) fn again(now: Moment, found: Vec<(OwnedLock, Arc<Self>)>) -> Option<Self> {
         let mut outer: Vec<Arc<Self>> = Vec::new();
         for (lock, among) in &found {
             for own in among.owners(lock) {
@@ -202,6 +189,7 @@ impl OwnedLocks {
         Some(Self {
             first: locks.next()?,
             others: locks.collect(),
+            since: now,
             ground: Ground::Outer(outer),
         })
     }
@@ -217,9 +205,12 @@ impl OwnedLocks {
         }
     }
 
-    /// Tells whether it has keys of its own.
-    pub(crate) fn is_own(&self) -> bool {
-        matches!(self.ground, Ground::Own(_))
+    /// The call that has them; `None` if they belong to calls around it.
+    pub(crate) fn call(&self) -> Option<CallId> {
+        match &self.ground {
+            Ground::Own(own) => Some(own.call),
+            Ground::Outer(_) => None,
+        }
     }
 
     /// Its locks, in the order of the call's names.
