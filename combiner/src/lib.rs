@@ -39,6 +39,9 @@ pub const BUDGET: Duration = Duration::from_micros(100);
 /// Items between two readings of the clock.
 const STRIDE: usize = 4;
 
+/// Commands that the queue keeps room for, once it is empty: a rush may have made it a hundred times as long.
+const KEPT: usize = 1_024;
+
 /// A state machine that a [`Combiner`] runs.
 pub trait Machine {
     /// What threads submit.
@@ -171,6 +174,9 @@ impl<M: Machine> Combiner<M> {
             }
             let command = commands.pop_front();
             let none_left = commands.is_empty();
+            if none_left {
+                commands.shrink_to(KEPT);
+            }
             drop(commands);
             if let Some(command) = command {
                 machine.handle(command);
