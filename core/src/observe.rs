@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::batch::WINDOW;
 use crate::ids::{ContenderId, Key, Name, Revision, WatchId};
 use crate::moment::Moment;
-use crate::output::{Output, Owner};
+use crate::output::Output;
 use crate::request::{Kv, Op, OpAnswer};
 use crate::transactions::{self, READS};
 
@@ -49,7 +49,7 @@ pub struct Seen {
     /// The keys of its family, the oldest first.
     pub keys: Vec<Kv>,
     /// The owner whose record was asked for, if its key is there.
-    pub owner: Option<Owner>,
+    pub owner: Option<Kv>,
 }
 
 impl Read {
@@ -70,10 +70,9 @@ impl Read {
         let mut next = || answers.next().map_or(Vec::new(), OpAnswer::found);
         let seen = self.names.iter().map(|(_, owner)| Seen {
             keys: next(),
-            owner: owner.as_ref().and_then(|key| {
-                let owner = next().into_iter().find(|kv| kv.key == *key)?;
-                Some(Owner::of(owner))
-            }),
+            owner: owner
+                .as_ref()
+                .and_then(|key| next().into_iter().find(|kv| kv.key == *key)),
         });
         seen.collect()
     }

@@ -9,7 +9,7 @@
 //! A *barrier* is one write of the session key, after which nothing that was sent before it can apply any more (rule P10). It is
 //! sent again, unchanged, until etcd has answered it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ const IDLE_TTLS: u32 = 20;
 
 /// Sessions of one TTL: renewals must not grow with the number of locks held (invariant I8).
 const MOST: usize = 8;
+
+/// How many leases are remembered that were to be revoked: more than sessions end in the time of a read.
+const OVER: usize = 64;
 
 /// A lease that etcd has granted.
 #[derive(Debug)]
@@ -483,6 +486,8 @@ pub struct Sessions {
     awake: BTreeSet<SessionId>,
     last: u64,
     revocations: Vec<LeaseId>,
+    /// The last leases that were to be revoked: their keys may be seen until etcd has answered, and a little later.
+    over: VecDeque<LeaseId>,
 }
 
 impl Sessions {
@@ -565,7 +570,7 @@ impl Sessions {
     pub fn end(&mut self, id: SessionId) -> Option<Session> {
         self.withdraw(id);
         let session = self.all.remove(&id)?;
-        self.revocations.extend(session.lease());
+        self.revoke(session.lease());
         Some(session)
     }
 
@@ -579,7 +584,18 @@ impl Sessions {
 
     /// These leases are to be revoked.
     pub fn revoke(&mut self, leases: impl IntoIterator<Item = LeaseId>) {
-        self.revocations.extend(leases);
+        for lease in leases {
+            self.revocations.push(lease);
+            self.over.retain(|of| *of != lease);
+            self.over.push_back(lease);
+        }
+        self.over.drain(..self.over.len().saturating_sub(OVER));
+    }
+
+    /// Whether a lease is that of a session which is lost, or was to be revoked lately.
+    pub fn have_lost(&self, lease: LeaseId) -> bool {
+        let mut lost = self.all.values().filter(|session| session.is_lost());
+        self.over.contains(&lease) || lost.any(|session| session.lease() == Some(lease))
     }
 
     /// The lease to be revoked next.

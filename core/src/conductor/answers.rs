@@ -459,7 +459,7 @@ impl Core {
         // None: only deeper keys, as far as one key tells; the owner has just gone; or the session key is not as it was. It is put
         // again plainly.
         let (name, kv) = owner?;
-        let owner = Some(Owner::of(kv));
+        let owner = Some(self.owner_of(kv));
         self.refuse(call, Refused::Held { name, owner });
         Some(())
     }
@@ -725,16 +725,26 @@ impl Core {
                 None => part.admitted().is_none(),
             };
             contended |= others;
+            let owner = seen.owner.filter(|_| others).map(|kv| self.owner_of(kv));
             let queue = self.queues.get_mut(&part.name)?;
             queue.see(self.now, others);
             if !held {
-                queue.set_owner(seen.owner.filter(|_| others));
+                queue.set_owner(owner);
             }
         }
         if let Some(ownership) = self.contenders.get_mut(id)?.ownership_mut() {
             ownership.read(self.now, sent, contended);
         }
         Some(())
+    }
+
+    /// The owner whose key etcd has shown. One of a session that this process has lost is no holder's: it says nothing of itself
+    /// (rule P36).
+    fn owner_of(&self, mut kv: Kv) -> Owner {
+        if self.sessions.have_lost(kv.lease) {
+            kv.value.clear();
+        }
+        Owner::of(kv)
     }
 
     /// A key of ours is gone, or was put by another client.

@@ -185,11 +185,15 @@ impl Core {
         held.or_else(|| Some((names.iter().position(queued)?, None)))
     }
 
-    /// Who has a name: a call of this process, or another process.
+    /// Who has a name: a call of this process that has not lost it, or another process.
     fn owner(&self, name: &Name) -> Option<Owner> {
         let queue = self.queues.get(name)?;
         let own = |id: ContenderId| {
             let contender = self.contenders.get(id)?;
+            let session = self.sessions.get(contender.session());
+            if session.is_some_and(Session::is_lost) {
+                return None;
+            }
             let holders = contender.ownership().map(Ownership::holders);
             let holder = holders.and_then(|mut holders| self.calls.get(holders.next()?));
             Some(Owner {

@@ -483,3 +483,52 @@ fn waiter_watches_anew_after_a_restore() {
     rig.serve();
     rig.granted(1);
 }
+
+/// A call that waits behind the key of a session that its own process has lost; what etcd is asked after that is up to the test.
+fn behind_its_own_dead_session() -> Rig {
+    let mut rig = holder();
+    rig.granted(1);
+    rig.pass(WHOLE);
+    assert_eq!(rig.lost(1), LossCause::Expired);
+    rig.sent.clear();
+    rig.release(1);
+    // The delete and the revocation have no answer; etcd itself keeps the lease for longer.
+    rig.sent.clear();
+    rig.store.promote(rig.now);
+    rig
+}
+
+/// What a refusal says of the owner.
+fn named(why: Refused) -> Vec<u8> {
+    match why {
+        Refused::Held { owner, .. } | Refused::Timeout { owner, .. } => {
+            owner.map_or(Vec::new(), |owner| owner.record.to_vec())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn error_never_names_a_dead_session_of_its_own_process() {
+    for wait in [Wait::Once, Wait::For(Duration::from_secs(2))] {
+        let mut rig = behind_its_own_dead_session();
+        rig.acquire(2, "locks/a", wait);
+        rig.serve();
+        for _ in 0..40 {
+            rig.pass(Duration::from_millis(50));
+            rig.serve();
+        }
+        assert!(rig.has("locks/a/a1"), "or there is nothing to name");
+        assert_eq!(named(rig.refused(2)), b"");
+    }
+}
+
+#[test]
+fn error_names_no_body_that_has_lost_its_lock() {
+    let mut rig = holder();
+    rig.granted(1);
+    rig.pass(WHOLE);
+    assert_eq!(rig.lost(1), LossCause::Expired);
+    rig.acquire(2, "locks/a", Wait::Once);
+    assert_eq!(named(rig.refused(2)), b"");
+}
