@@ -6,15 +6,17 @@
 use std::collections::BTreeMap;
 
 use super::calls::{Call, CallId};
-use super::faults::Fault;
+use super::removals::Removals;
 use super::verdicts::{Breach, Verdicts};
-use crate::clock::ms;
-use crate::history::{Mode, Outcome};
+use crate::history::Mode;
 
-pub(super) fn judge(calls: &BTreeMap<CallId, Call>, faults: &[Fault], verdicts: &mut Verdicts) {
-    let losses = Removals::of(calls);
+pub(super) fn judge(
+    calls: &BTreeMap<CallId, Call>,
+    removals: &Removals<'_>,
+    verdicts: &mut Verdicts,
+) {
     for (name, bodies) in by_name(calls) {
-        pairs(name, &bodies, faults, &losses, verdicts);
+        pairs(name, &bodies, removals, verdicts);
         permits(name, &bodies, verdicts);
     }
     for call in calls.values() {
@@ -55,13 +57,7 @@ pub(super) fn began(call: &Call) -> u64 {
 }
 
 /// Judges each body against the earlier ones that were still there when it began.
-fn pairs(
-    name: &str,
-    bodies: &[&Call],
-    faults: &[Fault],
-    losses: &Removals,
-    verdicts: &mut Verdicts,
-) {
+fn pairs(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut Verdicts) {
     let stopped: Vec<&Call> = bodies
         .iter()
         .copied()
@@ -73,11 +69,7 @@ fn pairs(
         there.retain(|earlier| earlier.held_until > begin);
         for earlier in there.iter().filter(|earlier| excludes(earlier, body)) {
             let lasts = earlier.held_until.min(body.held_until) - begin;
-            let removes = |fault: &Fault| {
-                fault.removes(name, begin)
-                    && (fault.is_operators() || losses.explain(earlier, begin))
-            };
-            if faults.iter().any(removes) {
+            if removals.explain(earlier, name, begin) {
                 verdicts.removed(lasts);
                 continue;
             }
@@ -102,30 +94,6 @@ fn pairs(
         {
             verdicts.after_stop(late - begin);
         }
-    }
-}
-
-/// Losses of live locks that engines have noticed: their keys were gone at etcd.
-struct Removals(BTreeMap<u32, Vec<u64>>);
-
-impl Removals {
-    fn of(calls: &BTreeMap<CallId, Call>) -> Self {
-        let mut removals: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for call in calls.values() {
-            if let Some((at, Outcome::Lost(cause))) = &call.returned
-                && ["Deleted", "Revoked"].contains(&cause.as_str())
-            {
-                removals.entry(call.id.process).or_default().push(*at);
-            }
-        }
-        Self(removals)
-    }
-
-    /// Tells whether the engine of a call noticed such a loss about when another body began.
-    fn explain(&self, call: &Call, begin: u64) -> bool {
-        let near = begin.saturating_sub(ms(1_000))..begin + ms(10_000);
-        let noticed = self.0.get(&call.id.process);
-        noticed.is_some_and(|at| at.iter().any(|at| near.contains(at)))
     }
 }
 

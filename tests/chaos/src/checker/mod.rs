@@ -7,6 +7,7 @@ pub(crate) mod faults;
 pub(crate) mod liveness;
 mod order;
 mod remains;
+mod removals;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -21,8 +22,9 @@ pub(crate) fn judge(events: &[Event]) -> Verdicts {
     let calls = calls::of(events);
     let faults = faults::of(events);
     let mut verdicts = Verdicts::default();
-    exclusion::judge(&calls, &faults, &mut verdicts);
-    tokens::judge(events, &calls, &mut verdicts);
+    let removals = removals::Removals::of(&calls, &faults);
+    exclusion::judge(&calls, &removals, &mut verdicts);
+    tokens::judge(events, &calls, &removals, &mut verdicts);
     order::judge(&calls, &faults, &mut verdicts);
     bounds::judge(events, &calls, &faults, &mut verdicts);
     liveness::judge(events, &calls, &faults, &mut verdicts);

@@ -65,7 +65,9 @@ fn of_name(name: &str, asked: &[&Call], faults: &[Fault], verdicts: &mut Verdict
             if !comparable || later.asked_at < first.asked_at + margin {
                 continue;
             }
-            if !same && !*head.get_or_insert_with(is_head) {
+            // A call that was handed the lock inside its process has the place of the call before it.
+            let handed = later.token(name).is_some_and(|token| token & 0xffff != 0);
+            if !same && (handed || !*head.get_or_insert_with(is_head)) {
                 continue;
             }
             verdicts.ordered += 1;

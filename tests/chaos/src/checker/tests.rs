@@ -290,20 +290,22 @@ fn a_fault_excuses_calls_that_are_overtaken() {
 
 #[test]
 fn a_first_call_that_another_process_overtakes_is_found() {
-    let story = |asked| {
+    let story = |asked, token| {
         let story = Story::default()
             .holds(0, 5_000, 1, 1, 1)
             .asks(100, 2, 1)
             .asks(asked, 3, 1);
         story
-            .begins(6_000, 3, 1, 2)
+            .begins(6_000, 3, 1, token)
             .ends(6_100, 3, 1)
-            .begins(6_200, 2, 1, 3)
+            .begins(6_200, 2, 1, 3 << 16)
             .ends(6_300, 2, 1)
     };
-    story(3_000).breaks(Breach::Order);
+    story(3_000, 2 << 16).breaks(Breach::Order);
     // So soon after it, either may have reached etcd first.
-    story(900).holds_all();
+    story(900, 2 << 16).holds_all();
+    // It was handed on inside its process.
+    story(3_000, (2 << 16) + 1).holds_all();
 }
 
 #[test]

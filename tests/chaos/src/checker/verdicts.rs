@@ -38,6 +38,11 @@ pub(crate) enum Breach {
 }
 
 impl Breach {
+    /// Tells whether a body ran that should not have.
+    pub(crate) fn is_unsafe(self) -> bool {
+        matches!(self, Self::Overlap | Self::Permits | Self::RanOn)
+    }
+
     /// The word for it in reports.
     pub(crate) fn word(self) -> &'static str {
         match self {

@@ -73,7 +73,7 @@ impl Body {
     pub(super) async fn unlocked(mut self, names: &[String]) {
         self.lies = true;
         self.writes = false;
-        let tokens = names.iter().map(|name| (name.clone(), i64::MAX)).collect();
+        let tokens = names.iter().map(|name| (name.clone(), 0)).collect();
         let _open = Open {
             body: &self,
             locks: None,
