@@ -12,6 +12,11 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
         Some(etcd) => etcd,
         None => Etcd::find()?,
     };
+    // The runner takes the folder of its results, wherever it runs.
+    if let Some(at) = args.iter().position(|arg| arg == "--write") {
+        let folder = workspace::root().join("tests/chaos");
+        args.insert(at + 1, folder.display().to_string());
+    }
     let current = Etcd::find_current(&etcd);
     let best = current.as_ref().unwrap_or(&etcd);
     say::step("building the workers");

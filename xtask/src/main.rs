@@ -46,6 +46,8 @@ usage: cargo xtask <command>
                   worker processes on a cluster of three, with faults of processes, members and connections; a checker judges
   chaos --judge FILE
                   judges a history that was kept
+  chaos --write …
+                  the same, and keeps the figures: writes tests/chaos/RESULTS.md and its plot
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;
                   --quick in seven minutes and smaller, to target/bench
   bench --row B4  one of them

@@ -6,7 +6,9 @@ mod crew;
 mod history;
 mod nemesis;
 mod options;
+mod plot;
 mod report;
+mod results;
 mod run;
 mod schedule;
 mod timeline;
@@ -82,10 +84,9 @@ fn carry_out(command: &Command) -> Result<bool> {
     };
     let verdicts = checker::judge(&events);
     let report = Report::of(&events, &verdicts);
-    let text = report.text(&verdicts);
-    println!("\n{text}");
-    if let Some(file) = &command.report {
-        fs::write(file, &text).map_err(io)?;
+    println!("\n{}", report.text());
+    if let Some(folder) = &command.write {
+        results::keep(folder, &report, &events)?;
     }
     if verdicts.violations.is_empty() {
         println!(

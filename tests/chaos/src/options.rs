@@ -9,8 +9,8 @@ use crate::worker::mix::Mix;
 use crate::worker::sabotage::Sabotage;
 
 pub(crate) const USAGE: &str = "\
-usage: etcd-locked-chaos [--minutes N] [--mix NAME] [--seed S] [--only FAULT] [--sabotage NAME] [--keep FILE] [--report FILE]
-       etcd-locked-chaos --judge FILE";
+usage: etcd-locked-chaos [--minutes N] [--mix NAME] [--seed S] [--only FAULT] [--sabotage NAME] [--keep FOLDER] [--write FOLDER]
+       etcd-locked-chaos --judge FILE [--write FOLDER]";
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub(crate) struct Command {
     pub(crate) judge: Option<PathBuf>,
     /// Where a history with violations is kept.
     pub(crate) keep: PathBuf,
-    /// Where the figures go.
-    pub(crate) report: Option<PathBuf>,
+    /// The folder whose results are written anew, with this run.
+    pub(crate) write: Option<PathBuf>,
 }
 
 impl Command {
@@ -36,7 +36,7 @@ impl Command {
             },
             judge: None,
             keep: PathBuf::from("target/chaos"),
-            report: None,
+            write: None,
         };
         let mut args = args.iter();
         while let Some(option) = args.next() {
@@ -66,7 +66,7 @@ impl Command {
                 }
                 "--judge" => command.judge = Some(value.into()),
                 "--keep" => command.keep = value.into(),
-                "--report" => command.report = Some(value.into()),
+                "--write" => command.write = Some(value.into()),
                 _ => return Err(format!("cannot make sense of `{option}`")),
             }
         }

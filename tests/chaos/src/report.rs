@@ -1,83 +1,105 @@
-//! Report: what a run came to, as Markdown that a terminal can show.
+//! Report: what a run came to, in figures that are kept.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::checker::verdicts::Verdicts;
+use serde::{Deserialize, Serialize};
+
+use crate::checker::verdicts::{Breach, Verdicts};
 use crate::checker::{calls, faults};
 use crate::history::{Event, Outcome, Run, What};
 
-/// What a run came to, in figures.
-#[derive(Debug)]
+/// What a run came to.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) run: Run,
-    /// Calls by kind: asked, served, beyond them lost, busy, refused, dropped.
-    kinds: BTreeMap<String, Tally>,
-    /// Faults by kind, with the times until every name was served.
-    faults: BTreeMap<String, (u64, Vec<u64>)>,
     pub(crate) seconds: f64,
-    pub(crate) left: usize,
+    /// Calls by kind.
+    pub(crate) kinds: BTreeMap<String, Tally>,
+    /// Faults by kind.
+    pub(crate) faults: BTreeMap<String, Happened>,
+    /// Broken promises, by their names.
+    pub(crate) violations: BTreeMap<String, usize>,
+    pub(crate) measured: Measured,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
-struct Tally {
-    asked: u64,
-    served: u64,
-    lost: u64,
-    busy: u64,
-    deadlock: u64,
-    refused: u64,
-    dropped: u64,
+/// Calls of a kind.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    pub(crate) asked: u64,
+    /// Calls whose body began.
+    pub(crate) served: u64,
+    pub(crate) lost: u64,
+    pub(crate) busy: u64,
+    pub(crate) deadlock: u64,
+    pub(crate) refused: u64,
+    pub(crate) dropped: u64,
+}
+
+/// Faults of a kind.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(crate) struct Happened {
+    pub(crate) times: u64,
+    /// How long it took until every hot name was served, in nanoseconds; of a fault that was followed by another, nothing.
+    pub(crate) recoveries: Vec<u64>,
+}
+
+/// What is no violation, and worth knowing. Times are in nanoseconds.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// How long bodies overlapped with a holder whose key had been removed at etcd.
+    pub(crate) removed: Vec<u64>,
+    /// How late after the begin of the next body a body was polled whose stop time had passed meanwhile.
+    pub(crate) after_stop: Vec<u64>,
+    pub(crate) late_polls: u64,
+    pub(crate) refused_writes: u64,
+    pub(crate) ordered: u64,
+    pub(crate) lines: u64,
+    pub(crate) most_lines: u64,
+    pub(crate) left: usize,
 }
 
 impl Report {
     pub(crate) fn of(events: &[Event], verdicts: &Verdicts) -> Self {
-        let mut kinds: BTreeMap<String, Tally> = BTreeMap::new();
+        let mut report = Self::default();
         for call in calls::of(events).into_values() {
-            let tally = kinds.entry(call.asked.kind.clone()).or_default();
-            tally.asked += 1;
-            tally.served += u64::from(call.was_held());
-            match &call.returned {
-                Some((_, Outcome::Lost(_))) => tally.lost += 1,
-                Some((_, Outcome::Busy)) => tally.busy += 1,
-                Some((_, Outcome::Deadlock)) => tally.deadlock += 1,
-                Some((_, Outcome::Refused(_))) => tally.refused += 1,
-                Some((_, Outcome::Dropped)) => tally.dropped += 1,
+            report
+                .kinds
+                .entry(call.asked.kind.clone())
+                .or_default()
+                .add(&call);
+        }
+        for fault in faults::of(events) {
+            report.faults.entry(fault.kind).or_default().times += 1;
+        }
+        for recovery in &verdicts.recoveries {
+            let happened = report.faults.entry(recovery.kind.clone()).or_default();
+            happened.recoveries.push(recovery.took);
+        }
+        for (breach, many) in verdicts.counts() {
+            report.violations.insert(breach.word().to_owned(), many);
+        }
+        report.measured = Measured {
+            removed: verdicts.removed.clone(),
+            after_stop: verdicts.after_stop.clone(),
+            late_polls: verdicts.late_polls,
+            refused_writes: verdicts.refused_writes,
+            ordered: verdicts.ordered,
+            lines: verdicts.lines,
+            most_lines: verdicts.most_lines,
+            left: 0,
+        };
+        for event in events {
+            match &event.what {
+                What::Run(run) => report.run = run.clone(),
+                What::Left { keys } => report.measured.left = keys.len(),
                 _ => {}
             }
         }
-        let mut by_kind: BTreeMap<String, (u64, Vec<u64>)> = BTreeMap::new();
-        for fault in faults::of(events) {
-            by_kind.entry(fault.kind).or_default().0 += 1;
+        if let (Some(first), Some(last)) = (events.first(), events.last()) {
+            report.seconds = (last.at - first.at) as f64 / 1e9;
         }
-        for recovery in &verdicts.recoveries {
-            by_kind
-                .entry(recovery.kind.clone())
-                .or_default()
-                .1
-                .push(recovery.took);
-        }
-        let find = |wanted: fn(&What) -> Option<usize>| {
-            events.iter().find_map(|event| wanted(&event.what))
-        };
-        let run = events.iter().find_map(|event| match &event.what {
-            What::Run(run) => Some(run.clone()),
-            _ => None,
-        });
-        let (first, last) = (events.first(), events.last());
-        Self {
-            run: run.unwrap_or_default(),
-            kinds,
-            faults: by_kind,
-            seconds: first
-                .zip(last)
-                .map_or(0.0, |(first, last)| (last.at - first.at) as f64 / 1e9),
-            left: find(|what| match what {
-                What::Left { keys } => Some(keys.len()),
-                _ => None,
-            })
-            .unwrap_or_default(),
-        }
+        report
     }
 
     pub(crate) fn calls(&self) -> u64 {
@@ -89,60 +111,149 @@ impl Report {
     }
 
     pub(crate) fn faults(&self) -> u64 {
-        self.faults.values().map(|(many, _)| many).sum()
+        self.faults.values().map(|fault| fault.times).sum()
     }
 
-    /// The tables.
-    pub(crate) fn text(&self, verdicts: &Verdicts) -> String {
-        let mut text = String::from(
-            "| calls | asked | served | lost | busy | deadlock | refused | dropped |\n|---|---:|---:|---:|---:|---:|---:|---:|\n",
-        );
-        for (kind, tally) in &self.kinds {
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "| {kind} | {} | {} | {} | {} | {} | {} | {} |",
-                tally.asked,
-                tally.served,
-                tally.lost,
-                tally.busy,
-                tally.deadlock,
-                tally.refused,
-                tally.dropped
-            );
-        }
-        text += "\n| fault | times | all names served again: p50 | p99 | max |\n|---|---:|---:|---:|---:|\n";
-        for (kind, (many, took)) in &self.faults {
-            let mut took = took.clone();
-            took.sort_unstable();
-            let at = |share: f64| quantile(&took, share);
-            let _ = writeln!(
-                text,
-                "| {kind} | {many} | {} | {} | {} |",
-                at(0.5),
-                at(0.99),
-                at(1.0)
-            );
-        }
-        let most = |times: &[u64]| times.iter().max().map_or(0.0, |most| *most as f64 / 1e6);
-        let _ = writeln!(
-            text,
-            "\n{} overlaps with a holder whose key was removed at etcd, the longest {:.1} ms; {} polls after the stop time beside the \
-             next holder, the latest after {:.1} ms; {} bodies polled once after their loss; {} late writes refused by the register; \
-             {} pairs of calls compared for their order; {} log lines, at most {} of a process about one fault; {} keys left.",
-            verdicts.removed.len(),
-            most(&verdicts.removed),
-            verdicts.after_stop.len(),
-            most(&verdicts.after_stop),
-            verdicts.late_polls,
-            verdicts.refused_writes,
-            verdicts.ordered,
-            verdicts.lines,
-            verdicts.most_lines,
-            self.left,
-        );
+    /// How often promises were broken.
+    pub(crate) fn violations(&self) -> usize {
+        self.violations.values().sum()
+    }
+
+    /// How often this one was.
+    pub(crate) fn broken(&self, breach: Breach) -> usize {
+        self.violations
+            .get(breach.word())
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The run, its tables and what was measured.
+    pub(crate) fn text(&self) -> String {
+        let mut text = kinds(&self.kinds);
+        text.push('\n');
+        text += &recoveries(&self.faults);
+        text.push('\n');
+        text += &self.measured.text();
         text
     }
+
+    /// Adds another run to this one.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.seconds += other.seconds;
+        for (kind, tally) in &other.kinds {
+            let sum = self.kinds.entry(kind.clone()).or_default();
+            sum.asked += tally.asked;
+            sum.served += tally.served;
+            sum.lost += tally.lost;
+            sum.busy += tally.busy;
+            sum.deadlock += tally.deadlock;
+            sum.refused += tally.refused;
+            sum.dropped += tally.dropped;
+        }
+        for (kind, happened) in &other.faults {
+            let sum = self.faults.entry(kind.clone()).or_default();
+            sum.times += happened.times;
+            sum.recoveries.extend(&happened.recoveries);
+        }
+        for (breach, many) in &other.violations {
+            *self.violations.entry(breach.clone()).or_default() += many;
+        }
+        let (sum, more) = (&mut self.measured, &other.measured);
+        sum.removed.extend(&more.removed);
+        sum.after_stop.extend(&more.after_stop);
+        sum.late_polls += more.late_polls;
+        sum.refused_writes += more.refused_writes;
+        sum.ordered += more.ordered;
+        sum.lines += more.lines;
+        sum.most_lines = sum.most_lines.max(more.most_lines);
+        sum.left += more.left;
+    }
+}
+
+impl Tally {
+    fn add(&mut self, call: &calls::Call) {
+        self.asked += 1;
+        self.served += u64::from(call.was_held());
+        match &call.returned {
+            Some((_, Outcome::Lost(_))) => self.lost += 1,
+            Some((_, Outcome::Busy)) => self.busy += 1,
+            Some((_, Outcome::Deadlock)) => self.deadlock += 1,
+            Some((_, Outcome::Refused(_))) => self.refused += 1,
+            Some((_, Outcome::Dropped)) => self.dropped += 1,
+            _ => {}
+        }
+    }
+}
+
+impl Measured {
+    /// What was measured, as a list.
+    pub(crate) fn text(&self) -> String {
+        let most = |times: &[u64]| times.iter().max().map_or(0.0, |most| *most as f64 / 1e6);
+        format!(
+            "- {} overlaps with a holder whose key had been removed at etcd, before its process knew; the longest {:.1} ms\n\
+             - {} polls of a body after its stop time while the next one was there, the latest {:.1} ms after that one's begin\n\
+             - {} bodies polled once after their loss, which came between the gate and the poll\n\
+             - {} late writes refused by the register\n\
+             - {} pairs of calls compared for their order in calm\n\
+             - {} log lines, at most {} of one process about one fault\n\
+             - {} keys left\n",
+            self.removed.len(),
+            most(&self.removed),
+            self.after_stop.len(),
+            most(&self.after_stop),
+            self.late_polls,
+            self.refused_writes,
+            self.ordered,
+            self.lines,
+            self.most_lines,
+            self.left,
+        )
+    }
+}
+
+/// The table of calls. `served` counts those whose body began; a body that began may be lost or dropped later.
+pub(crate) fn kinds(kinds: &BTreeMap<String, Tally>) -> String {
+    let mut text = String::from(
+        "| calls | asked | served | lost | busy | deadlock | refused | dropped |\n|---|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for (kind, tally) in kinds {
+        let Tally {
+            asked,
+            served,
+            lost,
+            busy,
+            deadlock,
+            refused,
+            dropped,
+        } = tally;
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {kind} | {asked} | {served} | {lost} | {busy} | {deadlock} | {refused} | {dropped} |"
+        );
+    }
+    text
+}
+
+/// The table of faults, with the times until every hot name was served again.
+pub(crate) fn recoveries(faults: &BTreeMap<String, Happened>) -> String {
+    let mut text = String::from(
+        "| fault | times | all names served again: p50 | p99 | max |\n|---|---:|---:|---:|---:|\n",
+    );
+    for (kind, happened) in faults {
+        let mut took = happened.recoveries.clone();
+        took.sort_unstable();
+        let at = |share: f64| quantile(&took, share);
+        let _ = writeln!(
+            text,
+            "| {kind} | {} | {} | {} | {} |",
+            happened.times,
+            at(0.5),
+            at(0.99),
+            at(1.0)
+        );
+    }
+    text
 }
 
 fn quantile(sorted: &[u64], share: f64) -> String {
@@ -151,4 +262,31 @@ fn quantile(sorted: &[u64], share: f64) -> String {
     sorted
         .get(at)
         .map_or("–".to_owned(), |ns| format!("{:.2} s", *ns as f64 / 1e9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_of_the_times_there_are() {
+        let times: Vec<u64> = (1..=100).map(|second| second * 1_000_000_000).collect();
+        assert_eq!(quantile(&times, 0.5), "51.00 s");
+        assert_eq!(quantile(&times, 1.0), "100.00 s");
+        assert_eq!(quantile(&[], 0.5), "–");
+    }
+
+    #[test]
+    fn runs_add_up() {
+        let mut report = Report::default();
+        let mut other = Report::default();
+        other.violations.insert("overlap".to_owned(), 2);
+        other.measured.most_lines = 3;
+        report.add(&other);
+        report.add(&other);
+        assert_eq!(
+            (report.broken(Breach::Overlap), report.measured.most_lines),
+            (4, 3)
+        );
+    }
 }

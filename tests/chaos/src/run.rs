@@ -11,6 +11,7 @@ use crate::clock::now;
 use crate::crew::Crew;
 use crate::history::{Event, Run, What};
 use crate::nemesis::{Nemesis, first};
+use crate::results::OURS;
 use crate::schedule::{Kind, Step, plan};
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
@@ -53,10 +54,7 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
         seed: options.seed,
         mix: options.mix.clone(),
         etcd: version()?,
-        who: options
-            .sabotage
-            .clone()
-            .unwrap_or_else(|| "etcd-locked".to_owned()),
+        who: options.sabotage.clone().unwrap_or_else(|| OURS.to_owned()),
         seconds: options.time.as_secs(),
     }));
     let sabotage = options

@@ -100,7 +100,7 @@ impl Witness {
         process: u32,
         message: Message,
         polls: &mut HashMap<u64, u64>,
-        mut connection: &TcpStream,
+        connection: &TcpStream,
     ) {
         let Message { at, said } = message;
         match &said {
@@ -109,7 +109,7 @@ impl Witness {
                 return;
             }
             Said::Begun { call, held, tokens } => {
-                let _ = connection.write_all(format!("{call}\n").as_bytes());
+                acknowledge(connection, *call);
                 let mut served = lock(&self.shared.served);
                 for (name, _) in tokens
                     .iter()
@@ -118,7 +118,11 @@ impl Witness {
                     served.insert(name.clone(), at);
                 }
             }
-            Said::Write { call, name, token } => return self.write(process, *call, name, *token),
+            Said::Write { call, name, token } => {
+                self.write(process, *call, name, *token);
+                acknowledge(connection, *call);
+                return;
+            }
             Said::Ended { call, .. } => {
                 if let Some(at) = polls.remove(call) {
                     self.record_at(
@@ -150,6 +154,11 @@ impl Witness {
             accepted,
         });
     }
+}
+
+/// Answers a body that waits; a worker that has been killed needs no answer.
+fn acknowledge(mut connection: &TcpStream, call: u64) {
+    let _ = connection.write_all(format!("{call}\n").as_bytes());
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -54,9 +54,9 @@ impl Body {
             locks: locks.as_ref(),
             how: Ending::Dropped,
         };
-        self.line.begun(at, self.call, held, tokens.clone()).await;
+        self.begun(at, held, tokens.clone()).await;
         self.polled(locks.as_ref());
-        self.write(&tokens);
+        self.write(&tokens).await;
         let mut other = pin!(other);
         let output = loop {
             tokio::select! {
@@ -64,7 +64,7 @@ impl Body {
                 () = sleep(POLL) => self.polled(locks.as_ref()),
             }
         };
-        self.write(&tokens);
+        self.write(&tokens).await;
         open.how = Ending::Done;
         output
     }
@@ -79,7 +79,7 @@ impl Body {
             locks: None,
             how: Ending::Done,
         };
-        self.line.begun(now(), self.call, true, tokens).await;
+        self.begun(now(), true, tokens).await;
         sleep(self.lasts).await;
     }
 
@@ -89,13 +89,21 @@ impl Body {
         self.line.say_at(at, Said::Polled { call, held });
     }
 
-    fn write(&self, tokens: &[(String, i64)]) {
+    async fn begun(&self, at: u64, held: bool, tokens: Vec<(String, i64)>) {
+        let call = self.call;
+        let said = Said::Begun { call, held, tokens };
+        self.line.acknowledged(at, call, said).await;
+    }
+
+    /// Writes to the register of each name. A write that is not acknowledged may come late, as with any store.
+    async fn write(&self, tokens: &[(String, i64)]) {
         for (name, token) in tokens.iter().filter(|_| self.writes) {
-            self.line.say(Said::Write {
+            let said = Said::Write {
                 call: self.call,
                 name: name.clone(),
                 token: *token,
-            });
+            };
+            self.line.acknowledged(now(), self.call, said).await;
         }
     }
 

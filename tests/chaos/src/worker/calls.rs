@@ -18,6 +18,8 @@ use crate::history::{Asked, Mode, Outcome, Said};
 pub(crate) const HOT: u64 = 6;
 const COLD: u64 = 200;
 const FEW: u64 = 3;
+/// How many names are locked one under the other.
+const NESTED: u64 = 8;
 /// How many names have long holders.
 const LONG: u64 = 12;
 /// The permits of a name.
@@ -259,7 +261,7 @@ impl Caller {
                 let (pending, body) = self.ask(hot(USUAL), lasts);
                 pending.answered_within(patience, detached(n, body)).await;
             }
-            Kind::Nested => self.nested(few, lasts).await,
+            Kind::Nested => self.nested(lasts).await,
             Kind::Retained => {
                 let at_least = Duration::from_millis(500);
                 let asking = Asking::alone(kind, [name("rest", few)], BRIEF);
@@ -277,9 +279,10 @@ impl Caller {
     }
 
     /// Asks for one name under another, in any order: calls of two tasks may deadlock.
-    async fn nested(&mut self, few: u64, lasts: Duration) {
-        let outer = Asking::alone(Kind::Nested, [name("nest", few)], USUAL);
-        let inner = name("nest", (few + self.random.u64(1..FEW)) % FEW);
+    async fn nested(&mut self, lasts: Duration) {
+        let n = self.random.u64(0..NESTED);
+        let outer = Asking::alone(Kind::Nested, [name("nest", n)], USUAL);
+        let inner = name("nest", (n + self.random.u64(1..NESTED)) % NESTED);
         let inner = Asking::alone(Kind::Nested, [inner], USUAL);
         let acquire = acquire(&outer);
         let (pending, body) = self.ask(outer, lasts);

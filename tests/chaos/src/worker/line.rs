@@ -29,7 +29,7 @@ pub(crate) struct Line(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     send: mpsc::UnboundedSender<String>,
-    begins: Mutex<HashMap<u64, oneshot::Sender<()>>>,
+    awaited: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     calls: AtomicU64,
     /// Lines that are not written yet.
     pending: watch::Sender<u64>,
@@ -44,7 +44,7 @@ impl Line {
         let (send, mut lines) = mpsc::unbounded_channel::<String>();
         let line = Self(Arc::new(Shared {
             send,
-            begins: Mutex::default(),
+            awaited: Mutex::default(),
             calls: AtomicU64::new(0),
             pending: watch::Sender::new(0),
         }));
@@ -85,11 +85,11 @@ impl Line {
         }
     }
 
-    /// Says that a body has begun, and waits until the witness knows.
-    pub(crate) async fn begun(&self, at: u64, call: u64, held: bool, tokens: Vec<(String, i64)>) {
+    /// Says that a body has begun or writes, and waits until the witness knows.
+    pub(crate) async fn acknowledged(&self, at: u64, call: u64, said: Said) {
         let (send, acknowledged) = oneshot::channel();
-        self.begins().insert(call, send);
-        self.say_at(at, Said::Begun { call, held, tokens });
+        self.awaited().insert(call, send);
+        self.say_at(at, said);
         let _ = acknowledged.await;
     }
 
@@ -99,8 +99,11 @@ impl Line {
         let _ = pending.wait_for(|pending| *pending == 0).await;
     }
 
-    fn begins(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
-        self.0.begins.lock().unwrap_or_else(PoisonError::into_inner)
+    fn awaited(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
+        self.0
+            .awaited
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,7 +112,7 @@ async fn acknowledge(line: Line, read: OwnedReadHalf) {
     let mut lines = BufReader::new(read).lines();
     while let Ok(Some(text)) = lines.next_line().await {
         let call = text.parse().ok();
-        if let Some(begun) = call.and_then(|call: u64| line.begins().remove(&call)) {
+        if let Some(begun) = call.and_then(|call: u64| line.awaited().remove(&call)) {
             let _ = begun.send(());
         }
     }

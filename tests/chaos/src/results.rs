@@ -1,0 +1,136 @@
+//! Results: all runs that are kept, as `RESULTS.md`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use etcd_locked_devkit::Result;
+
+use crate::checker::verdicts::Breach;
+use crate::history::Event;
+use crate::plot;
+use crate::report::{Report, kinds, recoveries};
+
+/// Where the figures of single runs are, below the package's folder.
+const RUNS: &str = "runs";
+/// The name under which the library itself runs.
+pub(crate) const OURS: &str = "etcd-locked";
+
+/// Keeps the figures of a run below this folder, draws it if it is one of all kinds, and writes the results anew.
+pub(crate) fn keep(folder: &Path, report: &Report, events: &[Event]) -> Result<()> {
+    let runs = folder.join(RUNS);
+    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::create_dir_all(&runs).map_err(io)?;
+    let run = &report.run;
+    let file = runs.join(format!(
+        "{}-{}-{}-{}.json",
+        run.who, run.etcd, run.mix, run.seed
+    ));
+    let text = serde_json::to_string(report).map_err(|error| error.to_string())?;
+    fs::write(file, text + "\n").map_err(io)?;
+    if run.who == OURS && run.mix == "all" {
+        fs::write(folder.join("plot.svg"), plot::draw(events)).map_err(io)?;
+    }
+    let mut reports = Vec::new();
+    for entry in fs::read_dir(&runs).map_err(io)?.flatten() {
+        let text = fs::read_to_string(entry.path()).map_err(io)?;
+        let report: Report = serde_json::from_str(&text)
+            .map_err(|error| format!("{}: {error}", entry.path().display()))?;
+        reports.push(report);
+    }
+    fs::write(folder.join("RESULTS.md"), text_of(&reports)).map_err(io)
+}
+
+/// The page.
+fn text_of(reports: &[Report]) -> String {
+    let mut groups: BTreeMap<(bool, &str, &str, &str), (usize, Report)> = BTreeMap::new();
+    let mut ours = Report::default();
+    for report in reports {
+        let run = &report.run;
+        let group = (
+            run.who != OURS,
+            run.who.as_str(),
+            run.etcd.as_str(),
+            run.mix.as_str(),
+        );
+        let (runs, sum) = groups.entry(group).or_default();
+        *runs += 1;
+        sum.add(report);
+        if run.who == OURS {
+            ours.add(report);
+        }
+    }
+    let mut text = String::from(
+        "# What torture has shown\n\n\
+         Written by `cargo xtask chaos --write`, from the runs in `runs/`. Four worker processes make calls on a real cluster of three\n\
+         members, and a nemesis disturbs workers, members and the connections between them. Each body tells a witness when it begins,\n\
+         when it is polled and when it ends; a checker judges the history. `cargo xtask chaos --seed S` plays a schedule again.\n\n\
+         ## Runs\n\n\
+         | who | etcd | mix | runs | minutes | calls | served | faults | violations | an hour | overlaps | beyond the bound | keys left |\n\
+         |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for ((_, who, etcd, mix), (runs, sum)) in &groups {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {who} | {etcd} | {mix} | {runs} | {:.0} | {} | {} | {} | {} | {:.1} | {} | {} | {} |",
+            sum.seconds / 60.0,
+            sum.calls(),
+            sum.served(),
+            sum.faults(),
+            sum.violations(),
+            sum.violations() as f64 * 3_600.0 / sum.seconds.max(1.0),
+            sum.broken(Breach::Overlap),
+            sum.broken(Breach::Bound),
+            sum.measured.left,
+        );
+    }
+    if groups.values().any(|(_, sum)| sum.violations() > 0) {
+        text += "\n## Violations\n\n| who | etcd | mix | what | times |\n|---|---|---|---|---:|\n";
+        for ((_, who, etcd, mix), (_, sum)) in &groups {
+            for (breach, many) in &sum.violations {
+                let _ = writeln!(text, "| {who} | {etcd} | {mix} | {breach} | {many} |");
+            }
+        }
+    }
+    text += "\n## Faults, and how long until every hot name was served again\n\n\
+             Of all runs of ours. Names whose locks a killed worker held are served when its lease has run out: two or ten seconds.\n\n";
+    text += &recoveries(&ours.faults);
+    text += "\n## Calls\n\nOf all runs of ours. *Served*: the body began. *Busy*: not within the wait.\n\n";
+    text += &kinds(&ours.kinds);
+    text += "\n## Measured\n\nNo violations, and worth knowing; of all runs of ours:\n\n";
+    text += &ours.measured.text();
+    text += "\n![calls and waits over time, with the faults](plot.svg)\n";
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Run;
+
+    #[test]
+    fn peers_stand_below_us_with_their_violations() {
+        let report = |who: &str, overlaps| {
+            let mut report = Report {
+                run: Run {
+                    who: who.to_owned(),
+                    etcd: "3.5.16".to_owned(),
+                    ..Run::default()
+                },
+                seconds: 1_800.0,
+                ..Report::default()
+            };
+            if overlaps > 0 {
+                report.violations.insert("overlap".to_owned(), overlaps);
+            }
+            report
+        };
+        let text = text_of(&[report("another", 3), report(OURS, 0), report(OURS, 0)]);
+        let ours = text.find("| etcd-locked | 3.5.16 |  | 2 | 60 | 0 | 0 | 0 | 0 | 0.0 |");
+        let peer = text.find("| another | 3.5.16 |  | 1 | 30 | 0 | 0 | 0 | 3 | 6.0 | 3 |");
+        assert!(ours.is_some() && ours < peer, "{text}");
+        assert!(text.contains("| another | 3.5.16 |  | overlap | 3 |"));
+    }
+}
