@@ -2,7 +2,7 @@
 
 use crate::etcd::{self, Etcd};
 use crate::process::run;
-use crate::{Result, say, workspace};
+use crate::{Result, peers, say, workspace};
 
 /// Builds workers and runner, and runs them. The runner itself prints the last line.
 pub(crate) fn chaos(args: &[String]) -> Result<()> {
@@ -19,6 +19,15 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
     }
     let current = Etcd::find_current(&etcd);
     let best = current.as_ref().unwrap_or(&etcd);
+    if let Some(at) = args.iter().position(|arg| arg == "--peer") {
+        // etcd-client's is the runner's own program.
+        if args.get(at + 1).is_some_and(|peer| peer == "go") {
+            say::step("the peer");
+            let go = peers::go("tests/chaos/peers/go", "chaos-worker")?;
+            args.extend(["--program".to_owned(), go.program.display().to_string()]);
+        }
+        args.extend(["--mix", "exclusive"].map(str::to_owned));
+    }
     say::step("building the workers");
     let mut build = workspace::cargo();
     build.args(["build", "--package", "etcd-locked-chaos"]);

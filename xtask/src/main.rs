@@ -46,6 +46,8 @@ usage: cargo xtask <command>
                   worker processes on a cluster of three, with faults of processes, members and connections; a checker judges
   chaos --judge FILE
                   judges a history that was kept
+  chaos --peer go …
+                  the same calls by a peer, as far as it has them: `go` (concurrency.Mutex), `lock-service` (etcd-client's)
   chaos --write …
                   the same, and keeps the figures: writes tests/chaos/RESULTS.md and its plot
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;

@@ -1,5 +1,6 @@
 //! Crew: the worker processes, each behind proxies of its own to every member.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use etcd_locked_devkit::{Cluster, Process, Proxy, Result, binary};
 use std::io::Write;
 
 use crate::history::What;
+use crate::run::Options;
 use crate::witness::Witness;
 
 /// How long a worker may take to end once it is asked to: its calls, their bodies, and the shutdown.
@@ -16,6 +18,8 @@ const ENDS: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Crew {
     witness: Witness,
+    /// The program of the workers.
+    program: PathBuf,
     /// What every worker gets as arguments, after its process number and seed.
     args: Vec<String>,
     seed: u64,
@@ -42,9 +46,13 @@ impl Crew {
         size: usize,
         cluster: &Cluster,
         witness: &Witness,
-        seed: u64,
-        args: Vec<String>,
+        options: &Options,
     ) -> Result<Self> {
+        let program = match &options.program {
+            Some(program) => program.clone(),
+            None => std::env::current_exe().map_err(|error| error.to_string())?,
+        };
+        let who = options.who.clone().unwrap_or_else(|| "none".to_owned());
         let slot = || {
             let members = cluster.members().iter();
             let proxies = members.map(|member| Proxy::start(member.direct().to_string()));
@@ -54,8 +62,9 @@ impl Crew {
         };
         let mut crew = Self {
             witness: witness.clone(),
-            args,
-            seed,
+            program,
+            args: vec![options.mix.clone(), who],
+            seed: options.seed,
             started: 0,
             slots: (0..size).map(|_| slot()).collect::<Result<_>>()?,
         };
@@ -67,13 +76,12 @@ impl Crew {
     pub(crate) fn launch(&mut self, slot: usize) -> Result<()> {
         let number = self.started;
         self.started += 1;
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let endpoints: Vec<String> = self.slots[slot]
             .proxies
             .iter()
             .map(Proxy::endpoint)
             .collect();
-        let mut command: Command = binary::without_settings(&program, "ETCD");
+        let mut command: Command = binary::without_settings(&self.program, "ETCD");
         command
             .args([
                 "worker",

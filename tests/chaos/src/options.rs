@@ -9,7 +9,8 @@ use crate::worker::mix::Mix;
 use crate::worker::sabotage::Sabotage;
 
 pub(crate) const USAGE: &str = "\
-usage: etcd-locked-chaos [--minutes N] [--mix NAME] [--seed S] [--only FAULT] [--sabotage NAME] [--keep FOLDER] [--write FOLDER]
+usage: etcd-locked-chaos [--minutes N] [--mix NAME] [--seed S] [--only FAULT] [--sabotage NAME]
+                         [--peer lock-service | --peer NAME --program FILE] [--keep FOLDER] [--write FOLDER]
        etcd-locked-chaos --judge FILE [--write FOLDER]";
 
 /// What the command line asks for.
@@ -31,7 +32,8 @@ impl Command {
                 time: Duration::from_secs(60),
                 mix: "all".to_owned(),
                 seed: fastrand::u64(0..1_000_000),
-                sabotage: None,
+                who: None,
+                program: None,
                 only: Vec::new(),
             },
             judge: None,
@@ -62,8 +64,10 @@ impl Command {
                 "--only" => options.only.push(Kind::named(value).ok_or_else(wrong)?),
                 "--sabotage" => {
                     Sabotage::named(value).ok_or_else(wrong)?;
-                    options.sabotage = Some(value.clone());
+                    options.who = Some(value.clone());
                 }
+                "--peer" => options.who = Some(value.clone()),
+                "--program" => options.program = Some(value.into()),
                 "--judge" => command.judge = Some(value.into()),
                 "--keep" => command.keep = value.into(),
                 "--write" => command.write = Some(value.into()),

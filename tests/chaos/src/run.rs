@@ -1,5 +1,6 @@
 //! Run: a cluster, a crew and a schedule, from the first call to the last key.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::results::OURS;
 use crate::schedule::{Kind, Step, plan};
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
+use crate::worker::sabotage::Sabotage;
 
 /// How many workers there are.
 const CREW: usize = 4;
@@ -33,8 +35,10 @@ pub(crate) struct Options {
     pub(crate) time: Duration,
     pub(crate) mix: String,
     pub(crate) seed: u64,
-    /// The mistake that the workers make; then the run ends once bodies have run that should not.
-    pub(crate) sabotage: Option<String>,
+    /// A mistake that the workers make, or a peer that makes the calls.
+    pub(crate) who: Option<String>,
+    /// The program of the peer's workers; our own, if there is none.
+    pub(crate) program: Option<PathBuf>,
     /// Only faults of these kinds; of all, if there are none.
     pub(crate) only: Vec<Kind>,
 }
@@ -54,15 +58,10 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
         seed: options.seed,
         mix: options.mix.clone(),
         etcd: version()?,
-        who: options.sabotage.clone().unwrap_or_else(|| OURS.to_owned()),
+        who: options.who.clone().unwrap_or_else(|| OURS.to_owned()),
         seconds: options.time.as_secs(),
     }));
-    let sabotage = options
-        .sabotage
-        .clone()
-        .unwrap_or_else(|| "none".to_owned());
-    let args = vec![options.mix.clone(), sabotage];
-    let mut crew = Crew::start(CREW, &cluster, &witness, options.seed, args)?;
+    let mut crew = Crew::start(CREW, &cluster, &witness, options)?;
     until("every hot name is served", RECOVERS, || {
         witness.has_served(HOT as usize, 0)
     })?;
@@ -74,7 +73,12 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
             break;
         }
         carry_out(step, &mut nemesis)?;
-        if options.sabotage.is_some() {
+        // The mistake has been found out.
+        if options
+            .who
+            .as_deref()
+            .is_some_and(|who| Sabotage::named(who).is_some())
+        {
             let history = witness.history();
             let violations = checker::judge(&history).violations;
             if violations

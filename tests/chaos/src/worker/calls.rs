@@ -12,6 +12,7 @@ use super::body::Body;
 use super::line::Line;
 use super::mix::Kind;
 use super::sabotage::{Sabotage, release_by_name};
+use super::service::Owner;
 use crate::history::{Asked, Mode, Outcome, Said};
 
 /// How many hot names there are; every worker wants each of them all the time.
@@ -28,11 +29,12 @@ const PERMITS: u16 = 3;
 const WAIT: Duration = Duration::from_secs(10);
 
 /// One task's calls.
-#[derive(Debug)]
 pub(super) struct Caller {
     pub(super) line: Line,
     pub(super) random: Rng,
     pub(super) sabotage: Option<Sabotage>,
+    /// A peer, with which exclusive calls are made instead.
+    pub(super) service: Option<Owner>,
     /// True once the worker is to end.
     pub(super) draining: watch::Receiver<bool>,
 }
@@ -160,6 +162,10 @@ impl Caller {
     /// Makes one call for a hot name, as every worker does all the time.
     pub(super) async fn hot(&mut self, n: u64) {
         let lasts = self.between(2, 30);
+        if self.service.is_some() {
+            let asking = Asking::alone(Kind::Exclusive, [name("hot", n)], ttl(n));
+            return self.serviced(asking, lasts).await;
+        }
         if self.sabotage.is_some() {
             return self
                 .sabotaged(Kind::Exclusive, name("hot", n), ttl(n), lasts)
@@ -273,9 +279,22 @@ impl Caller {
 
     /// Locks, works and releases as one does by hand.
     async fn by_hand(&mut self, asking: Asking, lasts: Duration) {
+        if self.service.is_some() {
+            return self.serviced(asking, lasts).await;
+        }
         let acquire = acquire(&asking);
         let (pending, body) = self.ask(asking, lasts);
         pending.answered(guarded(acquire, body)).await;
+    }
+
+    /// Makes the call by etcd's lock service.
+    async fn serviced(&mut self, asking: Asking, lasts: Duration) {
+        let (name, ttl) = (asking.names.concat(), asking.ttl);
+        let wait = Some(WAIT);
+        let (mut pending, body) = self.ask(Asking { wait, ..asking }, lasts);
+        if let Some(service) = &mut self.service {
+            pending.result = service.call(&name, ttl, WAIT, &body).await;
+        }
     }
 
     /// Asks for one name under another, in any order: calls of two tasks may deadlock.

@@ -1,6 +1,6 @@
 //! Worker process: makes calls of all kinds, and tells the witness what becomes of them.
 //!
-//! `etcd-locked-chaos worker <witness> <process> <seed> <mix> <sabotage or "none">`, with the endpoints in the environment. At a
+//! `etcd-locked-chaos worker <witness> <process> <seed> <mix> <mistake, peer or "none">`, with the endpoints in the environment. At a
 //! line on its standard input it stops asking, lets its calls end, shuts the engine down and ends. It ends at once with the
 //! witness.
 
@@ -10,6 +10,7 @@ pub(crate) mod line;
 mod logs;
 pub(crate) mod mix;
 pub(crate) mod sabotage;
+pub(crate) mod service;
 
 use std::error::Error;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use self::line::Line;
 use self::logs::Logs;
 use self::mix::Mix;
 use self::sabotage::Sabotage;
+use self::service::Owner;
 use crate::history::Said;
 
 /// How many tasks of a worker make calls of the mix.
@@ -37,7 +39,7 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
         return Err("usage: worker <witness> <process> <seed> <mix> <sabotage>".into());
     };
     let mix = Mix::named(mix).ok_or("no such mix")?;
-    let sabotage = Sabotage::named(sabotage);
+    let (service, sabotage) = (sabotage == service::NAME, Sabotage::named(sabotage));
     let line = Line::connect(witness, process.parse()?).await?;
     tracing::subscriber::set_global_default(Logs(line.clone()))?;
     let (drain, draining) = watch::channel(false);
@@ -48,6 +50,10 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
             line: line.clone(),
             random: random.fork(),
             sabotage,
+            service: match service {
+                true => Some(Owner::connect().await?),
+                false => None,
+            },
             draining: draining.clone(),
         };
         let draining = draining.clone();
@@ -60,6 +66,9 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
                     caller.call(kind).await;
                 }
                 sleep(caller.between(10, 100)).await;
+            }
+            if let Some(mut service) = caller.service {
+                service.give_up().await;
             }
         }));
     }
