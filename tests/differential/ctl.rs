@@ -6,7 +6,7 @@ use etcd_locked_embedded::Etcd as Embedded;
 use rustix::process::Signal;
 use tokio::net::TcpListener;
 
-use crate::etcd::Etcd;
+use crate::etcd;
 use crate::screen::Screen;
 
 /// Plays a scenario on both etcds, and asserts that both show the same.
@@ -21,7 +21,7 @@ fn same(scenario: fn(&mut Screen)) {
         let address = listener.local_addr().expect("an address").to_string();
         let embedded = Embedded::new();
         tokio::spawn(async move { embedded.serve(listener).await });
-        (Etcd::start(&[]).await, address)
+        (etcd::start().await, address)
     });
     let play = |address: &str| {
         let mut screen = Screen::new(address);

@@ -1,6 +1,6 @@
 //! Fresh etcd: its first revisions, which random cases never see, and operations that they play too rarely.
 
-use crate::etcd::Etcd;
+use crate::etcd;
 use crate::op::{Delete, End, Lease, Op, Put, Range, Rev, Watch};
 use crate::pair::Pair;
 use crate::random::{real, runtime};
@@ -109,7 +109,7 @@ fn fresh_etcds_answer_alike() {
     ];
     let runtime = runtime();
     let played = runtime.block_on(async {
-        let etcd = Etcd::start(&[]).await;
+        let etcd = etcd::start().await;
         let (real, version) = real(&etcd).await;
         let mut pair = Pair::new(real, Side::embedded().await, version);
         pair.play_as_they_are(&ops).await

@@ -5,12 +5,13 @@ use std::thread;
 use std::time::Instant;
 
 use etcd_client::Client;
+use etcd_locked_devkit::Member;
 use etcd_locked_embedded::Etcd as Embedded;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::coverage::Coverage;
-use crate::etcd::Etcd;
+use crate::etcd;
 use crate::pair::Pair;
 use crate::side::Side;
 use crate::versions::Version;
@@ -26,8 +27,8 @@ pub(crate) fn runtime() -> Runtime {
 }
 
 /// Connects to a real etcd, and returns its version too.
-pub(crate) async fn real(etcd: &Etcd) -> (Side, Version) {
-    let mut client = etcd.client().await;
+pub(crate) async fn real(etcd: &Member) -> (Side, Version) {
+    let mut client = etcd::client(etcd).await;
     let status = client.status().await.expect("a real etcd has a status");
     (Side::new("real", client), Version::new(status.version()))
 }
@@ -46,7 +47,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn play(cases: u64, seed: u64, other: impl AsyncFnOnce() -> Side) -> Coverage {
     let runtime = runtime();
     let (etcd, pair) = runtime.block_on(async {
-        let etcd = Etcd::start(&[]).await;
+        let etcd = etcd::start().await;
         let (real, version) = real(&etcd).await;
         (etcd, Pair::new(real, other().await, version))
     });
@@ -100,7 +101,7 @@ fn embedded_etcd_on_tcp_answers_like_a_real_one() {
 #[test]
 fn two_real_etcds_answer_alike() {
     play(20, 2_000, async || {
-        let etcd = Box::leak(Box::new(Etcd::start(&[]).await));
-        Side::new("another", etcd.client().await)
+        let etcd = Box::leak(Box::new(etcd::start().await));
+        Side::new("another", etcd::client(etcd).await)
     });
 }

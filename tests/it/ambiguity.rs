@@ -5,12 +5,13 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use etcd_locked::{LockError, LockGuard, Locks};
+use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
-use crate::proxy::{Proxy, Way};
 
 /// An engine behind a proxy and one without. Both have locked a name, so their leases and connections exist.
 struct Scene {
@@ -23,7 +24,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Scene {
         let corner = Corner::new().await;
-        let proxy = Proxy::start(Etcd::shared().await.address()).await;
+        let proxy = Proxy::start(Etcd::shared().await.address()).expect("a proxy");
         let mine = connect(corner.config_via([proxy.endpoint()])).await;
         let theirs = corner.locks().await;
         for locks in [&mine, &theirs] {
@@ -35,6 +36,16 @@ impl Scene {
             mine,
             theirs,
         }
+    }
+
+    /// Awaits that the proxy has passed on all that waited in it.
+    async fn until_drained(&self) {
+        within("the delayed requests", async {
+            while !self.proxy.is_drained() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
     }
 
     /// Asserts that both engines can take the name, and that no key of an earlier request is left afterwards.
@@ -63,13 +74,13 @@ async fn admitted(waiter: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard
 fn an_acquisition_whose_answer_is_lost_is_served() {
     run(async {
         let scene = Scene::new().await;
-        scene.proxy.freeze(Way::Answers);
+        scene.proxy.freeze(Direction::Answers);
         let call = queue_up(&scene.mine);
         // etcd has created the key, and the engine does not know.
         scene.corner.until_contenders("orders/7", 1).await;
         let other = queue_up(&scene.theirs);
         scene.corner.until_contenders("orders/7", 2).await;
-        scene.proxy.cut();
+        scene.proxy.reset_all();
         scene.proxy.thaw();
         // The key that had no answer is deleted, and put anew behind the other engine's.
         let held = admitted(other).await;
@@ -86,7 +97,7 @@ fn an_acquisition_whose_answer_is_lost_is_served() {
 fn an_acquisition_whose_caller_is_gone_leaves_no_ghost() {
     run(async {
         let scene = Scene::new().await;
-        scene.proxy.freeze(Way::Answers);
+        scene.proxy.freeze(Direction::Answers);
         let call = queue_up(&scene.mine);
         scene.corner.until_contenders("orders/7", 1).await;
         call.abort();
@@ -96,7 +107,7 @@ fn an_acquisition_whose_caller_is_gone_leaves_no_ghost() {
                 .unwrap_err()
                 .is_cancelled()
         );
-        scene.proxy.cut();
+        scene.proxy.reset_all();
         scene.proxy.thaw();
         scene.corner.until_empty().await;
         scene.is_clean().await;
@@ -107,7 +118,7 @@ fn an_acquisition_whose_caller_is_gone_leaves_no_ghost() {
 fn a_late_answer_still_counts() {
     run(async {
         let scene = Scene::new().await;
-        scene.proxy.freeze(Way::Answers);
+        scene.proxy.freeze(Direction::Answers);
         let call = queue_up(&scene.mine);
         scene.corner.until_contenders("orders/7", 1).await;
         let other = queue_up(&scene.theirs);
@@ -127,7 +138,7 @@ fn a_late_answer_still_counts() {
 fn an_acquisition_that_arrives_late_makes_no_ghost() {
     run(async {
         let scene = Scene::new().await;
-        scene.proxy.freeze_existing(Way::Requests);
+        scene.proxy.freeze_existing(Direction::Requests);
         let call = queue_up(&scene.mine);
         // The call is admitted over a new connection, once the engine has given up the frozen one.
         let held = admitted(call).await;
@@ -135,7 +146,7 @@ fn an_acquisition_that_arrives_late_makes_no_ghost() {
         assert_eq!(keys.len(), 1);
         // The delayed request arrives while the lock is held …
         scene.proxy.thaw();
-        within("the delayed requests", scene.proxy.until_drained()).await;
+        scene.until_drained().await;
         assert_eq!(
             scene.corner.contenders("orders/7").await,
             keys,
@@ -151,7 +162,7 @@ fn an_acquisition_that_arrives_late_makes_no_ghost() {
 fn an_acquisition_that_arrives_after_its_release_makes_no_ghost() {
     run(async {
         let scene = Scene::new().await;
-        scene.proxy.freeze_existing(Way::Requests);
+        scene.proxy.freeze_existing(Direction::Requests);
         admitted(queue_up(&scene.mine))
             .await
             .release()
@@ -159,7 +170,7 @@ fn an_acquisition_that_arrives_after_its_release_makes_no_ghost() {
             .unwrap();
         // … and here after its release.
         scene.proxy.thaw();
-        within("the delayed requests", scene.proxy.until_drained()).await;
+        scene.until_drained().await;
         scene.corner.until_empty().await;
         scene.is_clean().await;
     });
@@ -169,7 +180,7 @@ fn an_acquisition_that_arrives_after_its_release_makes_no_ghost() {
 fn a_wait_that_ends_unanswered_leaves_no_ghost() {
     run(async {
         let scene = Scene::new().await;
-        scene.proxy.freeze(Way::Answers);
+        scene.proxy.freeze(Direction::Answers);
         let call = scene.mine.lock("orders/7").wait(Duration::from_millis(300));
         let refused = within("the end of the wait", call.into_future()).await;
         assert!(
@@ -179,7 +190,7 @@ fn a_wait_that_ends_unanswered_leaves_no_ghost() {
             ),
             "{refused:?}"
         );
-        scene.proxy.cut();
+        scene.proxy.reset_all();
         scene.proxy.thaw();
         scene.corner.until_empty().await;
         scene.is_clean().await;
@@ -193,12 +204,12 @@ fn a_release_whose_answer_is_lost_is_resolved() {
         let held = scene.mine.lock("orders/7").await.unwrap();
         let next = queue_up(&scene.theirs);
         scene.corner.until_contenders("orders/7", 2).await;
-        scene.proxy.freeze(Way::Answers);
+        scene.proxy.freeze(Direction::Answers);
         drop(held);
         let next = admitted(next).await;
         // This process queues again before it knows the outcome of its own release.
         let again = queue_up(&scene.mine);
-        scene.proxy.cut();
+        scene.proxy.reset_all();
         scene.proxy.thaw();
         scene.corner.until_contenders("orders/7", 2).await;
         next.release().await.unwrap();
@@ -234,7 +245,7 @@ fn a_breaking_network_never_admits_two() {
             loop {
                 // The interval between two cuts.
                 tokio::time::sleep(Duration::from_millis(70)).await;
-                scene.proxy.cut();
+                scene.proxy.reset_all();
             }
         };
         let all = async {

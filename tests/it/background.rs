@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, Token, current, etcd_locked};
+use etcd_locked_devkit::{Direction, Proxy};
 
 use crate::corner::{Corner, connect, pass};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
-use crate::proxy::{Proxy, Way};
 
 #[etcd_locked("orders/<id>", locks = locks, release = "background")]
 async fn visit(locks: &Locks, id: u64) -> Result<Token, LockError> {
@@ -17,7 +17,7 @@ async fn visit(locks: &Locks, id: u64) -> Result<Token, LockError> {
 /// Cuts the engine's requests off as soon as the body runs.
 #[etcd_locked("orders/<id>", locks = locks, release = "background")]
 async fn freeze(locks: &Locks, id: u64, proxy: &Proxy) -> Result<(), LockError> {
-    proxy.freeze(Way::Requests);
+    proxy.freeze(Direction::Requests);
     Ok(())
 }
 
@@ -26,7 +26,7 @@ fn the_call_returns_though_etcd_does_not_answer() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).await;
+        let proxy = Proxy::start(etcd.address()).unwrap();
         let locks = connect(corner.config_via([proxy.endpoint()])).await;
         within("the call", freeze(&locks, 7, &proxy)).await.unwrap();
         assert_eq!(corner.contenders("orders/7").await.len(), 1);

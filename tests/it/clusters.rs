@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use etcd_locked_devkit::Proxy;
 use etcd_locked_tests::Witness;
 use tempfile::TempDir;
 use tokio::time::interval;
 
 use crate::etcd::{Etcd, free_port};
 use crate::limit::{run, within};
-use crate::proxy::Proxy;
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
@@ -90,8 +90,8 @@ fn second_cluster_that_appears_later_is_refused() {
     run(async {
         let (one, two) = (Etcd::start().await, Etcd::start().await);
         let ids = [id(&one).await, id(&two).await];
-        let mut late = Proxy::start(two.address()).await;
-        late.refuse().await;
+        let late = Proxy::start(two.address()).unwrap();
+        late.refuse();
         let endpoints = [one.endpoint(), late.endpoint()];
         let endpoints = [&*endpoints[0], &endpoints[1]];
         let directory = TempDir::new().unwrap();
@@ -108,7 +108,7 @@ fn second_cluster_that_appears_later_is_refused() {
             }
         })
         .await;
-        late.accept_again().await;
+        late.accept_again().unwrap();
         // A process that starts now finds either one first.
         let mut newcomer = process(&endpoints);
         newcomer.send(&tally);

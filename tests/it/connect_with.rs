@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::{Client, Error};
 use etcd_locked::{Config, LockError, Locks};
+use etcd_locked_devkit::{Direction, Proxy};
 
 use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Etcd, free_port};
 use crate::limit::{run, within};
-use crate::proxy::{Proxy, Way};
 
 /// Returns a configuration whose closure connects to this endpoint and records the thread it runs on.
 fn noting(endpoint: String, threads: &Arc<Mutex<Vec<String>>>) -> Config {
@@ -49,12 +49,12 @@ fn a_silent_connection_is_replaced() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::of(etcd).await;
-        let proxy = Proxy::start(etcd.address()).await;
+        let proxy = Proxy::start(etcd.address()).unwrap();
         let threads = Arc::default();
         let config = noting(proxy.endpoint(), &threads);
         let locks = connect(config.prefix(&corner.prefix)).await;
         pass("the first", locks.lock("orders/7")).await;
-        proxy.freeze(Way::Answers);
+        proxy.freeze(Direction::Answers);
         let refused = within("a refusal", locks.lock("orders/7").try_once()).await;
         assert!(refused.is_err(), "{refused:?}");
         proxy.thaw();

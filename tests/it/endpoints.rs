@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use etcd_locked::Locks;
+use etcd_locked_devkit::{Direction, Proxy};
 use tokio::time::sleep;
 
 use crate::corner::{Corner, connect};
 use crate::etcd::{Cluster, Etcd, free_port};
 use crate::limit::{run, within};
-use crate::proxy::{Proxy, Way};
 
 async fn calls(locks: &Locks, count: u32) {
     for number in 0..count {
@@ -30,7 +30,7 @@ fn a_refused_endpoint_of_three_is_not_noticed() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).await;
+        let proxy = Proxy::start(etcd.address()).unwrap();
         let dead = format!("http://127.0.0.1:{}", free_port());
         // The dead endpoint in every position, to catch a client that favours the first as well.
         for rotation in 0..3 {
@@ -70,8 +70,8 @@ fn a_users_client_survives_the_loss_of_its_endpoint() {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
         let mut proxies = [
-            Proxy::start(etcd.address()).await,
-            Proxy::start(etcd.address()).await,
+            Proxy::start(etcd.address()).unwrap(),
+            Proxy::start(etcd.address()).unwrap(),
         ];
         let endpoints = [proxies[0].endpoint(), proxies[1].endpoint()];
         let locks = connect(corner.config_via(endpoints)).await;
@@ -79,15 +79,15 @@ fn a_users_client_survives_the_loss_of_its_endpoint() {
         client.get("nothing", None).await.unwrap();
         // One after the other, because either may be the one in use.
         for proxy in &mut proxies {
-            proxy.refuse().await;
-            proxy.cut();
+            proxy.refuse();
+            proxy.reset_all();
             let recovers = async { while client.get("nothing", None).await.is_err() {} };
             within("the other endpoint", recovers).await;
             for number in 0..20 {
                 let got = client.get("nothing", None).await;
                 got.unwrap_or_else(|error| panic!("call {number} failed: {error}"));
             }
-            proxy.accept_again().await;
+            proxy.accept_again().unwrap();
         }
     });
 }
@@ -98,8 +98,8 @@ fn a_frozen_endpoint_costs_time_and_no_lock() {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
         let proxies = [
-            Proxy::start(etcd.address()).await,
-            Proxy::start(etcd.address()).await,
+            Proxy::start(etcd.address()).unwrap(),
+            Proxy::start(etcd.address()).unwrap(),
         ];
         let endpoints = [
             proxies[0].endpoint(),
@@ -111,8 +111,8 @@ fn a_frozen_endpoint_costs_time_and_no_lock() {
         let kept = held.hold(async {
             // One after the other, because either may be the one in use.
             for proxy in &proxies {
-                proxy.freeze(Way::Requests);
-                proxy.freeze(Way::Answers);
+                proxy.freeze(Direction::Requests);
+                proxy.freeze(Direction::Answers);
                 calls(&locks, 10).await;
                 // The body's work: past a renewal on the frozen connection.
                 sleep(Duration::from_secs(6)).await;
@@ -131,8 +131,8 @@ fn an_endpoint_frozen_from_the_start_blocks_no_call() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).await;
-        proxy.freeze(Way::Requests);
+        let proxy = Proxy::start(etcd.address()).unwrap();
+        proxy.freeze(Direction::Requests);
         let locks = connect(corner.config_via([proxy.endpoint(), etcd.endpoint()])).await;
         calls(&locks, 5).await;
         corner.until_empty().await;
@@ -144,7 +144,7 @@ fn a_slow_network_only_costs_time() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).await;
+        let proxy = Proxy::start(etcd.address()).unwrap();
         proxy.delay(Duration::from_millis(100));
         let locks = connect(
             corner
@@ -163,13 +163,13 @@ fn a_slow_network_reconnects_within_a_short_ttl() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).await;
+        let proxy = Proxy::start(etcd.address()).unwrap();
         proxy.delay(Duration::from_millis(75));
         let ttl = Duration::from_secs(2);
         let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
         let held = locks.lock("reports/today").await.unwrap();
         let kept = held.hold(async {
-            proxy.cut();
+            proxy.reset_all();
             // The body's work: several TTLs of it.
             sleep(4 * ttl).await;
         });
@@ -184,7 +184,7 @@ fn a_slow_network_reconnects_within_a_short_ttl() {
 fn a_dead_member_of_a_cluster_is_not_noticed() {
     run(async {
         let mut cluster = Cluster::start(3).await;
-        let leader = cluster.leader().await;
+        let leader = cluster.leader();
         let follower = (leader + 1) % 3;
         let alive = (leader + 2) % 3;
         let corner = Corner::of(&cluster.members[alive]).await;

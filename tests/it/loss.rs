@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use etcd_client::PutOptions;
 use etcd_locked::{LockError, LockGuard, Locks, LossCause, current, etcd_locked};
+use etcd_locked_devkit::{Direction, Proxy};
 use etcd_locked_tests::monotonic_ns;
 use tokio::sync::Notify;
 use tokio::time::{interval, sleep};
@@ -15,7 +16,6 @@ use tokio::time::{interval, sleep};
 use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
-use crate::proxy::{Proxy, Way};
 
 /// The time within which a holder notices an operator's change, at a TTL of 15 s. The holder watches its key once it has held
 /// the lock for about a second.
@@ -275,7 +275,7 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
     let ttl = Duration::from_secs(2);
     let etcd = Etcd::shared().await;
     let corner = Corner::new().await;
-    let proxy = Proxy::start(etcd.address()).await;
+    let proxy = Proxy::start(etcd.address()).expect("a proxy");
     let mine = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
     let theirs = corner.locks_with_ttl(ttl).await;
     let held = take("the first lock", mine.lock("orders/7")).await;
@@ -338,15 +338,15 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
 #[test]
 fn a_holder_that_is_cut_off_stops_before_the_next_enters() {
     run(cut_off(|proxy| {
-        proxy.freeze(Way::Requests);
-        proxy.freeze(Way::Answers);
+        proxy.freeze(Direction::Requests);
+        proxy.freeze(Direction::Answers);
     }));
 }
 
 /// The renewals arrive, but the holder does not know. It has to stop renewing, or no other process is ever admitted.
 #[test]
 fn a_holder_without_answers_stops_and_lets_others_in() {
-    run(cut_off(|proxy| proxy.freeze(Way::Answers)));
+    run(cut_off(|proxy| proxy.freeze(Direction::Answers)));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn a_short_cut_changes_nothing() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).await;
+        let proxy = Proxy::start(etcd.address()).expect("a proxy");
         let locks = connect(
             corner
                 .config_via([proxy.endpoint()])
@@ -365,7 +365,7 @@ fn a_short_cut_changes_nothing() {
         let token = held.token();
         let kept = held.hold(async {
             for _ in 0..3 {
-                proxy.cut();
+                proxy.reset_all();
                 // The body's work, in which a renewal falls due.
                 sleep(Duration::from_secs(2)).await;
             }

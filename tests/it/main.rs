@@ -5,14 +5,14 @@ mod authority;
 mod background;
 mod corner;
 mod etcd;
-mod limit;
 mod logs;
-mod proxy;
 mod real_only;
 mod spans;
 mod steps;
 mod under;
 mod worker;
+
+use etcd_locked_devkit::limit;
 
 mod after_outage;
 mod ambiguity;

@@ -104,7 +104,7 @@ fn rolling_restart_fails_no_call() {
             })
             .collect();
         // The leader last, so that no member is asked to lead twice.
-        let leader = cluster.leader().await;
+        let leader = cluster.leader();
         for at in [leader + 1, leader + 2, leader] {
             let member = &mut cluster.members[at % 3];
             member.terminate();

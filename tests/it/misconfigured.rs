@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use etcd_locked::{Config, LockError, Locks, Tls};
+use etcd_locked_devkit::Proxy;
 
 use crate::authority::Authority;
 use crate::corner::{Corner, connect, pass};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
-use crate::proxy::Proxy;
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
@@ -104,7 +104,7 @@ fn an_endpoint_without_etcd_gets_no_hint_at_tls() {
     run(async {
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
-        let proxy = Proxy::start(etcd.address()).await;
+        let proxy = Proxy::start(etcd.address()).unwrap();
         let config = || {
             corner
                 .config_via([proxy.endpoint()])
@@ -113,7 +113,7 @@ fn an_endpoint_without_etcd_gets_no_hint_at_tls() {
         let served = connect(config()).await;
         pass("a lock", served.lock("orders/7")).await;
         etcd.kill();
-        proxy.cut();
+        proxy.reset_all();
         let lost = within("a refusal", served.lock("orders/7"))
             .await
             .unwrap_err();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use etcd_client::Client;
 use etcd_locked::{LockError, LockGuard, Locks};
+use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -15,7 +16,6 @@ use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
 use crate::logs;
 use crate::no_space::{QUOTA, fill, make_room};
-use crate::proxy::{Proxy, Way};
 use crate::real_only::real_etcd_only;
 
 const USER: &str = "shop";
@@ -61,7 +61,7 @@ impl Scene {
             .await;
         let root = etcd.client_as(Some(ROOT)).await;
         corner.client = root.clone();
-        let proxy = Proxy::start(etcd.address()).await;
+        let proxy = Proxy::start(etcd.address()).expect("a proxy");
         let config = corner.config_via([proxy.endpoint()]).ttl(TTL);
         let mine = connect(config.user(USER, PASSWORD)).await;
         let theirs = connect(corner.config().user(ROOT.0, ROOT.1)).await;
@@ -164,14 +164,14 @@ async fn refused_delete(fault: Fault) {
 /// A put without an answer, whose caller is gone, and whose barrier is refused.
 async fn refused_barrier(fault: Fault) {
     let mut scene = Scene::new().await;
-    scene.proxy.freeze(Way::Answers);
+    scene.proxy.freeze(Direction::Answers);
     let call = tokio::spawn(scene.mine.lock("given").wait_forever().into_future());
     scene.corner.until_contenders("given", 1).await;
     call.abort();
     let aborted = within("the caller's end", call).await;
     assert!(aborted.is_err_and(|it| it.is_cancelled()));
     scene.begin(fault).await;
-    scene.proxy.cut();
+    scene.proxy.reset_all();
     scene.proxy.thaw();
     scene.key_goes(fault).await;
 }

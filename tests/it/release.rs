@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use etcd_client::PutOptions;
 use etcd_locked::{LockError, Locks, etcd_locked};
+use etcd_locked_devkit::{Direction, Proxy};
 use tokio::runtime::Builder;
 use tokio::sync::{Mutex, Notify};
 
 use crate::corner::{Corner, connect, pass};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
-use crate::proxy::{Proxy, Way};
 
 #[derive(Debug, PartialEq)]
 enum Failure {
@@ -206,13 +206,13 @@ fn a_delayed_release_spares_what_came_later() {
     run(async {
         let etcd = Etcd::shared().await;
         let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).await;
+        let proxy = Proxy::start(etcd.address()).unwrap();
         let locks = connect(corner.config_via([proxy.endpoint()])).await;
         let held = locks.lock("orders/7").await.unwrap();
         let key = corner.contenders("orders/7").await[0].clone();
 
         // The release is delayed while the key is deleted and created anew.
-        proxy.freeze(Way::Requests);
+        proxy.freeze(Direction::Requests);
         drop(held);
         let mut client = corner.client.clone();
         let foreign = client.lease_grant(60, None).await.unwrap().id();

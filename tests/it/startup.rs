@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use etcd_locked::{Config, LockError, Locks, Tls};
+use etcd_locked_devkit::Proxy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -10,7 +11,6 @@ use crate::authority::Authority;
 use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Etcd, free_port};
 use crate::limit::{run, within};
-use crate::proxy::Proxy;
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
@@ -453,13 +453,13 @@ fn a_failed_login_is_named() {
 fn a_process_that_started_before_etcd_works_once_it_is_there() {
     run(async {
         let etcd = Etcd::shared().await;
-        let mut proxy = Proxy::start(etcd.address()).await;
-        proxy.refuse().await;
+        let proxy = Proxy::start(etcd.address()).unwrap();
+        proxy.refuse();
         let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", proxy.endpoint())]);
         worker.send("lock started/early");
         let failed = worker.says("failed").await;
         assert!(failed.starts_with("started/early Backend"), "{failed}");
-        proxy.accept_again().await;
+        proxy.accept_again().unwrap();
         worker.send("lock started/early");
         worker.says("locked").await;
     });

@@ -90,10 +90,8 @@ fn every_source_file_is_reachable() {
         ("tests/names/main.rs", &[]),
         ("tests/chaos/src/main.rs", &[]),
         ("tests/sim/src/lib.rs", &["tests/sim/src/main.rs"]),
-        (
-            "tests/src/lib.rs",
-            &["tests/src/bin/guard.rs", "tests/src/bin/worker.rs"],
-        ),
+        ("tests/devkit/src/lib.rs", &[]),
+        ("tests/src/lib.rs", &["tests/src/bin/worker.rs"]),
         ("examples/order-service/main.rs", &[]),
         (
             "examples/services/axum.rs",

@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use etcd_locked::{Acquire, LockError, LockGuard, Locks};
+use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinSet;
 
 use crate::corner::{Corner, connect};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
-use crate::proxy::{Proxy, Way};
 
 const TRIES: usize = 10_000;
 const PERMITS: u16 = 5;
@@ -25,7 +25,7 @@ struct Engine {
 impl Engine {
     async fn new() -> Engine {
         let corner = Corner::new().await;
-        let proxy = Proxy::start(Etcd::shared().await.address()).await;
+        let proxy = Proxy::start(Etcd::shared().await.address()).expect("a proxy");
         let locks = connect(corner.config_via([proxy.endpoint()])).await;
         Engine {
             corner,
@@ -36,7 +36,7 @@ impl Engine {
 
     /// Makes every try at once; the guards of those that are served. All others must be refused.
     async fn tried(&self, call: impl Fn() -> Acquire) -> Vec<LockGuard> {
-        self.proxy.freeze(Way::Answers);
+        self.proxy.freeze(Direction::Answers);
         let (mut tasks, mut ends) = (JoinSet::new(), Vec::new());
         for _ in 0..TRIES {
             let mut call = Box::pin(call().try_once().into_future());
@@ -117,7 +117,7 @@ fn ten_thousand_shared_tries_behind_a_queued_writer_end() {
 fn ten_thousand_shared_tries_behind_an_undecided_writer_end() {
     run(async {
         let engine = Engine::new().await;
-        engine.proxy.freeze(Way::Answers);
+        engine.proxy.freeze(Direction::Answers);
         let mut writer = Box::pin(engine.locks.lock("crowd").wait_forever().into_future());
         assert!(submit(&mut writer).is_none(), "etcd has not answered");
         let served = engine.tried(|| engine.locks.lock("crowd").shared()).await;

@@ -1,22 +1,17 @@
 //! Worker process: another process of the tests, which takes commands on its standard input.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::thread;
+use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::etcd::freeze;
 use crate::limit::{PATIENCE, within, within_time};
 
 /// A child process; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    child: Child,
-    stdin: Option<ChildStdin>,
+    process: etcd_locked_devkit::Worker,
     lines: UnboundedReceiver<String>,
 }
 
@@ -31,35 +26,19 @@ impl Worker {
     }
 
     /// Starts another program that prints lines.
-    pub(crate) fn of(mut command: Command) -> Worker {
-        let name = command.get_program().to_owned();
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{name:?} does not start: {error}"));
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+    pub(crate) fn of(command: Command) -> Worker {
         let (send, lines) = unbounded_channel();
-        thread::spawn(move || {
-            stdout
-                .lines()
-                .map_while(Result::ok)
-                .try_for_each(|line| send.send(line))
-        });
+        let process =
+            etcd_locked_devkit::Worker::start(command, move |line| send.send(line).is_ok());
         Worker {
-            stdin: child.stdin.take(),
-            child,
+            process: process.expect("the worker starts"),
             lines,
         }
     }
 
     /// Sends one command, as a line.
     pub(crate) fn send(&mut self, command: &str) {
-        let stdin = self
-            .stdin
-            .as_mut()
-            .expect("open until the worker is dropped");
-        writeln!(stdin, "{command}").expect("the worker listens");
+        self.process.send(command).expect("the worker listens");
     }
 
     /// Awaits the next line that begins with this word, and returns the rest of it. Skips other lines.
@@ -99,38 +78,25 @@ impl Worker {
 
     /// Sends SIGSTOP, and awaits that it has stopped.
     pub(crate) fn stop(&self) {
-        freeze(Pid::from_child(&self.child));
+        self.process.stop().expect("the worker runs");
     }
 
     /// Sends SIGCONT.
     pub(crate) fn cont(&self) {
-        self.signal(Signal::CONT);
+        self.process.cont();
     }
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        self.signal(Signal::TERM);
+        self.process.terminate();
     }
 
     /// Sends SIGKILL, and awaits the end.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("the worker can be killed");
-        self.child.wait().expect("the worker is ours to wait for");
+        self.process.kill().expect("the worker can be killed");
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).expect("the worker runs");
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.pid()
     }
 }

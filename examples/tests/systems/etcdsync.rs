@@ -12,7 +12,7 @@ const EXAMPLE: &str = env!("CARGO_BIN_EXE_etcdsync");
 #[test]
 fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
     run(async {
-        let mut etcd = Etcd::start().await;
+        let etcd = Etcd::start().await;
         // No server listens there.
         let dead = format!("http://127.0.0.1:{}", free_port());
         let stage = Stage::new(format!("{dead},{}", etcd.endpoints()));
@@ -24,11 +24,11 @@ fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
         let mut second = silent.start(EXAMPLE, &["1"]);
         silent.says("locked by ").await;
         // The second endpoint fails for a while, too.
-        etcd.members[0].kill();
+        etcd.members[0].kill().unwrap();
         let does_not_serve = |url: &str| format!("an endpoint does not serve cause={url}");
         let failed = does_not_serve(&etcd.endpoints());
         stage.says(&failed).await;
-        etcd.members[0].start_again().await;
+        etcd.restart().await;
         stage.ends_well(&mut first).await;
         silent.ends_well(&mut second).await;
 

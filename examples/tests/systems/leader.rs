@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use etcd_client::{EventType, WatchOptions};
+use etcd_locked_devkit::{Direction, Proxy};
 use tokio::time::sleep;
 
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
-use crate::proxy::{Proxy, Way};
 use crate::stage::Stage;
 
 const EXAMPLE: &str = env!("CARGO_BIN_EXE_leader");
@@ -20,7 +20,7 @@ fn a_leader_that_is_cut_off_stops_before_there_is_another() {
     run(async {
         let etcd = Etcd::start().await;
         let stage = Stage::new(etcd.endpoints());
-        let link = Proxy::start(etcd.members[0].address()).await;
+        let link = Proxy::start(etcd.members[0].address()).unwrap();
         let through_link = [("ETCD_LOCKED_ENDPOINTS", &*link.endpoint())];
         let a = stage.start_with(EXAMPLE, &["a"], &through_link);
         stage.says("a leads").await;
@@ -31,8 +31,8 @@ fn a_leader_that_is_cut_off_stops_before_there_is_another() {
         let mut client = etcd.client().await;
         let deleted = WatchOptions::new().with_prefix();
         let mut events = client.watch(KEYS, Some(deleted)).await.expect("a watch");
-        link.freeze(Way::Requests);
-        link.freeze(Way::Answers);
+        link.freeze(Direction::Requests);
+        link.freeze(Direction::Answers);
         let cut = Instant::now();
         let stopped = stage.says("a has stopped").await;
         let expired = within("the end of the lease", async {

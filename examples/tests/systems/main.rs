@@ -2,17 +2,11 @@
 //! Each file is a row of `cargo xtask examples`.
 
 mod etcd;
-// The time limits of the library's tests.
-#[allow(dead_code)]
-#[path = "../../../tests/it/limit.rs"]
-mod limit;
 mod postgres;
-// The examples use only a part of the proxy.
-#[allow(dead_code)]
-#[path = "../../../tests/it/proxy.rs"]
-mod proxy;
 mod shop;
 mod stage;
+
+use etcd_locked_devkit::limit;
 
 mod etcdsync;
 mod four_conditions;

@@ -1,4 +1,4 @@
-//! Cluster of members, each with a proxy in front of its client port and one in front of its peer port.
+//! Cluster of members, each behind two proxies: one in front of its client port and one in front of its peer port.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,8 +23,7 @@ impl Cluster {
     }
 
     /// Starts this many members with this setup each, and waits until all of them serve.
-    pub fn start_with(size: usize, mut setup: Setup) -> Result<Self> {
-        setup.proxied = true;
+    pub fn start_with(size: usize, setup: Setup) -> Result<Self> {
         let mut last = String::new();
         // Another process may take a free port before etcd binds it.
         for _ in 0..3 {
@@ -38,7 +37,7 @@ impl Cluster {
     }
 
     fn attempt(size: usize, setup: &Setup) -> Result<Self> {
-        let members = (0..size).map(|_| Member::prepare(setup).map(Arc::new));
+        let members = (0..size).map(|_| Member::prepare(setup, setup.direct).map(Arc::new));
         let members = members.collect::<Result<Vec<_>>>()?;
         let initial: BTreeSet<String> = members.iter().map(|member| member.entry()).collect();
         for member in &members {
@@ -142,7 +141,7 @@ impl Cluster {
         self.change(|gateway| gateway.remove_member(id))?;
         gone.kill()?;
 
-        let new = Member::prepare(&self.setup)?;
+        let new = Member::prepare(&self.setup, self.setup.direct)?;
         self.change(|gateway| gateway.add_member(&new.peer_url()))?;
         let initial = self.members.iter().map(|member| member.entry());
         new.found(initial.chain([new.entry()]).collect(), true);

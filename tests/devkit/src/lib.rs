@@ -1,12 +1,15 @@
 //! Development kit: the one way to start an etcd, a cluster, a proxy with faults, and other processes.
 //!
 //! Everything here blocks the calling thread, needs no async runtime and no protoc, and ends what it started when dropped.
+//! Only the module `limit`, for async tests, needs tokio.
 
 pub mod binary;
 mod cluster;
 mod gateway;
 mod guard;
 pub mod http;
+#[cfg(feature = "tokio")]
+pub mod limit;
 mod member;
 pub mod port;
 pub mod process;

@@ -29,7 +29,7 @@ pub struct Setup {
     binary: PathBuf,
     flags: Vec<String>,
     durable: bool,
-    pub(crate) proxied: bool,
+    pub(crate) direct: bool,
 }
 
 impl Default for Setup {
@@ -38,7 +38,7 @@ impl Default for Setup {
             binary: binary::etcd(),
             flags: Vec::new(),
             durable: false,
-            proxied: false,
+            direct: false,
         }
     }
 }
@@ -62,12 +62,18 @@ impl Setup {
         self
     }
 
-    /// Starts a member that is a cluster of its own, and waits until it serves.
+    /// Puts no proxies in front of the members of a cluster, so that a port of a dead member refuses connections.
+    pub fn direct(mut self) -> Self {
+        self.direct = true;
+        self
+    }
+
+    /// Starts a member that is a cluster of its own, without proxies, and waits until it serves.
     pub fn start(&self) -> Result<Member> {
         let mut last = String::new();
         // Another process may take a free port before etcd binds it.
         for _ in 0..3 {
-            let member = Member::prepare(self)?;
+            let member = Member::prepare(self, true)?;
             match member.restart() {
                 Ok(()) => return Ok(member),
                 Err(error) if interrupted() => return Err(error),
@@ -125,19 +131,19 @@ impl Member {
     }
 
     /// Prepares everything but the process.
-    pub(crate) fn prepare(setup: &Setup) -> Result<Self> {
+    pub(crate) fn prepare(setup: &Setup, direct: bool) -> Result<Self> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         // The name tells this member from another process's that answers at the same port.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("devkit-{}-{number}", std::process::id());
         let (client_port, peer_port) = (port::free(), port::free());
         let proxy = |port| Proxy::start(format!("127.0.0.1:{port}"));
-        let proxies = match setup.proxied {
-            true => Some(Proxies {
+        let proxies = match direct {
+            true => None,
+            false => Some(Proxies {
                 client: proxy(client_port)?,
                 peer: proxy(peer_port)?,
             }),
-            false => None,
         };
         let with_tls = |flag: &String| flag.starts_with("--cert-file=");
         let member = Self {
@@ -183,12 +189,14 @@ impl Member {
         }
     }
 
-    /// Returns the proxy in front of the client port; only members of a [`Cluster`](crate::Cluster) have one.
+    /// Returns the proxy in front of the client port; only members of a [`Cluster`](crate::Cluster) have one, unless its setup is
+    /// direct.
     pub fn client_proxy(&self) -> Option<&Proxy> {
         self.proxies.as_ref().map(|proxies| &proxies.client)
     }
 
-    /// Returns the proxy in front of the peer port; only members of a [`Cluster`](crate::Cluster) have one.
+    /// Returns the proxy in front of the peer port; only members of a [`Cluster`](crate::Cluster) have one, unless its setup is
+    /// direct.
     pub fn peer_proxy(&self) -> Option<&Proxy> {
         self.proxies.as_ref().map(|proxies| &proxies.peer)
     }

@@ -2,17 +2,19 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use crate::Result;
 use crate::process::{Process, Signal};
+use crate::{Result, lock, until};
 
 /// A worker process; killed when dropped.
 #[derive(Debug)]
 pub struct Worker {
-    process: Process,
-    stdin: Option<ChildStdin>,
+    process: Mutex<Process>,
+    stdin: Mutex<ChildStdin>,
+    pid: u32,
 }
 
 impl Worker {
@@ -28,42 +30,51 @@ impl Worker {
         let (stdin, stdout) = (streams.stdin.take(), streams.stdout.take());
         let lines = BufReader::new(stdout.ok_or("a worker without output")?).lines();
         thread::spawn(move || lines.map_while(std::result::Result::ok).all(&mut line));
-        Ok(Self { process, stdin })
+        Ok(Self {
+            stdin: Mutex::new(stdin.ok_or("a worker without input")?),
+            pid: process.pid().as_raw_nonzero().get().unsigned_abs(),
+            process: Mutex::new(process),
+        })
     }
 
     /// Sends one command, as a line.
-    pub fn send(&mut self, command: &str) -> Result<()> {
-        let stdin = self.stdin.as_mut().ok_or("a worker without input")?;
+    pub fn send(&self, command: &str) -> Result<()> {
+        let mut stdin = lock(&self.stdin);
         writeln!(stdin, "{command}").map_err(|error| format!("the worker does not listen: {error}"))
     }
 
     /// Sends SIGSTOP, and returns once every thread of it has stopped.
-    pub fn stop(&mut self) -> Result<()> {
-        self.process.stop()
+    pub fn stop(&self) -> Result<()> {
+        lock(&self.process).stop()
     }
 
     /// Sends SIGCONT.
-    pub fn cont(&mut self) {
-        self.process.cont();
+    pub fn cont(&self) {
+        lock(&self.process).cont();
     }
 
     /// Sends SIGTERM.
-    pub fn terminate(&mut self) {
-        self.process.signal(Signal::TERM);
+    pub fn terminate(&self) {
+        lock(&self.process).signal(Signal::TERM);
     }
 
     /// Sends SIGKILL, and waits for the end.
-    pub fn kill(&mut self) -> Result<()> {
-        self.process.kill()
+    pub fn kill(&self) -> Result<()> {
+        lock(&self.process).kill()
     }
 
     /// Waits until it ends by itself.
-    pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
-        self.process.wait(limit)
+    pub fn wait(&self, limit: Duration) -> Result<ExitStatus> {
+        let mut ended = None;
+        until("a worker's end", limit, || {
+            ended = lock(&self.process).ended().transpose();
+            ended.is_some()
+        })?;
+        ended.unwrap_or_else(|| Err("the worker runs".to_owned()))
     }
 
     /// Returns the process id.
     pub fn pid(&self) -> u32 {
-        self.process.pid().as_raw_nonzero().get().unsigned_abs()
+        self.pid
     }
 }

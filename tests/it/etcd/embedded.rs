@@ -10,7 +10,7 @@ use etcd_locked_embedded::{Clock, Etcd, Link, Monotonic};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::ports::free_port;
+use super::free_port;
 
 /// One member, reached in memory and by a port; while it is dead, both are closed.
 #[derive(Debug)]

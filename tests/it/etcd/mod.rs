@@ -1,23 +1,19 @@
 //! The etcds of the tests: real processes, or embedded ones with `ETCD_LOCKED_TESTS_ON=embedded`.
 
 mod embedded;
-mod ports;
-mod process;
-mod tools;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
 use etcd_locked::Config;
+use etcd_locked_devkit::{Member, Setup};
 use tokio::sync::OnceCell;
 
-pub(crate) use self::ports::free_port;
-pub(crate) use self::process::freeze;
-pub(crate) use self::tools::etcdctl;
-use crate::authority::Authority;
+pub(crate) use etcd_locked_devkit::binary::etcdctl;
+pub(crate) use etcd_locked_devkit::port::free as free_port;
 
-/// The guard program, which ends an etcd together with the tests that started it.
-const GUARD: &str = env!("CARGO_BIN_EXE_guard");
+use crate::authority::Authority;
+use crate::limit::blocking;
 
 /// Returns whether the etcds are embedded.
 pub(crate) fn on_embedded() -> bool {
@@ -34,7 +30,7 @@ pub(crate) fn on_embedded() -> bool {
 /// One etcd member with a port of its own; ended when dropped.
 #[derive(Debug)]
 pub(crate) enum Etcd {
-    Process(Box<process::Member>),
+    Process(Arc<Member>),
     Embedded(embedded::Member),
 }
 
@@ -81,7 +77,8 @@ impl Etcd {
 
     async fn start_with(flags: &[String]) -> Etcd {
         assert!(!on_embedded(), "begin the test with `real_etcd_only!()`");
-        Self::Process(Box::new(process::Member::start(flags).await))
+        let setup = Setup::default().flags(flags);
+        Self::Process(Arc::new(blocking(move || setup.start()).await))
     }
 
     /// Returns `host:port` for clients.
@@ -124,7 +121,7 @@ impl Etcd {
     /// Ends the etcd at once and keeps its data.
     pub(crate) fn kill(&mut self) {
         match self {
-            Self::Process(member) => member.kill(),
+            Self::Process(member) => member.kill().expect("etcd ends"),
             Self::Embedded(member) => member.kill(),
         }
     }
@@ -132,7 +129,7 @@ impl Etcd {
     /// Has a real one end as an operator does.
     pub(crate) fn terminate(&mut self) {
         match self {
-            Self::Process(member) => member.terminate(),
+            Self::Process(member) => member.terminate().expect("etcd ends"),
             Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
         }
     }
@@ -140,7 +137,10 @@ impl Etcd {
     /// Starts the etcd again on the same port.
     pub(crate) async fn start_again(&mut self) {
         match self {
-            Self::Process(member) => member.start_again().await,
+            Self::Process(member) => {
+                let member = Arc::clone(member);
+                blocking(move || member.restart()).await;
+            }
             Self::Embedded(member) => member.start_again(),
         }
     }
@@ -154,7 +154,7 @@ impl Etcd {
     /// Deletes the data of an etcd that does not run.
     pub(crate) fn wipe(&mut self) {
         match self {
-            Self::Process(member) => member.wipe(),
+            Self::Process(member) => member.wipe().expect("etcd's data go"),
             Self::Embedded(member) => member.wipe(),
         }
     }
@@ -162,7 +162,11 @@ impl Etcd {
     /// Saves a snapshot of a real one's data, for `restore`.
     pub(crate) fn save(&self) {
         match self {
-            Self::Process(member) => member.save(),
+            Self::Process(member) => {
+                let file = member.file("snapshot");
+                let _ = std::fs::remove_file(&file); // of an earlier call
+                member.snapshot(&file).expect("a snapshot");
+            }
             Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
         }
     }
@@ -170,7 +174,10 @@ impl Etcd {
     /// Replaces a real one's data by the last snapshot; it must not be running.
     pub(crate) fn restore(&mut self) {
         match self {
-            Self::Process(member) => member.restore(),
+            Self::Process(member) => {
+                let file = member.file("snapshot");
+                member.restore(&file).expect("a restore");
+            }
             Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
         }
     }
@@ -178,7 +185,7 @@ impl Etcd {
     /// Freezes the etcd: connections stay open, and no request is answered.
     pub(crate) fn stop(&self) {
         match self {
-            Self::Process(member) => member.stop(),
+            Self::Process(member) => member.stop().expect("etcd runs"),
             Self::Embedded(member) => member.stop(),
         }
     }
@@ -186,7 +193,7 @@ impl Etcd {
     /// Resumes a frozen etcd.
     pub(crate) fn cont(&self) {
         match self {
-            Self::Process(member) => member.cont(),
+            Self::Process(member) => member.cont().expect("etcd runs"),
             Self::Embedded(member) => member.cont(),
         }
     }
@@ -224,49 +231,49 @@ impl Etcd {
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) members: Vec<Etcd>,
+    /// `None` if the members are embedded.
+    real: Option<etcd_locked_devkit::Cluster>,
 }
 
 impl Cluster {
     /// Starts a cluster of this many members and awaits its leader.
     pub(crate) async fn start(size: usize) -> Cluster {
-        let members = if on_embedded() {
-            let members = embedded::Member::start_cluster(size);
-            members.into_iter().map(Etcd::Embedded).collect()
-        } else {
-            let members = process::Member::start_cluster(size, &[]).await;
-            let members = members.into_iter().map(Box::new);
-            members.map(Etcd::Process).collect()
-        };
-        Cluster { members }
+        if !on_embedded() {
+            return Self::start_real(size, Setup::default()).await;
+        }
+        let members = embedded::Member::start_cluster(size);
+        Cluster {
+            members: members.into_iter().map(Etcd::Embedded).collect(),
+            real: None,
+        }
     }
 
     /// Starts a cluster of real members that may be replaced one right after the other.
     pub(crate) async fn start_replaceable(size: usize) -> Cluster {
-        let members = process::Member::start_cluster(size, &[Self::replaceable()]).await;
-        let members = members.into_iter().map(Box::new).map(Etcd::Process);
+        // Without the flag, etcd wants every member connected for five seconds before the next change.
+        let setup = Setup::default().flags(["--strict-reconfig-check=false"]);
+        Self::start_real(size, setup).await
+    }
+
+    async fn start_real(size: usize, setup: Setup) -> Cluster {
+        let start = move || etcd_locked_devkit::Cluster::start_with(size, setup.direct());
+        Self::of(blocking(start).await)
+    }
+
+    fn of(real: etcd_locked_devkit::Cluster) -> Cluster {
+        let members = real.members().iter().cloned();
         Cluster {
-            members: members.collect(),
+            members: members.map(Etcd::Process).collect(),
+            real: Some(real),
         }
     }
 
     /// Removes the member at this index, and adds one with another address in its place.
     pub(crate) async fn replace(&mut self, at: usize) {
-        let Etcd::Process(gone) = self.members.remove(at) else {
-            panic!("begin the test with `real_etcd_only!()`");
-        };
-        let others = self.members.iter().map(|it| match it {
-            Etcd::Process(member) => &**member,
-            Etcd::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
-        });
-        let others: Vec<_> = others.collect();
-        gone.leave(&others).await;
-        let new = process::Member::join(&others, &[Self::replaceable()]).await;
-        self.members.insert(at, Etcd::Process(Box::new(new)));
-    }
-
-    /// Without it, etcd wants every member connected for five seconds before the next change.
-    fn replaceable() -> String {
-        "--strict-reconfig-check=false".to_owned()
+        let mut real = self.real.take().expect("begin with `real_etcd_only!()`");
+        self.members.clear();
+        let replaced = move || real.replace(at).map(|()| real);
+        *self = Self::of(blocking(replaced).await);
     }
 
     /// Returns the URLs of all members.
@@ -275,23 +282,12 @@ impl Cluster {
     }
 
     /// Returns the index of the leader in `members`.
-    pub(crate) async fn leader(&self) -> usize {
-        for (at, member) in self.members.iter().enumerate() {
-            if let Etcd::Embedded(member) = member {
-                if member.leads() {
-                    return at;
-                }
-                continue;
-            }
-            let mut client = member.client().await;
-            let status = client.status().await.expect("a member's status");
-            if status
-                .header()
-                .is_some_and(|header| header.member_id() == status.leader())
-            {
-                return at;
-            }
-        }
-        panic!("no member says that it leads");
+    pub(crate) fn leader(&self) -> usize {
+        let leads = |member: &Etcd| match member {
+            Etcd::Process(member) => member.leads(),
+            Etcd::Embedded(member) => member.leads(),
+        };
+        let leader = self.members.iter().position(leads);
+        leader.expect("a member says that it leads")
     }
 }

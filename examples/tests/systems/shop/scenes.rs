@@ -228,13 +228,13 @@ pub(crate) fn shutdown<C: Customer>() {
 /// Plays an outage of etcd. Requests that need a lock are refused as retryable, reads go on, and all work once etcd is back.
 pub(crate) fn outage<C: Customer>() {
     run(async {
-        let mut town = Town::found().await;
+        let town = Town::found().await;
         let mut service = town.service::<C>(AT_ONCE, AT_ONCE).await;
         let mut clerk: C = service.customer().await;
         clerk.restock("lamp", 10).await;
         assert!(paid(&clerk.place(1, "lamp").await.unwrap()));
 
-        town.etcd.members[0].kill();
+        town.etcd.members[0].kill().unwrap();
         let refused = clerk.place(2, "lamp").await.unwrap_err();
         assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
         assert_eq!(refused.retry_after, Some(5), "{refused:?}");
@@ -243,7 +243,7 @@ pub(crate) fn outage<C: Customer>() {
         assert_eq!(refused.said, said);
         assert_eq!(clerk.shelf("lamp").await, Shelf { left: 9, sold: 1 });
 
-        town.etcd.members[0].start_again().await;
+        town.etcd.restart().await;
         // New connections, because the server may have closed an idle one.
         let back = async {
             loop {

@@ -1,27 +1,15 @@
 //! Real etcds, started and ended as in the tests of the library, and reads of their keys.
 
-// The examples use only a part of these modules.
-#[allow(dead_code)]
-#[path = "../../../../tests/it/etcd/ports.rs"]
-mod ports;
-#[allow(dead_code)]
-#[path = "../../../../tests/it/etcd/process.rs"]
-mod process;
-#[allow(dead_code)]
-#[path = "../../../../tests/it/etcd/tools.rs"]
-mod tools;
-
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
+use etcd_locked_devkit::limit::{blocking, within};
+use etcd_locked_devkit::{Cluster, Member, Setup};
 use tokio::time::sleep;
 
-pub(crate) use self::ports::free_port;
-pub(crate) use self::tools::etcdctl;
-use crate::limit::within;
-
-/// The guard program, which ends an etcd together with the tests that started it.
-const GUARD: &str = env!("CARGO_BIN_EXE_examples-guard");
+pub(crate) use etcd_locked_devkit::binary::etcdctl;
+pub(crate) use etcd_locked_devkit::port::free as free_port;
 
 /// A key in etcd.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,32 +23,42 @@ pub(crate) struct Key {
 /// One etcd, or the members of a cluster; ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Etcd {
-    pub(crate) members: Vec<process::Member>,
+    pub(crate) members: Vec<Arc<Member>>,
 }
 
 impl Etcd {
     pub(crate) async fn start() -> Etcd {
         Etcd {
-            members: vec![process::Member::start(&[]).await],
+            members: vec![Arc::new(blocking(Member::start).await)],
         }
     }
 
     pub(crate) async fn start_cluster(size: usize) -> Etcd {
+        let start = move || Cluster::start_with(size, Setup::default().direct());
         Etcd {
-            members: process::Member::start_cluster(size, &[]).await,
+            members: blocking(start).await.members().to_vec(),
         }
+    }
+
+    /// Starts the first member again.
+    pub(crate) async fn restart(&self) {
+        let member = Arc::clone(&self.members[0]);
+        blocking(move || member.restart()).await;
+    }
+
+    fn each(&self) -> Vec<String> {
+        let members = self.members.iter();
+        members.map(|member| member.endpoint()).collect()
     }
 
     /// Returns the value for `ETCD_LOCKED_ENDPOINTS`.
     pub(crate) fn endpoints(&self) -> String {
-        let members = self.members.iter().map(process::Member::endpoint);
-        members.collect::<Vec<_>>().join(",")
+        self.each().join(",")
     }
 
     /// Connects a client of the test's own, which uses nothing that is under test.
     pub(crate) async fn client(&self) -> Client {
-        let members = self.members.iter().map(process::Member::endpoint);
-        Client::connect(members.collect::<Vec<_>>(), None)
+        Client::connect(self.each(), None)
             .await
             .expect("etcd answers the test's own client")
     }

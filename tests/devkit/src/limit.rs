@@ -1,19 +1,22 @@
-//! Time limits of the tests: every event is awaited under a limit, so no test hangs, and the message names the missing event.
+//! Time limits of async tests: every event is awaited under a limit, so no test hangs, and the message names the missing event.
 
 use std::future::{Future, IntoFuture};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::Result;
+
 /// Limit of a single event unless the test sets a closer one; generous, for busy machines.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Limit of a whole test.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Runs a test on a runtime of its own.
-pub(crate) fn run(test: impl Future<Output = ()>) {
+pub fn run(test: impl Future<Output = ()>) {
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -28,14 +31,20 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
 }
 
 /// Awaits one event.
-pub(crate) async fn within<F: IntoFuture>(what: &str, event: F) -> F::Output {
+pub async fn within<F: IntoFuture>(what: &str, event: F) -> F::Output {
     within_time(PATIENCE, what, event).await
 }
 
 /// Awaits one event under its own limit.
-pub(crate) async fn within_time<F: IntoFuture>(limit: Duration, what: &str, event: F) -> F::Output {
+pub async fn within_time<F: IntoFuture>(limit: Duration, what: &str, event: F) -> F::Output {
     match timeout(limit, event).await {
         Ok(output) => output,
         Err(_) => panic!("{what}: not within {limit:?}"),
     }
+}
+
+/// Runs what blocks on a thread of its own, while the tasks of the test go on; panics with its error.
+pub async fn blocking<T: Send + 'static>(what: impl FnOnce() -> Result<T> + Send + 'static) -> T {
+    let ended = spawn_blocking(what).await.expect("a thread");
+    ended.unwrap_or_else(|error| panic!("{error}"))
 }
