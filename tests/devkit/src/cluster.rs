@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::gateway::Gateway;
 use crate::member::{Member, READY, Setup};
@@ -64,7 +64,7 @@ impl Cluster {
 
     /// Returns the index of the leader. Of two that believe they lead, it is the one of the later term.
     pub fn leader(&self) -> Option<usize> {
-        let limit = std::time::Duration::from_secs(1);
+        let limit = Duration::from_secs(1);
         let term = |member: &Member| {
             let status = member.gateway().limit(limit).status().ok()?;
             (status.leader == status.member).then_some(status.term)
@@ -160,7 +160,7 @@ impl Cluster {
         let start = Instant::now();
         let mut last = "it has no other members".to_owned();
         for member in self.members.iter().cycle() {
-            match change(&member.gateway()) {
+            match change(&member.gateway().limit(Duration::from_secs(2))) {
                 Ok(()) => return Ok(()),
                 Err(error) if made(&error) => return Ok(()),
                 Err(error) => last = error,
