@@ -8,15 +8,9 @@ mod latency;
 mod runner;
 mod worker;
 
-// Children that end with us, and as much of HTTP as etcd's metrics need: the same as xtask's.
-#[allow(dead_code)]
-#[path = "../../xtask/src/http.rs"]
-mod http;
-#[allow(dead_code)]
-#[path = "../../xtask/src/process.rs"]
-mod process;
-
 use std::process::ExitCode;
+
+use etcd_locked_devkit::process;
 
 /// Every failure of the runner is a message for the person at the terminal.
 pub(crate) type Result<T, E = String> = std::result::Result<T, E>;

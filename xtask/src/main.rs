@@ -7,16 +7,13 @@ mod cluster;
 mod demo;
 mod etcd;
 mod examples;
-mod http;
 mod load;
 mod mistakes;
 mod outside;
 mod peers;
-mod process;
 mod protoc;
 mod report;
 mod say;
-mod server;
 mod service;
 mod sim;
 mod sources;
@@ -26,6 +23,8 @@ mod wheel;
 mod workspace;
 
 use std::process::ExitCode;
+
+use etcd_locked_devkit::{http, process};
 
 /// Result whose error is a message for the person at the terminal.
 pub(crate) type Result<T, E = String> = std::result::Result<T, E>;

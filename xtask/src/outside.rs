@@ -9,11 +9,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use etcd_locked_devkit::binary::without_settings;
+use etcd_locked_devkit::{Member, Setup, until};
 
 use crate::etcd::Etcd;
 use crate::process::{Process, run};
-use crate::server::Server;
 use crate::{Result, protoc, say, workspace};
 
 /// Time for which `etcdctl` must be seen waiting.
@@ -34,7 +36,7 @@ pub(crate) fn test(etcd: &Etcd, contender: &Etcd) -> Result<()> {
     fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock")).map_err(io)?;
     run("cargo build", build(&copy)?.current_dir(env::temp_dir()))?;
 
-    let server = Server::start(etcd)?;
+    let server = Setup::default().binary(&etcd.server).start()?;
     excludes_etcdctl(&server, contender, &copy.join("target/debug/outside"))
 }
 
@@ -66,7 +68,7 @@ fn path_with_protoc() -> Result<OsString> {
     env::join_paths(dirs).map_err(|error| format!("PATH: {error}"))
 }
 
-fn excludes_etcdctl(server: &Server, contender: &Etcd, executable: &Path) -> Result<()> {
+fn excludes_etcdctl(server: &Member, contender: &Etcd, executable: &Path) -> Result<()> {
     let mut command = Command::new(executable);
     command
         .env("ETCD_LOCKED_ENDPOINTS", server.endpoint())
@@ -79,17 +81,19 @@ fn excludes_etcdctl(server: &Server, contender: &Etcd, executable: &Path) -> Res
         other => return Err(format!("the crate outside does not ship: {other:?}")),
     }
 
-    let mut lock = server.ctl_of(contender);
-    lock.args(["lock", "locks/orders/42", "true"])
+    let mut lock = without_settings(&contender.ctl, "ETCDCTL_");
+    lock.env("ETCDCTL_API", "3")
+        .args(["--endpoints", &server.endpoint()])
+        .args(["lock", "locks/orders/42", "true"])
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     let mut foreign = Process::start("etcdctl lock", &mut lock)?;
-    let start = Instant::now();
-    while server.keys("locks/orders/42/")?.len() < 2 {
-        if start.elapsed() > PATIENCE {
-            return Err("etcdctl does not queue behind our key below locks/orders/42/".to_owned());
-        }
-    }
+    let keys = || server.gateway().keys("locks/orders/42/");
+    until(
+        "etcdctl queues behind our key below locks/orders/42/",
+        PATIENCE,
+        || keys().is_ok_and(|keys| keys.len() == 2),
+    )?;
     thread::sleep(WATCHED);
     if let Some(status) = foreign.ended()? {
         return Err(format!(

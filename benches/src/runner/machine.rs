@@ -65,7 +65,7 @@ pub(crate) fn described() -> Result<String> {
         .find(|line| line.starts_with("model name"))
         .and_then(|line| line.split_once(": "))
         .map_or(String::new(), |(_, model)| format!(" ({})", model.trim()));
-    let etcd = std::env::var_os("ETCD_BIN").unwrap_or_else(|| "etcd".into());
+    let etcd = etcd_locked_devkit::binary::etcd();
     let etcd = output(Command::new(etcd).arg("--version"))?;
     let etcd = etcd
         .lines()
