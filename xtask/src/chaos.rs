@@ -19,12 +19,20 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
     }
     let current = Etcd::find_current(&etcd);
     let best = current.as_ref().unwrap_or(&etcd);
+    let mut packages = None;
     if let Some(at) = args.iter().position(|arg| arg == "--peer") {
-        // etcd-client's is the runner's own program.
-        if args.get(at + 1).is_some_and(|peer| peer == "go") {
-            say::step("the peer");
-            let go = peers::go("tests/chaos/peers/go", "chaos-worker")?;
-            args.extend(["--program".to_owned(), go.program.display().to_string()]);
+        say::step("the peer");
+        let program = match args.get(at + 1).map(String::as_str) {
+            Some("go") => Some(peers::go("tests/chaos/peers/go", "chaos-worker")?.program),
+            Some("aetcd") => {
+                packages = Some(peers::python()?.packages);
+                Some(workspace::root().join("tests/chaos/peers/python/worker.py"))
+            }
+            // etcd-client's is the runner's own program.
+            _ => None,
+        };
+        if let Some(program) = program {
+            args.extend(["--program".to_owned(), program.display().to_string()]);
         }
         args.extend(["--mix", "exclusive"].map(str::to_owned));
     }
@@ -36,6 +44,7 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
     let mut play = workspace::cargo();
     play.args(["run", "--quiet", "--package", "etcd-locked-chaos", "--"])
         .args(args)
-        .envs(etcd.variables(best));
+        .envs(etcd.variables(best))
+        .envs(packages.map(|packages| ("PYTHONPATH", packages)));
     run("chaos", &mut play)
 }

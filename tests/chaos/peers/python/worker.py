@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""A worker of the torture that locks by aetcd.
+
+    worker.py worker <witness> <process> <seed> <mix> <sabotage>
+
+What it says to the witness is described in src/history.rs: one line of JSON each. It makes exclusive calls only. aetcd talks to one
+endpoint and renews nothing by itself: each call renews its lease every third of its TTL, and its body stops once etcd says that the
+lease is gone.
+"""
+
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from urllib.parse import urlsplit
+
+import aetcd
+
+HOT, COLD, LONG, ROAMERS, WAIT, POLL = 6, 200, 12, 10, 10, 0.01
+
+
+class Witness:
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+        self.awaited, self.calls, self.draining = {}, 0, False
+
+    def say(self, at, what, **said):
+        line = json.dumps({"at": at, what: said})
+        self.writer.write(line.encode() + b"\n")
+
+    async def wait(self, at, what, call, **said):
+        """Says something, and waits until the witness knows."""
+        known = self.awaited[call] = asyncio.get_running_loop().create_future()
+        self.say(at, what, call=call, **said)
+        await known
+
+    async def acknowledge(self):
+        while line := await self.reader.readline():
+            known = self.awaited.pop(int(line), None)
+            if known and not known.done():
+                known.set_result(None)
+        os._exit(1)  # the witness has ended
+
+
+def now():
+    """Reads the clock that all processes share, in nanoseconds."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+class Caller:
+    def __init__(self, witness, client, seed):
+        self.witness, self.client, self.random = witness, client, random.Random(seed)
+
+    async def run(self, task):
+        while not self.witness.draining:
+            if task < HOT:
+                await self.call("exclusive", "hot", task, self.between(2, 30))
+            elif (n := self.random.randrange(10)) < 6:
+                await self.call("exclusive", "hot", self.random.randrange(HOT), self.between(2, 60))
+            elif n < 9:
+                await self.call("cold", "cold", self.random.randrange(COLD), self.between(2, 60))
+            else:
+                await self.call("long", "long", self.random.randrange(LONG), self.between(3000, 12000))
+            await asyncio.sleep(self.between(10, 100))
+
+    async def call(self, kind, family, n, lasts):
+        witness, name, ttl = self.witness, f"{family}/{n}", 2 if n % 2 == 0 else 10
+        call = witness.calls = witness.calls + 1
+        asked = {"kind": kind, "names": [name], "mode": "exclusive", "wait": WAIT * 1000, "ttl": ttl * 1000, "at_least": 0}
+        witness.say(now(), "asked", call=call, asked=asked)
+        try:
+            result = await self.locked(call, name, ttl, lasts)
+        except asyncio.TimeoutError:
+            result = "busy"
+        except Exception as error:  # whatever aetcd and grpc raise
+            result = {"refused": f"{type(error).__name__}: {error}"}
+        witness.say(now(), "returned", call=call, result=result)
+
+    async def locked(self, call, name, ttl, lasts):
+        lock = self.client.lock(f"locks/{name}/aetcd".encode(), ttl=ttl)
+        if not await asyncio.wait_for(lock.acquire(timeout=WAIT), WAIT):
+            return "busy"
+        lives = {"held": True}
+        renewal = asyncio.create_task(renew(lock, lives))
+        try:
+            if not await self.body(call, name, lock.revision << 16, lasts, lives):
+                return {"lost": "Expired"}
+            await asyncio.wait_for(lock.release(), 2)
+            return "done"
+        finally:
+            renewal.cancel()
+            if lock.lease:
+                asyncio.create_task(quietly(lock.lease.revoke()))
+
+    async def body(self, call, name, token, lasts, lives):
+        """Works under the lock; false if it was lost before."""
+        witness, held = self.witness, lambda: (now(), lives["held"])
+        at, is_held = held()
+        await witness.wait(at, "begun", call, held=is_held, tokens=[[name, token]])
+        await witness.wait(now(), "write", call, name=name, token=token)
+        end = time.monotonic() + lasts
+        while time.monotonic() < end and not witness.draining:
+            at, is_held = held()
+            if not is_held:
+                witness.say(at, "ended", call=call, held=False, how="dropped")
+                return False
+            witness.say(at, "polled", call=call, held=True)
+            await asyncio.sleep(POLL)
+        at, is_held = held()
+        witness.say(at, "ended", call=call, held=is_held, how="done")
+        return is_held
+
+    def between(self, least, most):
+        return self.random.randint(least, most) / 1000
+
+
+async def renew(lock, lives):
+    while True:
+        await asyncio.sleep(lock.ttl / 3)
+        try:
+            answer = await asyncio.wait_for(lock.refresh(), lock.ttl / 3)
+            if answer.TTL == 0:
+                lives["held"] = False
+                return
+        except Exception:  # tried again: the lease may live on
+            pass
+
+
+async def quietly(request):
+    try:
+        await asyncio.wait_for(request, 1)
+    except Exception:  # the lease runs out by itself
+        pass
+
+
+async def main():
+    _, _, address, process, seed, *_ = sys.argv
+    host, port = address.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(process.encode() + b"\n")
+    witness = Witness(reader, writer)
+    asyncio.create_task(witness.acknowledge())
+    endpoints = os.environ["ETCD_LOCKED_ENDPOINTS"].split(",")
+    etcd = urlsplit(endpoints[int(seed) % len(endpoints)])
+    async with aetcd.Client(host=etcd.hostname, port=etcd.port) as client:
+        callers = [Caller(witness, client, f"{seed}/{task}") for task in range(HOT + ROAMERS)]
+        tasks = [asyncio.create_task(caller.run(task)) for task, caller in enumerate(callers)]
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+        witness.draining = True
+        await asyncio.wait(tasks, timeout=40)
+    witness.say(now(), "drained", left=0, leases=0)
+    await writer.drain()
+
+
+asyncio.run(main())
