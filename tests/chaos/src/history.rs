@@ -63,6 +63,10 @@ pub(crate) enum What {
     FaultHealed {
         fault: u32,
     },
+    /// The machine did not run the witness, since then.
+    Stalled {
+        since: u64,
+    },
     /// The workers are asked to end; no call is asked from here on.
     Draining,
     /// What etcd still has below the prefix when every lease must have run out.
@@ -105,6 +109,8 @@ pub(crate) enum Said {
     Returned { call: u64, result: Outcome },
     /// A log line of the library, from warnings on.
     Logged { level: String, text: String },
+    /// The machine, or SIGSTOP, did not let the worker run, since then.
+    Stalled { since: u64 },
     /// A shutdown is over.
     Drained { left: usize, leases: usize },
 }

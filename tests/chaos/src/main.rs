@@ -11,6 +11,7 @@ mod report;
 mod results;
 mod run;
 mod schedule;
+mod stalls;
 mod timeline;
 mod witness;
 mod worker;

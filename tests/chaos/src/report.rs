@@ -57,6 +57,9 @@ pub(crate) struct Measured {
     pub(crate) lines: u64,
     pub(crate) most_lines: u64,
     pub(crate) left: usize,
+    /// How long the machine did not run a process that was due, each time.
+    #[serde(default)]
+    pub(crate) stalls: Vec<u64>,
 }
 
 impl Report {
@@ -88,6 +91,7 @@ impl Report {
             lines: verdicts.lines,
             most_lines: verdicts.most_lines,
             left: 0,
+            stalls: verdicts.stalls.clone(),
         };
         for event in events {
             match &event.what {
@@ -167,6 +171,7 @@ impl Report {
         sum.lines += more.lines;
         sum.most_lines = sum.most_lines.max(more.most_lines);
         sum.left += more.left;
+        sum.stalls.extend(&more.stalls);
     }
 }
 
@@ -196,7 +201,8 @@ impl Measured {
              - {} late writes refused by the register\n\
              - {} pairs of calls compared for their order in calm\n\
              - {} log lines, at most {} of one process about one fault\n\
-             - {} keys left\n",
+             - {} keys left\n\
+             - {} times the machine did not run a process for over 200 ms, {:.1} s at most: it was busy with other work\n",
             self.removed.len(),
             most(&self.removed),
             self.after_stop.len(),
@@ -207,6 +213,8 @@ impl Measured {
             self.lines,
             self.most_lines,
             self.left,
+            self.stalls.len(),
+            most(&self.stalls) / 1e3,
         )
     }
 }

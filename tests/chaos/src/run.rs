@@ -14,6 +14,7 @@ use crate::history::{Event, Run, What};
 use crate::nemesis::{Nemesis, first};
 use crate::results::OURS;
 use crate::schedule::{Kind, Step, plan};
+use crate::stalls;
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
 use crate::worker::sabotage::Sabotage;
@@ -54,6 +55,8 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
     }
     let witness = Witness::start().map_err(|error| format!("no witness: {error}"))?;
     let cluster = Cluster::start(MEMBERS)?;
+    let watched = witness.clone();
+    stalls::watch(move |since| watched.record(What::Stalled { since }));
     witness.record(What::Run(Run {
         seed: options.seed,
         mix: options.mix.clone(),

@@ -71,7 +71,7 @@ fn concerns(event: &Event, kept: &BTreeSet<CallId>) -> bool {
             | Said::Write { call, .. }
             | Said::Ended { call, .. }
             | Said::Returned { call, .. } => Some((*process, *call)),
-            Said::Logged { .. } | Said::Drained { .. } => None,
+            Said::Logged { .. } | Said::Stalled { .. } | Said::Drained { .. } => None,
         },
         What::Written { process, call, .. } => Some((*process, *call)),
         _ => None,
@@ -122,6 +122,19 @@ pub(crate) fn lines(events: &[Event], violation: &Violation) -> String {
                     text.chars().take(110).collect::<String>()
                 )
             }
+            What::Stalled { since } => {
+                format!(
+                    "         the machine stood still for {} ms",
+                    (at - since) / 1_000_000
+                )
+            }
+            What::Said {
+                process,
+                said: Said::Stalled { since },
+            } => format!(
+                "         process {process} did not run for {} ms",
+                (at - since) / 1_000_000
+            ),
             What::Written {
                 process,
                 call,

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::calls::{Call, CallId};
 use super::exclusion::{began, by_name};
 use super::faults::Fault;
+use super::pauses::Pauses;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
-use crate::history::{Ending, Event, Outcome, What};
+use crate::history::{Ending, Outcome};
 
 /// How much longer than its wait a call may take.
 const BEYOND: u64 = ms(3_000);
@@ -21,71 +22,23 @@ const EXPLAINS: u64 = ms(15_000);
 const PATIENT: u64 = 5_000;
 
 pub(super) fn judge(
-    events: &[Event],
     calls: &BTreeMap<CallId, Call>,
     faults: &[Fault],
+    pauses: &Pauses,
     verdicts: &mut Verdicts,
 ) {
-    let pauses = Pauses::of(events);
     for call in calls.values() {
-        waits(call, &pauses, verdicts);
-        errors(call, faults, verdicts);
+        waits(call, pauses, verdicts);
+        errors(call, faults, pauses, verdicts);
     }
     for (name, bodies) in by_name(calls) {
-        retention(name, &bodies, &pauses, verdicts);
-    }
-}
-
-/// When the processes did not run: stopped, or ended.
-struct Pauses {
-    stopped: BTreeMap<u32, Vec<(u64, u64)>>,
-    ended: BTreeMap<u32, u64>,
-    over: u64,
-}
-
-impl Pauses {
-    fn of(events: &[Event]) -> Self {
-        let mut stopped: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
-        let mut ended = BTreeMap::new();
-        for Event { at, what } in events {
-            match what {
-                What::Stopped { process } => {
-                    stopped.entry(*process).or_default().push((*at, u64::MAX));
-                }
-                What::Continued { process } => {
-                    if let Some((_, to)) = stopped.entry(*process).or_default().last_mut() {
-                        *to = *at;
-                    }
-                }
-                What::Killed { process } | What::Exited { process, .. } => {
-                    ended.entry(*process).or_insert(*at);
-                }
-                _ => {}
-            }
-        }
-        let over = events.last().map_or(0, |event| event.at);
-        Self {
-            stopped,
-            ended,
-            over,
-        }
-    }
-
-    /// How long a process ran between two moments.
-    fn ran(&self, process: u32, from: u64, to: u64) -> u64 {
-        let end = self.ended.get(&process).copied().unwrap_or(u64::MAX);
-        let to = to.min(end);
-        let paused = self.stopped.get(&process).into_iter().flatten();
-        let paused: u64 = paused
-            .map(|(begin, end)| (*end).min(to).saturating_sub((*begin).max(from)))
-            .sum();
-        to.saturating_sub(from).saturating_sub(paused)
+        retention(name, &bodies, pauses, verdicts);
     }
 }
 
 fn waits(call: &Call, pauses: &Pauses, verdicts: &mut Verdicts) {
     let process = call.id.process;
-    let returned = call.returned.as_ref().map_or(pauses.over, |(at, _)| *at);
+    let returned = call.returned.as_ref().map_or(pauses.over(), |(at, _)| *at);
     if let Some(wait) = call.asked.wait {
         // A single try has no wait of its own: it is refused once etcd cannot be reached for the connect time-out.
         let wait = if wait == 0 { CONNECTS } else { wait };
@@ -109,14 +62,14 @@ fn waits(call: &Call, pauses: &Pauses, verdicts: &mut Verdicts) {
     }
 }
 
-fn errors(call: &Call, faults: &[Fault], verdicts: &mut Verdicts) {
+fn errors(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts) {
     let Some((at, result)) = &call.returned else {
         return;
     };
     let explained = || {
-        faults
-            .iter()
-            .any(|fault| fault.disturbs(call.asked_at, *at, EXPLAINS))
+        let mut faults = faults.iter();
+        faults.any(|fault| fault.disturbs(call.asked_at, *at, EXPLAINS))
+            || pauses.stalled(call.asked_at.saturating_sub(EXPLAINS), *at) > 0
     };
     // A call that waits for some milliseconds may be over before etcd has answered at all.
     let patient = call
@@ -144,9 +97,8 @@ fn retention(name: &str, bodies: &[&Call], pauses: &Pauses, verdicts: &mut Verdi
         let done = matches!(keeps.returned, Some((_, Outcome::Done)));
         let until = granted + ms(keeps.asked.at_least);
         let crashed = pauses
-            .ended
-            .get(&keeps.id.process)
-            .is_some_and(|end| *end < until);
+            .ended(keeps.id.process)
+            .is_some_and(|end| end < until);
         if keeps.asked.at_least == 0 || !done || crashed || !keeps.is_exclusive() {
             continue;
         }

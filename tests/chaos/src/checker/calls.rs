@@ -112,7 +112,10 @@ pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
                     call.returned = Some((*at, result.clone()));
                 }
             }
-            Said::Write { .. } | Said::Logged { .. } | Said::Drained { .. } => {}
+            Said::Write { .. }
+            | Said::Logged { .. }
+            | Said::Stalled { .. }
+            | Said::Drained { .. } => {}
         }
     }
     calls

@@ -69,7 +69,11 @@ fn pairs(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut V
         there.retain(|earlier| earlier.held_until > begin);
         for earlier in there.iter().filter(|earlier| excludes(earlier, body)) {
             let lasts = earlier.held_until.min(body.held_until) - begin;
-            if removals.explain(earlier, name, begin) {
+            // The later one may be the one without a key: it got it inside its process, which did not know.
+            if [*earlier, body]
+                .into_iter()
+                .any(|call| removals.explain(call, name, begin))
+            {
                 verdicts.removed(lasts);
                 continue;
             }

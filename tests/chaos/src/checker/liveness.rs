@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::calls::{Call, CallId};
 use super::exclusion::began;
 use super::faults::Fault;
+use super::pauses::Pauses;
 use super::verdicts::{Breach, Recovery, Verdicts};
 use crate::clock::ms;
 use crate::history::{Event, What};
@@ -18,6 +19,7 @@ pub(super) fn judge(
     events: &[Event],
     calls: &BTreeMap<CallId, Call>,
     faults: &[Fault],
+    pauses: &Pauses,
     verdicts: &mut Verdicts,
 ) {
     let mut served: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
@@ -56,7 +58,7 @@ pub(super) fn judge(
                 Some(first) => slowest = slowest.map(|slowest: u64| slowest.max(first - healed)),
                 None => {
                     slowest = None;
-                    if until > healed + BOUND {
+                    if until - healed > BOUND + pauses.stalled(healed, until) {
                         let text = format!(
                             "`{name}` was not served for {} ms after {} {}",
                             (until - healed) / 1_000_000,

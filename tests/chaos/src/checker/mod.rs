@@ -6,6 +6,7 @@ mod exclusion;
 pub(crate) mod faults;
 pub(crate) mod liveness;
 mod order;
+mod pauses;
 mod remains;
 mod removals;
 #[cfg(test)]
@@ -23,16 +24,18 @@ pub(crate) fn judge(events: &[Event]) -> Verdicts {
     let calls = calls::of(events);
     let faults = faults::of(events);
     let mut verdicts = Verdicts::default();
+    let pauses = pauses::Pauses::of(events);
     let removals = removals::Removals::of(&calls, &faults);
     exclusion::judge(&calls, &removals, &mut verdicts);
     tokens::judge(events, &calls, &removals, &mut verdicts);
     // Peers promise no order among the tasks of a process.
     let ours = |event: &Event| !matches!(&event.what, What::Run(run) if run.who != OURS);
     if events.iter().all(ours) {
-        order::judge(&calls, &faults, &mut verdicts);
+        order::judge(&calls, &faults, &pauses, &mut verdicts);
     }
-    bounds::judge(events, &calls, &faults, &mut verdicts);
-    liveness::judge(events, &calls, &faults, &mut verdicts);
+    bounds::judge(&calls, &faults, &pauses, &mut verdicts);
+    liveness::judge(events, &calls, &faults, &pauses, &mut verdicts);
+    verdicts.stalls = pauses.stalls().collect();
     remains::judge(events, &faults, &mut verdicts);
     verdicts.violations.sort_by_key(|violation| violation.at);
     verdicts

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::calls::{Call, CallId};
 use super::exclusion::began;
 use super::faults::Fault;
+use super::pauses::Pauses;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 
@@ -17,7 +18,12 @@ const ANY_PROCESS: u64 = ms(2_000);
 /// How long a fault matters after it has healed: retries, and a lease of the longest TTL.
 const SETTLES: u64 = ms(11_000);
 
-pub(super) fn judge(calls: &BTreeMap<CallId, Call>, faults: &[Fault], verdicts: &mut Verdicts) {
+pub(super) fn judge(
+    calls: &BTreeMap<CallId, Call>,
+    faults: &[Fault],
+    pauses: &Pauses,
+    verdicts: &mut Verdicts,
+) {
     let mut names: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
     for call in calls.values().filter(|call| call.is_exclusive()) {
         for name in &call.asked.names {
@@ -26,19 +32,25 @@ pub(super) fn judge(calls: &BTreeMap<CallId, Call>, faults: &[Fault], verdicts: 
     }
     for (name, mut asked) in names {
         asked.sort_by_key(|call| call.asked_at);
-        of_name(name, &asked, faults, verdicts);
+        of_name(name, &asked, faults, pauses, verdicts);
     }
 }
 
-fn of_name(name: &str, asked: &[&Call], faults: &[Fault], verdicts: &mut Verdicts) {
+fn of_name(
+    name: &str,
+    asked: &[&Call],
+    faults: &[Fault],
+    pauses: &Pauses,
+    verdicts: &mut Verdicts,
+) {
     for (at, first) in asked.iter().enumerate() {
         if first.asked.names.len() > 1 || first.asked.wait == Some(0) || !first.was_held() {
             continue;
         }
         let served = began(first);
-        if faults
-            .iter()
-            .any(|fault| fault.disturbs(first.asked_at, served, SETTLES))
+        let mut disturbs = faults.iter();
+        if disturbs.any(|fault| fault.disturbs(first.asked_at, served, SETTLES))
+            || pauses.stalled(first.asked_at.saturating_sub(SETTLES), served) > 0
         {
             continue;
         }

@@ -181,6 +181,20 @@ fn a_lease_that_etcd_revoked_explains_an_overlap() {
 }
 
 #[test]
+fn a_key_that_is_gone_may_be_handed_over_once_more() {
+    Story::default()
+        .fault(0, 8, "leader frozen", &[])
+        .asks(0, 2, 1)
+        .begins(9, 2, 1, 2)
+        .ends(20, 2, 1)
+        .asks(0, 1, 1)
+        .begins(10, 1, 1, 1)
+        .polls(12, 1, 1, true)
+        .returns(13, 1, 1, Outcome::Lost("Revoked".to_owned()))
+        .holds_all();
+}
+
+#[test]
 fn a_reader_beside_a_writer_is_found() {
     let story = |mode| {
         Story::default()
@@ -330,6 +344,15 @@ fn time_in_which_a_process_was_stopped_does_not_count() {
         .asks(0, 1, 1)
         .add(1_000, What::Stopped { process: 1 })
         .add(9_000, What::Continued { process: 1 })
+        .returns(20_000, 1, 1, Outcome::Busy)
+        .holds_all();
+}
+
+#[test]
+fn time_in_which_the_machine_stood_still_does_not_count() {
+    Story::default()
+        .asks(0, 1, 1)
+        .says(9_000, 1, Said::Stalled { since: ms(1_000) })
         .returns(20_000, 1, 1, Outcome::Busy)
         .holds_all();
 }

@@ -92,6 +92,8 @@ pub(crate) struct Verdicts {
     /// The most lines a process wrote about one fault.
     pub(crate) most_lines: u64,
     pub(crate) lines: u64,
+    /// How long the machine did not run a process that was due.
+    pub(crate) stalls: Vec<u64>,
 }
 
 /// How long it took until every name was served after a fault.

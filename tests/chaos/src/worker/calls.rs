@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use etcd_locked::{Acquire, LockError, LockGuard, current, etcd_locked, lock};
+use etcd_locked::{Acquire, LockError, LockGuard, current, etcd_locked, lock, lock_names};
 use fastrand::Rng;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -37,6 +37,11 @@ pub(super) struct Caller {
     pub(super) service: Option<Owner>,
     /// True once the worker is to end.
     pub(super) draining: watch::Receiver<bool>,
+}
+
+lock_names! {
+    /// Locked one under the other.
+    Nest = "nest/<n: u64>";
 }
 
 #[etcd_locked("hot/<n>", ttl = "2s", wait = "10s")]
@@ -300,18 +305,18 @@ impl Caller {
     /// Asks for one name under another, in any order: calls of two tasks may deadlock.
     async fn nested(&mut self, lasts: Duration) {
         let n = self.random.u64(0..NESTED);
-        let outer = Asking::alone(Kind::Nested, [name("nest", n)], USUAL);
-        let inner = name("nest", (n + self.random.u64(1..NESTED)) % NESTED);
-        let inner = Asking::alone(Kind::Nested, [inner], USUAL);
-        let acquire = acquire(&outer);
-        let (pending, body) = self.ask(outer, lasts);
+        let other = (n + self.random.u64(1..NESTED)) % NESTED;
+        let acquire = |n| lock(Nest { n }).ttl(USUAL).wait(WAIT);
+        let asking = |n| Asking::alone(Kind::Nested, [name("nest", n)], USUAL);
+        let (pending, body) = self.ask(asking(n), lasts);
         let call = async {
-            let guard = acquire.await?;
-            let other = async {
+            let guard = acquire(n).await?;
+            let inner = async {
                 sleep(lasts / 4).await;
-                self.by_hand(inner, lasts / 4).await;
+                let (pending, body) = self.ask(asking(other), lasts / 4);
+                pending.answered(guarded(acquire(other), body)).await;
             };
-            let work = async { body.around(current(), other).await };
+            let work = async { body.around(current(), inner).await };
             guard.hold(work).await?;
             guard.release().await
         };

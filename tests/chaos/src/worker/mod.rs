@@ -27,6 +27,7 @@ use self::mix::Mix;
 use self::sabotage::Sabotage;
 use self::service::Owner;
 use crate::history::Said;
+use crate::stalls;
 
 /// How many tasks of a worker make calls of the mix.
 const ROAMERS: u64 = 10;
@@ -41,6 +42,8 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
     let mix = Mix::named(mix).ok_or("no such mix")?;
     let (service, sabotage) = (sabotage == service::NAME, Sabotage::named(sabotage));
     let line = Line::connect(witness, process.parse()?).await?;
+    let watched = line.clone();
+    stalls::watch(move |since| watched.say(Said::Stalled { since }));
     tracing::subscriber::set_global_default(Logs(line.clone()))?;
     let (drain, draining) = watch::channel(false);
     let mut random = Rng::with_seed(seed.parse()?);

@@ -1,0 +1,110 @@
+//! Pauses: when processes did not run, because they were stopped, because the machine ran others, or because they had ended.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Event, Said, What};
+
+/// The pauses of a history.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    /// From when until when each process did not run; these may overlap.
+    stopped: BTreeMap<u32, Vec<(u64, u64)>>,
+    ended: BTreeMap<u32, u64>,
+    /// When the machine did not run the witness, or a worker that was not stopped.
+    stalls: Vec<(u64, u64)>,
+    over: u64,
+}
+
+impl Pauses {
+    pub(super) fn of(events: &[Event]) -> Self {
+        let mut pauses = Self::default();
+        for Event { at, what } in events {
+            pauses.over = *at;
+            match what {
+                What::Stopped { process } => {
+                    let stopped = pauses.stopped.entry(*process).or_default();
+                    stopped.push((*at, u64::MAX));
+                }
+                What::Continued { process } => {
+                    let stopped = pauses.stopped.entry(*process).or_default();
+                    if let Some((_, to)) = stopped.iter_mut().rfind(|(_, to)| *to == u64::MAX) {
+                        *to = *at;
+                    }
+                }
+                What::Killed { process } | What::Exited { process, .. } => {
+                    pauses.ended.entry(*process).or_insert(*at);
+                }
+                What::Stalled { since } => pauses.stalls.push((*since, *at)),
+                What::Said {
+                    process,
+                    said: Said::Stalled { since },
+                } => {
+                    let stopped = pauses.stopped.entry(*process).or_default();
+                    if stopped.iter().all(|(from, to)| to < since || at < from) {
+                        pauses.stalls.push((*since, *at));
+                    }
+                    stopped.push((*since, *at));
+                }
+                _ => {}
+            }
+        }
+        pauses
+    }
+
+    /// The end of the history.
+    pub(super) fn over(&self) -> u64 {
+        self.over
+    }
+
+    /// When a process ended.
+    pub(super) fn ended(&self, process: u32) -> Option<u64> {
+        self.ended.get(&process).copied()
+    }
+
+    /// How long a process ran between two moments.
+    pub(super) fn ran(&self, process: u32, from: u64, to: u64) -> u64 {
+        let to = to.min(self.ended(process).unwrap_or(u64::MAX));
+        let paused = self.stopped.get(&process).map_or(&[][..], Vec::as_slice);
+        to.saturating_sub(from)
+            .saturating_sub(covered(paused, from, to))
+    }
+
+    /// How long the machine did not run the witness or some worker between two moments.
+    pub(super) fn stalled(&self, from: u64, to: u64) -> u64 {
+        covered(&self.stalls, from, to)
+    }
+
+    /// Every stall, by its length.
+    pub(super) fn stalls(&self) -> impl Iterator<Item = u64> {
+        self.stalls.iter().map(|(from, to)| to - from)
+    }
+}
+
+/// How much of the time between two moments these ranges cover, where they overlap once.
+fn covered(ranges: &[(u64, u64)], from: u64, to: u64) -> u64 {
+    let mut inside: Vec<(u64, u64)> = ranges
+        .iter()
+        .map(|(begin, end)| ((*begin).max(from), (*end).min(to)))
+        .filter(|(begin, end)| begin < end)
+        .collect();
+    inside.sort_unstable();
+    let mut last = from;
+    inside.into_iter().fold(0, |sum, (begin, end)| {
+        let added = end.saturating_sub(begin.max(last));
+        last = last.max(end);
+        sum + added
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covered;
+
+    #[test]
+    fn pauses_that_overlap_count_once() {
+        let pauses = [(5, 10), (8, 12), (9, 11), (20, 30)];
+        assert_eq!(covered(&pauses, 0, 100), 17);
+        assert_eq!(covered(&pauses, 9, 25), 8);
+        assert_eq!(covered(&pauses, 12, 20), 0);
+    }
+}
