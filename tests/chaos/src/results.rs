@@ -17,6 +17,12 @@ const RUNS: &str = "runs";
 /// The name under which the library itself runs.
 pub(crate) const OURS: &str = "etcd-locked";
 
+/// Who the peers are.
+const PEERS: &str = "\nThe peers make exclusive calls only, each task under a lease of its own, and their bodies stop once the client says that the \
+                     lease is gone:\n`go` is `concurrency.Mutex` of etcd's own Go client, as the distribution has it; `lock-service` is \
+                     etcd's lock service by etcd-client,\nwith a task that renews; `aetcd` is its lock, renewed every third of the TTL, on one \
+                     endpoint.\n";
+
 /// Keeps the figures of a run below this folder, draws it if it is one of all kinds, and writes the results anew.
 pub(crate) fn keep(folder: &Path, report: &Report, events: &[Event]) -> Result<()> {
     let runs = folder.join(RUNS);
@@ -86,6 +92,9 @@ fn text_of(reports: &[Report]) -> String {
             sum.measured.left,
         );
     }
+    if groups.keys().any(|(peer, ..)| *peer) {
+        text += PEERS;
+    }
     if groups.values().any(|(_, sum)| sum.violations() > 0) {
         text += "\n## Violations\n\n| who | etcd | mix | what | times |\n|---|---|---|---|---:|\n";
         for ((_, who, etcd, mix), (_, sum)) in &groups {
@@ -95,7 +104,8 @@ fn text_of(reports: &[Report]) -> String {
         }
     }
     text += "\n## Faults, and how long until every hot name was served again\n\n\
-             Of all runs of ours. Names whose locks a killed worker held are served when its lease has run out: two or ten seconds.\n\n";
+             Of all runs of ours. A member that was killed has healed once it serves again, a worker once it is started. Names whose locks a killed worker held\n\
+             are served when its lease has run out, after two or ten seconds.\n\n";
     text += &recoveries(&ours.faults);
     text += "\n## Calls\n\nOf all runs of ours. *Served*: the body began. *Busy*: not within the wait.\n\n";
     text += &kinds(&ours.kinds);
