@@ -88,7 +88,8 @@ impl<'a> Nemesis<'a> {
             Kind::LeaseRevoked | Kind::KeyDeleted => victim
                 .as_ref()
                 .map_or("nothing".to_owned(), |victim| victim.what.clone()),
-            _ if open.members.is_empty() => format!("worker {target}"),
+            _ if kind.is_of_worker() => format!("worker {target}"),
+            _ if open.members.is_empty() => "all".to_owned(),
             _ => format!("member {:?}", open.members),
         };
         self.witness.record(What::FaultBegun {

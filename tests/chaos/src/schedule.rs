@@ -177,6 +177,13 @@ impl Kind {
             .map_or("", |row| row.1)
     }
 
+    /// Tells whether it is aimed at one worker.
+    pub(crate) fn is_of_worker(self) -> bool {
+        KINDS
+            .iter()
+            .any(|row| row.0 == self && row.2 == Aim::Worker)
+    }
+
     /// The kind of this name.
     pub(crate) fn named(word: &str) -> Option<Self> {
         KINDS.iter().find(|row| row.1 == word).map(|row| row.0)
