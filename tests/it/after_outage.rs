@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::corner::{Corner, connect};
+use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 
@@ -52,6 +53,10 @@ async fn until_served(locks: Locks, name: String, tries: bool) -> Option<LockErr
 }
 
 async fn names_are_served_again(outage: Outage, ttl: Duration, lasts: Duration) {
+    let mut drill = Drill::begin(format!(
+        "etcd is {} for {lasts:?} while {NAMES} names are held at a TTL of {ttl:?}, and asked for all the time",
+        format!("{outage:?}").to_lowercase()
+    ));
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let locks = connect(corner.config().ttl(ttl)).await;
@@ -69,6 +74,7 @@ async fn names_are_served_again(outage: Outage, ttl: Duration, lasts: Duration) 
     sleep(lasts).await;
     for ended in bodies.join_all().await {
         assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+        drill.result("a body that goes on", &ended);
     }
     // Calls come before etcd is back: they keep the engine asking for it.
     let mut calls = JoinSet::new();
@@ -91,12 +97,15 @@ async fn names_are_served_again(outage: Outage, ttl: Duration, lasts: Duration) 
         .map(|(at, own, served)| (at, own, served - back))
         .collect();
     let last = calls.iter().map(|(.., took)| *took).max();
+    let last = last.expect("calls");
     println!("{outage:?} for {lasts:?}, TTL {ttl:?}: the last name was served after {last:.1?}");
+    drill.took("the last name was served", last);
     let mut wrong = Vec::new();
     for (at, own, took) in calls {
         match own {
             Err(_) => wrong.push(format!("`{}` was not served within {took:.1?}", name(at))),
             Ok(own) => {
+                drill.got("a lock, and no error that names this process");
                 wrong.extend(own.map(|own| format!("{own:?}")));
                 if took > SOON {
                     wrong.push(format!("`{}` was served after {took:.1?}", name(at)));
@@ -106,6 +115,7 @@ async fn names_are_served_again(outage: Outage, ttl: Duration, lasts: Duration) 
     }
     assert!(wrong.is_empty(), "{outage:?}: {wrong:#?}");
     corner.until_empty().await;
+    drill.end();
 }
 
 const SHORT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(7));

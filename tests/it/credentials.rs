@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use etcd_locked::{LockError, LossCause};
+use tokio::time::Instant;
 
 use crate::corner::{Corner, connect, take};
+use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::real_only::real_etcd_only;
@@ -13,6 +15,9 @@ use crate::real_only::real_etcd_only;
 fn refused_credentials_are_the_cause_of_a_loss() {
     real_etcd_only!();
     run(async {
+        let mut drill = Drill::begin(
+            "the password is changed and etcd restarted while a lock is held at a TTL of 5 s",
+        );
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
         let session_prefix = corner.session_prefix();
@@ -27,7 +32,13 @@ fn refused_credentials_are_the_cause_of_a_loss() {
         let mut root = etcd.client_as(Some(("root", "root"))).await;
         root.user_change_password("shop", "another").await.unwrap();
         etcd.restart().await; // tokens that were granted before are not valid any more
+        let restarted = Instant::now();
         let body = within("the loss", held.hold(std::future::pending::<()>())).await;
+        drill.result("a body to its end", &body);
+        drill.took(
+            "the loss was told, from etcd's restart",
+            restarted.elapsed(),
+        );
         match body {
             Err(error @ LockError::Lost { cause, .. }) => {
                 assert_eq!(cause, LossCause::Denied);
@@ -40,5 +51,7 @@ fn refused_credentials_are_the_cause_of_a_loss() {
             .unwrap_err();
         assert!(matches!(refused, LockError::Backend { .. }), "{refused:?}");
         assert!(!refused.is_retryable(), "{refused}");
+        drill.error(&refused);
+        drill.end();
     });
 }

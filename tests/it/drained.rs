@@ -7,6 +7,7 @@ use etcd_locked::{Drained, LockError, Locks};
 use tokio::time::Instant;
 
 use crate::corner::{Corner, connect, take};
+use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
 
@@ -23,6 +24,18 @@ async fn shut_down(what: &str, locks: &Locks) -> Drained {
     drained
 }
 
+/// Shuts down in a drill, which notes what that answers.
+async fn shut_down_in(drill: &mut Drill, what: &str, locks: &Locks) -> Drained {
+    let began = Instant::now();
+    let drained = shut_down(what, locks).await;
+    drill.got(format!("Drained: {drained}"));
+    drill.took(
+        "the shutdown ended, from its begin, with a grace of 1 s",
+        began.elapsed(),
+    );
+    drained
+}
+
 fn left(drained: &Drained) -> Vec<String> {
     let names = drained.left().iter();
     names.map(|name| format!("{name:?}")).collect()
@@ -31,6 +44,7 @@ fn left(drained: &Drained) -> Vec<String> {
 #[test]
 fn a_shutdown_says_what_ended_and_what_is_left() {
     run(async {
+        let mut drill = Drill::begin("`shutdown(1s)` with a guard that is kept outside of `hold`");
         let corner = Corner::new().await;
         let locks = corner.locks_with_ttl(TTL).await;
         let kept = take("a free name", locks.lock("kept")).await;
@@ -41,7 +55,10 @@ fn a_shutdown_says_what_ended_and_what_is_left() {
         let queued = tokio::spawn(locks.lock("kept").wait_forever().into_future());
         let shutdown = tokio::spawn({
             let locks = locks.clone();
-            async move { shut_down("a kept guard", &locks).await }
+            async move {
+                let drained = shut_down_in(&mut drill, "a kept guard", &locks).await;
+                (drained, drill)
+            }
         });
         let refused = async {
             while !matches!(locks.lock("free").await, Err(LockError::ShuttingDown)) {
@@ -50,7 +67,7 @@ fn a_shutdown_says_what_ended_and_what_is_left() {
         };
         within("a refusal", refused).await;
         drop(given);
-        let drained = within("the shutdown's end", shutdown).await.unwrap();
+        let (drained, mut drill) = within("the shutdown's end", shutdown).await.unwrap();
         assert!(!kept.is_held());
         assert_eq!((drained.ended(), drained.cut_off()), (1, 1), "{drained:?}");
         assert_eq!(left(&drained), ["\"kept\""]);
@@ -64,8 +81,11 @@ fn a_shutdown_says_what_ended_and_what_is_left() {
         }
         let queued = within("the waiter's refusal", queued).await.unwrap();
         assert!(matches!(queued, Err(LockError::ShuttingDown)), "{queued:?}");
+        drill.result("a lock", &queued);
         let body = within("the body's end", body).await.unwrap();
         assert!(matches!(body, Err(LockError::Lost { .. })), "{body:?}");
+        drill.result("a body to its end", &body);
+        drill.end();
     });
 }
 
@@ -112,6 +132,13 @@ async fn keys_left(corner: &Corner) -> Vec<String> {
 
 /// A guard, a waiter, and perhaps a retained name, when etcd goes.
 async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd)) {
+    let mut drill = Drill::begin(format!(
+        "`shutdown(1s)` with a guard kept outside of `hold`, on {what} etcd{}",
+        match retains {
+            true => ", with an `at_least` of 60 s pending",
+            false => "",
+        }
+    ));
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let locks = connect(corner.config().ttl(TTL)).await;
@@ -126,7 +153,7 @@ async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd))
     goes(&mut etcd);
     drop(given);
     drop(retained);
-    let drained = shut_down(what, &locks).await;
+    let drained = shut_down_in(&mut drill, what, &locks).await;
     assert!(!kept.is_held());
     assert_eq!(left(&drained), ["\"kept\""], "{drained:?}");
     assert_eq!(drained.leases(), 1, "{drained:?}");
@@ -141,24 +168,26 @@ async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd))
         ),
         "{queued:?}"
     );
+    drill.result("a lock", &queued);
+    drill.end();
 }
 
 #[test]
 fn shutdown_ends_while_etcd_is_frozen() {
-    run(shutdown_after("a frozen etcd", false, |etcd| etcd.stop()));
+    run(shutdown_after("a frozen", false, |etcd| etcd.stop()));
 }
 
 #[test]
 fn shutdown_ends_while_etcd_is_dead() {
-    run(shutdown_after("a dead etcd", false, Etcd::kill));
+    run(shutdown_after("a dead", false, Etcd::kill));
 }
 
 #[test]
 fn retention_does_not_block_a_shutdown_on_a_frozen_etcd() {
-    run(shutdown_after("retained, frozen", true, |etcd| etcd.stop()));
+    run(shutdown_after("a frozen", true, |etcd| etcd.stop()));
 }
 
 #[test]
 fn retention_does_not_block_a_shutdown_on_a_dead_etcd() {
-    run(shutdown_after("retained, dead", true, Etcd::kill));
+    run(shutdown_after("a dead", true, Etcd::kill));
 }

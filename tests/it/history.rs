@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::corner::Corner;
+use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::run;
 use crate::real_only::real_etcd_only;
@@ -13,7 +16,11 @@ use crate::worker::Worker;
 const NOTICED: Duration = Duration::from_secs(30);
 
 /// Returns the errors among the lines that are read until this many locks are lost.
-async fn errors_until_lost(worker: &mut Worker, jobs: &BTreeSet<String>) -> Vec<String> {
+async fn errors_until_lost(
+    drill: &mut Drill,
+    worker: &mut Worker,
+    jobs: &BTreeSet<String>,
+) -> Vec<String> {
     let (mut lost, mut errors) = (BTreeSet::new(), Vec::new());
     while lost.len() < jobs.len() {
         let line = worker.line().await;
@@ -22,6 +29,7 @@ async fn errors_until_lost(worker: &mut Worker, jobs: &BTreeSet<String>) -> Vec<
             // While etcd is down, a session of five seconds may end by itself.
             let ended = words[1] == "Expired" && words[0].ends_with("short");
             assert!(ended || words[1] == "Wiped", "{line}");
+            drill.got(format!("Lost {{ {} }}", words[1]));
             assert!(lost.insert(words[0].to_owned()), "{line}");
         }
         errors.extend(line.strip_prefix("logged ERROR ").map(str::to_owned));
@@ -34,11 +42,15 @@ async fn errors_until_lost(worker: &mut Worker, jobs: &BTreeSet<String>) -> Vec<
 fn lost_history_is_one_error_event() {
     real_etcd_only!();
     run(async {
+        let mut drill = Drill::begin(
+            "restore of a snapshot, twice, while a process holds 20 locks under two TTLs",
+        );
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
         let mut environment = corner.environment();
         environment.push(("ETCD_LOCKED_TTL", "45s".to_owned()));
         environment.push(("WORKER_LOGS", "error".to_owned()));
+        environment.extend(drill.environment());
         let mut worker = Worker::start(environment);
         // Two rounds: another restore is another event.
         for round in 0..2 {
@@ -55,12 +67,18 @@ fn lost_history_is_one_error_event() {
             etcd.kill();
             etcd.restore();
             etcd.start_again().await;
+            let back = Instant::now();
             let mut errors = crate::limit::within_time(
                 NOTICED,
                 "all losses",
-                errors_until_lost(&mut worker, &jobs),
+                errors_until_lost(&mut drill, &mut worker, &jobs),
             )
             .await;
+            let until = ["first", "second"][round];
+            drill.took(
+                &format!("the last lock was lost, after the {until} restore"),
+                back.elapsed(),
+            );
             // A lock of the new history: by then all of the old one has been said.
             worker.send(&format!("lock late/{round}"));
             worker.says("locked").await;
@@ -79,5 +97,6 @@ fn lost_history_is_one_error_event() {
                 assert!(errors[0].contains(part), "{errors:?}");
             }
         }
+        drill.end();
     });
 }

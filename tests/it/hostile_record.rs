@@ -5,6 +5,7 @@ use std::time::Duration;
 use etcd_locked::LockError;
 
 use crate::corner::Corner;
+use crate::drill::Drill;
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
@@ -35,6 +36,9 @@ fn is_one_short_line(what: &str, text: &str) {
 #[test]
 fn a_strangers_record_is_escaped_and_cut() {
     run(async {
+        let mut drill = Drill::begin(
+            "another process's record of up to 1.4 MB with newlines, escapes and invisible characters",
+        );
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let mut client = corner.client.clone();
@@ -54,6 +58,7 @@ fn a_strangers_record_is_escaped_and_cut() {
             assert!(matches!(tried, LockError::Held { .. }), "{tried}");
             assert!(matches!(waited, LockError::Timeout { .. }), "{waited}");
             for error in [tried, waited] {
+                drill.error(&error);
                 is_one_short_line(name, &error.to_string());
                 is_one_short_line(name, &format!("{error:?}"));
                 is_one_short_line(name, &format!("{error:#?}").replace('\n', ""));
@@ -69,18 +74,21 @@ fn a_strangers_record_is_escaped_and_cut() {
                 }
             }
         }
+        drill.end();
     });
 }
 
 #[test]
 fn a_strangers_record_forges_no_log_line() {
     run(async {
+        let mut drill = Drill::begin("the same record, and a process that logs at level trace");
         let corner = Corner::new().await;
         let mut client = corner.client.clone();
         let key = format!("{}stranger", corner.below("orders/1"));
         client.put(key, record(HOSTILE), None).await.unwrap();
         let mut environment = corner.environment();
         environment.push(("WORKER_LOGS", "trace".to_owned()));
+        environment.extend(drill.environment());
         let mut worker = Worker::start(environment);
         worker.send("lock orders/1");
         loop {
@@ -91,5 +99,7 @@ fn a_strangers_record_forges_no_log_line() {
             }
             assert!(line.starts_with("logged "), "{line}");
         }
+        drill.got("Held; each line of the log is one short line, without a control character");
+        drill.end();
     });
 }

@@ -29,12 +29,21 @@ pub(crate) fn about(address: &str) -> Vec<String> {
     about.cloned().collect()
 }
 
+/// Returns the lines of the whole process.
+pub(crate) fn all() -> Vec<String> {
+    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    lines.clone()
+}
+
 /// A line as it is put together.
 struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = write!(self.0, " {field}={value:?}");
+        let _ = match field.name() {
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
     }
 }
 

@@ -4,6 +4,7 @@
 mod authority;
 mod background;
 mod corner;
+mod drill;
 mod etcd;
 mod logs;
 mod real_only;
@@ -74,6 +75,7 @@ mod templates;
 mod token;
 mod told_why;
 mod tries_at_once;
+mod upgrade;
 mod waiting;
 
 mod lints;

@@ -7,8 +7,10 @@ use std::time::Duration;
 use etcd_locked_tests::Witness;
 use tempfile::TempDir;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::corner::{Corner, connect, take};
+use crate::drill::Drill;
 use crate::etcd::Cluster;
 use crate::limit::{run, within, within_time};
 use crate::real_only::real_etcd_only;
@@ -35,12 +37,16 @@ async fn follows(worker: &mut Worker, endpoint: &str) {
 fn all_members_may_be_replaced() {
     real_etcd_only!();
     run(async {
+        let mut drill = Drill::begin(
+            "all three members are replaced by others, one by one, while two processes lock",
+        );
         let mut cluster = Cluster::start_replaceable(3).await;
-        let environment = [
+        let mut environment = vec![
             ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
             ("ETCD_LOCKED_FOLLOW_MEMBERS", "true".to_owned()),
             ("WORKER_LOGS", "info".to_owned()),
         ];
+        environment.extend(drill.environment());
         let directory = TempDir::new().unwrap();
         let tally = format!("tally till {}", directory.path().display());
         let mut workers = [
@@ -56,16 +62,22 @@ fn all_members_may_be_replaced() {
         }
         for at in 0..3 {
             cluster.replace(at).await;
+            let replaced = Instant::now();
             let new = cluster.members[at].endpoint();
             for worker in &mut workers {
                 follows(worker, &new).await;
             }
+            drill.took(
+                &format!("both processes used new member {}", at + 1),
+                replaced.elapsed(),
+            );
         }
         // None of the configured endpoints is left, and nothing has failed.
         let [holder, waiter] = &mut workers;
         holder.send("done held");
         holder.says("released").await;
         waiter.says("held").await;
+        drill.got("a long holder and its waiter: their lock");
         let mut visits = 0;
         for worker in &mut workers {
             worker.send("done till");
@@ -76,6 +88,8 @@ fn all_members_may_be_replaced() {
                 .unwrap_or_else(|_| panic!("a call failed: {tallied}"));
         }
         assert_eq!(Witness::new(directory.path()).count().unwrap(), visits);
+        drill.got("calls beside them: no error, no update lost");
+        drill.end();
     });
 }
 
@@ -83,6 +97,9 @@ fn all_members_may_be_replaced() {
 fn rolling_restart_fails_no_call() {
     real_etcd_only!();
     run(async {
+        let mut drill = Drill::begin(
+            "rolling restart of three members, the leader last, while eight tasks lock",
+        );
         let mut cluster = Cluster::start(3).await;
         let corner = Corner::of(&cluster.members[0]).await;
         let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
@@ -108,9 +125,15 @@ fn rolling_restart_fails_no_call() {
         for at in [leader + 1, leader + 2, leader] {
             let member = &mut cluster.members[at % 3];
             member.terminate();
+            let down = Instant::now();
             let before = *calls.borrow();
             let more = calls.wait_for(|calls| *calls >= before + 100);
             within("calls while a member is down", more).await.unwrap();
+            let which = ["the leader", "the first follower", "the second follower"][at - leader];
+            drill.took(
+                &format!("100 calls were served, since {which} went down"),
+                down.elapsed(),
+            );
             member.start_again().await;
         }
         stop.store(true, Ordering::Relaxed);
@@ -119,6 +142,9 @@ fn rolling_restart_fails_no_call() {
             ended.unwrap_or_else(|error| panic!("a call failed: {error:?}"));
         }
         assert!(held.is_held());
+        drill.got("a long holder: its lock");
+        drill.got("calls beside it: no error");
         held.release().await.unwrap();
+        drill.end();
     });
 }

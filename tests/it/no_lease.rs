@@ -5,6 +5,7 @@ use std::time::Duration;
 use etcd_locked::LockError;
 
 use crate::corner::Corner;
+use crate::drill::Drill;
 use crate::limit::{run, within};
 
 fn names_the_key(error: &LockError, key: &str) {
@@ -18,6 +19,7 @@ fn names_the_key(error: &LockError, key: &str) {
 #[test]
 fn a_key_without_a_lease_is_named() {
     run(async {
+        let mut drill = Drill::begin("an operator puts a key without a lease below a name");
         let corner = Corner::new().await;
         let locks = corner.locks().await;
         let key = format!("{}operator", corner.below("orders/4711"));
@@ -27,10 +29,13 @@ fn a_key_without_a_lease_is_named() {
         let error = tried.expect_err("the name is taken");
         assert!(matches!(error, LockError::Held { .. }), "{error:?}");
         names_the_key(&error, &key);
+        drill.error(&error);
         let call = locks.lock("orders/4711").wait(Duration::from_secs(1));
         let error = within("a wait", call).await.expect_err("the name is taken");
         assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
         names_the_key(&error, &key);
+        drill.error(&error);
+        drill.end();
     });
 }
 
@@ -38,6 +43,7 @@ fn a_key_without_a_lease_is_named() {
 #[test]
 fn a_key_that_was_detached_from_its_lease_is_named() {
     run(async {
+        let mut drill = Drill::begin("an operator's put detaches a holder's key from its lease");
         let corner = Corner::new().await;
         let mine = corner.locks().await;
         let theirs = corner.locks().await;
@@ -47,7 +53,10 @@ fn a_key_that_was_detached_from_its_lease_is_named() {
         let put = client.put(&*key.text, &*key.value, None).await;
         put.expect("etcd takes a put");
         let tried = within("a try", mine.lock("orders/4711").try_once()).await;
-        names_the_key(&tried.expect_err("the name is taken"), &key.text);
+        let error = tried.expect_err("the name is taken");
+        names_the_key(&error, &key.text);
+        drill.error(&error);
+        drill.end();
         drop(held);
     });
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, DeleteOptions};
 use etcd_locked::{LockError, Locks};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::corner::{Corner, pass};
+use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::real_only::real_etcd_only;
@@ -74,6 +76,10 @@ pub(crate) async fn make_room(client: &mut Client) {
 fn a_refused_lock_leaves_no_key() {
     real_etcd_only!();
     run(async {
+        let mut drill = Drill::begin(format!(
+            "etcd comes to its quota {ROUNDS} times, while {} calls lock and release; TTL {TTL:?}",
+            ENGINES * TASKS
+        ));
         let etcd = Etcd::start_with_quota(QUOTA).await;
         let corner = Corner::of(&etcd).await;
         let mut client = corner.client.clone();
@@ -112,6 +118,7 @@ fn a_refused_lock_leaves_no_key() {
                         && text.contains("database space exceeded"),
                     "{refused:?}"
                 );
+                drill.error(&refused);
             }
             println!(
                 "round {round}: {} keys are there when every call has been refused",
@@ -121,7 +128,12 @@ fn a_refused_lock_leaves_no_key() {
                 make_room(&mut client).await;
             }
         }
+        let refused = Instant::now();
         corner.until_empty().await;
+        drill.took(
+            "no key of the refused calls was left, from the last refusal",
+            refused.elapsed(),
+        );
         for session in corner.sessions().await {
             assert!(corner.lease_lives(session.lease).await, "{session:?}");
         }
@@ -136,5 +148,6 @@ fn a_refused_lock_leaves_no_key() {
             .await;
         }
         corner.until_empty().await;
+        drill.end();
     });
 }

@@ -10,12 +10,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::corner::{Corner, connect};
+use crate::drill::{self, Drill};
 use crate::etcd::Etcd;
 use crate::limit::{PATIENCE, run, within};
 
 const CONNECT: Duration = Duration::from_secs(2);
 /// How long any call may take to answer.
 const SOON: Duration = Duration::from_secs(6);
+/// A bounded wait that is far longer.
+const BOUNDED: Duration = Duration::from_secs(120);
 const TTLS: [u64; 2] = [15, 60];
 
 /// What the name is to this process when etcd goes.
@@ -50,6 +53,15 @@ struct Case {
     waiting: Vec<(&'static str, Answer)>,
 }
 
+/// What one call got.
+struct Outcome {
+    what: String,
+    /// The state of the name, and the call's wait.
+    kind: String,
+    took: Duration,
+    error: Result<LockError, &'static str>,
+}
+
 type Answer = JoinHandle<Result<LockGuard, LockError>>;
 
 impl Case {
@@ -76,12 +88,14 @@ impl Case {
             State::Idle => {}
             State::Queued => {
                 stranger(corner.client.clone(), &corner.below(&name)).await;
-                case.waiting.push(("queued", spawn(case.call())));
+                case.waiting
+                    .push(("a call in the queue", spawn(case.call())));
                 corner.until_contenders(&name, 2).await;
             }
             State::Held => {
                 case.held = Some(case.call().await.expect("a free name"));
-                case.waiting.push(("queued", spawn(case.call())));
+                case.waiting
+                    .push(("a call in the queue", spawn(case.call())));
             }
             State::Deleting => case.held = Some(case.call().await.expect("a free name")),
         }
@@ -97,7 +111,7 @@ impl Case {
     }
 
     /// Makes the calls of the outage; what each answers, and when.
-    async fn outcomes(mut self, began: Instant) -> Vec<(String, Duration, String)> {
+    async fn outcomes(mut self, began: Instant) -> Vec<Outcome> {
         if matches!(self.state, State::Deleting) {
             drop(self.held.take());
             // The engine has it before the next call, which it would be refused behind.
@@ -108,24 +122,28 @@ impl Case {
                 Poll::Ready(answer) => tokio::spawn(async { answer }),
                 Poll::Pending => tokio::spawn(tried),
             };
-            self.waiting.push(("tried", answer));
+            self.waiting.push(("a try", answer));
+            let bounded = self.locks.lock(self.name()).wait(BOUNDED);
+            self.waiting.push(("a bounded wait", spawn(bounded)));
         }
-        self.waiting.push(("new", spawn(self.call())));
+        self.waiting
+            .push(("a wait without bound", spawn(self.call())));
         let mut answers = JoinSet::new();
         for (which, answer) in std::mem::take(&mut self.waiting) {
-            let what = format!("{}, {which}", self.what);
+            let (what, state) = (format!("{}, {which}", self.what), self.state);
             answers.spawn(async move {
                 let answer = timeout(PATIENCE, answer).await;
                 let took = began.elapsed();
-                let said = match answer {
-                    Err(_) => "nothing".to_owned(),
-                    Ok(answer) => match answer.expect("no panic") {
-                        Ok(_) => "a lock".to_owned(),
-                        Err(LockError::Backend { .. }) => "Backend".to_owned(),
-                        Err(error) => format!("{error:?}"),
-                    },
+                let error = match answer {
+                    Err(_) => Err("nothing"),
+                    Ok(answer) => answer.expect("no panic").err().ok_or("a lock"),
                 };
-                (what, took, said)
+                Outcome {
+                    what,
+                    kind: format!("{state:?}, {which}"),
+                    took,
+                    error,
+                }
             });
         }
         answers.join_all().await
@@ -143,6 +161,10 @@ fn spawn(call: Acquire) -> Answer {
 }
 
 async fn all_answer_soon(outage: Outage) {
+    let mut drill = Drill::begin(format!(
+        "etcd is {} while names are idle, waited for, held, and being deleted",
+        format!("{outage:?}").to_lowercase()
+    ));
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let mut cases = Vec::new();
@@ -162,17 +184,28 @@ async fn all_answer_soon(outage: Outage) {
         etcd.cont();
     }
     let mut wrong = Vec::new();
-    for (what, took, said) in outcomes {
+    let mut last = Duration::ZERO;
+    for outcome in outcomes {
+        let Outcome { what, took, .. } = outcome;
+        let said = match &outcome.error {
+            Ok(error) => drill::kind(error),
+            Err(said) => (*said).to_owned(),
+        };
         println!("{outage:?}: {what}: {said} after {took:.1?}");
-        if said != "Backend" || took > SOON {
+        let is_backend = matches!(outcome.error, Ok(LockError::Backend { .. }));
+        if !is_backend || took > SOON {
             wrong.push(format!("{what}: {said} after {took:.1?}"));
         }
+        drill.got(format!("{said} ({})", outcome.kind.to_lowercase()));
+        last = last.max(took);
     }
     wrong.sort();
     assert!(
         wrong.is_empty(),
         "{outage:?}: not `Backend` within {SOON:?}: {wrong:#?}"
     );
+    drill.took("the last call was answered, from the fault's begin", last);
+    drill.end();
 }
 
 #[test]

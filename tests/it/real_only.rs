@@ -88,6 +88,7 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
     ("startup::a_trusted_certificate_is_accepted", TLS),
     ("startup::a_failed_login_is_named", USERS),
     ("startup::no_tls_to_an_etcd_with_tls_is_named", TLS),
+    ("upgrade::an_upgrade_under_load_fails_no_call", MEMBERS),
 ];
 
 /// Begins a test of the table above, and ends it at once if etcd is embedded.

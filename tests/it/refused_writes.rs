@@ -9,9 +9,10 @@ use etcd_client::Client;
 use etcd_locked::{LockError, LockGuard, Locks};
 use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::corner::{Corner, connect, pass, take};
+use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
 use crate::logs;
@@ -37,6 +38,16 @@ enum Fault {
     Role,
     /// etcd is at its quota.
     Space,
+}
+
+impl Fault {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Password => "the password was changed",
+            Self::Role => "the role was revoked",
+            Self::Space => "etcd is full",
+        }
+    }
 }
 
 /// An engine behind a proxy, and one that etcd never refuses anything.
@@ -116,14 +127,16 @@ impl Scene {
     }
 
     /// The key is there while etcd refuses, and goes soon after; meanwhile one warning was logged.
-    async fn key_goes(mut self, fault: Fault) {
+    async fn key_goes(mut self, mut drill: Drill, fault: Fault) {
         let lease = self.corner.leases("kept").await;
         sleep(LASTS).await;
         let there = self.corner.contenders("given").await;
         assert_eq!(there.len(), 1, "{fault:?}: the key is gone already");
         self.end(fault).await;
+        let ended = Instant::now();
         let gone = self.corner.until_contenders("given", 0);
         within_time(SOON, "the end of the key", gone).await;
+        drill.took("the key was gone", ended.elapsed());
         assert!(
             self.kept.is_held(),
             "{fault:?}: {:?}",
@@ -133,6 +146,9 @@ impl Scene {
         for locks in [&self.theirs, &self.mine] {
             pass("the name", locks.lock("given")).await;
         }
+        drill.took("both processes had been served the name", ended.elapsed());
+        drill.got("other locks of the process: held all the time");
+        drill.end();
         let lines = logs::about(&self.proxy.endpoint());
         println!("{fault:?}: {lines:#?}");
         assert_eq!(lines.len(), 1, "{fault:?}: {lines:#?}");
@@ -146,6 +162,10 @@ impl Scene {
 
 /// A release whose delete is refused.
 async fn refused_delete(fault: Fault) {
+    let mut drill = Drill::begin(format!(
+        "etcd refuses a release's delete for {LASTS:?}: {}",
+        fault.words()
+    ));
     let mut scene = Scene::new().await;
     let given = take("a free name", scene.mine.lock("given")).await;
     scene.begin(fault).await;
@@ -158,11 +178,16 @@ async fn refused_delete(fault: Fault) {
         ),
         "{fault:?}: {refused:?}"
     );
-    scene.key_goes(fault).await;
+    drill.result("released", &refused);
+    scene.key_goes(drill, fault).await;
 }
 
 /// A put without an answer, whose caller is gone, and whose barrier is refused.
 async fn refused_barrier(fault: Fault) {
+    let drill = Drill::begin(format!(
+        "etcd refuses for {LASTS:?} the barrier after a put without an answer: {}",
+        fault.words()
+    ));
     let mut scene = Scene::new().await;
     scene.proxy.freeze(Direction::Answers);
     let call = tokio::spawn(scene.mine.lock("given").wait_forever().into_future());
@@ -173,7 +198,7 @@ async fn refused_barrier(fault: Fault) {
     scene.begin(fault).await;
     scene.proxy.reset_all();
     scene.proxy.thaw();
-    scene.key_goes(fault).await;
+    scene.key_goes(drill, fault).await;
 }
 
 #[test]
@@ -210,13 +235,16 @@ fn barrier_is_repeated_after_a_full_etcd() {
 fn delete_is_carried_out_by_a_full_etcd() {
     real_etcd_only!();
     run(async {
+        let mut drill = Drill::begin("a lock is released while etcd is full");
         let mut scene = Scene::new().await;
         let given = take("a free name", scene.mine.lock("given")).await;
         scene.begin(Fault::Space).await;
         let released = within("the release's answer", given.release()).await;
+        drill.result("released", &released);
         released.expect("a delete needs no space");
         assert_eq!(scene.corner.contenders("given").await, []);
         assert!(scene.kept.is_held());
         assert_eq!(logs::about(&scene.proxy.endpoint()), [""; 0]);
+        drill.end();
     });
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use etcd_locked::{LockError, LockGuard, Locks, LossCause};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::corner::{Corner, connect, pass, take};
+use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::real_only::real_etcd_only;
@@ -78,6 +79,9 @@ fn wait(locks: &Locks, name: &'static str, inside: &Inside) -> JoinHandle<Result
 fn a_restore_from_a_snapshot_costs_every_lock_held() {
     real_etcd_only!();
     run(async {
+        let mut drill = Drill::begin(
+            "restore of a snapshot, after which locks had been handed over, released and taken",
+        );
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
         let config = corner.config().ttl(TTL);
@@ -114,21 +118,31 @@ fn a_restore_from_a_snapshot_costs_every_lock_held() {
         etcd.kill();
         etcd.restore();
         etcd.start_again().await;
+        let back = Instant::now();
         let restored = corner.revision().await;
         assert!(restored < revision, "{restored} after {revision}");
 
         // All that is wrong is said together: one fault often hides another.
         let mut wrong = Vec::new();
         for (name, body) in [("held", holder), ("moved", mover), ("later", newcomer)] {
-            match timeout(NOTICED, body).await {
+            let lost = timeout(NOTICED, body).await;
+            if let Ok(Ok(cause)) = &lost {
+                drill.got(format!("Lost {{ {cause:?} }}"));
+            }
+            match lost {
                 // A session that etcd answers does not expire: what etcd says of it is not so.
                 Ok(cause) if cause.as_ref().is_ok_and(|it| *it != LossCause::Expired) => {}
                 Ok(cause) => wrong.push(format!("`{name}` was lost by {cause:?}")),
                 Err(_) => wrong.push(format!("`{name}` was not lost within {NOTICED:?}")),
             }
         }
+        drill.took("every lock of before was lost", back.elapsed());
         for (name, call) in [("held", waiter), ("moved", follower)] {
-            match timeout(NOTICED, call).await {
+            let served = timeout(NOTICED, call).await;
+            if let Ok(Ok(served)) = &served {
+                drill.result("a lock (a waiter of before)", served);
+            }
+            match served {
                 // Served by the restored history, before its engine knew that it is another.
                 Ok(Ok(
                     Ok(())
@@ -159,5 +173,7 @@ fn a_restore_from_a_snapshot_costs_every_lock_held() {
         let gone = |keys: &[crate::corner::Key]| !keys.iter().any(|key| old.contains(&key.lease));
         let sessions = corner.session_prefix();
         corner.until("no session of before", &sessions, gone).await;
+        drill.took("no session of before was left", back.elapsed());
+        drill.end();
     });
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use etcd_locked::{LockError, LossCause};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::corner::{Corner, connect, take};
+use crate::drill::Drill;
 use crate::etcd::{Etcd, on_embedded};
 use crate::limit::{run, within};
 
@@ -14,7 +16,11 @@ use crate::limit::{run, within};
 const ENGINES: usize = 20;
 
 /// The cause that each of so many holders is given, the body's and the release's, after an operator has done this to its key.
-async fn causes_after<F: Future<Output = ()>>(act: impl Fn(Corner) -> F) -> Vec<LossCause> {
+async fn causes_after<F: Future<Output = ()>>(
+    what: &str,
+    act: impl Fn(Corner) -> F,
+) -> Vec<LossCause> {
+    let mut drill = Drill::begin(format!("an operator {what}, of {ENGINES} holders"));
     let mut bodies = JoinSet::new();
     let mut corners = Vec::new();
     for _ in 0..ENGINES {
@@ -35,7 +41,19 @@ async fn causes_after<F: Future<Output = ()>>(act: impl Fn(Corner) -> F) -> Vec<
     for corner in corners {
         act(corner).await;
     }
-    within("all losses", bodies.join_all()).await
+    let done = Instant::now();
+    let causes = within("all losses", bodies.join_all()).await;
+    for cause in &causes {
+        drill.got(format!(
+            "Lost {{ {cause:?} }}, of the body and of the release"
+        ));
+    }
+    drill.took(
+        "the last body had ended, since the last of them",
+        done.elapsed(),
+    );
+    drill.end();
+    causes
 }
 
 #[test]
@@ -45,7 +63,7 @@ fn revoked_lease_is_always_the_cause() {
             let lease = corner.contenders("orders/7").await[0].lease;
             corner.client.clone().lease_revoke(lease).await.unwrap();
         };
-        let causes = causes_after(revoke).await;
+        let causes = causes_after("revokes the lease", revoke).await;
         assert_eq!(causes, [LossCause::Revoked; ENGINES]);
     });
 }
@@ -57,24 +75,29 @@ fn key_that_an_operator_deletes_is_always_the_cause() {
             let key = corner.contenders("orders/7").await[0].clone();
             corner.client.clone().delete(key.text, None).await.unwrap();
         };
-        let causes = causes_after(delete).await;
+        let causes = causes_after("deletes the key", delete).await;
         assert_eq!(causes, [LossCause::Deleted; ENGINES]);
     });
 }
 
 /// What the release of a lock says whose etcd has gone.
-async fn release_after(goes: impl FnOnce(&mut Etcd)) -> String {
+async fn release_after(what: &str, goes: impl FnOnce(&mut Etcd)) -> String {
+    let mut drill = Drill::begin(format!("a lock is released after etcd was {what}"));
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let config = corner.config().connect_timeout(Duration::from_secs(2));
     let locks = connect(config).await;
     let held = take("a free name", locks.lock("orders/7")).await;
     goes(&mut etcd);
+    let began = Instant::now();
     let error = within("the release's answer", held.release())
         .await
         .expect_err("etcd is gone");
     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
     assert!(error.is_retryable(), "{error:?}");
+    drill.error(&error);
+    drill.took("the release was answered, from its begin", began.elapsed());
+    drill.end();
     let text = error.to_string();
     println!("{text}");
     let endpoint = match on_embedded() {
@@ -88,7 +111,7 @@ async fn release_after(goes: impl FnOnce(&mut Etcd)) -> String {
 #[test]
 fn release_after_etcd_was_killed_says_why() {
     run(async {
-        let text = release_after(Etcd::kill).await;
+        let text = release_after("killed", Etcd::kill).await;
         assert!(text.contains("refused"), "`{text}`");
     });
 }
@@ -96,7 +119,7 @@ fn release_after_etcd_was_killed_says_why() {
 #[test]
 fn release_while_etcd_is_frozen_says_why() {
     run(async {
-        let text = release_after(|etcd| etcd.stop()).await;
+        let text = release_after("frozen", |etcd| etcd.stop()).await;
         assert!(text.contains("no answer"), "`{text}`");
     });
 }

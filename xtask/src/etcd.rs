@@ -28,7 +28,7 @@ const RECOMMENDED: Version = Version(3, 5, 28);
 /// Runs `cargo xtask etcd [choice]`: returns the variables that tests read, as shell assignments.
 pub(crate) fn locate(choice: Option<&str>) -> Result<String> {
     let first = match choice {
-        Some(text) => Choice::parse(text)?.find()?,
+        Some(text) => choose(text)?,
         None => Etcd::find()?,
     };
     let current = Etcd::find_current(&first);
@@ -44,10 +44,12 @@ pub(crate) fn locate(choice: Option<&str>) -> Result<String> {
 ///
 /// What follows `--` belongs to another program.
 pub(crate) fn asked(args: &mut Vec<String>) -> Result<Option<Etcd>> {
-    match take_choice(args)? {
-        Some(text) => Choice::parse(&text)?.find().map(Some),
-        None => Ok(None),
-    }
+    take_choice(args)?.map(|text| choose(&text)).transpose()
+}
+
+/// Finds the etcd that such a choice names, or brings it.
+pub(crate) fn choose(text: &str) -> Result<Etcd> {
+    Choice::parse(text)?.find()
 }
 
 fn take_choice(args: &mut Vec<String>) -> Result<Option<String>> {

@@ -5,6 +5,7 @@ mod bench;
 mod chaos;
 mod cluster;
 mod demo;
+mod drills;
 mod etcd;
 mod examples;
 mod load;
@@ -36,6 +37,8 @@ usage: cargo xtask <command>
   test [args]     the whole test suite, on this machine's etcd, on a 3.5 and on an embedded one; args go to `cargo test`
   test --etcd newest [args]
                   the promises alone, on this one etcd
+  drills [words]  what a real etcd does to us, on 3.4, 3.5 and sid's, as a table; writes tests/DRILLS.md. With words only the
+                  drills with one in their name, and with --etcd on one etcd; to target/DRILLS.md
   examples [S4 …] the systems of the literature and the services, each example with its check, on real etcd; a line for each
   sim [--seeds N] random schedules (10000) of the production core against an etcd in process
   sim --seed N    one of them, every step in words
@@ -59,7 +62,11 @@ usage: cargo xtask <command>
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
 Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
+<<<<<<< HEAD
 `test`, `chaos` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an etcd.
+=======
+`test`, `drills` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an etcd.
+>>>>>>> d8e8cdc (Show what each drill did, on three etcds, in a table)
 ";
 
 fn main() -> ExitCode {
@@ -71,6 +78,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "demo" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| demo::demo()),
         "test" => process::end_all_on_interrupt().and_then(|()| suite::test(args)),
+        "drills" => process::end_all_on_interrupt().and_then(|()| drills::drills(args)),
         "examples" => process::end_all_on_interrupt().and_then(|()| examples::examples(args)),
         "sim" => process::end_all_on_interrupt().and_then(|()| sim::sim(args)),
         // The runner says the last line itself: it has the figures.

@@ -19,13 +19,15 @@
 //! | `shutdown <ms>` | `shut down` |
 //!
 //! With `WORKER_LOGS` set to a level, log lines of the library are output too, as `logged <LEVEL> <message and fields>`.
+//! `WORKER_LOG_FILE` names a file to which warnings and errors are appended, as `<LEVEL> <message and fields>`.
 //!
 //! Every failure is reported as `failed <what> <variant of LockError> <message>`. The process ends with its standard input.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
+use std::fs::File;
 use std::future::{Future, poll_fn, ready};
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Write as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,15 +41,14 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::interval;
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Metadata, Subscriber};
 
 #[tokio::main]
 async fn main() {
-    if let Ok(level) = std::env::var("WORKER_LOGS") {
-        let level = level.parse().expect("a level");
-        tracing::subscriber::set_global_default(LogLines(level)).expect("the only subscriber");
-    }
+    tracing::subscriber::set_global_default(LogLines::from_environment())
+        .expect("the only subscriber");
     let (send, mut commands) = unbounded_channel();
     thread::spawn(move || {
         io::stdin()
@@ -454,13 +455,42 @@ fn variant(error: &LockError) -> &'static str {
 }
 
 /// Outputs log lines up to this level.
-struct LogLines(Level);
+struct LogLines {
+    output: LevelFilter,
+    /// File for warnings and errors.
+    file: Option<File>,
+}
+
+impl LogLines {
+    fn from_environment() -> Self {
+        let level = std::env::var("WORKER_LOGS");
+        let file = std::env::var_os("WORKER_LOG_FILE").map(|path| {
+            let file = File::options().append(true).create(true).open(path);
+            file.expect("the file for log lines")
+        });
+        Self {
+            output: level.map_or(LevelFilter::OFF, |level| level.parse().expect("a level")),
+            file,
+        }
+    }
+
+    fn of_file(&self) -> LevelFilter {
+        match self.file {
+            Some(_) => LevelFilter::WARN,
+            None => LevelFilter::OFF,
+        }
+    }
+}
 
 impl Subscriber for LogLines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event()
-            && *metadata.level() <= self.0
+            && *metadata.level() <= self.output.max(self.of_file())
             && metadata.target().starts_with("etcd_locked")
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.output.max(self.of_file()))
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -470,12 +500,16 @@ impl Subscriber for LogLines {
     fn event(&self, event: &Event<'_>) {
         let mut line = LogLine::default();
         event.record(&mut line);
-        println!(
-            "logged {} {}{}",
-            event.metadata().level(),
-            line.message,
-            line.fields
-        );
+        let level = event.metadata().level();
+        let line = format!("{level} {}{}", line.message, line.fields);
+        if *level <= self.output {
+            println!("logged {line}");
+        }
+        if let Some(mut file) = self.file.as_ref()
+            && *level <= self.of_file()
+        {
+            writeln!(file, "{line}").expect("the file takes a line");
+        }
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}

@@ -1,0 +1,516 @@
+//! `cargo xtask drills`: runs the drills, the tests of what a real etcd does to us, on three etcds, and writes tests/DRILLS.md.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::etcd::{self, Etcd};
+use crate::process::{Process, output};
+use crate::{Result, say, workspace};
+
+/// One drill: the faults of the fault matrix that it is about, and the test of `tests/it`.
+#[derive(Clone, Copy, Debug)]
+struct Drill(&'static str, &'static str);
+
+/// All drills, in the order of the page.
+const DRILLS: &[Drill] = &[
+    Drill("14", "told_why::revoked_lease_is_always_the_cause"),
+    Drill(
+        "15",
+        "told_why::key_that_an_operator_deletes_is_always_the_cause",
+    ),
+    Drill("31", "clusters::endpoints_of_two_clusters_are_refused"),
+    Drill(
+        "31",
+        "clusters::second_cluster_that_appears_later_is_refused",
+    ),
+    Drill("32", "no_space::a_refused_lock_leaves_no_key"),
+    Drill(
+        "33",
+        "restored_soon::ownership_is_lost_soon_and_watches_live_after_a_restore",
+    ),
+    Drill(
+        "33",
+        "restored::a_restore_from_a_snapshot_costs_every_lock_held",
+    ),
+    Drill("33", "history::lost_history_is_one_error_event"),
+    Drill(
+        "34",
+        "refused_writes::delete_is_repeated_after_a_wrong_password",
+    ),
+    Drill(
+        "34",
+        "refused_writes::delete_is_repeated_after_a_revoked_role",
+    ),
+    Drill("34", "refused_writes::delete_is_carried_out_by_a_full_etcd"),
+    Drill(
+        "34",
+        "refused_writes::barrier_is_repeated_after_a_wrong_password",
+    ),
+    Drill(
+        "34",
+        "refused_writes::barrier_is_repeated_after_a_revoked_role",
+    ),
+    Drill(
+        "34",
+        "refused_writes::barrier_is_repeated_after_a_full_etcd",
+    ),
+    Drill(
+        "35",
+        "after_outage::names_are_served_soon_after_etcd_was_frozen",
+    ),
+    Drill(
+        "35",
+        "after_outage::names_are_served_soon_after_etcd_was_killed",
+    ),
+    Drill(
+        "35",
+        "after_outage::names_are_served_soon_after_a_long_freeze",
+    ),
+    Drill(
+        "35",
+        "after_outage::names_are_served_soon_after_a_long_absence",
+    ),
+    Drill(
+        "36",
+        "outage_answers::every_call_answers_soon_when_etcd_is_frozen",
+    ),
+    Drill(
+        "36",
+        "outage_answers::every_call_answers_soon_when_etcd_is_killed",
+    ),
+    Drill("36", "told_why::release_while_etcd_is_frozen_says_why"),
+    Drill("36", "told_why::release_after_etcd_was_killed_says_why"),
+    Drill(
+        "37",
+        "credentials::refused_credentials_are_the_cause_of_a_loss",
+    ),
+    Drill("37", "misconfigured::credentials_are_not_retryable"),
+    Drill("37", "misconfigured::tls_mistakes_are_refused_at_once"),
+    Drill(
+        "37",
+        "misconfigured::tls_to_a_plain_port_is_refused_at_once",
+    ),
+    Drill(
+        "37",
+        "misconfigured::an_endpoint_without_etcd_gets_no_hint_at_tls",
+    ),
+    Drill("38", "members::all_members_may_be_replaced"),
+    Drill("38", "members::rolling_restart_fails_no_call"),
+    Drill("38", "upgrade::an_upgrade_under_load_fails_no_call"),
+    Drill("41", "drained::a_shutdown_says_what_ended_and_what_is_left"),
+    Drill("41", "drained::shutdown_ends_while_etcd_is_frozen"),
+    Drill("41", "drained::shutdown_ends_while_etcd_is_dead"),
+    Drill(
+        "41",
+        "drained::retention_does_not_block_a_shutdown_on_a_frozen_etcd",
+    ),
+    Drill(
+        "41",
+        "drained::retention_does_not_block_a_shutdown_on_a_dead_etcd",
+    ),
+    Drill(
+        "41",
+        "misconfigured::init_after_shutdown_says_shutting_down",
+    ),
+    Drill(
+        "42",
+        "hostile_record::a_strangers_record_is_escaped_and_cut",
+    ),
+    Drill(
+        "42",
+        "hostile_record::a_strangers_record_forges_no_log_line",
+    ),
+    Drill("43", "no_lease::a_key_without_a_lease_is_named"),
+    Drill(
+        "43",
+        "no_lease::a_key_that_was_detached_from_its_lease_is_named",
+    ),
+];
+
+/// The etcds of the page, as `--etcd` names them.
+const ETCDS: [&str; 3] = ["3.4", "3.5.16", "newest"];
+
+/// Limit of a drill, longer than a test takes before it gives up by itself.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// Most characters of an error or a log line on the page.
+const LONGEST: usize = 400;
+
+/// Runs all drills and writes the page; or on one etcd, or those whose names contain a word, to target/.
+pub(crate) fn drills(args: &[String]) -> Result<String> {
+    let mut words = args.to_vec();
+    let asked = etcd::asked(&mut words)?;
+    let chosen: Vec<Drill> = DRILLS
+        .iter()
+        .filter(|drill| {
+            words.is_empty() || words.iter().any(|word| drill.1.contains(word.as_str()))
+        })
+        .copied()
+        .collect();
+    if chosen.is_empty() {
+        return Err(format!(
+            "no drill has `{}` in its name",
+            words.join("` or `")
+        ));
+    }
+    say::step("etcd");
+    let whole = asked.is_none() && words.is_empty();
+    let etcds = match asked {
+        Some(etcd) => vec![etcd],
+        None => ETCDS
+            .iter()
+            .map(|choice| etcd::choose(choice))
+            .collect::<Result<_>>()?,
+    };
+    say::step("building the tests");
+    let tests = workspace::build_test(&["--package", "etcd-locked-tests", "--test", "it"], "it")?;
+    all_are_tests(&tests)?;
+
+    say::step(format_args!("{} drills on each etcd", chosen.len()));
+    let begun = Instant::now();
+    // Drills mostly wait, so one on each etcd at a time leaves a processor to each.
+    let columns: Vec<Column> = thread::scope(|scope| {
+        let runs: Vec<_> = etcds
+            .iter()
+            .map(|etcd| scope.spawn(|| Column::run(etcd, &etcds, &tests, &chosen)))
+            .collect();
+        let columns = runs.into_iter().map(|run| run.join());
+        columns
+            .map(|column| column.map_err(|_| "a thread of xtask has panicked".to_owned()))
+            .collect::<Result<_>>()
+    })?;
+    let page = page(&chosen, &columns)?;
+    let failed: Vec<String> = columns.iter().flat_map(Column::failures).collect();
+    for failure in &failed {
+        eprintln!("\n{failure}");
+    }
+    let place = match whole && failed.is_empty() {
+        true => "tests/DRILLS.md",
+        // Not all of it, or not as it should be: not for others to read.
+        false => "target/DRILLS.md",
+    };
+    let file = workspace::root().join(place);
+    fs::write(&file, page).map_err(|error| format!("{}: {error}", file.display()))?;
+    if !failed.is_empty() {
+        return Err(format!(
+            "{} drills are not as they should be; {place} has the others",
+            failed.len()
+        ));
+    }
+    Ok(format!(
+        "drills: ok — {} drills on etcd {}, in {:.0} s; {place}",
+        chosen.len(),
+        versions(&columns),
+        begun.elapsed().as_secs_f64()
+    ))
+}
+
+/// Refuses a drill that is no test: cargo's test runner takes an unknown name for none at all.
+fn all_are_tests(tests: &Path) -> Result<()> {
+    let listed = output(Command::new(tests).args(["--list", "--format=terse"]))?;
+    let is_test = |drill: &&Drill| {
+        !listed
+            .lines()
+            .any(|line| line == format!("{}: test", drill.1))
+    };
+    match DRILLS.iter().find(is_test) {
+        Some(drill) => Err(format!("there is no test `{}`", drill.1)),
+        None => Ok(()),
+    }
+}
+
+/// Column of the page: all drills on one etcd.
+struct Column {
+    version: String,
+    /// The row of each drill, or the output of a test that failed.
+    rows: BTreeMap<&'static str, Result<Value>>,
+}
+
+impl Column {
+    fn run(etcd: &Etcd, all: &[Etcd], tests: &Path, drills: &[Drill]) -> Self {
+        let version = etcd.version.to_string();
+        let run = |drill: &Drill| {
+            let row = row(etcd, all, tests, drill.1);
+            let verdict = match &row {
+                Ok(_) => "ok",
+                Err(_) => "FAILED",
+            };
+            say::note(format_args!("{version:7} {verdict:6} {}", drill.1));
+            (drill.1, row)
+        };
+        let rows = drills.iter().map(run).collect();
+        Self { version, rows }
+    }
+
+    fn failures(&self) -> impl Iterator<Item = String> {
+        self.rows.iter().filter_map(|(drill, row)| {
+            let failure = row.as_ref().err()?;
+            Some(format!("== {drill} on etcd {}\n{failure}", self.version))
+        })
+    }
+
+    fn row(&self, drill: Drill) -> Option<&Value> {
+        self.rows.get(drill.1)?.as_ref().ok()
+    }
+}
+
+/// Runs one drill in a process of its own, so that all it logs is the drill's; returns its row.
+fn row(etcd: &Etcd, all: &[Etcd], tests: &Path, drill: &str) -> Result<Value> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let (rows, printed) = (folder.path().join("rows"), folder.path().join("printed"));
+    let io = |error: std::io::Error| format!("{}: {error}", folder.path().display());
+    let best = all
+        .iter()
+        .max_by_key(|etcd| etcd.ctl_version)
+        .unwrap_or(etcd);
+    let file = File::create(&printed).map_err(io)?;
+    let mut command = Command::new(tests);
+    command
+        .current_dir(workspace::root().join("tests"))
+        .args([drill, "--exact", "--include-ignored", "--show-output"])
+        .envs(etcd.variables(best))
+        .env_remove("ETCD_LOCKED_TESTS_ON")
+        .env("ETCD_LOCKED_DRILLS", &rows)
+        .env("RUST_BACKTRACE", "0") // the reason is enough
+        .stdin(Stdio::null())
+        .stdout(file.try_clone().map_err(io)?)
+        .stderr(file);
+    let status = Process::start(drill, &mut command)?.wait(LIMIT);
+    let failure = |why: String| {
+        let printed = fs::read_to_string(&printed).unwrap_or_default();
+        format!("{why}\n{}", printed.trim_end())
+    };
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => return Err(failure(status.to_string())),
+        Err(error) => return Err(failure(error)),
+    }
+    let rows = fs::read_to_string(&rows).unwrap_or_default();
+    let rows: Vec<_> = rows.lines().map(serde_json::from_str).collect();
+    match rows.as_slice() {
+        [Ok(row)] => Ok(Value::clone(row)),
+        rows => Err(failure(format!("it has recorded {} rows", rows.len()))),
+    }
+}
+
+fn versions(columns: &[Column]) -> String {
+    let versions = columns.iter().map(|column| column.version.as_str());
+    versions.collect::<Vec<_>>().join(", ")
+}
+
+/// Text of an error or a line of a log, with the versions of etcd on which it occurred.
+#[derive(Default)]
+struct Texts(Vec<(String, Vec<String>)>);
+
+impl Texts {
+    fn add(&mut self, text: &str, version: &str) {
+        let text = shown(text);
+        let at = self.0.iter().position(|(other, _)| *other == text);
+        let at = at.unwrap_or_else(|| {
+            self.0.push((text, Vec::new()));
+            self.0.len() - 1
+        });
+        let versions = &mut self.0[at].1;
+        if !versions.iter().any(|other| other == version) {
+            versions.push(version.to_owned());
+        }
+    }
+
+    /// Lists the texts; those that did not occur on every version say on which.
+    fn list(&self, page: &mut String, title: &str, columns: usize) -> std::fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        writeln!(page, "\n{title}:\n")?;
+        for (text, versions) in &self.0 {
+            match versions.len() == columns {
+                true => writeln!(page, "- `{text}`")?,
+                false => writeln!(page, "- `{text}` ({})", versions.join(", "))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns a text for the page: one line, cut, and without the numbers that differ from run to run.
+fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    let mut number = String::new();
+    for c in text.chars().chain(['\n']) {
+        if c.is_ascii_hexdigit() || c == '.' {
+            number.push(c);
+            continue;
+        }
+        match differs(&number) {
+            true => shown.push('…'),
+            false => shown += &number,
+        }
+        number.clear();
+        match c {
+            '\n' => shown.push(' '),
+            '`' => shown.push('\''),
+            _ => shown.push(c),
+        }
+    }
+    let shown = shown.trim();
+    match shown.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} [cut]", &shown[..end]),
+        None => shown.to_owned(),
+    }
+}
+
+/// Returns whether it is a port, an id, a revision or a duration. Host addresses, small numbers and words stay.
+fn differs(number: &str) -> bool {
+    let digits = number.bytes().filter(u8::is_ascii_digit).count();
+    match number.split_once('.') {
+        None => digits > 0 && number.len() >= 4,
+        Some((whole, fraction)) => [whole, fraction]
+            .iter()
+            .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())),
+    }
+}
+
+fn page(drills: &[Drill], columns: &[Column]) -> Result<String> {
+    let mut page = format!(
+        "# Drills: what a real etcd does to us\n\n\
+         Written by `cargo xtask drills`, on {} processors. Each drill is a test of `tests/it`, run on etcd {} as it comes from \
+         Debian, on one machine. A row says what its callers got, how many warnings and errors were logged in all processes, and \
+         how long it took: from the end of the fault, unless it says otherwise. Ports, ids and revisions are left out of \
+         texts.\n",
+        thread::available_parallelism().map_or(1, usize::from),
+        versions(columns),
+    );
+    for drill in drills {
+        section(&mut page, *drill, columns).map_err(|error| error.to_string())?;
+    }
+    Ok(page)
+}
+
+fn section(page: &mut String, drill: Drill, columns: &[Column]) -> std::fmt::Result {
+    let title = columns
+        .iter()
+        .find_map(|column| column.row(drill)?["done"].as_str());
+    writeln!(page, "\n## {}\n", capital(title.unwrap_or(drill.1)))?;
+    writeln!(page, "Fault {}, `{}`\n", drill.0, drill.1)?;
+    let mut cells: Vec<(String, Vec<String>)> = vec![
+        ("callers got".to_owned(), Vec::new()),
+        ("logged".to_owned(), Vec::new()),
+    ];
+    let (mut errors, mut lines) = (Texts::default(), Texts::default());
+    for (at, column) in columns.iter().enumerate() {
+        let Some(row) = column.row(drill) else {
+            set(&mut cells, "callers got", at, "FAILED".to_owned());
+            continue;
+        };
+        if let Some(why) = row["left_out"].as_str() {
+            set(&mut cells, "callers got", at, format!("left out: {why}"));
+            continue;
+        }
+        let mut got = Vec::new();
+        for answer in list(row, "got") {
+            let what = answer["what"].as_str().unwrap_or_default();
+            got.push(match answer["count"].as_u64() {
+                Some(1) | None => what.to_owned(),
+                Some(count) => format!("{count} × {what}"),
+            });
+            if let Some(text) = answer["says"].as_str() {
+                errors.add(text, &column.version);
+            }
+        }
+        set(&mut cells, "callers got", at, got.join("<br>"));
+        let logged = list(row, "logged").iter().filter_map(Value::as_str);
+        let logged: Vec<_> = logged.collect();
+        set(&mut cells, "logged", at, levels(&logged));
+        for line in logged {
+            lines.add(line, &column.version);
+        }
+        for took in list(row, "took") {
+            let until = took["until"].as_str().unwrap_or_default();
+            let seconds = took["seconds"].as_f64().unwrap_or_default();
+            set(&mut cells, until, at, format!("{seconds:.2} s"));
+        }
+    }
+    let versions = columns.iter().map(|column| column.version.as_str());
+    writeln!(page, "| | {} |", versions.collect::<Vec<_>>().join(" | "))?;
+    writeln!(page, "|---|{}", "---|".repeat(columns.len()))?;
+    for (title, cells) in &cells {
+        let of = |at: usize| cells.get(at).map_or("", String::as_str);
+        let cells: Vec<_> = (0..columns.len()).map(of).collect();
+        writeln!(page, "| {title} | {} |", cells.join(" | "))?;
+    }
+    errors.list(page, "Errors", columns.len())?;
+    lines.list(page, "Logged", columns.len())
+}
+
+/// Sets the cell of a row, which is added if it is not there yet.
+fn set(cells: &mut Vec<(String, Vec<String>)>, row: &str, at: usize, text: String) {
+    let found = cells.iter().position(|(title, _)| title == row);
+    let found = found.unwrap_or_else(|| {
+        cells.push((row.to_owned(), Vec::new()));
+        cells.len() - 1
+    });
+    let cells = &mut cells[found].1;
+    cells.resize(cells.len().max(at + 1), String::new());
+    cells[at] = text.replace('|', "\\|");
+}
+
+fn list<'a>(row: &'a Value, field: &str) -> &'a [Value] {
+    row[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Counts lines by their first word, the level.
+fn levels(lines: &[&str]) -> String {
+    let count = |level: &str| lines.iter().filter(|line| line.starts_with(level)).count();
+    let counts =
+        [("ERROR", "error"), ("WARN", "warning")].map(|(level, word)| match count(level) {
+            0 => None,
+            1 => Some(format!("1 {word}")),
+            count => Some(format!("{count} {word}s")),
+        });
+    match counts.iter().flatten().cloned().collect::<Vec<_>>() {
+        none if none.is_empty() => "nothing".to_owned(),
+        some => some.join(", "),
+    }
+}
+
+/// Begins a title with a capital letter; the name etcd has none.
+fn capital(text: &str) -> String {
+    if text.starts_with("etcd ") {
+        return text.to_owned();
+    }
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, levels, shown};
+
+    #[test]
+    fn leaves_numbers_of_one_run_out() {
+        assert_eq!(
+            shown("http://127.0.0.1:40123: lease 694d9a3f1c2b after 4.0 s\nbe\u{e9}de `x`. Ended."),
+            "http://127.0.0.1:…: lease … after … s be\u{e9}de 'x'. Ended."
+        );
+        let long = "y".repeat(2 * LONGEST);
+        assert_eq!(shown(&long), format!("{} [cut]", "y".repeat(LONGEST)));
+    }
+
+    #[test]
+    fn counts_lines_by_level() {
+        assert_eq!(levels(&[]), "nothing");
+        assert_eq!(
+            levels(&["WARN a", "ERROR b", "WARN c"]),
+            "1 error, 2 warnings"
+        );
+    }
+}
