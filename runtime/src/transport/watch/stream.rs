@@ -204,12 +204,12 @@ impl Stream {
 
     /// Hands the answer on; the stream ends if the answer says so.
     fn take(&mut self, answer: &WatchResponse) -> Option<End> {
-        let wire_id = match answer.created() {
-            true => self.table.confirm(answer.watch_id()),
-            false => answer.watch_id(),
-        };
+        let (id, refused) = (answer.watch_id(), answer.canceled());
         // None: a watch that this side cancelled, or progress, which has the id -1.
-        let incarnation = *self.table.wired.get(&wire_id)?;
+        let incarnation = match answer.created() {
+            true => self.table.confirm(id, refused)?,
+            false => *self.table.wired.get(&id)?,
+        };
         let watch = self.table.watches.get_mut(&incarnation)?;
         let submit = |event| (self.submit)(StreamEvent::Seen(watch.id, incarnation, event));
         if answer.canceled() && answer.compact_revision() > 0 {

@@ -15,8 +15,10 @@ const SILENT: u32 = 2;
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) watches: HashMap<Incarnation, Watch>,
-    /// The watches of the open stream, by the ids etcd knows them by.
+    /// The watches of the open stream that etcd has confirmed, by the ids it has given them.
     pub(super) wired: HashMap<i64, Incarnation>,
+    /// Those that it has not, by the ids that were asked for. etcd gives these, its gRPC proxy others.
+    asked: HashMap<i64, Incarnation>,
     /// What is still to be sent on the open stream, in this order.
     outbox: BTreeMap<u64, Outgoing>,
     /// What was put into the outbox last.
@@ -49,7 +51,9 @@ pub(super) struct Watch {
 /// A watch on the open stream.
 #[derive(Debug, Clone, Copy)]
 struct Wire {
-    id: i64,
+    asked: i64,
+    /// The id that etcd has confirmed.
+    given: Option<i64>,
     /// Its creation's place in the outbox, which it leaves when it is sent.
     creation: u64,
 }
@@ -93,9 +97,13 @@ impl Table {
         let id = self.wire_ids;
         let creation = self.post(Outgoing::Create(id));
         if let Some(watch) = self.watches.get_mut(&incarnation) {
-            watch.wire = Some(Wire { id, creation });
+            watch.wire = Some(Wire {
+                asked: id,
+                given: None,
+                creation,
+            });
         }
-        self.wired.insert(id, incarnation);
+        self.asked.insert(id, incarnation);
     }
 
     /// Puts something into the outbox, behind all that is there; answers its place.
@@ -118,10 +126,12 @@ impl Table {
             self.paused.remove(&(until, incarnation));
         }
         if let Some(wire) = watch.wire {
-            self.wired.remove(&wire.id);
-            // What etcd does not know yet need not be cancelled.
-            if self.outbox.remove(&wire.creation).is_none() {
-                self.post(Outgoing::Cancel(wire.id));
+            self.asked.remove(&wire.asked);
+            // What etcd does not know yet need not be cancelled, and what it has not confirmed is cancelled when it does.
+            self.outbox.remove(&wire.creation);
+            if let Some(given) = wire.given {
+                self.wired.remove(&given);
+                self.post(Outgoing::Cancel(given));
             }
         }
     }
@@ -129,6 +139,7 @@ impl Table {
     /// Begins a new stream with all watches that are due; answers the first of them.
     pub(super) fn begin(&mut self, now: Moment) -> Option<(i64, Vec<u8>, WatchOptions)> {
         self.wired.clear();
+        self.asked.clear();
         self.outbox.clear();
         self.unconfirmed.clear();
         self.silent = 0;
@@ -153,8 +164,8 @@ impl Table {
     /// The watch was refused, so the stream does not know it: not again before then.
     pub(super) fn pause(&mut self, incarnation: Incarnation, until: Moment) {
         if let Some(watch) = self.watches.get_mut(&incarnation) {
-            if let Some(wire) = watch.wire.take() {
-                self.wired.remove(&wire.id);
+            if let Some(given) = watch.wire.take().and_then(|wire| wire.given) {
+                self.wired.remove(&given);
             }
             watch.paused = Some(until);
             self.paused.insert((until, incarnation));
@@ -175,7 +186,7 @@ impl Table {
     }
 
     fn creation(&self, wire_id: i64) -> Option<(Vec<u8>, WatchOptions)> {
-        let watch = self.watches.get(self.wired.get(&wire_id)?)?;
+        let watch = self.watches.get(self.asked.get(&wire_id)?)?;
         let mut options = WatchOptions::new()
             .with_prefix()
             .with_start_revision(watch.from.get())
@@ -205,7 +216,7 @@ impl Table {
     /// Notes that a period has passed; answers whether the stream is still believed to live, and asks for progress if so. etcd
     /// answers for the watches that it knows, so without one on the stream its silence says nothing.
     pub(super) fn period(&mut self) -> bool {
-        if self.wired.is_empty() {
+        if self.wired.is_empty() && self.asked.is_empty() {
             self.silent = 0;
             return true;
         }
@@ -231,11 +242,30 @@ impl Table {
         }
     }
 
-    /// Which creation is confirmed (or refused): some etcd versions refuse with the id -1, but all answer in order.
-    pub(super) fn confirm(&mut self, wire_id: i64) -> i64 {
-        match self.unconfirmed.iter().position(|id| *id == wire_id) {
-            Some(at) => self.unconfirmed.remove(at).unwrap_or(wire_id),
-            None => self.unconfirmed.pop_front().unwrap_or(wire_id),
+    /// Notes that etcd has confirmed or refused a creation; returns the watch, unless it was removed meanwhile.
+    pub(super) fn confirm(&mut self, given: i64, refused: bool) -> Option<Incarnation> {
+        let asked = self.answered_creation(given)?;
+        let incarnation = self.asked.remove(&asked);
+        if refused {
+            return incarnation;
+        }
+        match incarnation {
+            Some(incarnation) => {
+                self.wired.insert(given, incarnation);
+                let wire = self.watches.get_mut(&incarnation)?.wire.as_mut()?;
+                wire.given = Some(given);
+            }
+            None => drop(self.post(Outgoing::Cancel(given))),
+        }
+        incarnation
+    }
+
+    /// Which creation is answered: some etcd versions refuse with the id -1, and a gRPC proxy counts from 0 on each stream, below
+    /// all ids that are unconfirmed. But all answer in order.
+    fn answered_creation(&mut self, given: i64) -> Option<i64> {
+        match self.unconfirmed.iter().position(|id| *id == given) {
+            Some(at) => self.unconfirmed.remove(at),
+            None => self.unconfirmed.pop_front(),
         }
     }
 
@@ -270,11 +300,38 @@ mod tests {
         let mut table = Table::default();
         table.apply(add(1, 1));
         table.sent();
+        assert_eq!(table.confirm(1, false), Some(1));
         table.apply(Command::Remove(1));
         table.apply(add(1, 2));
         assert_eq!(outbox(&table), [Outgoing::Cancel(1), Outgoing::Create(2)]);
         assert_eq!(table.wired.get(&1), None);
-        assert_eq!(table.wired.get(&2), Some(&2));
+        assert_eq!(table.asked.get(&2), Some(&2));
+    }
+
+    #[test]
+    fn a_watch_removed_early_is_cancelled_when_confirmed() {
+        let mut table = Table::default();
+        table.apply(add(1, 1));
+        table.sent();
+        table.apply(Command::Remove(1));
+        assert_eq!(outbox(&table), []);
+        assert_eq!(table.confirm(1, false), None);
+        assert_eq!(outbox(&table), [Outgoing::Cancel(1)]);
+    }
+
+    #[test]
+    fn a_watch_goes_by_the_id_that_it_was_given() {
+        let mut table = Table::default();
+        for incarnation in 1..=2 {
+            table.apply(add(incarnation, incarnation));
+            table.sent();
+        }
+        assert_eq!(table.confirm(0, false), Some(1));
+        assert_eq!(table.confirm(1, false), Some(2));
+        assert_eq!(table.wired, HashMap::from([(0, 1), (1, 2)]));
+        table.apply(Command::Remove(2));
+        assert_eq!(outbox(&table), [Outgoing::Cancel(1)]);
+        assert_eq!(table.wired, HashMap::from([(0, 1)]));
     }
 
     #[test]
@@ -296,10 +353,10 @@ mod tests {
         let later = now + Duration::from_secs(1);
         table.pause(2, later);
         assert!(table.begin(now).is_some());
-        assert_eq!((table.wired.len(), table.outbox.len()), (2, 1));
+        assert_eq!((table.asked.len(), table.outbox.len()), (2, 1));
         assert_eq!(table.wake(), Some(later));
         assert!(table.begin(later).is_some());
-        assert_eq!((table.wired.len(), table.outbox.len()), (3, 2));
+        assert_eq!((table.asked.len(), table.outbox.len()), (3, 2));
         assert_eq!(table.wake(), None);
     }
 
@@ -328,10 +385,10 @@ mod tests {
     fn a_refusal_without_an_id_is_the_oldest_creation() {
         let mut table = Table::default();
         table.unconfirmed.extend([4, 5, 6]);
-        assert_eq!(table.confirm(5), 5);
-        assert_eq!(table.confirm(-1), 4);
-        assert_eq!(table.confirm(-1), 6);
-        assert_eq!(table.confirm(-1), -1);
+        assert_eq!(table.answered_creation(5), Some(5));
+        assert_eq!(table.answered_creation(-1), Some(4));
+        assert_eq!(table.answered_creation(-1), Some(6));
+        assert_eq!(table.answered_creation(-1), None);
     }
 
     #[test]
