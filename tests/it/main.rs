@@ -34,6 +34,7 @@ mod exclusion;
 mod fifo;
 mod foreign;
 mod frameworks;
+mod grpc_proxy;
 mod handover;
 mod history;
 mod hold_limit;

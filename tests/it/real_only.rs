@@ -18,6 +18,7 @@ const USERS: &str = "the test is about etcd's users and roles: an embedded one h
 const CLUSTERS: &str = "it is about two clusters: embedded etcds all have one id";
 const MEMBERS: &str = "it is about members of a cluster: embedded ones share one store";
 const METRICS: &str = "it counts requests at etcd's metrics page: an embedded one has none";
+const PROXY: &str = "it is about etcd's gRPC proxy: an embedded one has none";
 const SPACE: &str = "it is about etcd's space quota: an embedded one has none";
 const SNAPSHOT: &str = "it is about a snapshot of etcd's data: an embedded one makes none";
 
@@ -31,6 +32,10 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
     (
         "credentials::refused_credentials_are_the_cause_of_a_loss",
         USERS,
+    ),
+    (
+        "grpc_proxy::locks_work_behind_the_grpc_proxies_of_etcd",
+        PROXY,
     ),
     ("history::lost_history_is_one_error_event", SNAPSHOT),
     (

@@ -132,6 +132,10 @@ const DRILLS: &[Drill] = &[
         "43",
         "no_lease::a_key_that_was_detached_from_its_lease_is_named",
     ),
+    Drill(
+        "44",
+        "grpc_proxy::locks_work_behind_the_grpc_proxies_of_etcd",
+    ),
 ];
 
 /// The etcds of the page, as `--etcd` names them.
