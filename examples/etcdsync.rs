@@ -45,7 +45,7 @@ async fn who_has_it(locks: &Locks) -> Result<(), LockError> {
                 "locked by {}-{}-{}",
                 holder.host(),
                 holder.pid(),
-                holder.since()
+                holder.held_since().unwrap_or(holder.queued_since())
             );
             Ok(())
         }

@@ -4,7 +4,7 @@
 //! While [`WINDOW`] transactions of a kind travel, the next one fills. A transaction that etcd refuses because of one of its
 //! elements is split, and the halves are sent again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::{ContenderId, SessionId};
 use crate::transactions::{Deletion, LOCKS};
@@ -83,6 +83,9 @@ pub struct Batch {
     refused: VecDeque<Deletion>,
     /// The contender of that one.
     probe: Option<ContenderId>,
+    /// Held contenders whose keys are to say so, and whether a transaction of such keys is under way: one at a time.
+    described: BTreeSet<ContenderId>,
+    describing: bool,
 }
 
 impl Batch {
@@ -165,6 +168,29 @@ impl Batch {
             self.probe = None;
             self.deletions.pending.extend(self.refused.drain(..));
         }
+    }
+
+    /// The keys of a held contender are to say so.
+    pub fn describe(&mut self, contender: ContenderId) {
+        self.described.insert(contender);
+    }
+
+    /// The next of them, if a transaction of such keys may be sent.
+    pub fn next_described(&mut self) -> Option<ContenderId> {
+        match self.describing {
+            true => None,
+            false => self.described.pop_first(),
+        }
+    }
+
+    /// Such a transaction is sent.
+    pub fn describe_begun(&mut self) {
+        self.describing = true;
+    }
+
+    /// It was answered, or not.
+    pub fn describe_done(&mut self) {
+        self.describing = false;
     }
 
     /// Whether any key is to be deleted that etcd has not refused to delete.

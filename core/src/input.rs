@@ -17,6 +17,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// What a call is refused with that has waited for so long, if no exchange has failed yet.
     pub silence: Cause,
+    /// What a call's record says once the call has held its lock for a second, after it had waited for so long.
+    pub describe: fn(&[u8], Duration) -> Arc<[u8]>,
     /// Bodies under one session, before the next session of its TTL gets some (rule P27).
     pub bodies_per_session: usize,
     /// With more predecessors than this a contender watches only the last of them (rule P15): a watch on all of them brings an

@@ -37,6 +37,12 @@ pub enum Gate {
 pub struct Ownership {
     created: Revision,
     holders: BTreeSet<CallId>,
+    /// When the first of them got it.
+    got: Moment,
+    /// The mod revision of its keys, as their records were last written; and whether these are, or will be, about that holder.
+    modified: Revision,
+    described: bool,
+    /// For the token.
     handover: u16,
     /// Hand-overs since a read showed that no other process waits, or since the beginning; and when that was.
     turns: u32,
@@ -54,6 +60,9 @@ impl Ownership {
         Self {
             created,
             holders: BTreeSet::from([holder]),
+            got: now,
+            modified: created,
+            described: false,
             handover: 0,
             turns: 0,
             since: now,
@@ -78,8 +87,31 @@ impl Ownership {
         self.holders.iter().copied()
     }
 
+    /// When the first of its holders got it.
+    pub fn got(&self) -> Moment {
+        self.got
+    }
+
+    /// The mod revision of its keys, as far as they were written here.
+    pub fn modified(&self) -> Revision {
+        self.modified
+    }
+
+    /// Its keys were written again, at this revision.
+    pub fn rewritten(&mut self, revision: Revision) {
+        self.modified = revision;
+    }
+
+    /// Notes whether the records of its keys are, or will be, about that holder; true if that is new.
+    pub fn set_described(&mut self, described: bool) -> bool {
+        std::mem::replace(&mut self.described, described) != described
+    }
+
     /// Another call holds it too, or after one that has left. True if a read has to show whether another process waits.
     pub fn add(&mut self, now: Moment, call: CallId) -> bool {
+        if self.holders.is_empty() {
+            self.got = now;
+        }
         self.holders.insert(call);
         self.handover += 1;
         self.turns += 1;

@@ -37,6 +37,8 @@ pub enum Mistake {
     RenewalProvesLostHistory,
     /// A release deletes by name only (rule P24).
     DeleteByNameOnly,
+    /// The record of a held key is written although the key may be gone (rule P18).
+    DescribedUnguarded,
     /// Groups never step back (rule P38).
     GroupsNeverStepBack,
     /// A retained key is deleted at its release (rule P39).

@@ -22,6 +22,8 @@ pub enum Timer {
     Session(SessionId),
     /// Read where a contender stands; or begin to watch one that is held.
     Read(ContenderId),
+    /// The keys of a contender that is held are to say since when.
+    Describe(ContenderId),
     /// A name has not been wanted for a while: stop watching it.
     Rest(Name),
     /// Send what was held back.

@@ -1,5 +1,6 @@
 //! Transactions: one function for each kind of transaction of the protocol. All are flat (rule P6).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, edges_of};
@@ -13,7 +14,8 @@ pub const LOCKS: usize = 64;
 /// Keys that a put reads where other contenders are expected. Where there are more, a later read finds out.
 const MANY: u32 = 512;
 
-/// Names in one read, two operations each, after which no other contender joins it: the last one may have had 32.
+/// Names in one read, two operations each, or keys whose records are written together, after which no other contender joins: the
+/// last one may have had 32.
 pub const READS: usize = 32;
 
 /// A session key in the state a transaction relies on: the session was not barred since (rule P10).
@@ -183,6 +185,40 @@ pub fn deleted(deletions: &mut [Deletion], answer: TxnAnswer) {
             _ => false,
         });
     }
+}
+
+/// A key whose record is to be written again.
+#[derive(Debug)]
+pub struct Description {
+    pub contender: ContenderId,
+    pub key: Key,
+    /// The key's mod revision: so its incarnation and its lease are ours.
+    pub modified: Revision,
+    pub lease: LeaseId,
+    pub record: Arc<[u8]>,
+}
+
+/// Writes the records of these keys if all are as they were last written here, else reads them.
+pub fn describe(keys: &[Description]) -> Txn {
+    let unchanged = |it: &Description| Compare::Modified(it.key.clone(), it.modified);
+    let guarded = !mistake(Mistake::DescribedUnguarded);
+    Txn {
+        when: keys.iter().filter(|_| guarded).map(unchanged).collect(),
+        then: keys
+            .iter()
+            .map(|it| put_one(&it.key, &it.record, it.lease))
+            .collect(),
+        or_else: keys.iter().map(|it| Op::Get(it.key.clone())).collect(),
+    }
+}
+
+/// Reads the answer to a [`describe`] that wrote nothing: the contenders with a key that is not as it was written here.
+pub fn changed(keys: &[Description], answer: TxnAnswer) -> BTreeSet<ContenderId> {
+    let found = answer.answers.into_iter().map(OpAnswer::first);
+    let modified = found.map(|kv| kv.map(|kv| kv.mod_revision));
+    let changed = keys.iter().zip(modified);
+    let changed = changed.filter(|(it, modified)| *modified != Some(it.modified));
+    changed.map(|(it, _)| it.contender).collect()
 }
 
 /// Puts these keys under another lease if all of them are there, else reads them (rule P39).

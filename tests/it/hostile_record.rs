@@ -12,11 +12,18 @@ use crate::worker::Worker;
 /// What a terminal or a log would obey, reorder, hide or end its line at.
 const HOSTILE: &str = "x`\n2026-01-01 ERROR forged\r\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\0\u{85}\u{2028}\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}";
 
-/// The longest error, in characters: five texts of 200, a key, and what stands around them.
+/// The longest error, in characters: six texts of 200, a key, and what stands around them.
 const LONGEST: usize = 1_800;
 
 fn record(text: &str) -> String {
-    let fields = ["host", "service", "function", "template", "since"];
+    let fields = [
+        "host",
+        "service",
+        "function",
+        "template",
+        "queued_since",
+        "held_since",
+    ];
     let fields = fields.map(|field| (field.to_owned(), text.into()));
     let mut record: serde_json::Map<String, serde_json::Value> = fields.into_iter().collect();
     record.insert("pid".to_owned(), 7.into());
@@ -68,7 +75,9 @@ fn a_strangers_record_is_escaped_and_cut() {
                 } = &error
                 {
                     assert!(name != "orders/3", "a record of 1.4 MB was read");
-                    for text in [holder.host(), holder.service(), holder.since()] {
+                    let since = [Some(holder.queued_since()), holder.held_since()];
+                    let since = since.map(|since| since.expect("a time"));
+                    for text in [holder.host(), holder.service()].into_iter().chain(since) {
                         is_one_short_line(name, text);
                     }
                 }

@@ -50,7 +50,8 @@ fn a_value_says_who_holds_the_lock() {
         assert_eq!(record["template"], "orders/<id>");
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux");
         assert_eq!(record["host"], host.trim());
-        let since = humantime::parse_rfc3339(record["since"].as_str().unwrap()).expect("RFC 3339");
+        let since =
+            humantime::parse_rfc3339(record["queued_since"].as_str().unwrap()).expect("RFC 3339");
         assert!(
             since >= before && since <= SystemTime::now() + Duration::from_secs(1),
             "{since:?}"
@@ -88,7 +89,7 @@ fn a_refused_caller_reads_the_same_record() {
         );
         assert_eq!(holder.template(), Some("jobs/<job>"));
         assert_eq!(holder.function(), Some("worker::work"));
-        humantime::parse_rfc3339(holder.since()).expect("RFC 3339");
+        humantime::parse_rfc3339(holder.queued_since()).expect("RFC 3339");
         worker.send("done till");
         worker.says("released").await;
     });

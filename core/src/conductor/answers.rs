@@ -3,14 +3,14 @@
 //! Sessions, puts and deletes come first, then reads and watches. `None` says that what a method is about is gone.
 
 use super::{Core, Exchange, SLOWLY};
-use crate::contender::State;
+use crate::contender::{Contender, State};
 use crate::ids::{
     ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, WatchId, contends, session_key,
     value_of,
 };
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::observe::{HOLDER, RELIES, Read, Seen, WAITER};
+use crate::observe::{GUARD_AFTER, HOLDER, RELIES, Read, Seen, WAITER};
 use crate::output::{Output, Owner, Refused};
 use crate::ownership::Ownership;
 use crate::part::Part;
@@ -19,7 +19,7 @@ use crate::seat::Seat;
 use crate::session::{Need, Session};
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
-use crate::transactions::{self, Deletion, Placed, Placement};
+use crate::transactions::{self, Deletion, Description, Placed, Placement, READS};
 use std::time::Duration;
 
 /// Sessions, and what is put and deleted under them.
@@ -654,6 +654,7 @@ impl Core {
         if asked.is_some() {
             let next = self.jittered(HOLDER);
             self.timers.set(Timer::Read(id), self.now + next);
+            self.describe_due(id);
         }
         if asked == Some(false) && !self.observe.are_guarded(&names) {
             // From its create revision on: whatever happened to its keys since is reported.
@@ -661,6 +662,69 @@ impl Core {
         }
         self.observe.read(id, asked.is_none());
         Some(())
+    }
+
+    /// Has the keys of a contender say who holds it, once that call has held it for a second (rule P18).
+    pub(super) fn describe_due(&mut self, id: ContenderId) -> Option<()> {
+        let ownership = self.contenders.get_mut(id)?.ownership_mut()?;
+        let due = ownership.got() + GUARD_AFTER;
+        if due > self.now {
+            self.timers.set(Timer::Describe(id), due);
+        } else if ownership.set_described(true) {
+            self.batch.describe(id);
+        }
+        Some(())
+    }
+
+    /// Sends the records of held keys that are to be written.
+    pub(super) fn flush_descriptions(&mut self) {
+        let mut keys = Vec::new();
+        while self.may_send()
+            && keys.len() < READS
+            && let Some(id) = self.batch.next_described()
+        {
+            keys.extend(self.descriptions(id).into_iter().flatten());
+        }
+        if !keys.is_empty() {
+            self.batch.describe_begun();
+            let txn = transactions::describe(&keys);
+            self.send(Request::Txn(txn), Exchange::Describe(keys));
+        }
+    }
+
+    /// What the keys of a contender are to say of the call that holds it, if one has for a second.
+    fn descriptions(&self, id: ContenderId) -> Option<Vec<Description>> {
+        let contender = self.contenders.get(id)?;
+        let ownership = contender
+            .held()
+            .filter(|it| it.got() + GUARD_AFTER <= self.now)?;
+        let record = self.record_of(ownership)?;
+        let lease = self.sessions.get(contender.session())?.lease()?;
+        let keys: Vec<Key> = contender.keys().cloned().collect();
+        let description = |key: &Key| Description {
+            contender: id,
+            key: key.clone(),
+            modified: ownership.modified(),
+            lease,
+            record: value_of(&record, key, &keys),
+        };
+        Some(keys.iter().map(description).collect())
+    }
+
+    /// Records were written, or not: they only inform, so what failed is not sent again, except for what stood beside it.
+    pub(super) fn described(&mut self, keys: &[Description], result: Result<TxnAnswer, Failure>) {
+        self.batch.describe_done();
+        let Ok(answer) = result else { return };
+        let (written, revision) = (answer.succeeded, answer.revision);
+        let changed = transactions::changed(keys, answer);
+        for contender in keys.iter().map(|it| it.contender) {
+            let held = self.contenders.get_mut(contender);
+            match held.and_then(Contender::ownership_mut) {
+                Some(ownership) if written => ownership.rewritten(revision),
+                Some(_) if !changed.contains(&contender) => self.batch.describe(contender),
+                _ => {}
+            }
+        }
     }
 
     /// Reads were not answered, or the answer is stale: they are sent again.

@@ -33,7 +33,7 @@ use crate::session::{Session, Sessions};
 use crate::shutdown::Shutdown;
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::{Timer, Timers};
-use crate::transactions::{self, Deletion};
+use crate::transactions::{self, Deletion, Description};
 use crate::wait_queue::WaitQueues;
 
 /// After a refusal an exchange is sent again as rarely as after so many failures (rule P34).
@@ -50,6 +50,7 @@ enum Exchange {
     Put(SessionId, Vec<ContenderId>),
     Delete(Vec<Deletion>),
     Read(Vec<Read>),
+    Describe(Vec<Description>),
     /// A lease for keys that stay after their call; then the keys under it (rule P39).
     Retain(ContenderId, Option<LeaseId>),
     /// A write of edges; if it is to cut a cycle, with the victim.
@@ -201,6 +202,7 @@ impl Core {
             Timer::Retention(contender) => drop(self.retain_on(contender)),
             Timer::Session(session) => drop(self.sessions.wake(session)),
             Timer::Read(contender) => drop(self.read_due(contender)),
+            Timer::Describe(contender) => drop(self.describe_due(contender)),
             Timer::Rest(name) => self.rest(&name),
             Timer::Flush => {}
             Timer::Deletes => {
@@ -256,6 +258,9 @@ impl Core {
                 Err(Failure::Refused(..)) => self.read_again(&reads, stale, SLOWLY),
                 _ => self.read_again(&reads, stale, self.exchanges.failures()),
             },
+            Exchange::Describe(keys) => {
+                self.described(&keys, result.and_then(Response::txn));
+            }
             Exchange::Retain(id, lease) => drop(self.retained(id, lease, result)),
             Exchange::Edges(session, edges, cut) => {
                 self.edges_written(session, &edges, cut, result.and_then(Response::txn));
@@ -282,6 +287,7 @@ impl Core {
             self.send(Request::Revoke(lease), Exchange::Revocation(lease));
         }
         self.flush_reads();
+        self.flush_descriptions();
         self.flush_edges();
         self.mind_silence();
     }

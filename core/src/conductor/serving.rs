@@ -194,15 +194,24 @@ impl Core {
             if session.is_some_and(Session::is_lost) {
                 return None;
             }
-            let holders = contender.ownership().map(Ownership::holders);
-            let holder = holders.and_then(|mut holders| self.calls.get(holders.next()?));
+            let record = contender.ownership().and_then(|it| self.record_of(it));
             Some(Owner {
-                record: holder.map_or(contender.record(), Call::record).clone(),
+                record: record.unwrap_or_else(|| contender.record().clone()),
                 unleased: None,
             })
         };
         let held = queue.held().find_map(own);
         held.or_else(|| queue.owner().cloned())
+    }
+
+    /// What the record of the first holder says, which has had its keys for a second or not.
+    pub(super) fn record_of(&self, ownership: &Ownership) -> Option<Arc<[u8]>> {
+        let call = self.calls.get(ownership.holders().next()?)?;
+        let waited = ownership.got() - call.since();
+        Some(match self.now - ownership.got() < GUARD_AFTER {
+            true => call.record().clone(),
+            false => (self.settings.describe)(call.record(), waited),
+        })
     }
 
     /// Opens a session of a TTL before a lock needs it.
@@ -369,6 +378,11 @@ impl Core {
             self.queues.hold(&names, id);
             self.searches.forget(id);
             self.timers.set(Timer::Read(id), self.now + GUARD_AFTER);
+        }
+        let ownership = contender.ownership_mut();
+        if ownership.is_some_and(|it| it.lingers() && it.set_described(false)) {
+            let due = self.now + GUARD_AFTER;
+            self.timers.set(Timer::Describe(id), due);
         }
         if contender.grant(self.now, call) {
             self.observe.read(id, true);
@@ -559,6 +573,7 @@ impl Core {
 
     fn stops_being_observed(&mut self, id: ContenderId) {
         self.timers.cancel(&Timer::Read(id));
+        self.timers.cancel(&Timer::Describe(id));
         self.searches.forget(id);
     }
 

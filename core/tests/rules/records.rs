@@ -1,8 +1,19 @@
-//! Records: the value of a key is its call's record, and names the other keys of its group (rule P38).
+//! Records: the value of a key is its call's record. It names the other keys of its group (rule P38), and since when it is held,
+//! once that is a second (rule P18).
 
-use etcd_locked_core::Wait;
+use std::time::Duration;
 
+use etcd_locked_core::{Input, LossCause, Refusal, Refused, Request, RequestId, Wait};
+use etcd_locked_sim::etcd::{refused, unavailable, unknown};
+
+use crate::rig::Rig;
 use crate::town::Town;
+
+const A: &str = "locks/a";
+const KEY: &str = "locks/a/a1";
+
+const SECOND: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_millis(450);
 
 fn value(town: &Town, key: &str) -> String {
     let kv = town.store.kv(key.as_bytes()).expect("a key");
@@ -29,8 +40,194 @@ fn wait_of_a_holder_leaves_its_records_as_they_are() {
     let mut town = Town::of(2);
     town.take(0, 1, &["a"]);
     town.take(1, 2, &["b"]);
+    town.live(2 * SECOND);
     let before = town.store.kv(b"locks/a/a1").cloned();
     town.ask_for(0, 3, &["b"], &[1], Wait::Forever);
     town.until(|town| !town.edges().is_empty());
     assert_eq!(town.store.kv(b"locks/a/a1"), before.as_ref());
+}
+
+/// The record at etcd of a key of the rig.
+fn record(rig: &Rig, key: &str) -> String {
+    let kv = rig.store.kv(key.as_bytes()).expect("a key");
+    String::from_utf8_lossy(&kv.value).into_owned()
+}
+
+/// Call 1 holds `a`, for a moment that is too short to be told.
+fn holder() -> Rig {
+    let mut rig = Rig::warm();
+    rig.acquire(1, A, Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.live(SHORT);
+    rig
+}
+
+/// The same for long enough: the request that says so has not reached etcd.
+fn describing(others: &[&str]) -> (Rig, (RequestId, Request)) {
+    let mut rig = Rig::warm();
+    let calls = (1..).zip(std::iter::once(&A).chain(others));
+    for (call, name) in calls {
+        rig.acquire(call, name, Wait::Forever);
+        rig.serve();
+        rig.granted(call);
+    }
+    rig.pass(SECOND);
+    let description = rig.take_put();
+    rig.serve();
+    (rig, description)
+}
+
+#[test]
+fn key_says_since_when_it_is_held_after_a_second() {
+    let mut rig = Rig::warm();
+    let other = rig.contend("locks/a/zz");
+    rig.acquire(1, A, Wait::Forever);
+    rig.live(2 * SECOND);
+    rig.store.revoke(other);
+    rig.report();
+    rig.serve();
+    rig.granted(1);
+    rig.live(SHORT);
+    assert_eq!(record(&rig, KEY), "call 1");
+    rig.live(SECOND);
+    assert_eq!(record(&rig, KEY), "call 1,\"waited\":2000}");
+}
+
+#[test]
+fn key_names_the_holder_after_a_hand_over() {
+    let mut rig = holder();
+    rig.acquire(2, A, Wait::Forever);
+    rig.live(3 * SECOND);
+    rig.release(1);
+    rig.granted(2);
+    rig.live(SHORT);
+    assert_eq!(record(&rig, KEY), "call 1,\"waited\":0}");
+    rig.live(SECOND);
+    assert_eq!(record(&rig, KEY), "call 2,\"waited\":3000}");
+    // The same once more, long after.
+    rig.acquire(3, A, Wait::Forever);
+    rig.live(70 * SECOND);
+    rig.release(2);
+    rig.granted(3);
+    rig.live(2 * SECOND);
+    assert_eq!(record(&rig, KEY), "call 3,\"waited\":70000}");
+}
+
+#[test]
+fn keys_of_a_group_still_name_each_other() {
+    let mut town = Town::of(1);
+    town.take(0, 1, &["a", "b"]);
+    town.live(2 * SECOND);
+    let expected = "{\"call\":1,\"waited\":0,\"group\":[\"locks/b/a1\"]}";
+    assert_eq!(value(&town, "locks/a/a1"), expected);
+}
+
+#[test]
+fn holds_of_less_than_a_second_write_nothing() {
+    let mut rig = holder();
+    let before = rig.revision();
+    for call in 1..30 {
+        rig.acquire(call + 1, A, Wait::Forever);
+        rig.live(SHORT);
+        rig.release(call);
+        rig.granted(call + 1);
+    }
+    assert_eq!(rig.revision(), before);
+}
+
+#[test]
+fn hold_is_written_once() {
+    let mut rig = holder();
+    let before = rig.revision().get();
+    rig.live(200 * SECOND);
+    assert_eq!(rig.revision().get(), before + 1);
+    rig.submit(Input::Inspect);
+    rig.live(2 * SECOND);
+    assert_eq!(rig.revision().get(), before + 1);
+}
+
+#[test]
+fn description_that_fails_is_not_sent_again() {
+    for failure in [unknown, unavailable, || refused(Refusal::NoSpace)] {
+        let (mut rig, description) = describing(&[]);
+        rig.answer(description.0, Err(failure()));
+        let before = rig.revision();
+        rig.live(20 * SECOND);
+        assert_eq!(rig.revision(), before);
+        assert!(rig.output(1).is_none());
+    }
+}
+
+#[test]
+fn own_description_is_no_put_of_another_client() {
+    let (mut rig, description) = describing(&[]);
+    rig.carry_out(description);
+    assert_eq!(rig.watched(), [KEY]);
+    rig.report();
+    rig.submit(Input::Inspect);
+    rig.live(SECOND);
+    assert!(rig.output(1).is_none());
+}
+
+#[test]
+fn description_leaves_the_key_of_another_client_alone() {
+    let (mut rig, description) = describing(&[]);
+    let other = rig.contend(KEY);
+    rig.carry_out(description);
+    assert_eq!(rig.store.kv(KEY.as_bytes()).map(|kv| kv.lease), Some(other));
+    rig.report();
+    assert_eq!(rig.lost(1), LossCause::Overwritten);
+}
+
+#[test]
+fn late_description_brings_no_key_back() {
+    let (mut rig, description) = describing(&[]);
+    rig.release(1);
+    rig.serve();
+    assert!(rig.released(1).is_ok() && !rig.has(KEY));
+    rig.carry_out(description);
+    assert!(!rig.has(KEY));
+    assert!(rig.comes_to_rest());
+}
+
+#[test]
+fn lock_that_goes_takes_no_description_along() {
+    let (mut rig, description) = describing(&["locks/b", "locks/c"]);
+    rig.release(2);
+    rig.serve();
+    rig.carry_out(description);
+    rig.serve();
+    for (call, key) in [(1, KEY), (3, "locks/c/a1")] {
+        assert_eq!(record(&rig, key), format!("call {call},\"waited\":0}}"));
+    }
+}
+
+#[test]
+fn descriptions_of_many_locks_go_together() {
+    let names: Vec<String> = (0..99).map(|at| format!("locks/{at}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (mut rig, description) = describing(&names);
+    let before = rig.revision().get();
+    rig.carry_out(description);
+    rig.serve();
+    assert!(record(&rig, "locks/98/a1").contains("waited"));
+    assert!(rig.revision().get() <= before + 4);
+}
+
+#[test]
+fn refusal_says_since_when_a_call_of_this_process_holds() {
+    let mut rig = holder();
+    for (call, expected) in [(2, "call 1"), (3, "call 1,\"waited\":0}")] {
+        rig.acquire(call, A, Wait::Once);
+        let refused = rig.refused(call);
+        let Refused::Held {
+            owner: Some(owner), ..
+        } = refused
+        else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(String::from_utf8_lossy(&owner.record), expected);
+        rig.live(SECOND);
+    }
 }

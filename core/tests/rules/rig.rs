@@ -8,7 +8,7 @@ use etcd_locked_core::{
     Moment, Name, Op, Output, Refused, Release, Request, RequestId, Response, Revision,
     SessionState, Settings, Wait, WatchEvent, WatchId,
 };
-use etcd_locked_sim::etcd::{Etcd, silence};
+use etcd_locked_sim::etcd::{Etcd, described, silence};
 
 use crate::{CallId, stack};
 
@@ -47,6 +47,7 @@ impl Rig {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
             silence: silence(),
+            describe: described,
             bodies_per_session,
             near: 16,
             max_waiters,

@@ -7,7 +7,7 @@ use etcd_locked_core::{
     Acquire, Core, Event, Grant, Input, Key, Kv, Mode, Moment, Name, Op, Output, Refused, Release,
     Request, RequestId, Settings, Txn, Wait, WatchEvent, WatchId,
 };
-use etcd_locked_sim::etcd::{Etcd, silence, unknown};
+use etcd_locked_sim::etcd::{Etcd, described, silence, unknown};
 
 use crate::{CallId, stack};
 
@@ -51,6 +51,7 @@ impl Town {
                 prefix: "locks/".into(),
                 connect_timeout: Duration::from_secs(5),
                 silence: silence(),
+                describe: described,
                 bodies_per_session: 1_000,
                 near: 16,
                 max_waiters: None,

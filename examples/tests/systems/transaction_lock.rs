@@ -25,10 +25,7 @@ fn a_second_process_is_refused_with_the_holders_name() {
             at_once.elapsed() < Duration::from_secs(3),
             "the second process is refused at once",
         );
-        let holder = format!(
-            "process {}, in `transaction_lock::report`, since",
-            first.pid()
-        );
+        let holder = format!("process {}, in `transaction_lock::report`,", first.pid());
         let occupied = stage.says("lock occupied: `transaction-lock` on ").await;
         assert!(occupied.text.contains(&holder), "the holder is named");
         let left = etcd.below("").await;

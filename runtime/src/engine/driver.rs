@@ -29,6 +29,7 @@ use crate::transport::watch::{StreamEvent, Submit, Watches};
 use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
+use crate::values::holder::held_after;
 use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::token::Token;
@@ -165,6 +166,7 @@ impl Driver {
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
             silence: client.silence(),
+            describe: held_after,
             bodies_per_session: BODIES_PER_SESSION,
             near: NEAR,
             max_waiters: config.max_waiters,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
@@ -15,10 +15,16 @@ const TEXT: usize = 200;
 /// The longest value that can be a record of ours, in bytes: a call's templates fit many times over.
 const RECORD: usize = 512 * 1024;
 
-/// Who holds a lock, as the holder wrote it when it queued.
+// A record ends with when its call queued; once it holds the lock, with since when.
+const QUEUED: &str = ",\"queued_since\":\"";
+const HELD: &str = "\",\"held_since\":\"";
+const END: &[u8] = b"\"}";
+
+/// Who holds a lock, as the holder wrote it when it queued, and again once it had held the lock for a second.
 ///
-/// Host, process and service are always those of the holder. If another call of its process took over, be it the place of one
-/// that gave up or the lock itself, function, template and since are still those of the first.
+/// Host, process and service are always those of the holder. Function, template and times are those of the call that holds the lock
+/// once it has held it for a second. Until then, and if etcd cannot be written, they may be those of a call of the same process
+/// whose place or lock it took over.
 ///
 /// Other clients of etcd may write anything there, so no text is longer than 200 characters, and what would not stand in a line as
 /// it is written (control characters, escape sequences, changes of direction) is escaped, as in `\u{1b}`.
@@ -33,7 +39,8 @@ struct Record {
     service: String,
     function: Option<String>,
     template: Option<String>,
-    since: String,
+    queued_since: String,
+    held_since: Option<String>,
 }
 
 impl Holder {
@@ -68,10 +75,16 @@ impl Holder {
         self.0.template.as_deref()
     }
 
-    /// Since when it has queued for or held the lock, by its own wall clock (RFC 3339, UTC).
+    /// When it queued for the lock, by its own wall clock (RFC 3339, UTC).
     #[must_use]
-    pub fn since(&self) -> &str {
-        &self.0.since
+    pub fn queued_since(&self) -> &str {
+        &self.0.queued_since
+    }
+
+    /// Since when it has held the lock, by the same clock; `None` until that is a second.
+    #[must_use]
+    pub fn held_since(&self) -> Option<&str> {
+        self.0.held_since.as_deref()
     }
 
     /// Reads a stored record; `None` for what is not one of ours, such as the value of another language's lock.
@@ -95,7 +108,8 @@ impl Holder {
             service: text("service")?,
             function: text("function"),
             template: text("template"),
-            since: text("since")?,
+            queued_since: text("queued_since")?,
+            held_since: text("held_since"),
         })))
     }
 }
@@ -122,10 +136,25 @@ impl Author {
         text(&mut json, ",\"function\":", function);
         text(&mut json, ",\"template\":", template);
         let since = humantime::format_rfc3339_millis(SystemTime::now());
-        plain(&mut json, ",\"since\":\"", since);
-        json.extend_from_slice(b"\"}");
+        plain(&mut json, QUEUED, since);
+        json.extend_from_slice(END);
         json.into()
     }
+}
+
+/// The record of a call that holds its lock, after it has waited for so long.
+pub(crate) fn held_after(record: &[u8], waited: Duration) -> Arc<[u8]> {
+    let held = || {
+        let object = record.strip_suffix(END)?;
+        let (_, queued) = std::str::from_utf8(object).ok()?.rsplit_once(QUEUED)?;
+        let since = humantime::parse_rfc3339(queued).ok()?.checked_add(waited)?;
+        let mut json = Vec::with_capacity(record.len() + 48);
+        json.extend_from_slice(object);
+        plain(&mut json, HELD, humantime::format_rfc3339_millis(since));
+        json.extend_from_slice(END);
+        Some(json.into())
+    };
+    held().unwrap_or_else(|| record.into())
 }
 
 /// Writes a name, with all that stands around it, and a text as JSON has it; none is `null`.
@@ -145,14 +174,18 @@ impl fmt::Display for Holder {
             host,
             pid,
             service,
-            since,
+            queued_since,
+            held_since,
             ..
         } = &*self.0;
         write!(f, "`{service}` on {host}, process {pid}")?;
         if let Some(function) = self.function() {
             write!(f, ", in `{function}`")?;
         }
-        write!(f, ", since {since}")
+        match held_since {
+            Some(since) => write!(f, ", since {since}"),
+            None => write!(f, ", queued since {queued_since}"),
+        }
     }
 }
 
@@ -169,8 +202,17 @@ mod tests {
         assert_eq!(holder.pid(), std::process::id());
         assert_eq!(holder.function(), Some("shop::ship"));
         assert_eq!(holder.template(), Some("orders/<id>"));
-        let since = humantime::parse_rfc3339(holder.since()).unwrap();
-        assert!(since.elapsed().unwrap().as_secs() < 60);
+        let queued = humantime::parse_rfc3339(holder.queued_since()).unwrap();
+        assert!(queued.elapsed().unwrap().as_secs() < 60);
+        assert_eq!(holder.held_since(), None);
+
+        let waited = Duration::from_millis(61_005);
+        let held = Holder::from_json(&held_after(&record, waited)).unwrap();
+        let since = humantime::parse_rfc3339(held.held_since().unwrap()).unwrap();
+        assert_eq!(since.duration_since(queued).unwrap(), waited);
+        assert_eq!(held.queued_since(), holder.queued_since());
+        assert_eq!(held.function(), holder.function());
+        assert!(held.to_string().ends_with(held.held_since().unwrap()));
 
         let holder = Holder::from_json(&author.record(None, None)).unwrap();
         assert_eq!((holder.function(), holder.template()), (None, None));
@@ -179,7 +221,14 @@ mod tests {
     #[test]
     fn record_of_a_stranger_is_escaped_and_cut() {
         let hostile = "a`\n\u{1b}[31mERROR\r\u{202e}\0\u{2028}".repeat(1_000);
-        let fields = ["host", "service", "function", "template", "since"];
+        let fields = [
+            "host",
+            "service",
+            "function",
+            "template",
+            "queued_since",
+            "held_since",
+        ];
         for field in fields {
             let mut record = serde_json::json!({ "pid": 7 });
             for other in fields {
@@ -201,7 +250,7 @@ mod tests {
             }
         }
         let huge = format!(
-            r#"{{"host":"a","pid":7,"service":"b","since":"c","x":"{}"}}"#,
+            r#"{{"host":"a","pid":7,"service":"b","queued_since":"c","x":"{}"}}"#,
             "y".repeat(1_400_000)
         );
         assert_eq!(Holder::from_json(huge.as_bytes()), None);

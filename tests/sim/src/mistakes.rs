@@ -22,7 +22,7 @@ pub(crate) const MORE: u64 = 300;
 const LESS: usize = 1;
 
 /// All mistakes, in the order of the report.
-pub(crate) const ALL: [Mistake; 22] = [
+pub(crate) const ALL: [Mistake; 23] = [
     Mistake::DeadlineFromReceiveTime,
     Mistake::NoAllowanceForDrift,
     Mistake::TwoAcquisitionsInABundle,
@@ -38,6 +38,7 @@ pub(crate) const ALL: [Mistake; 22] = [
     Mistake::HandOverToPartOfAGroup,
     Mistake::RenewalProvesLostHistory,
     Mistake::DeleteByNameOnly,
+    Mistake::DescribedUnguarded,
     Mistake::GroupsNeverStepBack,
     Mistake::RetainedKeyDeleted,
     Mistake::ShutdownBeforeRetention,
@@ -116,6 +117,11 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
             &[Truth],
         ),
         Mistake::DeleteByNameOnly => ("P24", "a release deletes by name only", &[I5, I11]),
+        Mistake::DescribedUnguarded => (
+            "P18",
+            "the record of a held key is written unguarded",
+            &[I4, I6, I1, Retention],
+        ),
         Mistake::GroupsNeverStepBack => ("P38", "groups never step back", &[Truth, Progress]),
         Mistake::RetainedKeyDeleted => {
             ("P39", "a retained key is deleted at release", &[Retention])

@@ -148,6 +148,7 @@ impl Stage {
                 prefix: "locks/".into(),
                 connect_timeout: Duration::from_secs(5),
                 silence: crate::world::etcd::silence(),
+                describe: crate::world::etcd::described,
                 bodies_per_session: 1_000,
                 near: 16,
                 max_waiters: None,

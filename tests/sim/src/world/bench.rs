@@ -257,6 +257,7 @@ impl Bench {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
             silence: crate::world::etcd::silence(),
+            describe: crate::world::etcd::described,
             bodies_per_session: if self.seed.is_multiple_of(3) {
                 1
             } else {

@@ -359,6 +359,13 @@ pub fn unavailable() -> Failure {
     Failure::Unavailable(Arc::from(Box::from("not reached")))
 }
 
+/// What a record says of a call that holds its lock.
+pub fn described(record: &[u8], waited: Duration) -> Arc<[u8]> {
+    let object = record.strip_suffix(b"}").unwrap_or(record);
+    let field = format!(",\"waited\":{}}}", waited.as_millis());
+    [object, field.as_bytes()].concat().into()
+}
+
 /// What calls are refused with while etcd is silent.
 pub fn silence() -> etcd_locked_core::Cause {
     Arc::from(Box::from("etcd does not answer"))
