@@ -13,7 +13,7 @@ use crate::worker::Worker;
 const HOSTILE: &str = "x`\n2026-01-01 ERROR forged\r\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\0\u{85}\u{2028}\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}";
 
 /// The longest error, in characters: six texts of 200, a key, and what stands around them.
-const LONGEST: usize = 1_800;
+const LONGEST: usize = 2_100;
 
 fn record(text: &str) -> String {
     let fields = [
@@ -52,7 +52,7 @@ fn a_strangers_record_is_escaped_and_cut() {
         for (name, value) in [
             ("orders/1", record(HOSTILE)),
             ("orders/2", record(&HOSTILE.repeat(800))),
-            ("orders/3", record(&"y".repeat(280_000))),
+            ("orders/3", record(&"y".repeat(233_000))),
         ] {
             assert!(value.len() < 1_450_000, "etcd takes no more than 1.5 MiB");
             let key = format!("{}stranger", corner.below(name));

@@ -36,6 +36,7 @@ mod foreign;
 mod frameworks;
 mod grpc_proxy;
 mod handover;
+mod held_since;
 mod history;
 mod hold_limit;
 mod hostile_record;
