@@ -387,7 +387,7 @@ fn page(drills: &[Drill], columns: &[Column]) -> Result<String> {
          Written by `cargo xtask drills`, on {} processors. Each drill is a test of `tests/it`, run on etcd {} as it comes from \
          Debian, on one machine. A row says what its callers got, how many warnings and errors were logged in all processes, and \
          how long it took: from the end of the fault, unless it says otherwise. Ports, ids and revisions are left out of \
-         texts.\n",
+         texts. The log is read when the last caller has its answer, so a line that is written just then is missing.\n",
         thread::available_parallelism().map_or(1, usize::from),
         versions(columns),
     );
