@@ -5,8 +5,6 @@ use std::fmt;
 use std::num::NonZeroI64;
 use std::sync::Arc;
 
-use crate::seat::Seat;
-
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -105,11 +103,6 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// What all its contenders' keys begin with: the name and `/`.
-    pub fn family(&self) -> Key {
-        [&*self.0, "/"].concat().into()
-    }
 }
 
 impl<T: Into<Arc<str>>> From<T> for Name {
@@ -122,11 +115,6 @@ impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
-}
-
-/// The key of a lease below a name's family: `<family><lease in hex><seat>` (rules P1, P37).
-pub fn contender_key(family: &str, lease: LeaseId, seat: Seat) -> Key {
-    format!("{family}{lease:x}{seat}").into()
 }
 
 /// Whether a key contends for the name of this family: a direct child of it, with no further `/` (rule P2).

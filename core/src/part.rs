@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ids::{Key, LeaseId, Name, Revision, contender_key, contends};
+use crate::ids::{Key, LeaseId, Name, Revision, contends};
 use crate::request::Kv;
 use crate::seat::{self, Mode, Seat};
 use crate::simulation::{Mistake, mistake, step};
@@ -44,11 +44,11 @@ enum Ahead {
 }
 
 impl Part {
-    /// A key that is to be put under this lease.
+    /// A key that is to be put under this lease: `<name>/<lease in hex><seat>` (rules P1, P37).
     pub fn new(name: &Name, lease: LeaseId, seat: Seat, mode: Mode) -> Self {
-        let family = name.family();
+        let family: Key = [name.as_str(), "/"].concat().into();
         Self {
-            key: contender_key(&family, lease, seat),
+            key: format!("{family}{lease:x}{seat}").into(),
             name: name.clone(),
             family,
             seat,

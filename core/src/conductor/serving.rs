@@ -7,7 +7,7 @@ use crate::calls::{Call, Waiting};
 use crate::contender::{Contender, Purpose, State};
 use crate::deadlock::edges::Write;
 use crate::deadlock::{Cycle, Edge, STEP};
-use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, SessionId, contends};
+use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, SessionId};
 use crate::input::{Acquire, Release, Wait};
 use crate::loss::LossCause;
 use crate::moment::Moment;
@@ -999,8 +999,8 @@ impl Core {
 
     fn refuse_deadlocked(&mut self, call: CallId, cycle: Arc<[Blocker]>) -> Option<()> {
         let first = cycle.first()?.key.clone();
-        let is_first =
-            |name: &Name| name.as_str() == &*first || contends(&name.family(), first.as_bytes());
+        let parent = first.rsplit_once('/').map(|(name, _)| name);
+        let is_first = |name: &Name| name.as_str() == &*first || parent == Some(name.as_str());
         let mut names = self.calls.get(call)?.names().iter();
         let name = names.position(is_first).unwrap_or(0);
         self.refuse(call, Refused::Deadlock { name, cycle });

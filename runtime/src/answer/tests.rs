@@ -9,10 +9,11 @@ use crate::values::backend::BackendError;
 use crate::values::cycle::Cycle;
 use crate::values::holder::{Author, Holder};
 use crate::values::loss::LossCause;
+use crate::values::name::render;
 
 /// One of every kind, each full of what no client may see.
 fn every_error() -> Vec<LockError> {
-    let name = || Name::render("orders/<id>", &[&"secret"]);
+    let name = || render("orders/<id>", &[&"secret"]);
     let holder = || Holder::from_json(&Author::here("secret", "secret").record(None, None));
     let source = || Arc::<dyn std::error::Error + Send + Sync>::from(Box::from("secret"));
     let secret = || "secret".to_owned();

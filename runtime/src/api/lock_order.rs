@@ -137,17 +137,17 @@ fn family(name: &Name) -> Option<Family> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::name::LockName as _;
+    use crate::values::name::{LockName as _, render};
 
     const HERE: Place = "shop::ship";
     const THERE: Place = "shop::restock";
 
     fn order(id: u64) -> Name {
-        Name::render("orders/<id>", &[&id])
+        render("orders/<id>", &[&id])
     }
 
     fn stock() -> Name {
-        Name::render("stock", &[])
+        render("stock", &[])
     }
 
     #[test]

@@ -44,14 +44,25 @@ enum Phase {
     Done,
 }
 
-impl Lock {
-    /// No lock, because none is needed.
-    pub(crate) fn none() -> Self {
-        Self::of(Phase::Unlocked)
-    }
+/// A lock on the engine of the scope, thread or process.
+pub fn lock(names: &[Name], site: &'static Site) -> Lock {
+    Lock::to_be_acquired(None, names, site)
+}
 
+/// A lock on an engine of one's own.
+pub fn lock_on(locks: &Locks, names: &[Name], site: &'static Site) -> Lock {
+    Lock::to_be_acquired(Some(locks.clone()), names, site)
+}
+
+/// No lock: `when = false`.
+#[must_use]
+pub fn unlocked() -> Lock {
+    Lock::of(Phase::Unlocked)
+}
+
+impl Lock {
     #[inline(never)]
-    pub(crate) fn new(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
+    fn to_be_acquired(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
         let acquire = Acquire::new(locks, names.to_vec());
         let acquire = acquire.annotated(site.function, site.wait, site.ttl);
         Self::of(Phase::Acquiring(acquire.into_future()))

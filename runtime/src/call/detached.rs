@@ -60,15 +60,20 @@ impl<T> Call<T> {
     }
 }
 
-impl<T: Send + 'static> Detached<T> {
-    pub(crate) fn new(lock: Lock, body: Pin<Box<dyn Body<T> + Send>>) -> Self {
-        Self(Stage::Waiting(Call {
-            body,
-            output: None,
-            lock,
-        }))
-    }
+/// Runs the body in a task of its own, on the caller's tokio runtime, under the lock.
+pub fn detach<F>(lock: Lock, body: F) -> Detached<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    Detached(Stage::Waiting(Call {
+        body: Box::pin(Some(body)),
+        output: None,
+        lock,
+    }))
+}
 
+impl<T: Send + 'static> Detached<T> {
     /// Waits for the lock, then starts the task.
     fn start(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let Stage::Waiting(call) = &mut self.0 else {

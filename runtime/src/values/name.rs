@@ -111,14 +111,6 @@ impl Name {
         self.text.as_ref().map_err(AsRef::as_ref)
     }
 
-    /// Fills the placeholders of a template, which the macro has checked, with these values.
-    pub(crate) fn render(template: &'static str, values: &[&dyn LockKey]) -> Self {
-        Self {
-            text: fill(template, values).map(Into::into),
-            template: Some(template),
-        }
-    }
-
     /// Takes a text as it is, if it could have been rendered.
     fn given(text: &str) -> Self {
         let text = match check(text) {
@@ -130,6 +122,21 @@ impl Name {
             template: None,
         }
     }
+}
+
+/// Fills the placeholders of a template, which the macro has checked, with these values.
+#[must_use]
+pub fn render(template: &'static str, values: &[&dyn LockKey]) -> Name {
+    Name {
+        text: fill(template, values).map(Into::into),
+        template: Some(template),
+    }
+}
+
+/// The name a user's expression stands for.
+#[must_use]
+pub fn name_of(name: &dyn LockName) -> Name {
+    name.lock_name()
 }
 
 impl Display for Name {
@@ -301,7 +308,7 @@ mod tests {
     use super::*;
 
     fn text(template: &'static str, values: &[&dyn LockKey]) -> Result<String, String> {
-        Name::render(template, values)
+        render(template, values)
             .checked()
             .map(ToString::to_string)
             .map_err(ToString::to_string)
@@ -362,7 +369,7 @@ mod tests {
 
     #[test]
     fn display_shows_the_template_only() {
-        let name = Name::render("people/<email>", &[&"me@example.org"]);
+        let name = render("people/<email>", &[&"me@example.org"]);
         assert_eq!(name.to_string(), "people/<email>");
         assert_eq!(format!("{name:?}"), "\"people/me@example.org\"");
         assert!(!"people/me".lock_name().to_string().contains("me/"));
