@@ -43,8 +43,7 @@ pub use output::{
     SessionView,
 };
 pub use request::{
-    Cause, Compare, Event, Failure, Kv, Op, OpAnswer, Refusal, Request, Response, Txn, TxnAnswer,
-    WatchEvent,
+    Cause, Compare, Event, Failure, Kv, Op, Refusal, Request, Response, Txn, TxnAnswer, WatchEvent,
 };
 pub use seat::{Mode, Seat, admits};
 #[cfg(feature = "simulation")]

@@ -9,7 +9,7 @@ use crate::batch::WINDOW;
 use crate::ids::{ContenderId, Key, Name, Revision, WatchId};
 use crate::moment::Moment;
 use crate::output::Output;
-use crate::request::{Kv, Op, OpAnswer};
+use crate::request::{Kv, Op};
 use crate::transactions::{self, READS};
 
 /// While a watch is younger than this, the name is read too: etcd may serve such a watch 100 ms late (rule P15).
@@ -66,8 +66,8 @@ impl Read {
     }
 
     /// Takes its part out of an answer.
-    pub fn seen(&self, answers: &mut impl Iterator<Item = OpAnswer>) -> Vec<Seen> {
-        let mut next = || answers.next().map_or(Vec::new(), OpAnswer::found);
+    pub fn seen(&self, answers: &mut impl Iterator<Item = Vec<Kv>>) -> Vec<Seen> {
+        let mut next = || answers.next().unwrap_or_default();
         let seen = self.names.iter().map(|(_, owner)| Seen {
             keys: next(),
             owner: owner

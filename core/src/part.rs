@@ -66,7 +66,7 @@ impl Part {
             return;
         };
         let deleted = gone.get(self.key.as_bytes());
-        let there = found.iter().any(|kv| kv.key == self.key.as_bytes());
+        let there = found.is_empty() || found.iter().any(|kv| kv.key == self.key.as_bytes());
         // A watch may have seen it deleted before its put was answered: then a read finds out.
         if there && deleted.is_none_or(|deleted| *deleted <= created) {
             return self.read(created, revision, found);

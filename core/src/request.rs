@@ -154,23 +154,16 @@ pub struct TxnAnswer {
     pub revision: Revision,
     /// Whether the conditions held.
     pub succeeded: bool,
-    /// One answer for each operation of the branch taken.
-    pub answers: Vec<OpAnswer>,
+    /// For each operation of the branch taken the key-values that a get or a range found, or the one that a put replaced; none of
+    /// a delete.
+    pub answers: Vec<Vec<Kv>>,
 }
 
-/// The answer to an [`Op`]: the key-values that a get or a range found, or the one that a put replaced; none of a delete.
-#[derive(Debug, Clone)]
-pub struct OpAnswer(pub Vec<Kv>);
-
-impl OpAnswer {
-    /// The key-values it found, or replaced.
-    pub fn found(self) -> Vec<Kv> {
-        self.0
-    }
-
-    /// The first of them.
-    pub fn first(self) -> Option<Kv> {
-        self.0.into_iter().next()
+impl TxnAnswer {
+    /// The first key-value of each answer.
+    pub fn firsts(self) -> impl Iterator<Item = Option<Kv>> {
+        let answers = self.answers.into_iter();
+        answers.map(|found| found.into_iter().next())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, edges_of};
-use crate::request::{Compare, Failure, Kv, Op, OpAnswer, Refusal, Txn, TxnAnswer};
+use crate::request::{Compare, Failure, Kv, Op, Refusal, Txn, TxnAnswer};
 use crate::simulation::{Mistake, mistake};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
@@ -50,11 +50,12 @@ pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool) -> Tx
     } in keys
     {
         txn.then.push(put_one(key, record, lease));
-        txn.then
-            .push(oldest(family, if *all { MANY } else { 1 }, false));
         if tries {
             txn.when.push(Compare::NoneUnder(family.clone()));
             txn.or_else.push(oldest(family, 1, true));
+        } else {
+            let limit = if *all { MANY } else { 1 };
+            txn.then.push(oldest(family, limit, false));
         }
     }
     txn
@@ -65,16 +66,17 @@ pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool) -> Tx
 pub struct Placed {
     /// When the key had been created before, if it was there.
     pub previous: Option<Revision>,
-    /// The oldest keys of the family.
+    /// The oldest keys of the family, its own included; none, for a single try: no other was there.
     pub found: Vec<Kv>,
 }
 
-/// Reads the answer to a put that was applied, key by key.
-pub fn placed(answer: TxnAnswer) -> impl Iterator<Item = Placed> {
+/// Reads the answer to a put of so many keys that was applied, key by key.
+pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Placed> {
+    let tried = answer.answers.len() == keys;
     let mut answers = answer.answers.into_iter();
     std::iter::from_fn(move || {
         let previous = answers.next()?.first().map(|kv| kv.create_revision);
-        let found = answers.next()?.found();
+        let found = if tried { Vec::new() } else { answers.next()? };
         Some(Placed { previous, found })
     })
 }
@@ -84,8 +86,7 @@ pub fn owner<'a>(
     answer: TxnAnswer,
     families: impl Iterator<Item = &'a Key>,
 ) -> Option<(usize, Kv)> {
-    let oldest = answer.answers.into_iter().map(OpAnswer::first);
-    let mut oldest = families.zip(oldest).enumerate();
+    let mut oldest = families.zip(answer.firsts()).enumerate();
     oldest.find_map(|(at, (family, kv))| Some((at, kv.filter(|kv| contends(family, &kv.key))?)))
 }
 
@@ -125,11 +126,12 @@ pub struct Barred {
 
 /// Reads the answer to a barrier under this lease.
 pub fn barred(answer: TxnAnswer, lease: LeaseId) -> Barred {
-    let mut answers = answer.answers.into_iter().map(OpAnswer::first);
+    let (succeeded, revision) = (answer.succeeded, answer.revision);
+    let mut answers = answer.firsts();
     let found = answers.next().flatten().filter(|kv| kv.lease == lease);
     Barred {
-        modified: match answer.succeeded {
-            true => Some(answer.revision),
+        modified: match succeeded {
+            true => Some(revision),
             false => found.map(|kv| kv.mod_revision),
         },
         read: answers.next().flatten().map(|kv| kv.create_revision),
@@ -176,7 +178,7 @@ pub fn delete(root: &str, deletions: &[Deletion]) -> Txn {
 /// Reads the answer to a delete, and leaves the keys that are still there. All keys of a contender have one create revision.
 pub fn deleted(deletions: &mut [Deletion], answer: TxnAnswer) {
     let succeeded = answer.succeeded;
-    let mut found = answer.answers.into_iter().map(OpAnswer::first);
+    let mut found = answer.firsts();
     for Deletion { keys, created, .. } in deletions {
         keys.retain(|_| match found.next().flatten() {
             Some(kv) if !succeeded => {
@@ -214,7 +216,7 @@ pub fn describe(keys: &[Description]) -> Txn {
 
 /// Reads the answer to a [`describe`] that wrote nothing: the contenders with a key that is not as it was written here.
 pub fn changed(keys: &[Description], answer: TxnAnswer) -> BTreeSet<ContenderId> {
-    let found = answer.answers.into_iter().map(OpAnswer::first);
+    let found = answer.firsts();
     let modified = found.map(|kv| kv.map(|kv| kv.mod_revision));
     let changed = keys.iter().zip(modified);
     let changed = changed.filter(|(it, modified)| *modified != Some(it.modified));
@@ -282,7 +284,7 @@ pub fn written(fence: Option<&Fence>, result: Result<TxnAnswer, Failure>) -> Out
     match result {
         Ok(answer) if answer.succeeded => Outcome::Applied,
         Ok(answer) => {
-            let found = answer.answers.into_iter().next().and_then(OpAnswer::first);
+            let found = answer.firsts().next().flatten();
             let modified = found.map(|kv| kv.mod_revision);
             match fence {
                 Some(fence) if modified != Some(fence.modified) => Outcome::Unknown,

@@ -401,7 +401,9 @@ impl Core {
         match result {
             Ok(answer) if answer.succeeded => {
                 let revision = answer.revision;
-                let mut placed = transactions::placed(answer);
+                let put = ids.iter().filter_map(|id| self.contenders.get(*id));
+                let keys = put.map(|it| it.parts().len()).sum();
+                let mut placed = transactions::placed(answer, keys);
                 for id in ids {
                     self.placed(id, revision, &mut placed);
                 }

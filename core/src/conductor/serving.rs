@@ -14,7 +14,7 @@ use crate::moment::Moment;
 use crate::observe::{GUARD_AFTER, WARM};
 use crate::output::{Blocker, Grant, Output, Owner, Refused};
 use crate::ownership::{Gate, Ownership};
-use crate::request::{Failure, Op, OpAnswer, Refusal, Request, Response, TxnAnswer};
+use crate::request::{Failure, Op, Refusal, Request, Response, TxnAnswer};
 use crate::retention::Step;
 use crate::seat::Mode;
 use crate::session::Session;
@@ -682,8 +682,7 @@ impl Core {
         }
         // Another client has taken keys away: the promise is about the others.
         let contender = self.contenders.get(id)?;
-        let found = answer.answers.into_iter().map(OpAnswer::first);
-        let created = found.map(|kv| kv.map(|kv| kv.create_revision));
+        let created = answer.firsts().map(|kv| kv.map(|kv| kv.create_revision));
         let gone = contender.keys().zip(created);
         let gone = gone.filter(|(_, created)| *created != contender.created());
         let gone: Vec<Key> = gone.map(|(key, _)| key.clone()).collect();

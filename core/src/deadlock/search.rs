@@ -14,7 +14,7 @@ use crate::ids::{
 };
 use crate::moment::Moment;
 use crate::output::Blocker;
-use crate::request::{Compare, Kv, Op, OpAnswer, TxnAnswer};
+use crate::request::{Compare, Kv, Op, TxnAnswer};
 use crate::seat::Seat;
 use crate::simulation::step;
 use crate::transactions;
@@ -136,7 +136,7 @@ impl Search {
 
     fn answered(&mut self, answer: Option<TxnAnswer>) -> Option<Cycle> {
         let asked = std::mem::take(&mut self.asked).into_iter();
-        let found = answer?.answers.into_iter().map(OpAnswer::found);
+        let found = answer?.answers.into_iter();
         self.read.extend(asked.zip(found));
         let mut missing = BTreeSet::new();
         let cycle = self.explore(&mut missing);

@@ -249,6 +249,19 @@ fn deeper_keys_do_not_contend() {
 }
 
 #[test]
+fn try_of_free_names_reads_nothing() {
+    let mut rig = Rig::warm();
+    rig.acquire_all(1, &["locks/a", "locks/b"], Wait::Once);
+    let put = rig.take_put();
+    let Request::Txn(txn) = &put.1 else {
+        panic!("no transaction")
+    };
+    assert!(txn.then.iter().all(|op| matches!(op, Op::Put { .. })));
+    rig.carry_out(put);
+    assert_eq!(rig.granted(1).owned.len(), 2);
+}
+
+#[test]
 fn refused_try_names_the_holder() {
     for deeper in [false, true] {
         let mut holder = Rig::warm();

@@ -6,7 +6,7 @@ use etcd_client::{
     CompareOp, DeleteOptions, Error, GetOptions, KeyValue, PutOptions, ResponseHeader, SortOrder,
     SortTarget, TxnOp, TxnOpResponse,
 };
-use etcd_locked_core::{Compare, Kv, Op, OpAnswer, Revision, Txn, TxnAnswer};
+use etcd_locked_core::{Compare, Kv, Op, Revision, Txn, TxnAnswer};
 
 use super::endpoint::Connection;
 
@@ -96,15 +96,14 @@ fn range(limit: Option<u32>, values: bool, up_to: Option<Revision>) -> GetOption
     options
 }
 
-fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<OpAnswer> {
+fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<Vec<Kv>> {
     let found = match (op, answer) {
         (Op::Put { .. }, TxnOpResponse::Put(mut put)) => put.take_prev_key().into_iter().collect(),
         (Op::Get(..) | Op::Range { .. }, TxnOpResponse::Get(mut get)) => get.take_kvs(),
         (Op::Delete(..) | Op::DeleteUnder(..), TxnOpResponse::Delete(_)) => Vec::new(),
         _ => return None,
     };
-    let kvs: Option<Vec<Kv>> = found.into_iter().map(key_value).collect();
-    Some(OpAnswer(kvs?))
+    found.into_iter().map(key_value).collect()
 }
 
 /// etcd's key-value as the core knows it; `None` for a key that is not there.

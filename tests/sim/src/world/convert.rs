@@ -10,7 +10,7 @@ use etcd_client::{CompareOp, EventType, SortOrder, SortTarget};
 use etcd_locked_embedded::store;
 
 use crate::world::revision;
-use etcd_locked_core::{Compare, Event, Failure, Kv, Op, OpAnswer, Refusal, Txn, TxnAnswer};
+use etcd_locked_core::{Compare, Event, Failure, Kv, Op, Refusal, Txn, TxnAnswer};
 
 pub(crate) fn txn(txn: &Txn) -> PbTxnRequest {
     PbTxnRequest {
@@ -127,8 +127,8 @@ pub(crate) fn answer(answer: PbTxnResponse) -> TxnAnswer {
     }
 }
 
-pub(crate) fn found(kvs: Vec<PbKeyValue>) -> OpAnswer {
-    OpAnswer(kvs.into_iter().map(kv).collect())
+pub(crate) fn found(kvs: Vec<PbKeyValue>) -> Vec<Kv> {
+    kvs.into_iter().map(kv).collect()
 }
 
 fn kv(kv: PbKeyValue) -> Kv {
