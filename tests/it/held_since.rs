@@ -42,8 +42,8 @@ async fn hand_over(held: LockGuard, locks: &Locks) -> LockGuard {
     assert!(next.as_mut().poll(&mut cx).is_pending());
     let both = async { tokio::join!(held.release(), next) };
     let (released, next) = within("the hand-over", both).await;
-    released.unwrap();
-    let next = next.unwrap();
+    released.expect("a release that is confirmed");
+    let next = next.expect("served");
     assert_eq!(next.token().revision(), token.revision());
     next
 }
