@@ -191,7 +191,8 @@ impl Core {
         let own = |id: ContenderId| {
             let contender = self.contenders.get(id)?;
             let session = self.sessions.get(contender.session());
-            if session.is_some_and(Session::is_lost) {
+            let lost = contender.ownership().is_some_and(Ownership::is_lost);
+            if lost || session.is_some_and(Session::is_lost) {
                 return None;
             }
             let record = contender.ownership().and_then(|it| self.record_of(it));
