@@ -229,8 +229,8 @@ impl OwnedLocks {
             Ground::Own(own) => own,
             Ground::Outer(outer) => return outer.iter().find_map(|outer| outer.lost()),
         };
+        // The clock decides for stopped locks too: what stands still may be the engine that was to say the cause.
         if own.cause.get().is_none()
-            && !own.is_stopped()
             && let Some(cause) = own.deadline.lost(own.clock.now())
         {
             self.lose(cause.into());
