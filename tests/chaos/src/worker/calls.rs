@@ -350,7 +350,8 @@ impl Caller {
             }
             sabotage => {
                 let called = pending.answered(guarded(acquire, body)).await;
-                if let (Some(Sabotage::ReleaseByName), Outcome::Lost(_)) = (sabotage, called) {
+                let without = matches!(called, Outcome::Lost(_) | Outcome::Busy);
+                if without && matches!(sabotage, Some(Sabotage::ReleaseByName)) {
                     // Its answer changes nothing: the worker believes that the key was its own.
                     let _ = release_by_name(&name).await;
                 }

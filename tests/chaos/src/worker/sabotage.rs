@@ -9,7 +9,7 @@ pub(crate) enum Sabotage {
     Unlocked,
     /// A body goes on after its loss, and says that the lock is held.
     LyingRenewal,
-    /// After a loss the first key below the name is deleted, whoever put it.
+    /// A call that has lost its lock, or was not given it in time, releases it by name: deletes the first key, whoever put it.
     ReleaseByName,
     /// A body runs in a task of its own, which no guard stops.
     NoGuard,
