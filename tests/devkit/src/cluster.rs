@@ -165,6 +165,8 @@ impl Cluster {
                 Err(error) if made(&error) => return Ok(()),
                 Err(error) => last = error,
             }
+            // etcd may refuse at once, until all members have been connected for a while.
+            std::thread::sleep(Duration::from_millis(50));
             if start.elapsed() > READY || crate::process::interrupted() {
                 break;
             }
