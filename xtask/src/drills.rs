@@ -14,128 +14,52 @@ use crate::etcd::{self, Etcd};
 use crate::process::{Process, output};
 use crate::{Result, say, workspace};
 
-/// One drill: the faults of the fault matrix that it is about, and the test of `tests/it`.
-#[derive(Clone, Copy, Debug)]
-struct Drill(&'static str, &'static str);
+/// A drill: a test of `tests/it`.
+type Drill = &'static str;
 
 /// All drills, in the order of the page.
 const DRILLS: &[Drill] = &[
-    Drill("14", "told_why::revoked_lease_is_always_the_cause"),
-    Drill(
-        "15",
-        "told_why::key_that_an_operator_deletes_is_always_the_cause",
-    ),
-    Drill("31", "clusters::endpoints_of_two_clusters_are_refused"),
-    Drill(
-        "31",
-        "clusters::second_cluster_that_appears_later_is_refused",
-    ),
-    Drill("32", "no_space::a_refused_lock_leaves_no_key"),
-    Drill(
-        "33",
-        "restored_soon::ownership_is_lost_soon_and_watches_live_after_a_restore",
-    ),
-    Drill(
-        "33",
-        "restored::a_restore_from_a_snapshot_costs_every_lock_held",
-    ),
-    Drill("33", "history::lost_history_is_one_error_event"),
-    Drill(
-        "34",
-        "refused_writes::delete_is_repeated_after_a_wrong_password",
-    ),
-    Drill(
-        "34",
-        "refused_writes::delete_is_repeated_after_a_revoked_role",
-    ),
-    Drill("34", "refused_writes::delete_is_carried_out_by_a_full_etcd"),
-    Drill(
-        "34",
-        "refused_writes::barrier_is_repeated_after_a_wrong_password",
-    ),
-    Drill(
-        "34",
-        "refused_writes::barrier_is_repeated_after_a_revoked_role",
-    ),
-    Drill(
-        "34",
-        "refused_writes::barrier_is_repeated_after_a_full_etcd",
-    ),
-    Drill(
-        "35",
-        "after_outage::names_are_served_soon_after_etcd_was_frozen",
-    ),
-    Drill(
-        "35",
-        "after_outage::names_are_served_soon_after_etcd_was_killed",
-    ),
-    Drill(
-        "35",
-        "after_outage::names_are_served_soon_after_a_long_freeze",
-    ),
-    Drill(
-        "35",
-        "after_outage::names_are_served_soon_after_a_long_absence",
-    ),
-    Drill(
-        "36",
-        "outage_answers::every_call_answers_soon_when_etcd_is_frozen",
-    ),
-    Drill(
-        "36",
-        "outage_answers::every_call_answers_soon_when_etcd_is_killed",
-    ),
-    Drill("36", "told_why::release_while_etcd_is_frozen_says_why"),
-    Drill("36", "told_why::release_after_etcd_was_killed_says_why"),
-    Drill(
-        "37",
-        "credentials::refused_credentials_are_the_cause_of_a_loss",
-    ),
-    Drill("37", "misconfigured::credentials_are_not_retryable"),
-    Drill("37", "misconfigured::tls_mistakes_are_refused_at_once"),
-    Drill(
-        "37",
-        "misconfigured::tls_to_a_plain_port_is_refused_at_once",
-    ),
-    Drill(
-        "37",
-        "misconfigured::an_endpoint_without_etcd_gets_no_hint_at_tls",
-    ),
-    Drill("38", "members::all_members_may_be_replaced"),
-    Drill("38", "members::rolling_restart_fails_no_call"),
-    Drill("38", "upgrade::an_upgrade_under_load_fails_no_call"),
-    Drill("41", "drained::a_shutdown_says_what_ended_and_what_is_left"),
-    Drill("41", "drained::shutdown_ends_while_etcd_is_frozen"),
-    Drill("41", "drained::shutdown_ends_while_etcd_is_dead"),
-    Drill(
-        "41",
-        "drained::retention_does_not_block_a_shutdown_on_a_frozen_etcd",
-    ),
-    Drill(
-        "41",
-        "drained::retention_does_not_block_a_shutdown_on_a_dead_etcd",
-    ),
-    Drill(
-        "41",
-        "misconfigured::init_after_shutdown_says_shutting_down",
-    ),
-    Drill(
-        "42",
-        "hostile_record::a_strangers_record_is_escaped_and_cut",
-    ),
-    Drill(
-        "42",
-        "hostile_record::a_strangers_record_forges_no_log_line",
-    ),
-    Drill("43", "no_lease::a_key_without_a_lease_is_named"),
-    Drill(
-        "43",
-        "no_lease::a_key_that_was_detached_from_its_lease_is_named",
-    ),
-    Drill(
-        "44",
-        "grpc_proxy::locks_work_behind_the_grpc_proxies_of_etcd",
-    ),
+    "told_why::revoked_lease_is_always_the_cause",
+    "told_why::key_that_an_operator_deletes_is_always_the_cause",
+    "clusters::endpoints_of_two_clusters_are_refused",
+    "clusters::second_cluster_that_appears_later_is_refused",
+    "no_space::a_refused_lock_leaves_no_key",
+    "restored_soon::ownership_is_lost_soon_and_watches_live_after_a_restore",
+    "restored::a_restore_from_a_snapshot_costs_every_lock_held",
+    "history::lost_history_is_one_error_event",
+    "refused_writes::delete_is_repeated_after_a_wrong_password",
+    "refused_writes::delete_is_repeated_after_a_revoked_role",
+    "refused_writes::delete_is_carried_out_by_a_full_etcd",
+    "refused_writes::barrier_is_repeated_after_a_wrong_password",
+    "refused_writes::barrier_is_repeated_after_a_revoked_role",
+    "refused_writes::barrier_is_repeated_after_a_full_etcd",
+    "after_outage::names_are_served_soon_after_etcd_was_frozen",
+    "after_outage::names_are_served_soon_after_etcd_was_killed",
+    "after_outage::names_are_served_soon_after_a_long_freeze",
+    "after_outage::names_are_served_soon_after_a_long_absence",
+    "outage_answers::every_call_answers_soon_when_etcd_is_frozen",
+    "outage_answers::every_call_answers_soon_when_etcd_is_killed",
+    "told_why::release_while_etcd_is_frozen_says_why",
+    "told_why::release_after_etcd_was_killed_says_why",
+    "credentials::refused_credentials_are_the_cause_of_a_loss",
+    "misconfigured::credentials_are_not_retryable",
+    "misconfigured::tls_mistakes_are_refused_at_once",
+    "misconfigured::tls_to_a_plain_port_is_refused_at_once",
+    "misconfigured::an_endpoint_without_etcd_gets_no_hint_at_tls",
+    "members::all_members_may_be_replaced",
+    "members::rolling_restart_fails_no_call",
+    "upgrade::an_upgrade_under_load_fails_no_call",
+    "drained::a_shutdown_says_what_ended_and_what_is_left",
+    "drained::shutdown_ends_while_etcd_is_frozen",
+    "drained::shutdown_ends_while_etcd_is_dead",
+    "drained::retention_does_not_block_a_shutdown_on_a_frozen_etcd",
+    "drained::retention_does_not_block_a_shutdown_on_a_dead_etcd",
+    "misconfigured::init_after_shutdown_says_shutting_down",
+    "hostile_record::a_strangers_record_is_escaped_and_cut",
+    "hostile_record::a_strangers_record_forges_no_log_line",
+    "no_lease::a_key_without_a_lease_is_named",
+    "no_lease::a_key_that_was_detached_from_its_lease_is_named",
+    "grpc_proxy::locks_work_behind_the_grpc_proxies_of_etcd",
 ];
 
 /// The etcds of the page, as `--etcd` names them.
@@ -153,9 +77,7 @@ pub(crate) fn drills(args: &[String]) -> Result<String> {
     let asked = etcd::asked(&mut words)?;
     let chosen: Vec<Drill> = DRILLS
         .iter()
-        .filter(|drill| {
-            words.is_empty() || words.iter().any(|word| drill.1.contains(word.as_str()))
-        })
+        .filter(|drill| words.is_empty() || words.iter().any(|word| drill.contains(word.as_str())))
         .copied()
         .collect();
     if chosen.is_empty() {
@@ -219,13 +141,9 @@ pub(crate) fn drills(args: &[String]) -> Result<String> {
 /// Refuses a drill that is no test: cargo's test runner takes an unknown name for none at all.
 fn all_are_tests(tests: &Path) -> Result<()> {
     let listed = output(Command::new(tests).args(["--list", "--format=terse"]))?;
-    let is_test = |drill: &&Drill| {
-        !listed
-            .lines()
-            .any(|line| line == format!("{}: test", drill.1))
-    };
+    let is_test = |drill: &&Drill| !listed.lines().any(|line| line == format!("{drill}: test"));
     match DRILLS.iter().find(is_test) {
-        Some(drill) => Err(format!("there is no test `{}`", drill.1)),
+        Some(drill) => Err(format!("there is no test `{drill}`")),
         None => Ok(()),
     }
 }
@@ -241,13 +159,13 @@ impl Column {
     fn run(etcd: &Etcd, all: &[Etcd], tests: &Path, drills: &[Drill]) -> Self {
         let version = etcd.version.to_string();
         let run = |drill: &Drill| {
-            let row = row(etcd, all, tests, drill.1);
+            let row = row(etcd, all, tests, drill);
             let verdict = match &row {
                 Ok(_) => "ok",
                 Err(_) => "FAILED",
             };
-            say::note(format_args!("{version:7} {verdict:6} {}", drill.1));
-            (drill.1, row)
+            say::note(format_args!("{version:7} {verdict:6} {drill}"));
+            (*drill, row)
         };
         let rows = drills.iter().map(run).collect();
         Self { version, rows }
@@ -261,7 +179,7 @@ impl Column {
     }
 
     fn row(&self, drill: Drill) -> Option<&Value> {
-        self.rows.get(drill.1)?.as_ref().ok()
+        self.rows.get(drill)?.as_ref().ok()
     }
 }
 
@@ -392,7 +310,7 @@ fn page(drills: &[Drill], columns: &[Column]) -> Result<String> {
         versions(columns),
     );
     for drill in drills {
-        section(&mut page, *drill, columns).map_err(|error| error.to_string())?;
+        section(&mut page, drill, columns).map_err(|error| error.to_string())?;
     }
     Ok(page)
 }
@@ -401,8 +319,8 @@ fn section(page: &mut String, drill: Drill, columns: &[Column]) -> std::fmt::Res
     let title = columns
         .iter()
         .find_map(|column| column.row(drill)?["done"].as_str());
-    writeln!(page, "\n## {}\n", capital(title.unwrap_or(drill.1)))?;
-    writeln!(page, "Fault {}, `{}`\n", drill.0, drill.1)?;
+    writeln!(page, "\n## {}\n", capital(title.unwrap_or(drill)))?;
+    writeln!(page, "`{drill}`\n")?;
     let mut cells: Vec<(String, Vec<String>)> = vec![
         ("callers got".to_owned(), Vec::new()),
         ("logged".to_owned(), Vec::new()),

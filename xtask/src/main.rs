@@ -57,16 +57,13 @@ usage: cargo xtask <command>
                   --quick in seven minutes and smaller, to target/bench
   bench --row B4  one of them
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
-  etcd [newest]   find or bring etcd, print the variables that tests read, as shell assignments
+  etcd [choice]   find or bring etcd, print the variables that tests read, as shell assignments; choice as for --etcd
   mistakes        write the page of mistakes and what the compiler says, from tests/ui
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
 Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
-<<<<<<< HEAD
-`test`, `chaos` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an etcd.
-=======
-`test`, `drills` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an etcd.
->>>>>>> d8e8cdc (Show what each drill did, on three etcds, in a table)
+`test`, `drills`, `chaos` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an
+etcd.
 ";
 
 fn main() -> ExitCode {
