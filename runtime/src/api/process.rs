@@ -1,4 +1,4 @@
-//! Process's engine, which all annotated functions share: the only static.
+//! Process's engine, which all annotated functions share: the only static that holds an engine for all threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
