@@ -51,13 +51,14 @@ use proc_macro2::TokenStream;
 /// ```
 ///
 /// An expression is anything that implements `LockName`, such as a name declared by `lock_names!`. `word =` begins an
-/// option. A word alone is an expression, unless it is no argument and nearly an option. `shared`, `detach` and
+/// option. A word alone is an expression; if it is no argument and resembles an option, it is reported as
+/// misspelt. `shared`, `detach` and
 /// `reentrant` alone are options; for an argument of that name write `(shared)`.
 ///
 /// | option | default | meaning |
 /// |---|---|---|
-/// | `wait = "5s"` | `"10s"`, configurable | how long to queue for the lock. `"none"` is one try; `"forever"` has no end, but while etcd is unreachable the call fails after about the connect time-out |
-/// | `ttl = "30s"` | `"15s"`, configurable | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
+/// | `wait = "5s"` | `"10s"`, or `ETCD_LOCKED_WAIT` | how long to queue for the lock. `"none"` is one try; `"forever"` has no end, but while etcd is unreachable the call fails after about the connect time-out |
+/// | `ttl = "30s"` | `"15s"`, or `ETCD_LOCKED_TTL` | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others. Below `"5s"` a change of etcd's leader costs locks |
 /// | `deadline = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins. If it is already past, the call is refused with `Timeout` at once |
 /// | `at_most = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await, then the lock is released: `LockError::HoldLimit`. The lease is renewed until then |
 /// | `at_least = "5s"` | – | the name stays locked at least this long from when the call has the lock, even if the body ends earlier. The call does not wait for that. `shutdown` keeps the promise, and so does etcd without this process; after a crash in the body only the TTL holds. With `permits = 5`: five calls in that time; not with `shared` |
@@ -67,8 +68,8 @@ use proc_macro2::TokenStream;
 /// | `on_held = "skip"` | `"error"` | when another holder has the lock for all of `wait`, return without running the body. Where the type carries no error (`()`, `Option`), other failures skip as well and are reported as a `tracing` error event |
 /// | `on_lost = "continue"` | `"cancel"` | when the lock is lost, let the body run to its end; the call returns the body's result. `current()` shows the loss (`is_held`, `lost`). A `shutdown` whose grace is over ends the body all the same |
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, a round trip before etcd confirms that the lock is free. A call of this process that comes within a millisecond takes the lock over; `shutdown` waits for the releases that are left |
-/// | `shared` | alone | share the lock with other readers, who run together. Each reader waits for earlier calls that do not share, and those wait for earlier readers; excludes `permits` |
-/// | `permits = 5` | alone | at most so many holders at a time, over all processes, in order of arrival. An integer literal from 1 to 1024. Functions of one name may differ in it, as in a rolling deployment: the call's own number counts, so it is served when fewer than that many older permits are held or asked for |
+/// | `shared` | off: one holder | share the lock with other readers, who run together. Each reader waits for earlier calls that do not share, and those wait for earlier readers; excludes `permits` |
+/// | `permits = 5` | off: one holder | at most so many holders at a time, over all processes, in order of arrival. An integer literal from 1 to 1024. Functions of one name may differ in it, as in a rolling deployment: the call's own number counts, so it is served when fewer than that many older permits are held or asked for |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |

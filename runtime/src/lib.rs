@@ -85,8 +85,9 @@
 //! ```
 //!
 //! Values are escaped, so that whatever they contain they are one segment of one name: `orders/<id>` with the id `1/2`
-//! locks `orders/1%2F2`. What can stand in a placeholder is a [`LockKey`]. The attribute's page,
-//! [`etcd_locked`](macro@etcd_locked), has the grammar and all options.
+//! locks `orders/1%2F2`. What can stand in a placeholder is a [`LockKey`]. Names that several functions share are declared
+//! once, by [`lock_names!`], where a misspelt one does not compile. A function may take several names: all or none. The
+//! attribute's page, [`etcd_locked`](macro@etcd_locked), has the grammar and all options.
 //!
 //! Each mistake that the compiler refuses is listed with what it says: [`mistakes`]. The feature `templates` lists every lock
 //! site of a binary (`templates()`: template, function, place, options), for a check at start-up, for documentation, or for
@@ -102,11 +103,12 @@
 //! # Timeouts and contention
 //!
 //! A call queues for ten seconds unless `wait` says otherwise, then it answers [`LockError::Timeout`] with the holder's
-//! record; `wait = "none"` tries once. A job that one replica should do while the others go on:
+//! record; `wait = "none"` tries once. A job that one replica should do while the others go on, those too whose clock is a
+//! little late:
 //!
 //! ```
 //! # use etcd_locked::etcd_locked;
-//! #[etcd_locked("jobs/nightly", wait = "none", on_held = "skip")]
+//! #[etcd_locked("jobs/nightly", wait = "none", on_held = "skip", at_least = "1m")]
 //! async fn nightly() {
 //!     // one replica is here; for the others the call has returned
 //! }
@@ -290,7 +292,7 @@
 //! # Before you deploy
 //!
 //! - etcd ≥ 3.5.28 or ≥ 3.6.9 is recommended: older servers can answer stale reads after a pause and have lease bugs. The
-//!   tests run on 3.4 and 3.5.
+//!   tests run on 3.4 and 3.5, up to 3.5.30, and not yet on 3.6.
 //! - Building needs `protoc` (`apt-get install protobuf-compiler libprotobuf-dev`, `brew install protobuf`), because
 //!   etcd-client does.
 //! - With etcd's access control on, the user needs read and write permission on two ranges: the prefix (`locks/`) and the
