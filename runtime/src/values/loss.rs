@@ -30,16 +30,21 @@ impl LossCause {
     /// Its name in metrics and records: one word, in small letters.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Expired => Cause::Expired.word(),
-            Self::Denied => "denied",
-            Self::Revoked => Cause::Revoked.word(),
-            Self::Deleted => Cause::Deleted.word(),
-            Self::Overwritten => Cause::Overwritten.word(),
-            Self::Wiped => Cause::Wiped.word(),
-            Self::Shutdown => Cause::Shutdown.word(),
-            Self::Released => Cause::Released.word(),
-        }
+        self.cause().map_or("denied", Cause::word)
+    }
+
+    /// The core's cause; `None` for that which only the transport knows.
+    fn cause(self) -> Option<Cause> {
+        Some(match self {
+            Self::Denied => return None,
+            Self::Expired => Cause::Expired,
+            Self::Revoked => Cause::Revoked,
+            Self::Deleted => Cause::Deleted,
+            Self::Overwritten => Cause::Overwritten,
+            Self::Wiped => Cause::Wiped,
+            Self::Shutdown => Cause::Shutdown,
+            Self::Released => Cause::Released,
+        })
     }
 }
 
@@ -60,15 +65,9 @@ impl From<Cause> for LossCause {
 
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its lease could not be renewed in time",
-            Self::Denied => "etcd refused to renew its lease for want of valid credentials",
-            Self::Revoked => "its lease is gone at etcd",
-            Self::Deleted => "its key was deleted",
-            Self::Overwritten => "its key was overwritten",
-            Self::Wiped => "etcd has lost its data",
-            Self::Shutdown => "the grace of the shutdown is over",
-            Self::Released => "it was given back",
-        })
+        match self.cause() {
+            Some(cause) => cause.fmt(f),
+            None => f.write_str("etcd refused to renew its lease for want of valid credentials"),
+        }
     }
 }
