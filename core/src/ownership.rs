@@ -37,7 +37,7 @@ pub enum Gate {
 pub struct Ownership {
     created: Revision,
     holders: BTreeSet<CallId>,
-    /// When the first of them got it.
+    /// When the first of them was granted it.
     got: Moment,
     /// The mod revision of its keys, as their records were last written; and whether these are, or will be, about that holder.
     modified: Revision,
@@ -87,7 +87,7 @@ impl Ownership {
         self.holders.iter().copied()
     }
 
-    /// When the first of its holders got it.
+    /// When the first of its holders was granted it.
     pub fn got(&self) -> Moment {
         self.got
     }

@@ -121,7 +121,7 @@ pub struct Session {
     contenders: BTreeSet<ContenderId>,
     /// Of these, those whose put had no answer.
     ambiguous: BTreeSet<ContenderId>,
-    /// Of these, those that calls held when a key was seen to be gone, and when that was.
+    /// Of these, held ones of which a key was seen to be gone, and when that was.
     missing: Vec<(Moment, ContenderId)>,
     /// How many have a body, or keep the lease alive like one.
     bodies: usize,
@@ -399,12 +399,13 @@ impl Session {
         std::mem::take(&mut self.ambiguous)
     }
 
-    /// A key of a held contender is gone: alone, or with the lease, as the next renewal shows.
+    /// A key of a held contender is gone. The next renewal shows whether the lease is gone too.
     pub fn miss(&mut self, now: Moment, contender: ContenderId) {
         self.missing.push((now, contender));
     }
 
-    /// The contenders that were missing when a renewal was sent, which its outcome is about; and whether there are others.
+    /// Takes out the contenders whose key had gone before a renewal was sent, as its outcome is about them; and tells whether others
+    /// are left.
     pub fn take_missing(&mut self, sent: Moment) -> (Vec<ContenderId>, bool) {
         let shown = self.missing.extract_if(.., |(seen, _)| *seen <= sent);
         let shown = shown.map(|(_, contender)| contender).collect();

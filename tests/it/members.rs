@@ -88,7 +88,7 @@ fn all_members_may_be_replaced() {
                 .unwrap_or_else(|_| panic!("a call failed: {tallied}"));
         }
         assert_eq!(Witness::new(directory.path()).count().unwrap(), visits);
-        drill.got("calls beside them: no error, no update lost");
+        drill.got("all other calls: no error, no update lost");
         drill.end();
     });
 }
@@ -143,7 +143,7 @@ fn rolling_restart_fails_no_call() {
         }
         assert!(held.is_held());
         drill.got("a long holder: its lock");
-        drill.got("calls beside it: no error");
+        drill.got("all other calls: no error");
         held.release().await.unwrap();
         drill.end();
     });

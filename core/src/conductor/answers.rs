@@ -238,7 +238,8 @@ impl Core {
         Some(())
     }
 
-    /// A renewal sent at `sent` has shown that a lease is there, or has no answer: keys that were missing by then are gone alone.
+    /// A renewal sent at `sent` has shown that a lease is there, or has no answer: keys that were missing by then were deleted
+    /// themselves.
     fn settle_missing(&mut self, id: SessionId, sent: Moment) -> Option<()> {
         let (gone, others) = self.sessions.get_mut(id)?.take_missing(sent);
         for contender in gone {
@@ -306,7 +307,7 @@ impl Core {
         Some(())
     }
 
-    /// The calls that hold a contender have lost it; `None`: how is to be seen.
+    /// The calls that hold a contender have lost it. Without a cause they are only stopped: a renewal shows the cause.
     fn lose_contender(&mut self, id: ContenderId, cause: Option<LossCause>) -> Option<()> {
         let contender = self.contenders.get_mut(id)?;
         let names = contender.names().clone();
@@ -713,7 +714,8 @@ impl Core {
         Some(keys.iter().map(description).collect())
     }
 
-    /// Records were written, or not: they only inform, so what failed is not sent again, except for what stood beside it.
+    /// Records were written, or not. They only inform, so a failed write is not sent again; but where one key has changed, the others
+    /// of its transaction are.
     pub(super) fn described(&mut self, keys: &[Description], result: Result<TxnAnswer, Failure>) {
         self.batch.describe_done();
         let Ok(answer) = result else { return };

@@ -205,7 +205,7 @@ impl Core {
         held.or_else(|| queue.owner().cloned())
     }
 
-    /// What the record of the first holder says, which has had its keys for a second or not.
+    /// The record of the first holder; once that call has held its lock for a second, it says since when.
     pub(super) fn record_of(&self, ownership: &Ownership) -> Option<Arc<[u8]>> {
         let call = self.calls.get(ownership.holders().next()?)?;
         let waited = ownership.got() - call.since();

@@ -96,7 +96,8 @@ impl Gate {
         Poll::Ready(ended)
     }
 
-    /// Tells whether the body may be polled now; if so, a loss will wake its task. Pending: the lock is lost, and how will wake it.
+    /// Tells whether the body may be polled now; if so, a loss will wake its task. Pending: the lock is lost, and its task is woken once
+    /// the cause is known.
     #[inline(never)]
     fn admit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let begun = self.begun;

@@ -145,7 +145,8 @@ impl LockGuard {
     }
 
     /// Releases the lock and waits until etcd has confirmed that, for two seconds at most; after that the engine goes on
-    /// by itself.
+    /// by itself. If the lock's key has just been deleted, it first waits for a renewal, or two, to show the cause of the loss:
+    /// four seconds at most.
     ///
     /// # Errors
     /// [`LockError::Lost`] if the lock had been lost before; [`LockError::Backend`] if etcd did not confirm in time. The

@@ -15,16 +15,16 @@ const TEXT: usize = 200;
 /// The longest value that can be a record of ours, in bytes: a call's templates fit many times over.
 const RECORD: usize = 512 * 1024;
 
-// A record ends with when its call queued; once it holds the lock, with since when.
+// The last field of a record is when its call queued: once the call holds the lock, since when is appended to it.
 const QUEUED: &str = ",\"queued_since\":\"";
 const HELD: &str = "\",\"held_since\":\"";
 const END: &[u8] = b"\"}";
 
 /// Who holds a lock, as the holder wrote it when it queued, and again once it had held the lock for a second.
 ///
-/// Host, process and service are always those of the holder. Function, template and times are those of the call that holds the lock
-/// once it has held it for a second. Until then, and if etcd cannot be written, they may be those of a call of the same process
-/// whose place or lock it took over.
+/// Host, process and service are always those of the holder. Function, template and times are those of the call that holds the lock,
+/// of readers the first, once it has held it for a second. Until then, and if that write fails, they may be those of a call of the
+/// same process whose place or lock it took over.
 ///
 /// Other clients of etcd may write anything there, so no text is longer than 200 characters, and what would not stand in a line as
 /// it is written (control characters, escape sequences, changes of direction) is escaped, as in `\u{1b}`.
@@ -75,13 +75,13 @@ impl Holder {
         self.0.template.as_deref()
     }
 
-    /// When it queued for the lock, by its own wall clock (RFC 3339, UTC).
+    /// When the call queued for the lock, by the wall clock of the holder's host (RFC 3339, UTC).
     #[must_use]
     pub fn queued_since(&self) -> &str {
         &self.0.queued_since
     }
 
-    /// Since when it has held the lock, by the same clock; `None` until that is a second.
+    /// When the call was granted the lock, by the same clock. `None` in its first second, and if that could not be written.
     #[must_use]
     pub fn held_since(&self) -> Option<&str> {
         self.0.held_since.as_deref()

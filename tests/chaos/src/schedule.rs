@@ -57,7 +57,7 @@ const LONG: Lasts = &[(11_000, 15_000)];
 /// A leader that is stopped so long has revoked leases that lived.
 const LEADER: Lasts = &[(12_500, 12_500), (2_000, 6_000)];
 
-/// Every kind: its name, its aim, how often it comes beside the others, how long it lasts.
+/// Every kind: its name, its aim, its weight in the random choice, how long it lasts.
 const KINDS: &[(Kind, &str, Aim, u32, Lasts)] = &[
     (Kind::WorkerKilled, "worker killed", Aim::Worker, 2, SHORT),
     (

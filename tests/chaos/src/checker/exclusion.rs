@@ -1,4 +1,4 @@
-//! Exclusion: bodies that overlap inside their validity, permits above their number, readers beside writers.
+//! Exclusion: bodies that overlap inside their validity, permits above their number, readers together with a writer.
 //!
 //! A body is valid from its first poll to the last poll at which its guard said "held", a moment after the clock was read. Since a
 //! lost lock stays lost, it was held all that time. So two such intervals that overlap and exclude each other break the promise.

@@ -9,7 +9,8 @@ pub(crate) enum Sabotage {
     Unlocked,
     /// A body goes on after its loss, and says that the lock is held.
     LyingRenewal,
-    /// A call that has lost its lock, or was not given it in time, releases it by name: deletes the first key, whoever put it.
+    /// A call that has lost its lock, or was not given it in time, releases it by name: it deletes the first key,
+    /// which another process may have put.
     ReleaseByName,
     /// A body runs in a task of its own, which no guard stops.
     NoGuard,
