@@ -248,6 +248,10 @@
 //! thread: a lock that passes from call to call inside a process takes microseconds. [`Locks`] is an engine of one's own: `locks = expr` uses it for
 //! one function, [`Locks::scope`] for a future, [`Locks::set_default`] for a thread.
 //!
+//! A process that is forked after its first lock has none of this: its calls are refused at once
+//! ([`LockError::NotInitialized`]), and what it drops leaves the locks of its parent alone. Fork before the first lock, or let the
+//! new process `exec` a program.
+//!
 //! # Without a server
 //!
 //! With the feature `embedded`, `ETCD_LOCKED_ENDPOINTS=embedded` (or `Config::embedded()`) is an etcd inside the process, to

@@ -33,6 +33,7 @@ mod endpoints;
 mod exclusion;
 mod fifo;
 mod foreign;
+mod forked;
 mod frameworks;
 mod grpc_proxy;
 mod handover;

@@ -6,6 +6,7 @@
 //! so they run on any executor.
 
 use std::io;
+use std::process;
 use std::sync::Arc;
 #[cfg(feature = "testing")]
 use std::sync::Weak;
@@ -43,6 +44,8 @@ struct Shared {
     last_call: AtomicU64,
     /// The runtime of the engine's thread, for timers of callers that have none.
     runtime: Handle,
+    /// The process that has this thread. One that was forked from it has not.
+    process: u32,
 }
 
 /// A handle that does not keep its engine alive.
@@ -60,7 +63,9 @@ impl WeakEngine {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.driver.submit(Message::Command(Command::Orphaned));
+        if self.process == process::id() {
+            self.driver.submit(Message::Command(Command::Orphaned));
+        }
     }
 }
 
@@ -126,6 +131,7 @@ impl Engine {
             ),
             last_call: AtomicU64::new(0),
             runtime: runtime.clone(),
+            process: process::id(),
             config,
         });
         let on = (runtime, alarm);
@@ -254,8 +260,16 @@ impl Engine {
         WeakEngine(Arc::downgrade(&self.0))
     }
 
-    /// Submits a command, unless the engine has ended.
+    /// Submits a command, unless the engine has ended, or runs in another process: then nothing would ever answer.
     pub(super) fn submit(&self, command: Command) -> Result<(), LockError> {
+        let starter = self.0.process;
+        if starter != process::id() {
+            let reason = format!(
+                "this process was forked from process {starter}, whose connection to etcd it cannot use; fork before the first lock, \
+                 or let the new process `exec` a program"
+            );
+            return Err(LockError::NotInitialized { reason });
+        }
         let accepted = self.0.driver.submit(Message::Command(command));
         accepted.then_some(()).ok_or(LockError::ShuttingDown)
     }

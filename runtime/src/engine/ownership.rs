@@ -8,6 +8,7 @@
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
@@ -54,8 +55,8 @@ impl Ownership {
         &self.locks
     }
 
-    /// Releases the locks; the answer comes once etcd has confirmed that. `None`: no confirmation was asked for, or the engine
-    /// has ended, and with it all keys.
+    /// Releases the locks; the answer comes once etcd has confirmed that. `None`: no confirmation was asked for, or there is no
+    /// engine: it has ended, and with it all keys, or it is another process's.
     pub(crate) fn release(
         mut self,
         how: Release,
@@ -71,7 +72,10 @@ impl Ownership {
         let Ground::Own(own) = &self.locks.ground else {
             return None;
         };
-        let engine = own.engine.upgrade()?;
+        let engine = own
+            .engine
+            .upgrade()
+            .filter(|_| own.process == process::id())?;
         let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
         let fenced = self.locks.is_fenced();
         engine
@@ -111,6 +115,8 @@ enum Ground {
 struct Own {
     call: CallId,
     engine: Weak<dyn Releaser>,
+    /// The process whose engine that is. One that was forked from it has nothing to release.
+    process: u32,
     deadline: Arc<Deadline>,
     clock: Arc<dyn Clock>,
     /// etcd refuses to renew leases now, for want of valid credentials.
@@ -158,6 +164,7 @@ impl OwnedLocks {
         let ground = Ground::Own(Own {
             call,
             engine,
+            process: process::id(),
             deadline,
             clock,
             denied,

@@ -25,7 +25,8 @@ use super::name::Name;
 #[non_exhaustive]
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LockError {
-    /// Nothing says where etcd is.
+    /// Nothing says where etcd is; or this process was forked from one that had connected to etcd, which it cannot use: fork before the
+    /// first lock.
     #[error("etcd-locked is not initialised: {reason}")]
     NotInitialized {
         /// What to set.

@@ -14,6 +14,7 @@
 //! | `nest <job> <other>` | `holds <job>`; after `done <job>` it asks for the other job's lock too: `nested <job>` |
 //! | `roam <seconds> <seed> <directory>` | `roamed <served> <visits> <refused> <longest wait in ms>` after random calls for one to three of eight names, some of them nested; each name has its witness in a folder below |
 //! | `lock <name>` | `locked <name>` |
+//! | `fork <name>` | `parent <name>` once the name is locked and a child, forked then, has ended; the child before: `forked <variant> <message>` for a call of its own, and `released <variant> <message>` for its copy of the lock. After `done <name>`: `released <name>` |
 //! | `init <endpoints>` | `initialised` |
 //! | `runtimes <job>` | `runtimes <job>` |
 //! | `shutdown <ms>` | `shut down` |
@@ -170,6 +171,9 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             Ok(()) => println!("initialised"),
             Err(error) => report("init", &error),
         },
+        ["fork", name] => spawn_body(name, bodies, |name, done| async move {
+            fork_under(&name, &done).await
+        }),
         ["runtimes", job] => {
             let job = job.to_owned();
             thread::spawn(move || runtimes(&job));
@@ -385,6 +389,38 @@ fn spawn_body<F: Future<Output = Result<(), LockError>> + Send + 'static>(
             Err(error) => report(&job, &error),
         }
     });
+}
+
+/// Forks while a name is locked; the child uses what it has inherited, and ends.
+async fn fork_under(name: &str, done: &Notify) -> Result<(), LockError> {
+    let guard = etcd_locked::lock(name).await?;
+    let child = name.to_owned();
+    // The child has the forking thread alone.
+    let guard = thread::spawn(move || match fork::fork().expect("a child") {
+        fork::Fork::Child => {
+            runtime().block_on(async {
+                let called = etcd_locked::lock(child).wait_forever().await;
+                answered("forked", &called.map(drop));
+                answered("released", &guard.release().await);
+            });
+            std::process::exit(0);
+        }
+        fork::Fork::Parent(child) => {
+            fork::waitpid(child).expect("the child's end");
+            guard
+        }
+    });
+    let guard = guard.join().expect("no panic");
+    println!("parent {name}");
+    done.notified().await;
+    guard.release().await
+}
+
+fn answered(what: &str, result: &Result<(), LockError>) {
+    match result {
+        Ok(()) => println!("{what} Ok"),
+        Err(error) => println!("{what} {} {error}", variant(error)),
+    }
 }
 
 /// Lets two tokio runtimes contend over the one engine of the process; one runtime ends, the other goes on.

@@ -1,0 +1,37 @@
+//! Fork: the child's calls are refused at once, and what it does with its copies leaves the parent's locks alone.
+
+use crate::corner::{Corner, pass};
+use crate::drill::Drill;
+use crate::limit::{run, within};
+use crate::worker::Worker;
+
+#[test]
+fn a_childs_call_is_refused_at_once() {
+    run(async {
+        let mut drill =
+            Drill::begin("A process forks while it holds a lock; the child asks for it");
+        let corner = Corner::new().await;
+        let mut worker = Worker::start(corner.environment());
+        worker.send("fork job");
+        // Nothing ends these waits but the answers: no wait of the child's has a bound.
+        for (asked, refused) in [("forked", "NotInitialized"), ("released", "ShuttingDown")] {
+            let answer = worker.says(asked).await;
+            let (variant, says) = answer.split_once(' ').expect("an error and its text");
+            assert_eq!(variant, refused, "{answer}");
+            drill.got_saying(variant, &without_numbers(says));
+        }
+        worker.says("parent").await;
+        let theirs = corner.locks().await;
+        let tried = within("a try", theirs.lock("job").try_once()).await;
+        tried.expect_err("the parent holds the lock");
+        worker.send("done job");
+        worker.says("released").await;
+        pass("the next lock", theirs.lock("job")).await;
+        drill.end();
+    });
+}
+
+/// A text without process numbers, which differ from run to run.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|it| !it.is_ascii_digit()).collect()
+}
