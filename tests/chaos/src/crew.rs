@@ -1,4 +1,4 @@
-//! Crew: the worker processes, each behind proxies of its own to every member.
+//! Crew: the worker processes, each with what it starts, behind proxies of its own to every member.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -92,9 +92,10 @@ impl Crew {
             .args(&self.args)
             .env("ETCD_LOCKED_ENDPOINTS", endpoints.join(","))
             .env("ETCD_LOCKED_SERVICE", format!("worker-{slot}"))
+            .env("ETCDCTL_BIN", binary::etcdctl())
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
-        let process = Process::start("a worker", &mut command)?;
+        let process = Process::lead("a worker", &mut command)?;
         let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
         self.witness.record(What::Started {
             process: number,

@@ -3,13 +3,16 @@
 //! Invariant: a child is reaped only under the lock of `RUNNING`, and leaves that list in the same step. So every id in the
 //! list is a child's; the system cannot have given it to a stranger.
 
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -17,7 +20,7 @@ pub use rustix::process::Signal;
 
 use crate::{Result, lock, until};
 
-static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+static RUNNING: Mutex<Vec<Target>> = Mutex::new(Vec::new());
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 const POLL: Duration = Duration::from_millis(10);
@@ -26,16 +29,44 @@ const GRACE: Duration = Duration::from_millis(300);
 /// Time that the main thread has, after an interrupt, to drop its values.
 const CLEAN_UP: Duration = Duration::from_secs(5);
 
+/// What a signal is sent to: a child, or the group that it leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Target {
+    pid: Pid,
+    leads: bool,
+}
+
+impl Target {
+    /// Sends a signal. It fails only for a process that has just ended.
+    fn send(self, signal: Signal) {
+        let _ = match self.leads {
+            true => kill_process_group(self.pid, signal),
+            false => kill_process(self.pid, signal),
+        };
+    }
+}
+
 /// A child process.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
+    /// It leads a group of processes, which get its signals.
+    leads: bool,
 }
 
 impl Process {
     /// Starts a process; `name` is for errors.
     pub fn start(name: &str, command: &mut Command) -> Result<Self> {
+        Self::spawn(name, command, false)
+    }
+
+    /// Starts a process that leads a group of its own: the processes that it starts get its signals, and end with it.
+    pub fn lead(name: &str, command: &mut Command) -> Result<Self> {
+        Self::spawn(name, command.process_group(0), true)
+    }
+
+    fn spawn(name: &str, command: &mut Command, leads: bool) -> Result<Self> {
         let mut running = running();
         if interrupted() {
             return Err("interrupted".to_owned());
@@ -43,10 +74,12 @@ impl Process {
         let child = command
             .spawn()
             .map_err(|error| format!("{name} does not start: {error}"))?;
-        running.push(Pid::from_child(&child));
+        let pid = Pid::from_child(&child);
+        running.push(Target { pid, leads });
         Ok(Self {
             name: name.to_owned(),
             child,
+            leads,
         })
     }
 
@@ -58,13 +91,23 @@ impl Process {
     /// Returns how the process ended; `None` if it still runs.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let mut running = running();
+        let target = self.target();
+        if self.leads && running.contains(&target) {
+            // Until the leader is reaped, the system gives its id to no other group.
+            let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            let ended = waitid(WaitId::Pid(target.pid), unreaped)
+                .map_err(|error| format!("{}: {error}", self.name))?;
+            if ended.is_none() {
+                return Ok(None);
+            }
+            target.send(Signal::KILL);
+        }
         let status = self
             .child
             .try_wait()
             .map_err(|error| format!("{}: {error}", self.name))?;
         if status.is_some() {
-            let pid = self.pid();
-            running.retain(|other| *other != pid);
+            running.retain(|other| *other != target);
         }
         Ok(status)
     }
@@ -98,9 +141,13 @@ impl Process {
     /// Stops the process, and returns once every thread of it has stopped: until then it goes on answering.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::STOP);
-        let pid = self.pid();
+        let Target { pid, leads } = self.target();
+        let process = Path::new("/proc").join(pid.as_raw_nonzero().to_string());
         let what = format!("{} is stopped", self.name);
-        until(&what, Duration::from_secs(10), || is_stopped(pid))
+        until(&what, Duration::from_secs(10), || match leads {
+            true => group(pid).all(|member| states(&member).all(|state| IDLE.contains(state))),
+            false => process.is_dir() && states(&process).all(|state| state == STOPPED),
+        })
     }
 
     /// Resumes a stopped process.
@@ -116,10 +163,14 @@ impl Process {
     /// Sends a signal, unless the process is known to have ended.
     pub fn signal(&mut self, signal: Signal) {
         let running = running();
-        if running.contains(&self.pid()) {
-            // The signal fails only for a process that has just ended.
-            let _ = kill_process(self.pid(), signal);
+        if running.contains(&self.target()) {
+            self.target().send(signal);
         }
+    }
+
+    fn target(&self) -> Target {
+        let (pid, leads) = (self.pid(), self.leads);
+        Target { pid, leads }
     }
 }
 
@@ -129,16 +180,39 @@ impl Drop for Process {
     }
 }
 
-/// Returns whether every thread of the process is in the state T.
-fn is_stopped(pid: Pid) -> bool {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
-    let is_stopped = |task: std::fs::DirEntry| {
-        // The state follows the name, which ends with the last parenthesis; a thread that has ended has no file.
-        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        stat.rsplit_once(") ")
-            .is_none_or(|(_, rest)| rest.starts_with('T'))
-    };
-    tasks.is_ok_and(|tasks| tasks.flatten().all(is_stopped))
+/// The state of a thread that is stopped.
+const STOPPED: char = 'T';
+/// States in which a thread of a stopped group runs none of its program: stopped, ended, or asleep in a system call at whose end
+/// it stops, such as that of a parent whose child, stopped too, is not yet another program.
+const IDLE: &str = "TZXD";
+
+/// Returns the processes of a group, as folders of the system.
+fn group(leader: Pid) -> impl Iterator<Item = PathBuf> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let leader = leader.as_raw_nonzero().to_string();
+    processes
+        .map(|process| process.path())
+        .filter(move |process| {
+            // The state, the parent, the group.
+            stat(process).is_some_and(|rest| rest.split(' ').nth(2) == Some(leader.as_str()))
+        })
+}
+
+/// Returns the state of every thread of a process; one that has ended by now has none.
+fn states(process: &Path) -> impl Iterator<Item = char> {
+    let tasks = fs::read_dir(process.join("task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    tasks.filter_map(|task| stat(&task.path())?.chars().next())
+}
+
+/// Returns what the system says of a process or thread, from its state on.
+fn stat(folder: &Path) -> Option<String> {
+    let stat = fs::read_to_string(folder.join("stat")).ok()?;
+    // The state follows the name, which ends with the last parenthesis.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    Some(rest.to_owned())
 }
 
 /// Runs a command in the foreground, with its output on the terminal.
@@ -182,14 +256,14 @@ pub fn end_all_on_interrupt() -> Result<()> {
             {
                 let running = running();
                 INTERRUPTED.store(true, Ordering::SeqCst);
-                for pid in running.iter() {
-                    let _ = kill_process(*pid, Signal::TERM);
+                for target in running.iter() {
+                    target.send(Signal::TERM);
                 }
             }
             // A service that waits for an etcd that has just ended would wait for long.
             thread::sleep(GRACE);
-            for pid in running().iter() {
-                let _ = kill_process(*pid, Signal::KILL);
+            for target in running().iter() {
+                target.send(Signal::KILL);
             }
             thread::sleep(CLEAN_UP);
             std::process::exit(130);
@@ -203,6 +277,63 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-fn running() -> MutexGuard<'static, Vec<Pid>> {
+fn running() -> MutexGuard<'static, Vec<Target>> {
     lock(&RUNNING)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    /// A shell that leads a group, and the id of a child of it.
+    fn leader() -> (Process, PathBuf) {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "sleep 600 & echo $!; wait"])
+            .stdout(Stdio::piped());
+        let mut leader = Process::lead("a shell", &mut shell).expect("a shell");
+        let stdout = leader.streams().stdout.take().expect("a pipe");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        (leader, Path::new("/proc").join(line.trim()))
+    }
+
+    /// Waits until every thread of the child is in such a state.
+    fn becomes(child: &Path, is: impl Fn(char) -> bool) {
+        let holds = || states(child).all(&is);
+        until("the child's state", Duration::from_secs(10), holds).expect("the child's state");
+    }
+
+    /// A child that no process reaps has the state Z.
+    fn ends(child: &Path) {
+        becomes(child, |state| "ZX".contains(state));
+    }
+
+    #[test]
+    fn a_group_stops_and_goes_on_with_its_leader() {
+        let (mut leader, child) = leader();
+        leader.stop().expect("it stops");
+        becomes(&child, |state| state == STOPPED);
+        leader.cont();
+        becomes(&child, |state| state != STOPPED);
+    }
+
+    #[test]
+    fn a_group_is_killed_with_its_leader() {
+        let (mut leader, child) = leader();
+        leader.kill().expect("it ends");
+        ends(&child);
+    }
+
+    #[test]
+    fn a_group_ends_with_a_leader_that_ends_by_itself() {
+        let (mut leader, child) = leader();
+        kill_process(leader.pid(), Signal::KILL).expect("the leader alone is killed");
+        leader
+            .wait(Duration::from_secs(10))
+            .expect("the leader's end is seen");
+        ends(&child);
+    }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -58,7 +59,7 @@ impl Line {
                     many += 1;
                 }
                 if write.write_all(batch.as_bytes()).await.is_err() {
-                    std::process::exit(1);
+                    end();
                 }
                 shared.pending.send_modify(|pending| *pending -= many);
             }
@@ -116,5 +117,13 @@ async fn acknowledge(line: Line, read: OwnedReadHalf) {
             let _ = begun.send(());
         }
     }
-    std::process::exit(1);
+    end();
+}
+
+/// Ends this process, and what it has started if it leads a group.
+fn end() -> ! {
+    if getpgrp() == getpid() {
+        let _ = kill_current_process_group(Signal::KILL);
+    }
+    std::process::exit(1)
 }
