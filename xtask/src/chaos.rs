@@ -17,8 +17,7 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
         let folder = workspace::root().join("tests/chaos");
         args.insert(at + 1, folder.display().to_string());
     }
-    let current = Etcd::find_current(&etcd);
-    let best = current.as_ref().unwrap_or(&etcd);
+    let mut current = Etcd::find_current(&etcd);
     let mut packages = None;
     if let Some(at) = args.iter().position(|arg| arg == "--peer") {
         say::step("the peer");
@@ -28,8 +27,18 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
                 packages = Some(peers::python()?.packages);
                 Some(workspace::root().join("tests/chaos/peers/python/worker.py"))
             }
-            // etcd-client's is the runner's own program.
-            _ => None,
+            Some("etcdctl") => {
+                // The same one for every etcd.
+                current = Some(etcd::choose("newest")?);
+                None
+            }
+            // etcd-client's is the runner's own program, and the one that starts etcdctl.
+            Some("lock-service") => None,
+            _ => {
+                return Err(
+                    "there is no such peer; there are go, aetcd, lock-service, etcdctl".to_owned(),
+                );
+            }
         };
         if let Some(program) = program {
             args.extend(["--program".to_owned(), program.display().to_string()]);
@@ -41,6 +50,7 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
     build.args(["build", "--package", "etcd-locked-chaos"]);
     run("cargo build", &mut build)?;
     say::step(format_args!("etcd {}, three members", etcd.version));
+    let best = current.as_ref().unwrap_or(&etcd);
     let mut play = workspace::cargo();
     play.args(["run", "--quiet", "--package", "etcd-locked-chaos", "--"])
         .args(args)

@@ -50,7 +50,7 @@ usage: cargo xtask <command>
                   judges a history that was kept
   chaos --peer go …
                   the same calls by a peer, as far as it has them: `go` (concurrency.Mutex), `aetcd`,
-                  `lock-service` (etcd-client's)
+                  `lock-service` (etcd-client's), `etcdctl` (`etcdctl lock` with a command)
   chaos --write …
                   the same, and keeps the figures: writes tests/chaos/RESULTS.md and its plot
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;

@@ -16,6 +16,7 @@ mod timeline;
 mod witness;
 mod worker;
 
+use std::error::Error;
 use std::fs;
 use std::process::ExitCode;
 
@@ -24,17 +25,20 @@ use etcd_locked_devkit::Result;
 use self::history::Run;
 use self::options::{Command, USAGE};
 use self::report::Report;
+use self::worker::etcdctl;
 
 /// How many violations are shown call by call.
 const SHOWN: usize = 3;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(("worker", args)) = args
+    match args
         .split_first()
         .map(|(first, rest)| (first.as_str(), rest))
     {
-        return work(args);
+        Some(("worker", args)) => return work(args),
+        Some((etcdctl::BODY, args)) => return ended("body", etcdctl::run_body(args)),
+        _ => {}
     }
     let command = match Command::parse(&args) {
         Ok(command) => command,
@@ -62,10 +66,15 @@ fn work(args: &[String]) -> ExitCode {
         Ok(runtime) => runtime.block_on(worker::work(args)),
         Err(error) => Err(error.into()),
     };
+    ended("worker", done)
+}
+
+/// The exit status of a worker or a body.
+fn ended(who: &str, done: std::result::Result<(), Box<dyn Error>>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("worker: {error}");
+            eprintln!("{who}: {error}");
             ExitCode::FAILURE
         }
     }

@@ -10,7 +10,7 @@ use crate::worker::sabotage::Sabotage;
 
 pub(crate) const USAGE: &str = "\
 usage: etcd-locked-chaos [--minutes N] [--mix NAME] [--seed S] [--only FAULT] [--sabotage NAME]
-                         [--peer lock-service | --peer NAME --program FILE] [--keep FOLDER] [--write FOLDER]
+                         [--peer lock-service | --peer etcdctl | --peer NAME --program FILE] [--keep FOLDER] [--write FOLDER]
        etcd-locked-chaos --judge FILE [--write FOLDER]";
 
 /// What the command line asks for.

@@ -18,10 +18,10 @@ const RUNS: &str = "runs";
 pub(crate) const OURS: &str = "etcd-locked";
 
 /// Who the peers are.
-const PEERS: &str = "\nThe peers make exclusive calls only, each task under a lease of its own, and their bodies stop once the client says that the \
-                     lease is gone:\n`go` is `concurrency.Mutex` of etcd's own Go client, as the distribution has it; `lock-service` is \
+const PEERS: &str = "\nThe peers make exclusive calls only, each task under a lease of its own. A body stops once its client says that the lease is \
+                     gone; etcdctl never does.\n`go` is `concurrency.Mutex` of etcd's own Go client, as the distribution has it; `lock-service` is \
                      etcd's lock service by etcd-client,\nwith a task that renews; `aetcd` is its lock, renewed every third of the TTL, on one \
-                     endpoint.\n";
+                     endpoint; `etcdctl` is `etcdctl lock`\nwith a command, which is the body: etcdctl lets it run to its end.\n";
 
 /// Keeps the figures of a run below this folder, draws it if it is one of all kinds, and writes the results anew.
 pub(crate) fn keep(folder: &Path, report: &Report, events: &[Event]) -> Result<()> {

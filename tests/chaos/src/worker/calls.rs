@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::body::Body;
+use super::etcdctl::Etcdctl;
 use super::line::Line;
 use super::mix::Kind;
 use super::sabotage::{Sabotage, release_by_name};
@@ -28,13 +29,19 @@ const PERMITS: u16 = 3;
 /// The wait of most calls.
 const WAIT: Duration = Duration::from_secs(10);
 
+/// Another way to lock, of one task.
+pub(super) enum Peer {
+    Service(Box<Owner>),
+    Etcdctl(Etcdctl),
+}
+
 /// One task's calls.
 pub(super) struct Caller {
     pub(super) line: Line,
     pub(super) random: Rng,
     pub(super) sabotage: Option<Sabotage>,
     /// A peer, with which exclusive calls are made instead.
-    pub(super) service: Option<Owner>,
+    pub(super) peer: Option<Peer>,
     /// True once the worker is to end.
     pub(super) draining: watch::Receiver<bool>,
 }
@@ -167,9 +174,9 @@ impl Caller {
     /// Makes one call for a hot name, as every worker does all the time.
     pub(super) async fn hot(&mut self, n: u64) {
         let lasts = self.between(2, 30);
-        if self.service.is_some() {
+        if self.peer.is_some() {
             let asking = Asking::alone(Kind::Exclusive, [name("hot", n)], ttl(n));
-            return self.serviced(asking, lasts).await;
+            return self.by_peer(asking, lasts).await;
         }
         if self.sabotage.is_some() {
             return self
@@ -284,21 +291,27 @@ impl Caller {
 
     /// Locks, works and releases as one does by hand.
     async fn by_hand(&mut self, asking: Asking, lasts: Duration) {
-        if self.service.is_some() {
-            return self.serviced(asking, lasts).await;
+        if self.peer.is_some() {
+            return self.by_peer(asking, lasts).await;
         }
         let acquire = acquire(&asking);
         let (pending, body) = self.ask(asking, lasts);
         pending.answered(guarded(acquire, body)).await;
     }
 
-    /// Makes the call by etcd's lock service.
-    async fn serviced(&mut self, asking: Asking, lasts: Duration) {
+    /// Makes the call by the peer.
+    async fn by_peer(&mut self, asking: Asking, lasts: Duration) {
         let (name, ttl) = (asking.names.concat(), asking.ttl);
         let wait = Some(WAIT);
         let (mut pending, body) = self.ask(Asking { wait, ..asking }, lasts);
-        if let Some(service) = &mut self.service {
-            pending.result = service.call(&name, ttl, WAIT, &body).await;
+        match &mut self.peer {
+            Some(Peer::Service(owner)) => {
+                pending.result = owner.call(&name, ttl, WAIT, &body).await;
+            }
+            Some(Peer::Etcdctl(etcdctl)) => {
+                pending.result = etcdctl.call(&name, ttl, WAIT, &body).await;
+            }
+            None => {}
         }
     }
 

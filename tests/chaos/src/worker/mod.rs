@@ -6,6 +6,7 @@
 
 mod body;
 pub(crate) mod calls;
+pub(crate) mod etcdctl;
 pub(crate) mod line;
 mod logs;
 pub(crate) mod mix;
@@ -20,7 +21,8 @@ use tokio::io::AsyncBufReadExt;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::calls::{Caller, HOT};
+use self::calls::{Caller, HOT, Peer};
+use self::etcdctl::Etcdctl;
 use self::line::Line;
 use self::logs::Logs;
 use self::mix::Mix;
@@ -40,7 +42,7 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
         return Err("usage: worker <witness> <process> <seed> <mix> <sabotage>".into());
     };
     let mix = Mix::named(mix).ok_or("no such mix")?;
-    let (service, sabotage) = (sabotage == service::NAME, Sabotage::named(sabotage));
+    let (who, sabotage) = (sabotage.as_str(), Sabotage::named(sabotage));
     let line = Line::connect(witness, process.parse()?).await?;
     let watched = line.clone();
     stalls::watch(move |since| watched.say(Said::Stalled { since }));
@@ -53,9 +55,10 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
             line: line.clone(),
             random: random.fork(),
             sabotage,
-            service: match service {
-                true => Some(Owner::connect().await?),
-                false => None,
+            peer: match who {
+                service::NAME => Some(Peer::Service(Box::new(Owner::connect().await?))),
+                etcdctl::NAME => Some(Peer::Etcdctl(Etcdctl::new(witness, process)?)),
+                _ => None,
             },
             draining: draining.clone(),
         };
@@ -70,8 +73,8 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
                 }
                 sleep(caller.between(10, 100)).await;
             }
-            if let Some(mut service) = caller.service {
-                service.give_up().await;
+            if let Some(Peer::Service(mut owner)) = caller.peer {
+                owner.give_up().await;
             }
         }));
     }
