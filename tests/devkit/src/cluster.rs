@@ -14,7 +14,12 @@ use crate::{Result, until};
 pub struct Cluster {
     setup: Setup,
     members: Vec<Arc<Member>>,
+    /// True if etcd asks every client who it is, and its gateways are root's.
+    asks: bool,
 }
+
+/// The user that may do everything, and its password.
+const ROOT: &str = "root";
 
 impl Cluster {
     /// Starts this many members, and waits until all of them serve.
@@ -48,6 +53,7 @@ impl Cluster {
         Ok(Self {
             setup: setup.clone(),
             members,
+            asks: false,
         })
     }
 
@@ -60,6 +66,20 @@ impl Cluster {
     pub fn endpoints(&self) -> Vec<String> {
         let members = self.members.iter();
         members.map(|member| member.endpoint()).collect()
+    }
+
+    /// Has etcd ask every client who it is, from now on. Besides root, whose rights the gateways of the members get, there is one
+    /// user, who may read and write the keys that begin with one of these prefixes.
+    pub fn enable_auth(&mut self, user: &str, password: &str, prefixes: &[&str]) -> Result<()> {
+        let gateway = self.member(0)?.gateway();
+        gateway.add_user(ROOT, ROOT, &[])?;
+        gateway.add_user(user, password, prefixes)?;
+        gateway.enable_auth()?;
+        self.asks = true;
+        self.members
+            .iter()
+            .for_each(|member| member.login(ROOT, ROOT));
+        Ok(())
     }
 
     /// Returns the index of the leader. Of two that believe they lead, it is the one of the later term.
@@ -145,6 +165,9 @@ impl Cluster {
         self.change(|gateway| gateway.add_member(&new.peer_url()))?;
         let initial = self.members.iter().map(|member| member.entry());
         new.found(initial.chain([new.entry()]).collect(), true);
+        if self.asks {
+            new.login(ROOT, ROOT);
+        }
         new.launch()?;
         new.ready()?;
         self.members.insert(at, Arc::new(new));

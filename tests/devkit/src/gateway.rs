@@ -1,21 +1,40 @@
 //! Gateway of etcd: a plain client that speaks etcd's JSON over HTTP, so it shares no code with what is under test.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use crate::Result;
 use crate::http::Request;
+use crate::{Result, lock};
 
 /// A client of one member. Each call opens a connection of its own.
 #[derive(Debug, Clone)]
 pub struct Gateway {
     address: SocketAddr,
-    token: Option<String>,
+    user: Option<User>,
     limit: Duration,
+}
+
+/// A user with the token of the last login; clones share the token.
+#[derive(Debug, Clone)]
+pub(crate) struct User {
+    name: String,
+    password: String,
+    token: Arc<Mutex<Option<String>>>,
+}
+
+impl User {
+    pub(crate) fn new(name: &str, password: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            password: password.to_owned(),
+            token: Arc::default(),
+        }
+    }
 }
 
 /// What a member says of itself.
@@ -38,7 +57,7 @@ impl Gateway {
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
-            token: None,
+            user: None,
             limit: Duration::from_secs(5),
         }
     }
@@ -49,23 +68,49 @@ impl Gateway {
         self
     }
 
+    /// Returns a client with the rights of this user, who is logged in where a call needs it.
+    pub(crate) fn user(mut self, user: Option<User>) -> Self {
+        self.user = user;
+        self
+    }
+
     /// Logs in, and returns a client with the rights of this user.
-    pub fn login(&self, user: &str, password: &str) -> Result<Self> {
-        let credentials = json!({ "name": user, "password": password });
-        let answer = self.call("auth/authenticate", &credentials)?;
+    pub fn login(&self, name: &str, password: &str) -> Result<Self> {
+        let user = User::new(name, password);
+        self.authenticate(&user)?;
+        Ok(self.clone().user(Some(user)))
+    }
+
+    fn authenticate(&self, user: &User) -> Result<()> {
+        let credentials = json!({ "name": user.name, "password": user.password });
+        let answer = self.attempt("auth/authenticate", &credentials, None)?;
         let token = answer["token"].as_str().ok_or("a login without a token")?;
-        Ok(Self {
-            token: Some(token.to_owned()),
-            ..self.clone()
-        })
+        *lock(&user.token) = Some(token.to_owned());
+        Ok(())
     }
 
     /// Calls a method by its path below `/v3/`, such as `lease/revoke`. The error is etcd's own text.
     pub fn call(&self, method: &str, request: &Value) -> Result<Value> {
+        let token = || {
+            self.user
+                .as_ref()
+                .and_then(|user| lock(&user.token).clone())
+        };
+        match (self.attempt(method, request, token()), &self.user) {
+            // etcd forgets its tokens when it restarts.
+            (Err(error), Some(user)) if is_unknown(&error) => {
+                self.authenticate(user)?;
+                self.attempt(method, request, token())
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    fn attempt(&self, method: &str, request: &Value, token: Option<String>) -> Result<Value> {
         let (path, body) = (format!("/v3/{method}"), request.to_string());
         let answer = Request::new("POST", self.address, &path)
             .body(&body)
-            .authorization(self.token.as_deref())
+            .authorization(token.as_deref())
             .limit(self.limit)
             .send()?;
         let value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
@@ -108,6 +153,15 @@ impl Gateway {
     pub fn delete(&self, key: &str) -> Result<()> {
         let request = json!({ "key": encode(key) });
         self.call("kv/deleterange", &request).map(drop)
+    }
+
+    /// Deletes a key, unless it has a lease or is gone.
+    pub fn delete_without_lease(&self, key: &str) -> Result<()> {
+        let compare =
+            json!({ "key": encode(key), "target": "LEASE", "result": "EQUAL", "lease": "0" });
+        let delete = json!({ "requestDeleteRange": { "key": encode(key) } });
+        let request = json!({ "compare": [compare], "success": [delete] });
+        self.call("kv/txn", &request).map(drop)
     }
 
     /// Deletes the keys that begin with `prefix`.
@@ -154,6 +208,46 @@ impl Gateway {
         self.call("maintenance/alarm", &request).map(drop)
     }
 
+    /// Adds a user with a role of the same name, which may read and write the keys that begin with one of these prefixes.
+    pub fn add_user(&self, name: &str, password: &str, prefixes: &[&str]) -> Result<()> {
+        let role = json!({ "name": name });
+        self.call(
+            "auth/user/add",
+            &json!({ "name": name, "password": password }),
+        )?;
+        self.call("auth/role/add", &role)?;
+        for prefix in prefixes {
+            let mut permission = range(prefix);
+            permission["permType"] = json!("READWRITE");
+            let request = json!({ "name": name, "perm": permission });
+            self.call("auth/role/grant", &request)?;
+        }
+        self.grant_role(name)
+    }
+
+    /// Gives a user the role of the same name.
+    pub fn grant_role(&self, name: &str) -> Result<()> {
+        let request = json!({ "user": name, "role": name });
+        self.call("auth/user/grant", &request).map(drop)
+    }
+
+    /// Takes the role of the same name away from a user.
+    pub fn revoke_role(&self, name: &str) -> Result<()> {
+        let request = json!({ "name": name, "role": name });
+        self.call("auth/user/revoke", &request).map(drop)
+    }
+
+    /// Changes a user's password; etcd forgets the tokens of the user.
+    pub fn change_password(&self, name: &str, password: &str) -> Result<()> {
+        let request = json!({ "name": name, "password": password });
+        self.call("auth/user/changepw", &request).map(drop)
+    }
+
+    /// Has etcd ask every client who it is.
+    pub fn enable_auth(&self) -> Result<()> {
+        self.call("auth/enable", &json!({})).map(drop)
+    }
+
     /// Lists the names and ids of the cluster's members.
     pub fn members(&self) -> Result<Vec<(String, u64)>> {
         let answer = self.call("cluster/member/list", &json!({}))?;
@@ -176,6 +270,17 @@ impl Gateway {
         let request = json!({ "ID": id });
         self.call("cluster/member/remove", &request).map(drop)
     }
+}
+
+/// Tells whether etcd wants to know who asks, or does not know the token any more.
+fn is_unknown(error: &str) -> bool {
+    [
+        "user name is empty",
+        "invalid auth token",
+        "auth store is old",
+    ]
+    .iter()
+    .any(|reason| error.contains(reason))
 }
 
 /// Makes the request of all keys that begin with `prefix`.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::binary::{etcdctl_of, knows_no_fsync, without_settings};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, User};
 use crate::guard::Guard;
 use crate::process::{Process, Signal, interrupted, output};
 use crate::proxy::Proxy;
@@ -114,6 +114,8 @@ struct State {
     joins: bool,
     /// The member's id, once it is known.
     id: Option<u64>,
+    /// The user that its gateways log in as, if etcd wants to know.
+    user: Option<User>,
     running: Option<Running>,
 }
 
@@ -161,6 +163,7 @@ impl Member {
                 initial: BTreeSet::new(),
                 joins: false,
                 id: None,
+                user: None,
                 running: None,
             }),
             place: place(setup.durable)?,
@@ -221,7 +224,12 @@ impl Member {
 
     /// Returns a plain client of this member, past any proxy.
     pub fn gateway(&self) -> Gateway {
-        Gateway::new(self.direct())
+        Gateway::new(self.direct()).user(lock(&self.state).user.clone())
+    }
+
+    /// Makes its gateways log in as this user.
+    pub(crate) fn login(&self, name: &str, password: &str) {
+        lock(&self.state).user = Some(User::new(name, password));
     }
 
     /// Returns the member's name.

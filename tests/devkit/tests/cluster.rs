@@ -85,3 +85,36 @@ fn a_replaced_member_brings_addresses_of_its_own() {
     let keys = cluster.members()[1].gateway().keys("").unwrap();
     assert_eq!(keys, ["k"]);
 }
+
+#[test]
+fn gateways_stay_logged_in_when_members_change() {
+    let setup = Setup::default().flags(["--strict-reconfig-check=false", "--bcrypt-cost=4"]);
+    let mut cluster = Cluster::start_with(3, setup).unwrap();
+    cluster.enable_auth("user", "password", &["k"]).unwrap();
+    // etcd keeps its tokens in memory.
+    cluster
+        .members()
+        .iter()
+        .for_each(|member| member.restart().unwrap());
+    cluster.replace(1).unwrap();
+    for member in cluster.members() {
+        member.gateway().put("other", "").unwrap();
+        let stranger = etcd_locked_devkit::Gateway::new(member.direct());
+        assert!(stranger.put("k", "").is_err());
+        let user = stranger.login("user", "password").unwrap();
+        user.put("k", "").unwrap();
+        assert!(user.put("other", "").is_err());
+    }
+    let root = cluster.members()[1].gateway();
+    let user = cluster.members()[0]
+        .gateway()
+        .login("user", "password")
+        .unwrap();
+    root.revoke_role("user").unwrap();
+    until("the right is gone", LIMIT, || user.put("k", "").is_err()).unwrap();
+    root.grant_role("user").unwrap();
+    root.change_password("user", "another").unwrap();
+    until("the login is refused", LIMIT, || user.put("k", "").is_err()).unwrap();
+    root.change_password("user", "password").unwrap();
+    until("the login is accepted", LIMIT, || user.put("k", "").is_ok()).unwrap();
+}

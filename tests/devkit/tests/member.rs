@@ -33,6 +33,21 @@ fn data_outlive_a_kill_and_not_a_wipe() {
 }
 
 #[test]
+fn a_key_that_has_a_lease_is_spared() {
+    let member = Member::start().unwrap();
+    let gateway = member.gateway();
+    let grant = gateway.call("lease/grant", &json!({ "TTL": 60 })).unwrap();
+    // `a` and `b`, in base64.
+    let put = json!({ "key": "YQ==", "lease": grant["ID"] });
+    gateway.call("kv/put", &put).unwrap();
+    gateway.put("b", "").unwrap();
+    for key in ["a", "b", "c"] {
+        gateway.delete_without_lease(key).unwrap();
+    }
+    assert_eq!(gateway.keys("").unwrap(), ["a"]);
+}
+
+#[test]
 fn a_snapshot_brings_its_data_back() {
     let member = Member::start().unwrap();
     let gateway = member.gateway();
