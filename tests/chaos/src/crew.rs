@@ -8,6 +8,7 @@ use etcd_locked_devkit::{Cluster, Process, Proxy, Result, binary};
 use std::io::Write;
 
 use crate::history::What;
+use crate::login;
 use crate::run::Options;
 use crate::witness::Witness;
 
@@ -92,6 +93,7 @@ impl Crew {
             .args(&self.args)
             .env("ETCD_LOCKED_ENDPOINTS", endpoints.join(","))
             .env("ETCD_LOCKED_SERVICE", format!("worker-{slot}"))
+            .env("ETCD_LOCKED_USER", login::text())
             .env("ETCDCTL_BIN", binary::etcdctl())
             .stdin(Stdio::piped())
             .stdout(Stdio::null());

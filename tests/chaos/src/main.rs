@@ -4,6 +4,7 @@ mod checker;
 mod clock;
 mod crew;
 mod history;
+mod login;
 mod nemesis;
 mod options;
 mod plot;

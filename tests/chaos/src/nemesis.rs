@@ -10,8 +10,10 @@ use fastrand::Rng;
 
 use crate::crew::Crew;
 use crate::history::What;
+use crate::login::{CHANGED, PASSWORD, USER};
 use crate::schedule::{Fault, Kind};
 use crate::witness::Witness;
+use crate::worker::calls::HOT;
 
 /// The pause between two compactions of a storm.
 const COMPACTS: Duration = Duration::from_millis(100);
@@ -33,6 +35,8 @@ pub(crate) struct Open {
     fault: Fault,
     members: Vec<usize>,
     storm: Option<Storm>,
+    /// A key without a lease.
+    key: Option<String>,
 }
 
 impl<'a> Nemesis<'a> {
@@ -60,6 +64,7 @@ impl<'a> Nemesis<'a> {
             fault,
             members: Vec::new(),
             storm: None,
+            key: None,
         };
         let Fault { kind, target } = fault;
         let members = self.cluster.members().len();
@@ -81,11 +86,12 @@ impl<'a> Nemesis<'a> {
         };
         let victim = match kind {
             Kind::LeaseRevoked => self.victim_lease(),
-            Kind::KeyDeleted => self.victim_key(),
+            Kind::KeyDeleted | Kind::KeyOverwritten => self.victim_key(),
+            Kind::JunkKey => Some(self.junk_key()),
             _ => None,
         };
         let aim = match kind {
-            Kind::LeaseRevoked | Kind::KeyDeleted => victim
+            Kind::LeaseRevoked | Kind::KeyDeleted | Kind::KeyOverwritten | Kind::JunkKey => victim
                 .as_ref()
                 .map_or("nothing".to_owned(), |victim| victim.what.clone()),
             _ if kind.is_of_worker() => format!("worker {target}"),
@@ -194,8 +200,16 @@ impl<'a> Nemesis<'a> {
                     self.ask(|gateway| gateway.delete(&what))?;
                 }
             }
+            Kind::KeyOverwritten | Kind::JunkKey => {
+                if let Some(Victim { what, .. }) = victim {
+                    self.ask(|gateway| gateway.put(&what, "an operator was here"))?;
+                    open.key = Some(what);
+                }
+            }
             Kind::Compacted => open.storm = Some(Storm::over(self.gateways())),
             Kind::NoSpace => self.ask(|gateway| gateway.no_space(true))?,
+            Kind::RoleTaken => self.ask(|gateway| gateway.revoke_role(USER))?,
+            Kind::PasswordChanged => self.ask(|gateway| gateway.change_password(USER, CHANGED))?,
         }
         Ok(())
     }
@@ -232,8 +246,15 @@ impl<'a> Nemesis<'a> {
                 open.members.iter().try_for_each(|at| member(at).cont())?;
             }
             Kind::MemberIsolated | Kind::LeaderIsolated => self.cluster.heal(),
+            Kind::KeyOverwritten | Kind::JunkKey => {
+                if let Some(key) = open.key.take() {
+                    self.ask(|gateway| gateway.delete_without_lease(&key))?;
+                }
+            }
             Kind::Compacted => drop(open.storm.take()),
             Kind::NoSpace => self.ask(|gateway| gateway.no_space(false))?,
+            Kind::RoleTaken => self.ask(|gateway| gateway.grant_role(USER))?,
+            Kind::PasswordChanged => self.ask(|gateway| gateway.change_password(USER, PASSWORD))?,
             Kind::WorkerReset | Kind::AllReset | Kind::LeaseRevoked | Kind::KeyDeleted => {}
         }
         self.witness
@@ -253,7 +274,7 @@ impl<'a> Nemesis<'a> {
         first(&self.gateways(), ask)
     }
 
-    /// A key below a hot name, chosen at random; nothing if there is none.
+    /// A contender's key, chosen at random; nothing if there is none.
     fn victim_key(&mut self) -> Option<Victim> {
         let keys = self.ask(|gateway| gateway.keys("locks/")).ok()?;
         let key = keys.get(self.random.usize(0..keys.len().max(1)))?;
@@ -263,6 +284,16 @@ impl<'a> Nemesis<'a> {
             lease,
             names: vec![name],
         })
+    }
+
+    /// A key below a hot name that no client of ours would put.
+    fn junk_key(&mut self) -> Victim {
+        let name = format!("hot/{}", self.random.u64(0..HOT));
+        Victim {
+            what: format!("locks/{name}/junk"),
+            lease: 0,
+            names: vec![name],
+        }
     }
 
     /// The lease of such a key, with all names below which it has keys.
@@ -279,7 +310,7 @@ impl<'a> Nemesis<'a> {
     }
 }
 
-/// What an operator takes away.
+/// What an operator takes away, or puts in the way.
 #[derive(Debug)]
 struct Victim {
     what: String,

@@ -61,7 +61,10 @@ impl Command {
                     options.mix = mix.name.to_owned();
                 }
                 "--seed" => options.seed = value.parse().map_err(|_| wrong())?,
-                "--only" => options.only.push(Kind::named(value).ok_or_else(wrong)?),
+                "--only" => options.only.push(Kind::named(value).ok_or_else(|| {
+                    let all: Vec<_> = Kind::words().collect();
+                    format!("there is no fault `{value}`; there are {}", all.join(", "))
+                })?),
                 "--sabotage" => {
                     Sabotage::named(value).ok_or_else(wrong)?;
                     options.who = Some(value.clone());

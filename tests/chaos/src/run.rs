@@ -5,12 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etcd_locked_devkit::process::interrupted;
-use etcd_locked_devkit::{Cluster, Result, binary, until};
+use etcd_locked_devkit::{Cluster, Result, Setup, binary, until};
 
 use crate::checker;
 use crate::clock::now;
 use crate::crew::Crew;
 use crate::history::{Event, Run, What};
+use crate::login;
 use crate::nemesis::{Nemesis, first};
 use crate::results::OURS;
 use crate::schedule::{Kind, Step, plan};
@@ -54,7 +55,9 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
         println!("  {step}");
     }
     let witness = Witness::start().map_err(|error| format!("no witness: {error}"))?;
-    let cluster = Cluster::start(MEMBERS)?;
+    let setup = Setup::default().flags([login::CHEAP]);
+    let mut cluster = Cluster::start_with(MEMBERS, setup)?;
+    cluster.enable_auth(login::USER, login::PASSWORD, &login::PREFIXES)?;
     let watched = witness.clone();
     stalls::watch(move |since| watched.record(What::Stalled { since }));
     witness.record(What::Run(Run {

@@ -32,8 +32,12 @@ pub(crate) enum Kind {
     AllRestarted,
     LeaseRevoked,
     KeyDeleted,
+    KeyOverwritten,
+    JunkKey,
     Compacted,
     NoSpace,
+    RoleTaken,
+    PasswordChanged,
 }
 
 /// What a fault is aimed at.
@@ -161,8 +165,30 @@ const KINDS: &[(Kind, &str, Aim, u32, Lasts)] = &[
         AT_ONCE,
     ),
     (Kind::KeyDeleted, "key deleted", Aim::Cluster, 2, AT_ONCE),
+    (
+        Kind::KeyOverwritten,
+        "key overwritten",
+        Aim::Cluster,
+        1,
+        SOME,
+    ),
+    (Kind::JunkKey, "junk key", Aim::Cluster, 1, SOME),
     (Kind::Compacted, "compaction storm", Aim::Cluster, 1, SOME),
     (Kind::NoSpace, "no space", Aim::Cluster, 1, SHORT),
+    (
+        Kind::RoleTaken,
+        "role taken away",
+        Aim::Cluster,
+        1,
+        ABOUT_STOP,
+    ),
+    (
+        Kind::PasswordChanged,
+        "password changed",
+        Aim::Cluster,
+        1,
+        ABOUT_STOP,
+    ),
 ];
 
 /// Shorter runs have their long calm at the end only.
@@ -182,6 +208,11 @@ impl Kind {
         KINDS
             .iter()
             .any(|row| row.0 == self && row.2 == Aim::Worker)
+    }
+
+    /// The names of all kinds.
+    pub(crate) fn words() -> impl Iterator<Item = &'static str> {
+        KINDS.iter().map(|row| row.1)
     }
 
     /// The kind of this name.

@@ -33,6 +33,8 @@ const (
 	roamers = 10
 	wait    = 10 * time.Second
 	poll    = 10 * time.Millisecond
+	// longer than any fault lasts
+	patience = 40 * time.Second
 )
 
 type object = map[string]interface{}
@@ -64,13 +66,7 @@ func main() {
 	seed, err := strconv.ParseUint(os.Args[4], 10, 64)
 	check(err)
 
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:            strings.Split(os.Getenv("ETCD_LOCKED_ENDPOINTS"), ","),
-		DialTimeout:          5 * time.Second,
-		DialKeepAliveTime:    5 * time.Second,
-		DialKeepAliveTimeout: 2 * time.Second,
-	})
-	check(err)
+	client := connect()
 	var tasks sync.WaitGroup
 	for task := 0; task < hot+roamers; task++ {
 		tasks.Add(1)
@@ -95,6 +91,27 @@ func main() {
 	client.Close()
 	say(now(), "drained", object{"left": 0, "leases": 0})
 	check(witness.connection.Close())
+}
+
+// connect logs in. A worker may start while etcd does not log in.
+func connect() *clientv3.Client {
+	user := strings.SplitN(os.Getenv("ETCD_LOCKED_USER"), ":", 2)
+	for start := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints:            strings.Split(os.Getenv("ETCD_LOCKED_ENDPOINTS"), ","),
+			DialTimeout:          5 * time.Second,
+			DialKeepAliveTime:    5 * time.Second,
+			DialKeepAliveTimeout: 2 * time.Second,
+			Username:             user[0],
+			Password:             user[1],
+		})
+		if err == nil {
+			return client
+		}
+		if time.Since(start) > patience {
+			check(err)
+		}
+	}
 }
 
 // caller is one task with its session.

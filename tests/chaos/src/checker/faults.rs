@@ -12,7 +12,7 @@ pub(crate) struct Fault {
     pub(crate) begun: u64,
     /// `None`: the history ends before.
     pub(crate) healed: Option<u64>,
-    /// The names whose keys it removes at etcd.
+    /// The names whose keys an operator removes or puts.
     names: Vec<String>,
 }
 
@@ -60,10 +60,13 @@ impl Fault {
     /// etcd has revoked its lease after a member had been stopped.
     pub(crate) fn removes(&self, name: &str, at: u64) -> bool {
         let within = |time| self.begun <= at && at <= self.until().saturating_add(time);
-        if self.names.is_empty() {
-            REVOKING.contains(&self.kind.as_str()) && within(REVOKES)
-        } else {
-            self.names.iter().any(|removed| removed == name) && within(LEARNS)
+        let named = || self.names.iter().any(|removed| removed == name);
+        match self.kind.as_str() {
+            kind if REVOKING.contains(&kind) => within(REVOKES),
+            kind if REMOVING.contains(&kind) => named() && within(LEARNS),
+            // The key is there all the time, and excludes others, until an operator deletes it at the end.
+            OVERWRITING => named() && within(LEARNS) && self.until() <= at + DELETES,
+            _ => false,
         }
     }
 
@@ -78,5 +81,11 @@ impl Fault {
     }
 }
 
+/// Kinds of faults by which an operator removes keys at once.
+const REMOVING: &[&str] = &["lease revoked", "key deleted"];
+/// The kind by which an operator puts a holder's key anew, and deletes it at the end.
+const OVERWRITING: &str = "key overwritten";
+/// How long before its record the deletion at the end of a fault may be.
+const DELETES: u64 = ms(2_000);
 /// Kinds of faults after which etcd has been seen to revoke leases that were being renewed.
 const REVOKING: &[&str] = &["leader frozen", "member frozen", "quorum frozen"];

@@ -58,7 +58,7 @@ pub(super) fn judge(
                 Some(first) => slowest = slowest.map(|slowest: u64| slowest.max(first - healed)),
                 None => {
                     slowest = None;
-                    if until - healed > BOUND + pauses.stalled(healed, until) {
+                    if until.saturating_sub(healed) > BOUND + pauses.stalled(healed, until) {
                         let text = format!(
                             "`{name}` was not served for {} ms after {} {}",
                             (until - healed) / 1_000_000,

@@ -210,6 +210,32 @@ fn a_reader_beside_a_writer_is_found() {
 }
 
 #[test]
+fn a_key_in_the_way_excuses_no_overlap() {
+    let story = |kind| {
+        Story::default()
+            .fault(0, 20_000, kind, &["hot/0"])
+            .holds(1_000, 5_000, 1, 1, 1)
+            .holds(4_000, 6_000, 2, 1, 2)
+    };
+    story("junk key").breaks(Breach::Overlap);
+    // As long as the key is there, it excludes everyone.
+    story("key overwritten").breaks(Breach::Overlap);
+}
+
+#[test]
+fn the_deletion_of_an_overwritten_key_excuses_an_overlap() {
+    let story = |begin| {
+        Story::default()
+            .fault(0, 7_000, "key overwritten", &["hot/0"])
+            .holds(1_000, begin + 200, 1, 1, 1)
+            .holds(begin, begin + 300, 2, 1, 2)
+    };
+    assert_eq!(story(7_100).judged().removed, [ms(200)]);
+    story(7_100).holds_all();
+    story(17_100).breaks(Breach::Overlap);
+}
+
+#[test]
 fn a_permit_too_many_is_found() {
     let story = |of| {
         (0..3).fold(Story::default(), |story, process| {

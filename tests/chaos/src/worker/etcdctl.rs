@@ -23,6 +23,7 @@ use super::body::Body;
 use super::line::Message;
 use crate::clock::now;
 use crate::history::{Ending, Outcome, Said};
+use crate::login;
 
 /// The name under which it runs.
 pub(crate) const NAME: &str = "etcdctl";
@@ -69,6 +70,7 @@ impl Etcdctl {
         // etcdctl warns of variables that it does not know.
         let mut command = binary::without_settings(&binary::etcdctl(), "ETCDCTL_");
         command
+            .env("ETCDCTL_USER", login::text())
             .args(["--endpoints", &self.endpoints, "lock"])
             .args(["--ttl", &ttl.as_secs().to_string()])
             .args([&format!("locks/{name}"), "--"])

@@ -2,6 +2,8 @@
 
 use etcd_client::{DeleteOptions, GetOptions, SortOrder, SortTarget};
 
+use crate::login;
+
 /// A worker's mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sabotage {
@@ -36,7 +38,7 @@ impl Sabotage {
 pub(super) async fn release_by_name(name: &str) -> Result<(), etcd_client::Error> {
     let endpoints = std::env::var("ETCD_LOCKED_ENDPOINTS").unwrap_or_default();
     let endpoints: Vec<&str> = endpoints.split(',').collect();
-    let mut client = etcd_client::Client::connect(endpoints, None).await?;
+    let mut client = etcd_client::Client::connect(endpoints, Some(login::options())).await?;
     let oldest = GetOptions::new()
         .with_prefix()
         .with_sort(SortTarget::Create, SortOrder::Ascend)

@@ -7,16 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, Error, LockOptions};
+use etcd_client::{Client, Error, LockOptions};
 use tokio::time::{sleep, timeout};
 
 use super::body::Body;
 use super::line::Line;
 use crate::clock::now;
 use crate::history::{Ending, Outcome, Said};
+use crate::login;
 
 /// The name under which it runs.
 pub(crate) const NAME: &str = "lock-service";
+
+/// How long a worker tries to log in, which is longer than any fault lasts.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// One task's client and lease.
 pub(super) struct Owner {
@@ -35,10 +39,16 @@ impl Owner {
     pub(super) async fn connect() -> Result<Self, Error> {
         let endpoints = std::env::var("ETCD_LOCKED_ENDPOINTS").unwrap_or_default();
         let endpoints: Vec<&str> = endpoints.split(',').collect();
-        let options = ConnectOptions::new()
-            .with_connect_timeout(Duration::from_secs(5))
-            .with_keep_alive(Duration::from_secs(5), Duration::from_secs(2));
-        let client = Client::connect(endpoints, Some(options)).await?;
+        let options = login::options().with_auto_token_refresh(true);
+        let start = tokio::time::Instant::now();
+        // A worker may start while etcd does not log in.
+        let client = loop {
+            match Client::connect(&endpoints, Some(options.clone())).await {
+                Ok(client) => break client,
+                Err(error) if start.elapsed() > PATIENCE => return Err(error),
+                Err(_) => sleep(Duration::from_millis(200)).await,
+            }
+        };
         Ok(Self {
             client,
             lease: None,
