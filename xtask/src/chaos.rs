@@ -43,7 +43,11 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
         if let Some(program) = program {
             args.extend(["--program".to_owned(), program.display().to_string()]);
         }
-        args.extend(["--mix", "exclusive"].map(str::to_owned));
+        match args.iter().position(|arg| arg == "--mix") {
+            None => args.extend(["--mix", "exclusive"].map(str::to_owned)),
+            Some(at) if args.get(at + 1).is_some_and(|mix| mix == "exclusive") => {}
+            Some(_) => return Err("peers make exclusive calls only: leave `--mix` out".to_owned()),
+        }
     }
     say::step("building the workers");
     let mut build = workspace::cargo();
