@@ -21,7 +21,7 @@ const COMPACTS: Duration = Duration::from_millis(100);
 /// Who makes the faults.
 #[derive(Debug)]
 pub(crate) struct Nemesis<'a> {
-    pub(crate) cluster: &'a Cluster,
+    pub(crate) cluster: &'a mut Cluster,
     pub(crate) crew: &'a mut Crew,
     pub(crate) witness: &'a Witness,
     random: Rng,
@@ -41,7 +41,7 @@ pub(crate) struct Open {
 
 impl<'a> Nemesis<'a> {
     pub(crate) fn new(
-        cluster: &'a Cluster,
+        cluster: &'a mut Cluster,
         crew: &'a mut Crew,
         witness: &'a Witness,
         seed: u64,
@@ -74,7 +74,8 @@ impl<'a> Nemesis<'a> {
             | Kind::EndpointRefused
             | Kind::MemberKilled
             | Kind::MemberFrozen
-            | Kind::MemberIsolated => vec![target],
+            | Kind::MemberIsolated
+            | Kind::MemberReplaced => vec![target],
             Kind::LeaderKilled | Kind::LeaderFrozen | Kind::LeaderIsolated => vec![leader()],
             // The leader and another: nothing is left that could serve.
             Kind::QuorumKilled | Kind::QuorumFrozen => {
@@ -190,6 +191,13 @@ impl<'a> Nemesis<'a> {
                     .iter()
                     .try_for_each(|at| self.cluster.isolate(*at))?;
             }
+            Kind::MemberReplaced => {
+                self.cluster.replace(target)?;
+                let new = self.cluster.members()[target].direct();
+                self.crew
+                    .proxies_to(target)
+                    .for_each(|proxy| proxy.lead_to(new.to_string()));
+            }
             Kind::LeaseRevoked => {
                 if let Some(Victim { lease, .. }) = victim {
                     self.ask(|gateway| gateway.revoke(lease))?;
@@ -255,7 +263,11 @@ impl<'a> Nemesis<'a> {
             Kind::NoSpace => self.ask(|gateway| gateway.no_space(false))?,
             Kind::RoleTaken => self.ask(|gateway| gateway.grant_role(USER))?,
             Kind::PasswordChanged => self.ask(|gateway| gateway.change_password(USER, PASSWORD))?,
-            Kind::WorkerReset | Kind::AllReset | Kind::LeaseRevoked | Kind::KeyDeleted => {}
+            Kind::WorkerReset
+            | Kind::AllReset
+            | Kind::MemberReplaced
+            | Kind::LeaseRevoked
+            | Kind::KeyDeleted => {}
         }
         self.witness
             .record(What::FaultHealed { fault: open.number });

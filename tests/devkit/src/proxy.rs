@@ -41,7 +41,8 @@ pub struct Proxy {
 /// What the threads of a proxy share.
 #[derive(Debug)]
 struct Network {
-    target: String,
+    /// `host:port` of the server.
+    target: Mutex<String>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -105,7 +106,7 @@ impl Proxy {
     pub fn start(target: impl Into<String>) -> Result<Self> {
         let (listener, address) = listen()?;
         let network = Arc::new(Network {
-            target: target.into(),
+            target: Mutex::new(target.into()),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -125,6 +126,12 @@ impl Proxy {
     /// Returns the URL to connect to, without TLS.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Leads new connections to another `host:port`, and resets the present ones.
+    pub fn lead_to(&self, target: impl Into<String>) {
+        *lock(&self.network.target) = target.into();
+        self.reset_all();
     }
 
     /// Passes nothing on in this direction, on old and new connections; the data wait in the proxy.
@@ -282,7 +289,8 @@ impl Network {
 
     /// Serves one connection to its end.
     fn serve(&self, near: TcpStream) {
-        let Ok(far) = TcpStream::connect(&self.target) else {
+        let target = lock(&self.target).clone();
+        let Ok(far) = TcpStream::connect(target) else {
             // The other side shall see at once that the server is not there.
             let _ = set_socket_linger(&near, Some(Duration::ZERO));
             return;

@@ -73,6 +73,18 @@ fn passes_data_and_hang_ups_and_counts_them() {
 }
 
 #[test]
+fn new_connections_go_where_the_proxy_leads() {
+    let (server, proxy) = (proxy(), Proxy::start("127.0.0.1:1").unwrap());
+    is_reset(&client(&proxy));
+    proxy.lead_to(server.address().to_string());
+    let old = client(&proxy);
+    send(&old, "hello");
+    receives(&old, "hello");
+    proxy.lead_to("127.0.0.1:1");
+    is_reset(&old);
+}
+
+#[test]
 fn frozen_data_arrive_after_the_thaw() {
     for direction in [Direction::Requests, Direction::Answers] {
         let proxy = proxy();
