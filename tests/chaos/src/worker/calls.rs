@@ -105,6 +105,13 @@ async fn retained(n: u64, body: Body) -> Result<(), LockError> {
     Ok(())
 }
 
+#[etcd_locked("hot/<n>", ttl = "10s", wait = "10s")]
+async fn panicking(n: u64, body: Body) -> Result<(), LockError> {
+    body.run().await;
+    // No message on the terminal: the panic is on purpose.
+    std::panic::resume_unwind(Box::new("the body panics"))
+}
+
 #[etcd_locked(name, ttl = "2s", wait = "10s", on_lost = "continue")]
 async fn careless(name: String, body: Body) -> Result<(), LockError> {
     body.run().await;
@@ -280,6 +287,22 @@ impl Caller {
                 pending.answered_within(patience, detached(n, body)).await;
             }
             Kind::Nested => self.nested(lasts).await,
+            Kind::Panicking => {
+                let (pending, body) = self.ask(hot(USUAL), lasts);
+                let call = tokio::spawn(pending.answered(panicking(n, body)));
+                // Its caller is gone with the panic, and has said so.
+                let _ = call.await;
+            }
+            Kind::Blocking => {
+                let n = self.random.u64(0..LONG / 2) * 2;
+                let asking = Asking {
+                    wait: None,
+                    ..Asking::alone(kind, [name("long", n)], BRIEF)
+                };
+                let acquire = acquire(&asking);
+                let (pending, body) = self.ask(asking, lasts);
+                blocking(pending.answered(blocked(acquire, body))).await;
+            }
             Kind::Retained => {
                 let at_least = Duration::from_millis(500);
                 let asking = Asking::alone(kind, [name("rest", few)], BRIEF);
@@ -411,6 +434,26 @@ async fn guarded(acquire: Acquire, body: Body) -> Result<(), LockError> {
     let guard: LockGuard = acquire.await?;
     guard.hold(body.run()).await?;
     guard.release().await
+}
+
+/// Makes a call whose body blocks the thread that polls it for three TTLs.
+async fn blocked(acquire: Acquire, body: Body) -> Result<(), LockError> {
+    let guard: LockGuard = acquire.await?;
+    let block = async { std::thread::sleep(BRIEF * 3) };
+    guard
+        .hold(async { body.around(current(), block).await })
+        .await?;
+    guard.release().await
+}
+
+/// Makes a call on a thread and an executor of its own, so that it blocks no other call.
+async fn blocking<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) {
+    let own = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(own) = own else { return };
+    // It is not awaited only if the worker ends.
+    let _ = tokio::task::spawn_blocking(move || own.block_on(call)).await;
 }
 
 /// Runs a body in a task of its own, where the guard does not reach it.

@@ -18,10 +18,12 @@ pub(crate) enum Kind {
     Nested,
     Retained,
     Long,
+    Panicking,
+    Blocking,
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str); 13] = [
+    pub(crate) const ALL: [(Self, &'static str); 15] = [
         (Self::Exclusive, "exclusive"),
         (Self::Cold, "cold"),
         (Self::Shared, "shared"),
@@ -35,6 +37,8 @@ impl Kind {
         (Self::Nested, "nested"),
         (Self::Retained, "retained"),
         (Self::Long, "long"),
+        (Self::Panicking, "panicking"),
+        (Self::Blocking, "blocking"),
     ];
 
     pub(crate) fn word(self) -> &'static str {
@@ -69,6 +73,8 @@ const MIXES: &[Mix] = &[
             (Kind::Nested, 2),
             (Kind::Retained, 2),
             (Kind::Long, 1),
+            (Kind::Panicking, 1),
+            (Kind::Blocking, 1),
         ],
     },
     Mix {
