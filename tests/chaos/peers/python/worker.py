@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import aetcd
 
 HOT, COLD, LONG, ROAMERS, WAIT, POLL = 6, 200, 12, 10, 10, 0.01
+PATIENCE = 40  # seconds, longer than any fault lasts
 
 
 class Witness:
@@ -50,8 +51,8 @@ def now():
 
 
 class Caller:
-    def __init__(self, witness, client, seed):
-        self.witness, self.client, self.random = witness, client, random.Random(seed)
+    def __init__(self, witness, login, seed):
+        self.witness, self.login, self.random = witness, login, random.Random(seed)
 
     async def run(self, task):
         while not self.witness.draining:
@@ -70,16 +71,19 @@ class Caller:
         call = witness.calls = witness.calls + 1
         asked = {"kind": kind, "names": [name], "mode": "exclusive", "wait": WAIT * 1000, "ttl": ttl * 1000, "at_least": 0}
         witness.say(now(), "asked", call=call, asked=asked)
+        client = self.login.client
         try:
-            result = await self.locked(call, name, ttl, lasts)
+            result = await self.locked(client, call, name, ttl, lasts)
         except asyncio.TimeoutError:
             result = "busy"
         except Exception as error:  # whatever aetcd and grpc raise
             result = {"refused": f"{type(error).__name__}: {error}"}
+            if "auth token" in str(error):
+                await self.login.renew(client)
         witness.say(now(), "returned", call=call, result=result)
 
-    async def locked(self, call, name, ttl, lasts):
-        lock = self.client.lock(f"locks/{name}/aetcd".encode(), ttl=ttl)
+    async def locked(self, client, call, name, ttl, lasts):
+        lock = client.lock(f"locks/{name}/aetcd".encode(), ttl=ttl)
         if not await asyncio.wait_for(lock.acquire(timeout=WAIT), WAIT):
             return "busy"
         lives = {"held": True}
@@ -116,6 +120,30 @@ class Caller:
         return self.random.randint(least, most) / 1000
 
 
+class Login:
+    """A client that has logged in. aetcd does so when it connects, and at no other time, while etcd forgets tokens when it restarts."""
+
+    def __init__(self, **arguments):
+        self.arguments, self.client, self.connecting = arguments, None, asyncio.Lock()
+
+    async def renew(self, refused=None):
+        """Logs in anew, unless another task has done so since this client was refused; false if etcd does not log in now."""
+        async with self.connecting:
+            if self.client is not refused:
+                return True
+            client = aetcd.Client(**self.arguments)
+            try:
+                await asyncio.wait_for(client.connect(), WAIT)
+            except Exception:  # the next call tries again
+                asyncio.create_task(quietly(client.close()))
+                await asyncio.sleep(0.2)
+                return False
+            self.client = client
+            if refused:
+                asyncio.create_task(quietly(refused.close()))
+            return True
+
+
 async def renew(lock, lives):
     while True:
         await asyncio.sleep(lock.ttl / 3)
@@ -144,12 +172,18 @@ async def main():
     asyncio.create_task(witness.acknowledge())
     endpoints = os.environ["ETCD_LOCKED_ENDPOINTS"].split(",")
     etcd = urlsplit(endpoints[int(seed) % len(endpoints)])
-    async with aetcd.Client(host=etcd.hostname, port=etcd.port) as client:
-        callers = [Caller(witness, client, f"{seed}/{task}") for task in range(HOT + ROAMERS)]
-        tasks = [asyncio.create_task(caller.run(task)) for task, caller in enumerate(callers)]
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-        witness.draining = True
-        await asyncio.wait(tasks, timeout=40)
+    user, password = os.environ["ETCD_LOCKED_USER"].split(":")
+    login = Login(host=etcd.hostname, port=etcd.port, username=user, password=password)
+    end = time.monotonic() + PATIENCE
+    while not await login.renew():
+        if time.monotonic() > end:
+            sys.exit("etcd does not log in")
+    callers = [Caller(witness, login, f"{seed}/{task}") for task in range(HOT + ROAMERS)]
+    tasks = [asyncio.create_task(caller.run(task)) for task, caller in enumerate(callers)]
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    witness.draining = True
+    await asyncio.wait(tasks, timeout=40)
+    await quietly(login.client.close())
     witness.say(now(), "drained", left=0, leases=0)
     await writer.drain()
 
