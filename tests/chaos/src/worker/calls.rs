@@ -294,10 +294,10 @@ impl Caller {
                 let _ = call.await;
             }
             Kind::Blocking => {
-                let n = self.random.u64(0..LONG / 2) * 2;
+                // Others give up before such a body ends: their tasks have more to do.
                 let asking = Asking {
-                    wait: None,
-                    ..Asking::alone(kind, [name("long", n)], BRIEF)
+                    wait: Some(Duration::from_secs(1)),
+                    ..Asking::alone(kind, [name("block", few)], BRIEF)
                 };
                 let acquire = acquire(&asking);
                 let (pending, body) = self.ask(asking, lasts);
