@@ -297,7 +297,9 @@ mod tests {
         let stdout = leader.streams().stdout.take().expect("a pipe");
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).expect("a line");
-        (leader, Path::new("/proc").join(line.trim()))
+        let child = Path::new("/proc").join(line.trim());
+        assert!(child.is_dir());
+        (leader, child)
     }
 
     /// Waits until every thread of the child is in such a state.
