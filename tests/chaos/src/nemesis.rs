@@ -1,5 +1,6 @@
 //! Nemesis: carries a schedule out on the cluster, the workers and the network between them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -8,9 +9,10 @@ use std::time::Duration;
 use etcd_locked_devkit::{Cluster, Direction, Gateway, Result};
 use fastrand::Rng;
 
+use crate::checker::faults::FORGETS;
 use crate::crew::Crew;
 use crate::history::What;
-use crate::login::{CHANGED, PASSWORD, USER};
+use crate::login::{CHANGED, PASSWORD, PREFIXES, USER};
 use crate::schedule::{Fault, Kind};
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
@@ -37,6 +39,8 @@ pub(crate) struct Open {
     storm: Option<Storm>,
     /// A key without a lease.
     key: Option<String>,
+    /// What etcd is to be restored from.
+    snapshot: Option<PathBuf>,
 }
 
 impl<'a> Nemesis<'a> {
@@ -65,6 +69,7 @@ impl<'a> Nemesis<'a> {
             members: Vec::new(),
             storm: None,
             key: None,
+            snapshot: None,
         };
         let Fault { kind, target } = fault;
         let members = self.cluster.members().len();
@@ -82,7 +87,7 @@ impl<'a> Nemesis<'a> {
                 let leader = leader();
                 vec![leader, (leader + 1) % members]
             }
-            Kind::AllRestarted => (0..members).collect(),
+            Kind::AllRestarted | Kind::EtcdWiped => (0..members).collect(),
             _ => Vec::new(),
         };
         let victim = match kind {
@@ -180,6 +185,17 @@ impl<'a> Nemesis<'a> {
                         .for_each(|proxy| proxy.reset_all());
                 }
             }
+            Kind::EtcdWiped => {
+                self.witness.judge_writes(false);
+                open.members.iter().try_for_each(|at| member(at).kill())?;
+            }
+            Kind::EtcdRestored => {
+                self.witness.judge_writes(false);
+                let member = &self.cluster.members()[target];
+                let file = member.file(&format!("snapshot-{}", open.number));
+                member.snapshot(&file)?;
+                open.snapshot = Some(file);
+            }
             Kind::MemberKilled | Kind::LeaderKilled | Kind::QuorumKilled | Kind::AllRestarted => {
                 open.members.iter().try_for_each(|at| member(at).kill())?;
             }
@@ -246,6 +262,12 @@ impl<'a> Nemesis<'a> {
                 .crew
                 .proxies_to(target)
                 .try_for_each(|proxy| proxy.accept_again())?,
+            Kind::EtcdWiped | Kind::EtcdRestored => {
+                self.cluster.begin_anew(open.snapshot.as_deref())?;
+                if kind == Kind::EtcdWiped {
+                    self.cluster.enable_auth(USER, PASSWORD, &PREFIXES)?;
+                }
+            }
             Kind::MemberKilled | Kind::LeaderKilled | Kind::QuorumKilled | Kind::AllRestarted => {
                 open.members.iter().try_for_each(|at| member(at).launch())?;
                 open.members.iter().try_for_each(|at| member(at).ready())?;
@@ -271,6 +293,11 @@ impl<'a> Nemesis<'a> {
         }
         self.witness
             .record(What::FaultHealed { fault: open.number });
+        if matches!(kind, Kind::EtcdWiped | Kind::EtcdRestored) {
+            // Until then holders of before may write, whose tokens are higher.
+            thread::sleep(Duration::from_nanos(FORGETS));
+            self.witness.judge_writes(true);
+        }
         Ok(())
     }
 

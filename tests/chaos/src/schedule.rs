@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     QuorumFrozen,
     AllRestarted,
     MemberReplaced,
+    EtcdWiped,
+    EtcdRestored,
     LeaseRevoked,
     KeyDeleted,
     KeyOverwritten,
@@ -164,6 +166,14 @@ const KINDS: &[(Kind, &str, Aim, u32, Lasts)] = &[
         Aim::Member,
         1,
         AT_ONCE,
+    ),
+    (Kind::EtcdWiped, "etcd wiped", Aim::Cluster, 1, SHORT),
+    (
+        Kind::EtcdRestored,
+        "etcd restored from a snapshot",
+        Aim::Cluster,
+        1,
+        SOME,
     ),
     (
         Kind::LeaseRevoked,

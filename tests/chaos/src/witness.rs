@@ -21,8 +21,8 @@ pub(crate) struct Witness {
 #[derive(Debug, Default)]
 struct Shared {
     events: Mutex<Vec<Event>>,
-    /// The highest token that each name's register has accepted.
-    register: Mutex<HashMap<String, i64>>,
+    /// The highest token that each name's register has accepted; `None` while tokens begin anew, and every write is accepted.
+    register: Mutex<Option<HashMap<String, i64>>>,
     /// When each hot name was served last.
     served: Mutex<BTreeMap<String, u64>>,
 }
@@ -35,6 +35,7 @@ impl Witness {
             address: listener.local_addr()?,
             shared: Arc::default(),
         };
+        witness.judge_writes(true);
         let listening = witness.clone();
         thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
@@ -72,6 +73,11 @@ impl Witness {
     pub(crate) fn has_served(&self, names: usize, since: u64) -> bool {
         let served = lock(&self.shared.served);
         served.values().filter(|at| **at >= since).count() >= names
+    }
+
+    /// Has the register refuse late tokens, from an empty one on, or accept all.
+    pub(crate) fn judge_writes(&self, judges: bool) {
+        *lock(&self.shared.register) = judges.then(HashMap::new);
     }
 
     /// Listens to one worker until its connection ends.
@@ -143,9 +149,12 @@ impl Witness {
     /// Accepts a write, unless a later holder has written.
     fn write(&self, process: u32, call: u64, name: &str, token: i64) {
         let mut register = lock(&self.shared.register);
-        let last = register.entry(name.to_owned()).or_insert(token);
-        let accepted = *last <= token;
-        *last = token.max(*last);
+        let accepted = register.as_mut().is_none_or(|register| {
+            let last = register.entry(name.to_owned()).or_insert(token);
+            let accepted = *last <= token;
+            *last = token.max(*last);
+            accepted
+        });
         self.record(What::Written {
             process,
             call,

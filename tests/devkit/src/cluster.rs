@@ -1,6 +1,7 @@
 //! Cluster of members, each behind two proxies: one in front of its client port and one in front of its peer port.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,25 @@ impl Cluster {
             .iter()
             .for_each(|member| member.login(ROOT, ROOT));
         Ok(())
+    }
+
+    /// Ends all members, and starts them without data and users, or on a snapshot; waits until all of them serve.
+    pub fn begin_anew(&self, snapshot: Option<&Path>) -> Result<()> {
+        self.members.iter().try_for_each(|member| member.kill())?;
+        let initial: BTreeSet<String> = self.members.iter().map(|member| member.entry()).collect();
+        for member in &self.members {
+            member.found(initial.clone(), false);
+            match snapshot {
+                Some(snapshot) => member.restore(snapshot)?,
+                None => member.wipe()?,
+            }
+            if self.asks {
+                // A token of before would wait for etcd to reach the index at which it was made.
+                member.login(ROOT, ROOT);
+            }
+            member.launch()?;
+        }
+        self.members.iter().try_for_each(|member| member.ready())
     }
 
     /// Returns the index of the leader. Of two that believe they lead, it is the one of the later term.

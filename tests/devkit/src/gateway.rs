@@ -35,6 +35,11 @@ impl User {
             token: Arc::default(),
         }
     }
+
+    /// Returns name and password as `etcdctl` wants them.
+    pub(crate) fn text(&self) -> String {
+        format!("{}:{}", self.name, self.password)
+    }
 }
 
 /// What a member says of itself.

@@ -410,6 +410,9 @@ impl Member {
         ])
         .args(["snapshot", "save"])
         .arg(file);
+        if let Some(user) = &lock(&self.state).user {
+            ctl.args(["--user", &user.text()]);
+        }
         output(&mut ctl).map(drop)
     }
 

@@ -118,3 +118,20 @@ fn gateways_stay_logged_in_when_members_change() {
     root.change_password("user", "password").unwrap();
     until("the login is accepted", LIMIT, || user.put("k", "").is_ok()).unwrap();
 }
+
+#[test]
+fn a_cluster_begins_anew_with_the_users_of_its_snapshot() {
+    let mut cluster = Cluster::start_with(3, Setup::default().flags(["--bcrypt-cost=4"])).unwrap();
+    cluster.enable_auth("user", "password", &["k"]).unwrap();
+    let member = cluster.members()[0].clone();
+    member.gateway().put("k", "").unwrap();
+    let file = member.file("snapshot");
+    member.snapshot(&file).unwrap();
+    let stranger = etcd_locked_devkit::Gateway::new(cluster.members()[2].direct());
+    cluster.begin_anew(None).unwrap();
+    assert_eq!(stranger.keys("").unwrap(), Vec::<String>::new());
+    cluster.begin_anew(Some(&file)).unwrap();
+    assert!(stranger.keys("k").is_err());
+    let user = stranger.login("user", "password").unwrap();
+    assert_eq!(user.keys("k").unwrap(), ["k"]);
+}

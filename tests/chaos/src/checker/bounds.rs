@@ -32,7 +32,7 @@ pub(super) fn judge(
         errors(call, faults, pauses, verdicts);
     }
     for (name, bodies) in by_name(calls) {
-        retention(name, &bodies, pauses, verdicts);
+        retention(name, &bodies, faults, pauses, verdicts);
     }
 }
 
@@ -88,7 +88,13 @@ fn errors(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdict
 }
 
 /// A name stays locked from the grant on, which is not before the call was asked, nor before its predecessor's last poll.
-fn retention(name: &str, bodies: &[&Call], pauses: &Pauses, verdicts: &mut Verdicts) {
+fn retention(
+    name: &str,
+    bodies: &[&Call],
+    faults: &[Fault],
+    pauses: &Pauses,
+    verdicts: &mut Verdicts,
+) {
     let mut last = 0;
     for pair in bodies.windows(2) {
         let [keeps, next] = pair else { continue };
@@ -99,7 +105,8 @@ fn retention(name: &str, bodies: &[&Call], pauses: &Pauses, verdicts: &mut Verdi
         let crashed = pauses
             .ended(keeps.id.process)
             .is_some_and(|end| end < until);
-        if keeps.asked.at_least == 0 || !done || crashed || !keeps.is_exclusive() {
+        let rewound = faults.iter().any(|fault| fault.rewinds(granted, until));
+        if keeps.asked.at_least == 0 || !done || crashed || rewound || !keeps.is_exclusive() {
             continue;
         }
         if began(next) < until {

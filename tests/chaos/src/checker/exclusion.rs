@@ -17,7 +17,7 @@ pub(super) fn judge(
 ) {
     for (name, bodies) in by_name(calls) {
         pairs(name, &bodies, removals, verdicts);
-        permits(name, &bodies, verdicts);
+        permits(name, &bodies, removals, verdicts);
     }
     for call in calls.values() {
         let &[first, .., last] = &call.late[..] else {
@@ -69,10 +69,13 @@ fn pairs(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut V
         there.retain(|earlier| earlier.held_until > begin);
         for earlier in there.iter().filter(|earlier| excludes(earlier, body)) {
             let lasts = earlier.held_until.min(body.held_until) - begin;
+            let end = begin + lasts;
+            let rewound = removals.rewound(begin, begin) && removals.rewound(end, end);
             // The later one may be the one without a key: it got it inside its process, which did not know.
-            if [*earlier, body]
-                .into_iter()
-                .any(|call| removals.explain(call, name, begin))
+            if rewound
+                || [*earlier, body]
+                    .into_iter()
+                    .any(|call| removals.explain(call, name, begin))
             {
                 verdicts.removed(lasts);
                 continue;
@@ -110,7 +113,7 @@ fn excludes(a: &Call, b: &Call) -> bool {
 }
 
 /// Counts the permits that are held at each begin of one.
-fn permits(name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
+fn permits(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut Verdicts) {
     let mut there: Vec<&Call> = Vec::new();
     for body in bodies {
         let Mode::Permits(of) = body.asked.mode else {
@@ -122,7 +125,10 @@ fn permits(name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
             Mode::Permits(of) => most.max(of),
             _ => most,
         });
-        if there.len() > usize::from(most) {
+        if there.len() > usize::from(most) && removals.rewound(began(body), began(body)) {
+            let first = there.iter().map(|call| call.held_until).min();
+            verdicts.removed(first.map_or(0, |end| end.saturating_sub(began(body))));
+        } else if there.len() > usize::from(most) {
             let ids: Vec<CallId> = there.iter().map(|call| call.id).collect();
             let text = format!("{} hold one of {most} permits of `{name}`", there.len());
             verdicts.breach(Breach::Permits, began(body), &[name.to_owned()], &ids, text);

@@ -70,9 +70,15 @@ impl Fault {
         }
     }
 
-    /// Tells whether it is the act of an operator on keys of these names.
+    /// Tells whether an operator takes keys away, and not etcd now and then.
     pub(crate) fn is_operators(&self) -> bool {
-        !self.names.is_empty()
+        !REVOKING.contains(&self.kind.as_str())
+    }
+
+    /// Tells whether etcd loses what it knew, or processes are yet to learn of that, at some time between two moments: tokens of
+    /// before and of afterwards have nothing to do with each other.
+    pub(crate) fn rewinds(&self, from: u64, to: u64) -> bool {
+        REWINDING.contains(&self.kind.as_str()) && self.disturbs(from, to, FORGETS)
     }
 
     /// Tells whether it is there at some time between two moments, or was within the time before.
@@ -83,6 +89,10 @@ impl Fault {
 
 /// Kinds of faults by which an operator removes keys at once.
 const REMOVING: &[&str] = &["lease revoked", "key deleted"];
+/// Kinds of faults by which etcd loses what it knew.
+const REWINDING: &[&str] = &["etcd wiped", "etcd restored from a snapshot"];
+/// How long afterwards a lock of before may be held: a renewal of the longest TTL, an exchange, and etcd's users.
+pub(crate) const FORGETS: u64 = ms(8_000);
 /// The kind by which an operator puts a holder's key anew, and deletes it at the end.
 const OVERWRITING: &str = "key overwritten";
 /// How long before its record the deletion at the end of a fault may be.

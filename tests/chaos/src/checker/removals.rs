@@ -36,4 +36,9 @@ impl<'a> Removals<'a> {
         let removes = |fault: &Fault| fault.removes(name, at) && (noticed || fault.is_operators());
         self.faults.iter().any(removes)
     }
+
+    /// Tells whether etcd may have lost what it knew between two moments.
+    pub(super) fn rewound(&self, from: u64, to: u64) -> bool {
+        self.faults.iter().any(|fault| fault.rewinds(from, to))
+    }
 }

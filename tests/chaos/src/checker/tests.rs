@@ -236,6 +236,35 @@ fn the_deletion_of_an_overwritten_key_excuses_an_overlap() {
 }
 
 #[test]
+fn locks_of_before_may_be_held_until_a_wipe_is_known() {
+    let story = |begin, end, token| {
+        Story::default()
+            .fault(5_000, 6_000, "etcd wiped", &[])
+            .holds(4_000, end, 1, 1, 9)
+            .holds(begin, 20_000, 2, 1, token)
+    };
+    assert_eq!(story(7_000, 13_500, 1).judged().removed, [ms(6_500)]);
+    story(7_000, 13_500, 1).holds_all();
+    story(7_000, 14_500, 1).breaks(Breach::Overlap);
+    story(4_500, 4_600, 10).breaks(Breach::Overlap);
+}
+
+#[test]
+fn tokens_begin_anew_after_a_restore() {
+    let story = |kind| {
+        Story::default()
+            .fault(1_000, 2_000, kind, &[])
+            .holds(0, 500, 1, 1, 9)
+            .holds(3_000, 3_500, 2, 1, 4)
+            .holds(11_000, 11_500, 3, 1, 5)
+    };
+    story("etcd restored from a snapshot").holds_all();
+    story("all members restarted").breaks(Breach::Token);
+    let again = story("etcd wiped").holds(12_000, 12_500, 4, 1, 5);
+    again.breaks(Breach::Token);
+}
+
+#[test]
 fn a_permit_too_many_is_found() {
     let story = |of| {
         (0..3).fold(Story::default(), |story, process| {

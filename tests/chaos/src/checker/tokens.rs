@@ -20,14 +20,20 @@ pub(super) fn judge(
     for call in calls.values() {
         groups(call, verdicts);
     }
-    register(events, calls, verdicts);
+    register(events, calls, removals, verdicts);
 }
 
 /// Compares each body with those before it: with all of them if it is exclusive, else with the exclusive ones.
 fn rising(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut Verdicts) {
     let mut of_all: Option<(i64, CallId)> = None;
     let mut of_exclusive: Option<(i64, CallId)> = None;
+    let mut last = u64::MAX;
     for body in bodies {
+        // A new history of etcd has new tokens.
+        if removals.rewound(last, began(body)) {
+            (of_all, of_exclusive) = (None, None);
+        }
+        last = began(body);
         let Some(token) = body.token(name) else {
             continue;
         };
@@ -76,7 +82,12 @@ fn groups(call: &Call, verdicts: &mut Verdicts) {
 }
 
 /// A refused write is right if its lock was lost, or a later holder had begun: that one's own overlap is judged elsewhere.
-fn register(events: &[Event], calls: &BTreeMap<CallId, Call>, verdicts: &mut Verdicts) {
+fn register(
+    events: &[Event],
+    calls: &BTreeMap<CallId, Call>,
+    removals: &Removals<'_>,
+    verdicts: &mut Verdicts,
+) {
     for Event { at, what } in events {
         let What::Written {
             process,
@@ -96,7 +107,10 @@ fn register(events: &[Event], calls: &BTreeMap<CallId, Call>, verdicts: &mut Ver
         let held = calls.get(&id).is_some_and(|call| call.held_until > *at);
         let later = || {
             let mut calls = calls.values();
-            calls.any(|later| began(later) < *at && later.token(name) > Some(*token))
+            calls.any(|later| {
+                let begin = began(later);
+                begin < *at && later.token(name) > Some(*token) && !removals.rewound(begin, *at)
+            })
         };
         if held && !later() {
             let text =
