@@ -138,9 +138,7 @@ class Login:
                 asyncio.create_task(quietly(client.close()))
                 await asyncio.sleep(0.2)
                 return False
-            self.client = client
-            if refused:
-                asyncio.create_task(quietly(refused.close()))
+            self.client = client  # calls under way keep the one before
             return True
 
 
