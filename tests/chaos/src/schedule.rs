@@ -368,6 +368,21 @@ mod tests {
     }
 
     #[test]
+    fn half_an_hour_has_faults_of_every_kind() {
+        for seed in 0..100 {
+            // Recoveries take a part of the time.
+            let steps = plan(seed, HOUR / 3, 4, 3, &[]);
+            let mut faults: Vec<Kind> = steps
+                .iter()
+                .flat_map(|step| step.faults.iter().map(|fault| fault.kind))
+                .collect();
+            faults.sort_unstable();
+            faults.dedup();
+            assert_eq!(faults.len(), KINDS.len(), "seed {seed}: {}", steps.len());
+        }
+    }
+
+    #[test]
     fn a_schedule_of_one_kind_has_no_other() {
         let steps = plan(1, HOUR, 4, 3, &[Kind::WorkerStopped]);
         let mut kinds = steps.iter().flat_map(|step| &step.faults);
