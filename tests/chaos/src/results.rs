@@ -70,7 +70,7 @@ fn text_of(reports: &[Report]) -> String {
     let mut text = String::from(
         "# What torture has shown\n\n\
          Written by `cargo xtask chaos --write`, from the runs in `runs/`. Four worker processes make calls on a real cluster of three\n\
-         members, and a nemesis disturbs workers, members and the connections between them. Each body tells a witness when it begins,\n\
+         members, which asks every client who it is, and a nemesis disturbs workers, members and the connections between them. Each body tells a witness when it begins,\n\
          when it is polled and when it ends; a checker judges the history. `cargo xtask chaos --seed S` plays a schedule again.\n\n\
          ## Runs\n\n\
          | who | etcd | mix | runs | minutes | calls | served | faults | violations | an hour | overlaps | beyond the bound | keys left |\n\
