@@ -53,16 +53,24 @@ impl Authority {
 
     /// Returns the flags with which etcd presents a certificate for its address.
     pub(crate) fn server_flags(&self) -> Vec<String> {
-        let (certificate, key) = self.issue("127.0.0.1");
-        let file = |name: &str, text: String| {
-            let path = self.directory.path().join(name);
-            fs::write(&path, text).expect("a file of the authority's");
-            path.display().to_string()
-        };
-        let certificate = file("server.pem", certificate);
+        let [certificate, key] = self.server_files();
+        self.issue_server(self);
         vec![
-            format!("--cert-file={certificate}"),
-            format!("--key-file={}", file("server-key.pem", key)),
+            format!("--cert-file={}", certificate.display()),
+            format!("--key-file={}", key.display()),
         ]
+    }
+
+    /// Has `issuer` issue the certificate that an etcd started with these flags presents.
+    pub(crate) fn issue_server(&self, issuer: &Authority) {
+        let (certificate, key) = issuer.issue("127.0.0.1");
+        for (path, text) in self.server_files().iter().zip([certificate, key]) {
+            fs::write(path, text).expect("a file of the authority's");
+        }
+    }
+
+    /// Returns the files of etcd's certificate and of its key.
+    fn server_files(&self) -> [PathBuf; 2] {
+        ["server.pem", "server-key.pem"].map(|name| self.directory.path().join(name))
     }
 }

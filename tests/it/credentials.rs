@@ -1,11 +1,12 @@
-//! Credentials that etcd refuses while locks are held: the loss names them as its cause.
+//! Credentials and certificates that are refused while locks are held: the loss names them as its cause.
 
 use std::time::Duration;
 
-use etcd_locked::{LockError, LossCause};
-use tokio::time::Instant;
+use etcd_locked::{Config, LockError, LossCause, Tls};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::corner::{Corner, connect, take};
+use crate::authority::Authority;
+use crate::corner::{Corner, connect, pass, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
@@ -52,6 +53,122 @@ fn refused_credentials_are_the_cause_of_a_loss() {
         assert!(matches!(refused, LockError::Backend { .. }), "{refused:?}");
         assert!(!refused.is_retryable(), "{refused}");
         drill.error(&refused);
+        drill.end();
+    });
+}
+
+#[test]
+fn certificate_of_another_authority_costs_the_lock_and_is_named() {
+    real_etcd_only!();
+    run(async {
+        let mut drill = Drill::begin(
+            "etcd is restarted with the certificate of another authority while a lock is held at a TTL of 12 s, \
+             and with the old one after the loss",
+        );
+        let (authority, another) = (Authority::new(), Authority::new());
+        let mut etcd = Etcd::start_with_tls(&authority).await;
+        let tls = Tls::new().ca_pem(authority.pem());
+        let config = Config::new([etcd.endpoint()]).tls(tls).ttl(TTL);
+        let locks = connect(config).await;
+        let held = take("a free name", locks.lock("reports/today")).await;
+        authority.issue_server(&another);
+        etcd.restart().await;
+        let restarted = Instant::now();
+        let body = within("the loss", held.hold(std::future::pending::<()>())).await;
+        drill.result("a body to its end", &body);
+        drill.took(
+            "the loss was told, from etcd's restart",
+            restarted.elapsed(),
+        );
+        match body {
+            // The loss may not say which; the next call does.
+            Err(LockError::Lost {
+                cause: LossCause::Denied | LossCause::Expired,
+                ..
+            }) => {}
+            other => panic!("{other:?}"),
+        }
+        drop(held);
+        let refused = within("a refusal", locks.lock("reports/tomorrow"))
+            .await
+            .unwrap_err();
+        assert!(!refused.is_retryable(), "{refused}");
+        assert!(refused.to_string().contains("certificate"), "{refused}");
+        drill.error(&refused);
+
+        authority.issue_server(&authority);
+        etcd.restart().await;
+        let mended = Instant::now();
+        for (name, what) in [
+            ("reports/tomorrow", "the refused name was locked"),
+            ("reports/today", "the lost name was locked"),
+        ] {
+            let served = async { while locks.lock(name).wait_forever().await.is_err() {} };
+            within(what, served).await;
+            drill.took(what, mended.elapsed());
+        }
+        drill.got("the same process, after the old certificate was back: both locks");
+        drill.end();
+    });
+}
+
+/// etcd checks permissions at renewals from some version on. Where it does not, nothing is lost.
+#[test]
+fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
+    real_etcd_only!();
+    run(async {
+        const TTL: Duration = Duration::from_secs(5);
+        let mut drill = Drill::begin(
+            "the role is revoked for 12 s while a lock is held at a TTL of 5 s, and granted again",
+        );
+        let etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let session_prefix = corner.session_prefix();
+        etcd.enable_auth("shop", "secret", &[&corner.prefix, &session_prefix])
+            .await;
+        let config = corner.config().user("shop", "secret").ttl(TTL);
+        let locks = connect(config).await;
+        let held = take("a free name", locks.lock("reports/today")).await;
+        let mut root = etcd.client_as(Some(("root", "root"))).await;
+        root.user_revoke_role("shop", "shop").await.unwrap();
+        let revoked = Instant::now();
+        let body = timeout(
+            Duration::from_secs(11),
+            held.hold(std::future::pending::<()>()),
+        )
+        .await;
+        match body {
+            Err(_) => {
+                assert!(held.is_held());
+                drill.got("a holder: its lock");
+            }
+            Ok(body) => {
+                drill.result("a body to its end", &body);
+                drill.took("the loss was told, from the revocation", revoked.elapsed());
+                let Err(error @ LockError::Lost { cause, .. }) = body else {
+                    panic!("{body:?}")
+                };
+                assert_eq!(cause, LossCause::Denied, "{error}");
+            }
+        }
+        let refused = within("a refusal", locks.lock("reports/tomorrow"))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(refused, LockError::PermissionDenied { .. }),
+            "{refused:?}"
+        );
+        assert!(!refused.is_retryable(), "{refused}");
+        drill.error(&refused);
+        sleep(Duration::from_secs(12).saturating_sub(revoked.elapsed())).await;
+        root.user_grant_role("shop", "shop").await.unwrap();
+        let granted = Instant::now();
+        drop(held);
+        let served = async { while locks.lock("reports/today").wait_forever().await.is_err() {} };
+        within("the lock again", served).await;
+        drill.took("the same name was locked again", granted.elapsed());
+        pass("another lock", locks.lock("reports/tomorrow")).await;
+        drill.got("the same process, after the role was back: both locks");
         drill.end();
     });
 }

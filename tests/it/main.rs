@@ -67,6 +67,7 @@ mod restored_soon;
 mod retention;
 mod runtimes;
 mod scope;
+mod secrets;
 mod several;
 mod shapes;
 mod shared;

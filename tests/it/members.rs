@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use etcd_client::GetOptions;
+use etcd_locked_devkit::Proxy;
 use etcd_locked_tests::Witness;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-use crate::corner::{Corner, connect, take};
+use crate::corner::{Corner, connect, pass, take};
 use crate::drill::Drill;
 use crate::etcd::Cluster;
 use crate::limit::{run, within, within_time};
@@ -145,6 +147,82 @@ fn rolling_restart_fails_no_call() {
         drill.got("a long holder: its lock");
         drill.got("all other calls: no error");
         held.release().await.unwrap();
+        drill.end();
+    });
+}
+
+/// The member answers what it can without the others: its status, and reads that may be stale.
+#[test]
+fn a_member_that_lags_is_passed_over() {
+    real_etcd_only!();
+    run(async {
+        const TTL: Duration = Duration::from_secs(10);
+        let mut drill = Drill::begin(
+            "the member in use is cut off from the other two, and answers its clients with old data; TTL 10 s",
+        );
+        let cluster = Cluster::start_separable(3).await;
+        let lags = (cluster.leader() + 1) % 3;
+        let up_to_date = &cluster.members[(lags + 1) % 3];
+        let corner = Corner::of(up_to_date).await;
+        let proxies: Vec<_> = cluster
+            .members
+            .iter()
+            .map(|member| Proxy::start(member.address()).expect("a proxy"))
+            .collect();
+        let endpoints: Vec<_> = proxies.iter().map(Proxy::endpoint).collect();
+        let endpoints: [String; 3] = endpoints.try_into().expect("three");
+        let config = || corner.config_via(endpoints.clone()).ttl(TTL);
+
+        // Refused by the others, the engine uses the member that is to lag, and has no reason to leave it.
+        let others = || proxies.iter().enumerate().filter(|(at, _)| *at != lags);
+        others().for_each(|(_, proxy)| proxy.refuse());
+        let locks = connect(config()).await;
+        others().for_each(|(_, proxy)| proxy.accept_again().expect("its port"));
+        let held = take("a free name", locks.lock("reports/today")).await;
+        assert!(proxies[lags].open() > 0, "the member is not in use");
+
+        cluster.isolate(lags);
+        let isolated = Instant::now();
+        let key = format!("{}news", corner.prefix);
+        let mut client = corner.client.clone();
+        client
+            .put(key.as_str(), "", None)
+            .await
+            .expect("two of three take a put");
+        let mut behind = cluster.members[lags].client().await;
+        let stale = Some(GetOptions::new().with_serializable());
+        let stale = within("a stale answer", behind.get(key.as_str(), stale)).await;
+        assert!(
+            stale.expect("an answer").kvs().is_empty(),
+            "it does not lag"
+        );
+        client.delete(key, None).await.expect("a delete");
+
+        let mut longest = Duration::ZERO;
+        for number in 0..50 {
+            let began = Instant::now();
+            pass("a call", locks.lock(format!("orders/{}", number % 5))).await;
+            longest = longest.max(began.elapsed());
+        }
+        drill.got("50 calls of the process that used it: no error");
+        drill.took("the slowest of them was served, from its begin", longest);
+        // One of them begins with the member that lags, or none does: processes begin anywhere.
+        for _ in 0..6 {
+            let began = Instant::now();
+            let new = connect(config()).await;
+            pass("a call of a new process", new.lock("orders/7")).await;
+            drill.took_longest("a new engine was served, from its begin", began.elapsed());
+        }
+        drill.got("the calls of six new engines: no error");
+        // Past the TTL, so that renewals have arrived as well.
+        sleep_until(isolated + TTL + Duration::from_secs(2)).await;
+        assert!(held.is_held(), "renewals do not pass it over");
+        drill.got("a long holder: its lock");
+        within("a release", held.release())
+            .await
+            .expect("a release while it lags");
+        cluster.heal();
+        corner.until_empty().await;
         drill.end();
     });
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::corner::{Corner, connect};
+use crate::drill::Drill;
 use crate::limit::{run, within};
 
 /// Tasks of each of the two engines.
@@ -95,11 +96,18 @@ async fn served(corner: &Corner, outer: bool) -> u64 {
 #[test]
 fn tasks_that_hold_a_lock_are_served_as_fast_as_others() {
     run(async {
+        let mut drill = Drill::begin(format!(
+            "{TASKS} tasks of each of two engines wait for one name, then do so while each holds a lock of its own"
+        ));
         let corner = Corner::new().await;
         let plain = served(&corner, false).await;
         let nested = served(&corner, true).await;
         println!("{plain} bodies without outer locks, {nested} with them, in {WINDOW:?}");
         assert!(2 * nested >= plain, "{nested} of {plain}");
         corner.until_empty().await;
+        drill.got("all calls: no error");
+        drill.got(format!("bodies in {WINDOW:?} without outer locks: {plain}"));
+        drill.got(format!("bodies in {WINDOW:?} with outer locks: {nested}"));
+        drill.end();
     });
 }

@@ -34,6 +34,14 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         USERS,
     ),
     (
+        "credentials::certificate_of_another_authority_costs_the_lock_and_is_named",
+        TLS,
+    ),
+    (
+        "credentials::role_revoked_under_a_holder_costs_no_lock_or_says_why",
+        USERS,
+    ),
+    (
         "grpc_proxy::locks_work_behind_the_grpc_proxies_of_etcd",
         PROXY,
     ),
@@ -44,6 +52,7 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
     ),
     ("members::all_members_may_be_replaced", MEMBERS),
     ("members::rolling_restart_fails_no_call", MEMBERS),
+    ("members::a_member_that_lags_is_passed_over", MEMBERS),
     ("misconfigured::credentials_are_not_retryable", USERS),
     ("misconfigured::tls_mistakes_are_refused_at_once", TLS),
     ("no_space::a_refused_lock_leaves_no_key", SPACE),
@@ -87,6 +96,18 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
     (
         "restored_soon::ownership_is_lost_soon_and_watches_live_after_a_restore",
         SNAPSHOT,
+    ),
+    (
+        "secrets::mistakes_about_secrets_show_none_or_are_known_to",
+        USERS,
+    ),
+    (
+        "secrets::a_password_in_use_is_in_no_log_line_and_no_record",
+        USERS,
+    ),
+    (
+        "secrets::debug_of_what_knows_a_secret_does_not_show_it",
+        USERS,
     ),
     ("startup::an_untrusted_certificate_is_named", TLS),
     ("startup::a_client_certificate_is_presented", TLS),

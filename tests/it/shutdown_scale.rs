@@ -9,6 +9,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 
 use crate::corner::{Corner, connect};
+use crate::drill::Drill;
 use crate::limit::{run, within, within_time};
 
 const LOCKS: u64 = 20_000;
@@ -42,6 +43,11 @@ struct Signs {
 #[test]
 fn a_shutdown_with_twenty_thousand_locks_ends() {
     run(async {
+        let mut drill = Drill::begin(format!(
+            "`shutdown({}s)` with {LOCKS} locks held, half of whose bodies end when it begins; TTL {} s",
+            GRACE.as_secs(),
+            TTL.as_secs()
+        ));
         let corner = Corner::new().await;
         let config = corner.config().ttl(TTL);
         let (locks, others) = (connect(config.clone()).await, connect(config).await);
@@ -71,12 +77,16 @@ fn a_shutdown_with_twenty_thousand_locks_ends() {
         within("a refusal", refused).await;
         // One half ends now, all at once; the grace cuts the other off.
         signs.leave.send_replace(true);
-        within_time(BOUND, "the shutdown", shutdown).await.unwrap();
+        let drained = within_time(BOUND, "the shutdown", shutdown).await.unwrap();
+        drill.got(format!("Drained: {drained}"));
+        drill.took("the shutdown ended, from its begin", began.elapsed());
         println!("{:?} with a grace of {GRACE:?}", began.elapsed());
 
         let (mut ended, mut cut) = (0, 0);
         while let Some(end) = within("a body's end", bodies.join_next()).await {
-            match end.expect("no panic") {
+            let end = end.expect("no panic");
+            drill.result("a body to its end", &end);
+            match end {
                 Ok(()) => ended += 1,
                 Err(LockError::Lost {
                     cause: LossCause::Shutdown,
@@ -87,9 +97,11 @@ fn a_shutdown_with_twenty_thousand_locks_ends() {
         }
         assert_eq!((ended, cut), (LOCKS / 2, LOCKS / 2));
         assert!(kept.is_held(), "another engine's renewals were starved");
+        drill.got("a holder of another engine: its lock");
         kept.release().await.unwrap();
         within("the other shutdown", others.shutdown(GRACE)).await;
         corner.until_empty().await;
         assert_eq!(corner.sessions().await, []);
+        drill.end();
     });
 }

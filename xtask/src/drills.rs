@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::etcd::{self, Etcd};
+use crate::faults;
 use crate::process::{Process, output};
 use crate::{Result, say, workspace};
 
@@ -18,7 +19,7 @@ use crate::{Result, say, workspace};
 type Drill = &'static str;
 
 /// All drills, in the order of the page.
-const DRILLS: &[Drill] = &[
+pub(crate) const DRILLS: &[Drill] = &[
     "told_why::revoked_lease_is_always_the_cause",
     "told_why::key_that_an_operator_deletes_is_always_the_cause",
     "clusters::endpoints_of_two_clusters_are_refused",
@@ -42,6 +43,8 @@ const DRILLS: &[Drill] = &[
     "told_why::release_while_etcd_is_frozen_says_why",
     "told_why::release_after_etcd_was_killed_says_why",
     "credentials::refused_credentials_are_the_cause_of_a_loss",
+    "credentials::certificate_of_another_authority_costs_the_lock_and_is_named",
+    "credentials::role_revoked_under_a_holder_costs_no_lock_or_says_why",
     "misconfigured::credentials_are_not_retryable",
     "misconfigured::tls_mistakes_are_refused_at_once",
     "misconfigured::tls_to_a_plain_port_is_refused_at_once",
@@ -49,6 +52,13 @@ const DRILLS: &[Drill] = &[
     "members::all_members_may_be_replaced",
     "members::rolling_restart_fails_no_call",
     "upgrade::an_upgrade_under_load_fails_no_call",
+    "nested_waiters::tasks_that_hold_a_lock_are_served_as_fast_as_others",
+    "tries_at_once::ten_thousand_exclusive_tries_serve_one",
+    "tries_at_once::ten_thousand_tries_for_a_few_permits_end",
+    "tries_at_once::ten_thousand_shared_tries_behind_a_holding_writer_end",
+    "tries_at_once::ten_thousand_shared_tries_behind_a_queued_writer_end",
+    "tries_at_once::ten_thousand_shared_tries_behind_an_undecided_writer_end",
+    "shutdown_scale::a_shutdown_with_twenty_thousand_locks_ends",
     "drained::a_shutdown_says_what_ended_and_what_is_left",
     "drained::shutdown_ends_while_etcd_is_frozen",
     "drained::shutdown_ends_while_etcd_is_dead",
@@ -60,6 +70,10 @@ const DRILLS: &[Drill] = &[
     "no_lease::a_key_without_a_lease_is_named",
     "no_lease::a_key_that_was_detached_from_its_lease_is_named",
     "grpc_proxy::locks_work_behind_the_grpc_proxies_of_etcd",
+    "members::a_member_that_lags_is_passed_over",
+    "secrets::mistakes_about_secrets_show_none_or_are_known_to",
+    "secrets::a_password_in_use_is_in_no_log_line_and_no_record",
+    "secrets::debug_of_what_knows_a_secret_does_not_show_it",
 ];
 
 /// The etcds of the page, as `--etcd` names them.
@@ -305,21 +319,31 @@ fn page(drills: &[Drill], columns: &[Column]) -> Result<String> {
          Written by `cargo xtask drills`, on {} processors. Each drill is a test of `tests/it`, run on etcd {} as it comes from \
          Debian, on one machine. A row says what its callers got, how many warnings and errors were logged in all processes, and \
          how long it took: from the end of the fault, unless it says otherwise. Ports, ids and revisions are left out of \
-         texts. The log is read when the last caller has its answer, so a line that is written just then is missing.\n",
+         texts. The log is read when the last caller has its answer, so a line that is written just then is missing.\n\n",
         thread::available_parallelism().map_or(1, usize::from),
         versions(columns),
     );
+    let titles: Vec<_> = drills
+        .iter()
+        .map(|drill| (*drill, title(drill, columns)))
+        .collect();
+    page += &faults::table(&titles)?;
     for drill in drills {
         section(&mut page, drill, columns).map_err(|error| error.to_string())?;
     }
     Ok(page)
 }
 
-fn section(page: &mut String, drill: Drill, columns: &[Column]) -> std::fmt::Result {
-    let title = columns
+/// Returns the heading of a drill: what is done in it.
+fn title(drill: Drill, columns: &[Column]) -> String {
+    let done = columns
         .iter()
         .find_map(|column| column.row(drill)?["done"].as_str());
-    writeln!(page, "\n## {}\n", capital(title.unwrap_or(drill)))?;
+    capital(done.unwrap_or(drill))
+}
+
+fn section(page: &mut String, drill: Drill, columns: &[Column]) -> std::fmt::Result {
+    writeln!(page, "\n## {}\n", title(drill, columns))?;
     writeln!(page, "`{drill}`\n")?;
     let mut cells: Vec<(String, Vec<String>)> = vec![
         ("callers got".to_owned(), Vec::new()),
@@ -415,7 +439,7 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, levels, shown};
+    use super::{DRILLS, LONGEST, levels, shown};
 
     #[test]
     fn leaves_numbers_of_one_run_out() {
@@ -425,6 +449,13 @@ mod tests {
         );
         let long = "y".repeat(2 * LONGEST);
         assert_eq!(shown(&long), format!("{} [cut]", "y".repeat(LONGEST)));
+    }
+
+    #[test]
+    fn every_drill_is_a_test() {
+        for drill in DRILLS {
+            assert!(crate::faults::is_test(drill), "there is no test `{drill}`");
+        }
     }
 
     #[test]

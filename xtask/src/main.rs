@@ -8,6 +8,7 @@ mod demo;
 mod drills;
 mod etcd;
 mod examples;
+mod faults;
 mod load;
 mod mistakes;
 mod outside;

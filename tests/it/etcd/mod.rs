@@ -260,6 +260,24 @@ impl Cluster {
         Self::of(blocking(start).await)
     }
 
+    /// Starts a cluster of real members, which can be cut off from each other.
+    pub(crate) async fn start_separable(size: usize) -> Cluster {
+        Self::of(blocking(move || etcd_locked_devkit::Cluster::start(size)).await)
+    }
+
+    /// Cuts the member at this index off from all others, and not from clients.
+    pub(crate) fn isolate(&self, at: usize) {
+        let real = self.real.as_ref();
+        let isolated = real.expect("begin with `real_etcd_only!()`").isolate(at);
+        isolated.expect("a member behind proxies");
+    }
+
+    /// Ends the isolation of every member.
+    pub(crate) fn heal(&self) {
+        let real = self.real.as_ref();
+        real.expect("begin with `real_etcd_only!()`").heal();
+    }
+
     fn of(real: etcd_locked_devkit::Cluster) -> Cluster {
         let members = real.members().iter().cloned();
         Cluster {
