@@ -71,6 +71,7 @@ pub(crate) const DRILLS: &[Drill] = &[
     "no_lease::a_key_that_was_detached_from_its_lease_is_named",
     "grpc_proxy::locks_work_behind_the_grpc_proxies_of_etcd",
     "members::a_member_that_lags_is_passed_over",
+    "forked::a_childs_call_is_refused_at_once",
     "secrets::mistakes_about_secrets_show_none_or_are_known_to",
     "secrets::a_password_in_use_is_in_no_log_line_and_no_record",
     "secrets::debug_of_what_knows_a_secret_does_not_show_it",
@@ -78,6 +79,9 @@ pub(crate) const DRILLS: &[Drill] = &[
 
 /// The etcds of the page, as `--etcd` names them.
 const ETCDS: [&str; 3] = ["3.4", "3.5.16", "newest"];
+
+/// The page, below the workspace's root.
+pub(crate) const PAGE: &str = "tests/DRILLS.md";
 
 /// Limit of a drill, longer than a test takes before it gives up by itself.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -87,6 +91,9 @@ const LONGEST: usize = 400;
 
 /// Runs all drills and writes the page; or on one etcd, or those whose names contain a word, to target/.
 pub(crate) fn drills(args: &[String]) -> Result<String> {
+    if args == ["--table"] {
+        return write_table();
+    }
     let mut words = args.to_vec();
     let asked = etcd::asked(&mut words)?;
     let chosen: Vec<Drill> = DRILLS
@@ -132,7 +139,7 @@ pub(crate) fn drills(args: &[String]) -> Result<String> {
         eprintln!("\n{failure}");
     }
     let place = match whole && failed.is_empty() {
-        true => "tests/DRILLS.md",
+        true => PAGE,
         // Not all of it, or not as it should be: not for others to read.
         false => "target/DRILLS.md",
     };
@@ -150,6 +157,15 @@ pub(crate) fn drills(args: &[String]) -> Result<String> {
         versions(&columns),
         begun.elapsed().as_secs_f64()
     ))
+}
+
+/// Writes the table of faults anew into the page, whose drills stay as they are.
+fn write_table() -> Result<String> {
+    let file = workspace::root().join(PAGE);
+    let io = |error: std::io::Error| format!("{}: {error}", file.display());
+    let page = fs::read_to_string(&file).map_err(io)?;
+    fs::write(&file, faults::replaced(&page)?).map_err(io)?;
+    Ok(format!("drills: ok — the table of faults; {PAGE}"))
 }
 
 /// Refuses a drill that is no test: cargo's test runner takes an unknown name for none at all.

@@ -7,6 +7,9 @@ use crate::Result;
 /// A row a line: number, fault, what is required, tests of `tests/it`, kinds of torture's faults, what is missing.
 const ROWS: &str = include_str!("faults.txt");
 
+/// Heading of the table.
+const HEADING: &str = "## Faults, and where each is shown";
+
 /// Fault of the table.
 #[derive(Debug)]
 struct Fault {
@@ -47,8 +50,8 @@ fn all() -> Result<Vec<Fault>> {
 /// Writes the table. `headings` are the drills of the page with their headings, in the order of the page.
 pub(crate) fn table(headings: &[(&str, String)]) -> Result<String> {
     let anchors = anchors(headings);
-    let mut page = String::from(
-        "## Faults, and where each is shown\n\n\
+    let mut page = format!(
+        "{HEADING}\n\n\
          Drills are below. Tests are those of `tests/it` that are no drills. Torture plays kinds of faults at random: \
          `cargo xtask chaos --only \"…\"` plays one.\n\n\
          | # | fault | required | drills | tests | torture | missing |\n|---|---|---|---|---|---|---|\n",
@@ -74,6 +77,22 @@ pub(crate) fn table(headings: &[(&str, String)]) -> Result<String> {
         writeln!(page, "| {} |", row.join(" | ")).map_err(|error| error.to_string())?;
     }
     Ok(page)
+}
+
+/// Returns a page whose table is that of now; its drills are those of the page.
+pub(crate) fn replaced(page: &str) -> Result<String> {
+    let lost = || format!("the page has no `{HEADING}` before its drills");
+    let (before, rest) = page.split_once(HEADING).ok_or_else(lost)?;
+    let (_, drills) = rest.split_once("\n## ").ok_or_else(lost)?;
+    // A drill begins with its heading, an empty line and its name.
+    let headings: Vec<_> = drills
+        .split("\n## ")
+        .filter_map(|drill| {
+            let (heading, rest) = drill.split_once("\n\n`")?;
+            Some((rest.split_once('`')?.0, heading.to_owned()))
+        })
+        .collect();
+    Ok(format!("{before}{}\n## {drills}", table(&headings)?))
 }
 
 /// Returns the anchor of each heading, as GitHub makes it: of several equal ones, the later ones have a number.
@@ -108,7 +127,16 @@ pub(crate) fn is_test(name: &str) -> bool {
     };
     let folder = crate::workspace::root().join("tests/it");
     let source = std::fs::read_to_string(folder.join(module).with_extension("rs"));
-    source.is_ok_and(|source| source.contains(&format!("#[test]\nfn {test}() {{\n")))
+    source.is_ok_and(|source| {
+        let lines: Vec<_> = source.lines().collect();
+        let begin = format!("fn {test}() {{");
+        let at = lines.iter().position(|line| *line == begin);
+        at.is_some_and(|at| {
+            let before = lines[..at].iter().rev();
+            let mut attributes = before.take_while(|line| line.starts_with("#["));
+            attributes.any(|line| *line == "#[test]")
+        })
+    })
 }
 
 #[cfg(test)]
@@ -135,7 +163,10 @@ mod tests {
     #[test]
     fn every_fault_is_shown_by_what_exists() {
         let known = kinds();
-        assert!(known.iter().any(|kind| kind == "leader killed"), "{known:?}");
+        assert!(
+            known.iter().any(|kind| kind == "leader killed"),
+            "{known:?}"
+        );
         for fault in all().unwrap() {
             let number = fault.number;
             assert!(
@@ -170,6 +201,17 @@ mod tests {
     }
 
     #[test]
+    fn page_has_the_table_of_now() {
+        let file = crate::workspace::root().join(crate::drills::PAGE);
+        let page = std::fs::read_to_string(file).expect("the page");
+        let as_it_should_be = replaced(&page).unwrap();
+        assert!(
+            page == as_it_should_be,
+            "`cargo xtask drills --table` writes the table"
+        );
+    }
+
+    #[test]
     fn anchors_are_those_of_headings() {
         let headings = ["`shutdown(1s)` on an etcd, TTL 5 s", "A lock", "A lock"];
         let headings = headings.map(|heading| ("", heading.to_owned()));
@@ -181,10 +223,16 @@ mod tests {
 
     #[test]
     fn tests_without_a_heading_are_listed_by_name() {
-        let titles = [("clusters::endpoints_of_two_clusters_are_refused", "Two".to_owned())];
+        let titles = [(
+            "clusters::endpoints_of_two_clusters_are_refused",
+            "Two".to_owned(),
+        )];
         let page = table(&titles).unwrap();
         let row = page.lines().find(|line| line.starts_with("| 31 |"));
         let row = row.expect("a row");
-        assert!(row.contains("| [Two](#two) | `clusters::second_cluster"), "{row}");
+        assert!(
+            row.contains("| [Two](#two) | `clusters::second_cluster"),
+            "{row}"
+        );
     }
 }

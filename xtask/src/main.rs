@@ -40,6 +40,7 @@ usage: cargo xtask <command>
                   the promises alone, on this one etcd
   drills [words]  what a real etcd does to us, on 3.4, 3.5 and sid's, as a table; writes tests/DRILLS.md. With words only the
                   drills with one in their name, and with --etcd on one etcd; to target/DRILLS.md
+  drills --table  only the page's table of faults, from xtask/src/faults.txt
   examples [S4 …] the systems of the literature and the services, each example with its check, on real etcd; a line for each
   sim [--seeds N] random schedules (10000) of the production core against an etcd in process
   sim --seed N    one of them, every step in words
