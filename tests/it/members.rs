@@ -198,14 +198,24 @@ fn a_member_that_lags_is_passed_over() {
         );
         client.delete(key, None).await.expect("a delete");
 
-        let mut longest = Duration::ZERO;
+        let (mut longest, mut served) = (Duration::ZERO, 0);
         for number in 0..50 {
             let began = Instant::now();
-            pass("a call", locks.lock(format!("orders/{}", number % 5))).await;
+            let call = locks.lock(format!("orders/{}", number % 5));
+            let result = match within("a call", call).await {
+                Ok(held) => within("a release", held.release()).await,
+                Err(error) => Err(error),
+            };
             longest = longest.max(began.elapsed());
+            drill.result("a lock (a call of the process that used it)", &result);
+            match result {
+                Ok(()) => served += 1,
+                // Of an exchange that the member did not answer.
+                Err(error) => assert!(error.is_retryable(), "{error:?}"),
+            }
         }
-        drill.got("50 calls of the process that used it: no error");
-        drill.took("the slowest of them was served, from its begin", longest);
+        assert!(served >= 48, "it is not passed over: {served} of 50");
+        drill.took("the slowest of them was answered, from its begin", longest);
         // One of them begins with the member that lags, or none does: processes begin anywhere.
         for _ in 0..6 {
             let began = Instant::now();
