@@ -52,7 +52,7 @@ pub(crate) fn table(headings: &[(&str, String)]) -> Result<String> {
     let anchors = anchors(headings);
     let mut page = format!(
         "{HEADING}\n\n\
-         Drills are below. Tests are those of `tests/it` that are no drills. Torture plays kinds of faults at random: \
+         Drills are below. Tests are those of `tests/it` that have no heading on this page. Torture plays kinds of faults at random: \
          `cargo xtask chaos --only \"…\"` plays one.\n\n\
          | # | fault | required | drills | tests | torture | missing |\n|---|---|---|---|---|---|---|\n",
     );
