@@ -265,6 +265,43 @@ fn tokens_begin_anew_after_a_restore() {
 }
 
 #[test]
+fn permits_of_before_may_be_held_until_a_wipe_is_known() {
+    let story = |kind| {
+        (0..3).fold(
+            Story::default().fault(0, 1_000, kind, &[]),
+            |story, process| {
+                story
+                    .asks_as(2_000, process, 1, asked(&["hot/0"], Mode::Permits(2)))
+                    .begins(2_000 + u64::from(process), process, 1, 1)
+                    .ends(2_010, process, 1)
+            },
+        )
+    };
+    let verdicts = story("etcd wiped").judged();
+    assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
+    assert_eq!(verdicts.removed, [ms(8)]);
+    story("all members restarted").breaks(Breach::Permits);
+}
+
+#[test]
+fn a_wipe_ends_a_retention() {
+    let story = |kind| {
+        let asked = Asked {
+            at_least: 500,
+            ..asked(&["hot/0"], Mode::Exclusive)
+        };
+        let story = Story::default().fault(200, 300, kind, &[]);
+        story
+            .asks_as(0, 1, 1, asked)
+            .begins(0, 1, 1, 1)
+            .ends(10, 1, 1)
+            .holds(400, 410, 2, 1, 2)
+    };
+    story("etcd wiped").holds_all();
+    story("all members restarted").breaks(Breach::Retention);
+}
+
+#[test]
 fn a_permit_too_many_is_found() {
     let story = |of| {
         (0..3).fold(Story::default(), |story, process| {
