@@ -30,6 +30,12 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 /// A stream that lasted this long was sound: the pauses begin anew.
 const SOUND: Duration = Duration::from_secs(5);
 
+/// A refusal so soon after the stream was given a new token is not for the token's age.
+const RENEWED: Duration = Duration::from_secs(5);
+
+/// Refused watches are logged once in this time: a role that is taken away concerns all of them.
+const WARNED: Duration = Duration::from_secs(60);
+
 /// The first and the longest pause before a refused watch is tried again.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -40,6 +46,10 @@ pub(super) struct Stream {
     commands: UnboundedReceiver<Command>,
     submit: Submit,
     table: Table,
+    /// When it was given a new token last.
+    renewed: Option<Moment>,
+    /// When refused watches were logged last.
+    warned: Option<Moment>,
 }
 
 /// Why a stream is not used any more.
@@ -70,6 +80,8 @@ impl Stream {
             commands,
             submit,
             table: Table::default(),
+            renewed: None,
+            warned: None,
         };
         (stream, task)
     }
@@ -220,15 +232,21 @@ impl Stream {
             let reason = answer.cancel_reason();
             let refusals = watch.refusals;
             watch.refusals += 1;
+            tracing::debug!(reason, refusals, "etcd refuses a watch");
+            let now = self.clock.now();
+            let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
             // A stream keeps the token it was opened with, so a first refusal may mean no more than that this has
             // expired.
-            if refusals == 0 && self.client.authenticates() {
-                tracing::debug!(reason, "watch refused");
+            if refusals == 0 && self.client.authenticates() && !within(RENEWED, self.renewed) {
+                self.renewed = Some(now);
                 return Some(End::Renew);
             }
-            tracing::warn!(reason, "etcd refuses a watch; trying again");
+            if !within(WARNED, self.warned) {
+                self.warned = Some(now);
+                tracing::warn!(reason, "etcd refuses watches, which are tried again: locks are handed over late");
+            }
             let pause = pause(REFUSED, refusals, &*self.clock);
-            self.table.pause(incarnation, self.clock.now() + pause);
+            self.table.pause(incarnation, now + pause);
         } else {
             watch.refusals = 0;
             for event in answer.events().iter().filter_map(event) {
