@@ -51,14 +51,22 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
     }
     say::step("building the workers");
     let mut build = workspace::cargo();
-    build.args(["build", "--package", "etcd-locked-chaos"]);
+    build.args(["build", "--release", "--package", "etcd-locked-chaos"]);
     run("cargo build", &mut build)?;
     say::step(format_args!("etcd {}, three members", etcd.version));
     let best = current.as_ref().unwrap_or(&etcd);
     let mut play = workspace::cargo();
-    play.args(["run", "--quiet", "--package", "etcd-locked-chaos", "--"])
-        .args(args)
-        .envs(etcd.variables(best))
-        .envs(packages.map(|packages| ("PYTHONPATH", packages)));
+    // As users run it; unoptimised workers would leave less of the machine to etcd.
+    play.args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "etcd-locked-chaos",
+        "--",
+    ])
+    .args(args)
+    .envs(etcd.variables(best))
+    .envs(packages.map(|packages| ("PYTHONPATH", packages)));
     run("chaos", &mut play)
 }

@@ -85,6 +85,9 @@ pub(crate) struct Run {
     pub(crate) etcd: String,
     pub(crate) who: String,
     pub(crate) seconds: u64,
+    /// The only kinds of faults; of all, if there are none.
+    #[serde(default)]
+    pub(crate) only: Vec<String>,
 }
 
 /// What a worker says: one line of JSON on its connection to the witness.

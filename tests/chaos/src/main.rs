@@ -26,7 +26,9 @@ use etcd_locked_devkit::Result;
 use self::history::Run;
 use self::options::{Command, USAGE};
 use self::report::Report;
+use self::results::OURS;
 use self::worker::etcdctl;
+use self::worker::sabotage::Sabotage;
 
 /// How many violations are shown call by call.
 const SHOWN: usize = 3;
@@ -117,13 +119,7 @@ fn carry_out(command: &Command) -> Result<bool> {
         let short = timeline::shortened(&events, violation);
         println!("\n{}", timeline::lines(&short, violation));
     }
-    let Run {
-        seed, mix, seconds, ..
-    } = &report.run;
-    println!(
-        "the same schedule again: cargo xtask chaos --seed {seed} --mix {mix} --minutes {:.1}",
-        *seconds as f64 / 60.0
-    );
+    println!("the same schedule again: {}", again(&report.run));
     if command.judge.is_none() {
         let name = format!("{}-{}.jsonl", report.run.who, report.run.seed);
         let file = command.keep.join(name);
@@ -133,4 +129,40 @@ fn carry_out(command: &Command) -> Result<bool> {
     }
     println!("chaos: failed — {} violations", verdicts.violations.len());
     Ok(false)
+}
+
+/// The command that plays a run's schedule once more.
+fn again(run: &Run) -> String {
+    let (seed, mix, minutes) = (run.seed, &run.mix, run.seconds as f64 / 60.0);
+    let mut command = format!("cargo xtask chaos --seed {seed} --mix {mix} --minutes {minutes:.1}");
+    if Sabotage::named(&run.who).is_some() {
+        command += &format!(" --sabotage {}", run.who);
+    } else if run.who != OURS {
+        command += &format!(" --peer {}", run.who);
+    }
+    for kind in &run.only {
+        command += &format!(" --only \"{kind}\"");
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_is_played_again_with_its_options() {
+        let run = Run {
+            seed: 7,
+            mix: "exclusive".to_owned(),
+            who: "go".to_owned(),
+            seconds: 90,
+            only: vec!["leader frozen".to_owned()],
+            ..Run::default()
+        };
+        assert_eq!(
+            again(&run),
+            "cargo xtask chaos --seed 7 --mix exclusive --minutes 1.5 --peer go --only \"leader frozen\""
+        );
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::checker::{calls, faults};
+use crate::checker::calls::{self, Call};
+use crate::checker::faults;
+use crate::checker::liveness::HOT;
 use crate::history::Event;
 
 const WIDTH: f64 = 1_500.0;
@@ -66,7 +68,7 @@ pub(crate) fn draw(events: &[Event]) -> String {
     let points = served.iter().enumerate();
     let points = points.map(|(second, waits)| (x(second as f64 + 0.5), y(waits.len() as f64)));
     line(&mut svg, points, "#0072b2");
-    caption(&mut svg, CALLS, "calls served a second");
+    caption(&mut svg, CALLS, "calls for hot names served a second");
 
     let (top, height) = WAITS;
     let y = |wait: f64| {
@@ -82,18 +84,22 @@ pub(crate) fn draw(events: &[Event]) -> String {
     ] {
         rule(&mut svg, y(wait), text);
     }
-    for (share, color) in [(1.0, "#d55e00"), (0.5, "#333333")] {
-        let points = served
-            .iter()
-            .enumerate()
-            .filter(|(_, waits)| !waits.is_empty());
-        let points = points.map(|(second, waits)| {
-            let at = ((waits.len() - 1) as f64 * share) as usize;
-            (x(second as f64 + 0.5), y(waits[at]))
-        });
-        line(&mut svg, points, color);
+    for (share, color) in [(0.99, "#d55e00"), (0.5, "#333333")] {
+        // A second in which nothing was served has no waits.
+        let served: Vec<_> = served.iter().enumerate().collect();
+        for seconds in served.split(|(_, waits)| waits.is_empty()) {
+            let points = seconds.iter().map(|(second, waits)| {
+                let at = ((waits.len() - 1) as f64 * share) as usize;
+                (x(*second as f64 + 0.5), y(waits[at]))
+            });
+            line(&mut svg, points, color);
+        }
     }
-    caption(&mut svg, WAITS, "wait of calls served: median, longest");
+    caption(
+        &mut svg,
+        WAITS,
+        "wait for hot names, of calls served: median (dark), p99 (red)",
+    );
     let mut tick = 0.0;
     while tick <= length {
         let _ = writeln!(
@@ -152,10 +158,13 @@ fn bands(svg: &mut String, events: &[Event], start: u64, length: f64, x: impl Fn
     }
 }
 
-/// The waits of the calls that were served in each second, in milliseconds, from the shortest to the longest.
+/// The waits of the calls for hot names that were served in each second, in milliseconds, from the shortest to the longest. Other
+/// calls wait for bodies that last for seconds, fault or not.
 fn served(events: &[Event], start: u64, length: f64) -> Vec<Vec<f64>> {
     let mut served = vec![Vec::new(); length.ceil() as usize];
-    for call in calls::of(events).values() {
+    let all = calls::of(events);
+    let is_hot = |call: &&Call| call.asked.names.iter().all(|name| name.starts_with(HOT));
+    for call in all.values().filter(is_hot) {
         if let Some(begun) = &call.begun
             && let Some(second) = served.get_mut(seconds(start, begun.at) as usize)
         {
@@ -192,6 +201,9 @@ fn caption(svg: &mut String, (top, _): (f64, f64), text: &str) {
 
 fn line(svg: &mut String, points: impl Iterator<Item = (f64, f64)>, color: &str) {
     let points: Vec<String> = points.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    if points.is_empty() {
+        return;
+    }
     let _ = writeln!(
         svg,
         "<path d=\"M{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\"/>",

@@ -67,6 +67,11 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
         etcd: version()?,
         who: options.who.clone().unwrap_or_else(|| OURS.to_owned()),
         seconds: options.time.as_secs(),
+        only: options
+            .only
+            .iter()
+            .map(|kind| kind.word().to_owned())
+            .collect(),
     }));
     let mut crew = Crew::start(CREW, &cluster, &witness, options)?;
     until("every hot name is served", RECOVERS, || {

@@ -243,7 +243,10 @@ impl Stream {
             }
             if !within(WARNED, self.warned) {
                 self.warned = Some(now);
-                tracing::warn!(reason, "etcd refuses watches, which are tried again: locks are handed over late");
+                tracing::warn!(
+                    reason,
+                    "etcd refuses watches, which are tried again: locks are handed over late"
+                );
             }
             let pause = pause(REFUSED, refusals, &*self.clock);
             self.table.pause(incarnation, now + pause);
