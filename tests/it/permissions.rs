@@ -5,9 +5,10 @@ use std::time::Duration;
 use etcd_locked::{LockError, Locks, etcd_locked};
 
 use crate::corner::connect;
-use crate::etcd::Etcd;
+use crate::etcd::{Etcd, ROOT};
 use crate::limit::{run, within};
 use crate::real_only::real_etcd_only;
+use crate::worker::Worker;
 
 #[etcd_locked("<family>/<id>", locks = locks, wait = "5s")]
 async fn call(locks: &Locks, family: &str, id: u64) -> Result<(), LockError> {
@@ -113,5 +114,44 @@ fn a_missing_session_key_permission_is_named() {
             "{error:?}"
         );
         assert!(error.to_string().contains("session key"), "{error}");
+    });
+}
+
+/// How many names the worker holds, each with a watch.
+const NAMES: usize = 20;
+
+/// etcd refuses each of its watches, again and again.
+#[test]
+fn a_role_that_is_taken_away_is_one_warning_about_watches() {
+    real_etcd_only!();
+    run(async {
+        let etcd = Etcd::start().await;
+        etcd.enable_auth("shop", "secret", &["locks/", "locks%s/"])
+            .await;
+        let mut root = etcd.client_as(Some(ROOT)).await;
+        let mut worker = Worker::start([
+            ("ETCD_LOCKED_ENDPOINTS", &*etcd.endpoint()),
+            ("ETCD_LOCKED_USER", "shop:secret"),
+            ("WORKER_LOGS", "debug"),
+        ]);
+        for name in 0..NAMES {
+            worker.send(&format!("work {name}"));
+            worker.says("held").await;
+        }
+        let revoked = root.user_revoke_role("shop", "shop").await;
+        revoked.expect("the role is revoked");
+        let (mut refused, mut warned) = (0, 0);
+        while refused < 3 * NAMES {
+            let line = worker.says("logged").await;
+            refused += usize::from(line.contains("refuses a watch"));
+            warned += usize::from(line.contains("refuses watches"));
+        }
+        assert_eq!(warned, 1);
+        let granted = root.user_grant_role("shop", "shop").await;
+        granted.expect("the role is granted again");
+        for name in 0..NAMES {
+            worker.send(&format!("done {name}"));
+            worker.says("released").await;
+        }
     });
 }

@@ -66,6 +66,10 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         USERS,
     ),
     (
+        "permissions::a_role_that_is_taken_away_is_one_warning_about_watches",
+        USERS,
+    ),
+    (
         "refused_writes::delete_is_repeated_after_a_wrong_password",
         USERS,
     ),

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::corner::{Corner, connect, pass, take};
 use crate::drill::Drill;
-use crate::etcd::Etcd;
+use crate::etcd::{Etcd, ROOT};
 use crate::limit::{run, within, within_time};
 use crate::logs;
 use crate::no_space::{QUOTA, fill, make_room};
@@ -21,7 +21,6 @@ use crate::real_only::real_etcd_only;
 
 const USER: &str = "shop";
 const PASSWORD: &str = "secret";
-const ROOT: (&str, &str) = ("root", "root");
 /// No key goes by the end of its lease, within a test.
 const TTL: Duration = Duration::from_secs(60);
 /// How long etcd refuses.

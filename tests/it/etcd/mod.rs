@@ -34,6 +34,9 @@ pub(crate) enum Etcd {
     Embedded(embedded::Member),
 }
 
+/// Name and password of the user who may do everything.
+pub(crate) const ROOT: (&str, &str) = ("root", "root");
+
 impl Etcd {
     /// Returns the server shared by all tests that neither kill nor freeze it.
     pub(crate) async fn shared() -> &'static Etcd {
@@ -198,10 +201,12 @@ impl Etcd {
         }
     }
 
-    /// Enables authentication, with `root` (password `root`) and a user whose role may use these prefixes.
+    /// Enables authentication, with [`ROOT`] and a user whose role may use these prefixes.
     pub(crate) async fn enable_auth(&self, user: &str, password: &str, prefixes: &[&str]) {
         let mut client = self.client().await;
-        client.user_add("root", "root", None).await.expect("root");
+        let (name, password_of_root) = ROOT;
+        let root = client.user_add(name, password_of_root, None).await;
+        root.expect("root");
         client.role_add("root").await.expect("root's role");
         client
             .user_grant_role("root", "root")
