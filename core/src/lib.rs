@@ -34,7 +34,9 @@ mod transactions;
 mod wait_queue;
 
 pub use conductor::Core;
-pub use ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
+pub use ids::{
+    CallId, Key, LeaseId, Name, RequestId, Revision, WatchId, edges_of, group_of, session_root,
+};
 pub use input::{Acquire, Input, Release, Settings, Wait};
 pub use loss::LossCause;
 pub use moment::{Deadline, Moment};

@@ -330,6 +330,7 @@ mod values;
 
 pub use crate::api::current::{Current, current};
 pub use crate::api::guard::LockGuard;
+pub use crate::api::listing::Listing;
 pub use crate::api::lock::{Acquire, Acquiring, lock};
 pub use crate::api::locks::{DefaultGuard, Locks};
 pub use crate::api::process::{init, shutdown};
@@ -352,6 +353,7 @@ pub use crate::values::holder::Holder;
 #[doc(inline)]
 pub use crate::values::loss::LossCause;
 pub use crate::values::name::{LockKey, LockName, Name, Segment};
+pub use crate::values::queue::{Contender, Queue, Sharing, Standing};
 pub use crate::values::token::Token;
 pub use etcd_client;
 pub use etcd_locked_macros::{LockKey, etcd_locked};

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use super::listing::Listing;
 use super::lock_order::Orders;
 use crate::clock::{BootClock, Clock};
 use crate::engine::{Engine, runtime};
 use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
+use crate::values::queue::Queue;
 
 tokio::task_local! {
     static SCOPE: Locks;
@@ -45,6 +47,51 @@ impl Locks {
     /// Cancel safe: dropped, it ends the engine.
     pub async fn connect(config: Config) -> Result<Self, LockError> {
         Self::start(config)?.warmed().await
+    }
+
+    /// Starts an engine that connects when it is first used. Until its first lock it has no lease, and leaves nothing in etcd: for
+    /// tools that only read, such as [`list`](Self::list).
+    ///
+    /// # Errors
+    /// [`LockError::Config`] for what can be seen in the configuration.
+    pub fn connect_lazy(config: Config) -> Result<Self, LockError> {
+        Self::start(config)
+    }
+
+    /// Lists the names that begin with `below` (all, if that is empty), with their holders and waiters in all processes.
+    ///
+    /// ```
+    /// # async fn start() -> Result<(), etcd_locked::LockError> {
+    /// use etcd_locked::{Config, Locks};
+    ///
+    /// # let config = Config::embedded();
+    /// let locks = Locks::connect(config).await?;
+    /// let held = locks.lock("orders/7").await?;
+    /// let mut names = locks.list("orders/");
+    /// while let Some(queue) = names.next().await? {
+    ///     println!("{}: {} waiting", queue.name(), queue.waiters().count());
+    /// #   assert_eq!((queue.name(), queue.holders().count()), ("orders/7", 1));
+    /// }
+    /// # held.release().await }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(start()).unwrap();
+    /// ```
+    #[must_use]
+    pub fn list(&self, below: &str) -> Listing {
+        Listing::new(self.engine.clone(), below, below)
+    }
+
+    /// Reads who holds one name and who waits for it; `None` if no process does. `name`: as it stands in etcd, without the prefix.
+    ///
+    /// # Errors
+    /// As [`Listing::next`].
+    pub async fn queue(&self, name: &str) -> Result<Option<Queue>, LockError> {
+        // What is below the name comes with it: its own queue is the last.
+        let mut names = Listing::new(self.engine.clone(), &[name, "/"].concat(), name);
+        let mut found = None;
+        while let Some(queue) = names.next().await? {
+            found = Some(queue).filter(|queue| queue.name() == name);
+        }
+        Ok(found)
     }
 
     /// Waits until etcd has granted a lease.

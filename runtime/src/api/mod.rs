@@ -4,6 +4,7 @@ pub(crate) mod current;
 pub(crate) mod gate;
 pub(crate) mod guard;
 pub(crate) mod limit;
+pub(crate) mod listing;
 pub(crate) mod lock;
 pub(crate) mod lock_order;
 pub(crate) mod locks;

@@ -102,7 +102,7 @@ impl fmt::Debug for Effect {
 
 fn refusal(why: Refused, name: Option<Name>) -> LockError {
     let known = |owner: Option<Owner>| {
-        let holder = |owner: &Owner| Holder::from_json(&owner.record);
+        let holder = |owner: &Owner| Holder::parse(&owner.record);
         let holder = owner.as_ref().and_then(holder);
         // Anything may stand in etcd, in keys too.
         let unleased = owner.and_then(|owner| owner.unleased);
@@ -130,7 +130,7 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             name,
             cycle: Cycle::of(cycle.iter().map(|blocker| {
                 let Blocker { key, record } = blocker;
-                (key.clone(), Holder::from_json(record))
+                (key.clone(), Holder::parse(record))
             })),
         },
         (Refused::Overloaded, Some(name)) => LockError::Overloaded { name },

@@ -24,6 +24,7 @@ use super::driver::{Command, Driver, Event, Message};
 use super::ownership::Answer;
 use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::Client;
+use crate::transport::page::Page;
 use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
@@ -39,6 +40,7 @@ pub(crate) struct Engine(Arc<Shared>);
 struct Shared {
     driver: Arc<Combiner<Driver>>,
     clock: Arc<dyn Clock>,
+    client: Client,
     config: Config,
     author: Author,
     last_call: AtomicU64,
@@ -125,6 +127,7 @@ impl Engine {
         let shared = Arc::new(Shared {
             driver: Arc::clone(&driver),
             clock: clock.clone(),
+            client: client.clone(),
             author: Author::here(
                 &rustix::system::uname().nodename().to_string_lossy(),
                 &config.service,
@@ -248,6 +251,24 @@ impl Engine {
             .map_err(|failure| LockError::Backend {
                 source: failure.cause(),
             })
+    }
+
+    /// Reads the keys from `from` up to `end`, as many as fit on a page, on the engine's connections.
+    pub(crate) async fn page(
+        &self,
+        from: &[u8],
+        end: &[u8],
+        at: Option<i64>,
+    ) -> Result<Page, LockError> {
+        let (client, from, end) = (self.0.client.clone(), from.to_vec(), end.to_vec());
+        // Connections are opened where their tasks are to run.
+        let read = async move { client.page(&from, &end, at).await };
+        match self.0.runtime.spawn(read).await {
+            Ok(page) => page.map_err(|failure| LockError::Backend {
+                source: failure.cause(),
+            }),
+            Err(_) => Err(LockError::ShuttingDown),
+        }
     }
 
     fn new_call(&self) -> CallId {

@@ -17,6 +17,7 @@ use super::convert::{malformed, send};
 use super::endpoint::{Connection, Endpoint, Means, Share};
 use super::errors::{Class, all, classify, named, silence, unopened, unserved};
 use super::history::History;
+use super::page::Page;
 use super::refusals::Refusals;
 use super::renewals::{Renewals, Renewed, Stream};
 use super::ring::Ring;
@@ -348,6 +349,31 @@ impl Client {
             }
             None => Err(unserved(causes)),
         }
+    }
+
+    /// One page of keys, from whichever endpoint answers.
+    pub(crate) async fn page(
+        &self,
+        from: &[u8],
+        end: &[u8],
+        at: Option<i64>,
+    ) -> Result<Page, Failure> {
+        let deadline = self.whole(READ);
+        let mut causes = Vec::new();
+        for endpoint in self.0.ring.round() {
+            let call = |connection| Page::read(connection, from, end, at);
+            match self
+                .ask(&endpoint, READ, deadline, Proof::Wanted, call)
+                .await
+            {
+                Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
+                    causes.push(passed_over(cause))
+                }
+                settled => return settled,
+            }
+            self.move_on(&endpoint);
+        }
+        Err(unserved(causes))
     }
 
     /// Sends what may be applied at most once: elsewhere only if it was certainly not applied here.

@@ -8,6 +8,7 @@ mod errors;
 mod failover;
 mod gather;
 mod history;
+pub(crate) mod page;
 mod refusals;
 mod renewals;
 mod ring;

@@ -87,8 +87,9 @@ impl Holder {
         self.0.held_since.as_deref()
     }
 
-    /// Reads a stored record; `None` for what is not one of ours, such as the value of another language's lock.
-    pub(crate) fn from_json(json: &[u8]) -> Option<Self> {
+    /// Reads the value of a lock's key; `None` for what is not one of ours, such as the value of another language's lock.
+    #[must_use]
+    pub fn parse(json: &[u8]) -> Option<Self> {
         if json.len() > RECORD {
             return None;
         }
@@ -197,7 +198,7 @@ mod tests {
     fn a_record_reads_as_it_was_written() {
         let author = Author::here("h\"\\", "shop\n");
         let record = author.record(Some("shop::ship"), Some("orders/<id>"));
-        let holder = Holder::from_json(&record).unwrap();
+        let holder = Holder::parse(&record).unwrap();
         assert_eq!((holder.host(), holder.service()), ("h\"\\", "shop\\n"));
         assert_eq!(holder.pid(), std::process::id());
         assert_eq!(holder.function(), Some("shop::ship"));
@@ -207,14 +208,14 @@ mod tests {
         assert_eq!(holder.held_since(), None);
 
         let waited = Duration::from_millis(61_005);
-        let held = Holder::from_json(&held_after(&record, waited)).unwrap();
+        let held = Holder::parse(&held_after(&record, waited)).unwrap();
         let since = humantime::parse_rfc3339(held.held_since().unwrap()).unwrap();
         assert_eq!(since.duration_since(queued).unwrap(), waited);
         assert_eq!(held.queued_since(), holder.queued_since());
         assert_eq!(held.function(), holder.function());
         assert!(held.to_string().ends_with(held.held_since().unwrap()));
 
-        let holder = Holder::from_json(&author.record(None, None)).unwrap();
+        let holder = Holder::parse(&author.record(None, None)).unwrap();
         assert_eq!((holder.function(), holder.template()), (None, None));
     }
 
@@ -234,7 +235,7 @@ mod tests {
             for other in fields {
                 record[other] = Value::from(if other == field { &hostile } else { "x" });
             }
-            let holder = Holder::from_json(record.to_string().as_bytes()).unwrap();
+            let holder = Holder::parse(record.to_string().as_bytes()).unwrap();
             for shown in [
                 format!("{holder}"),
                 format!("{holder:?}"),
@@ -253,13 +254,13 @@ mod tests {
             r#"{{"host":"a","pid":7,"service":"b","queued_since":"c","x":"{}"}}"#,
             "y".repeat(1_400_000)
         );
-        assert_eq!(Holder::from_json(huge.as_bytes()), None);
+        assert_eq!(Holder::parse(huge.as_bytes()), None);
     }
 
     #[test]
     fn a_foreign_value_is_no_record() {
         for value in [&b""[..], b"x", b"{}", b"[1]", b"\xff", b"{\"host\":1}"] {
-            assert_eq!(Holder::from_json(value), None);
+            assert_eq!(Holder::parse(value), None);
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod error;
 pub(crate) mod holder;
 pub(crate) mod loss;
 pub(crate) mod name;
+pub(crate) mod queue;
 pub(crate) mod text;
 pub(crate) mod token;
 pub(crate) mod wait;

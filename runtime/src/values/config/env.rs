@@ -38,8 +38,12 @@ impl Config {
         })
     }
 
-    /// [`Config::from_env`] over any environment.
-    pub(super) fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, LockError> {
+    /// [`Config::from_env`] over any environment: for programs that have options for some of the variables.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_env`](Self::from_env).
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, LockError> {
         let env = Environment(&lookup);
         let Some(endpoints) = env.either("ETCD_LOCKED_ENDPOINTS", "ETCDCTL_ENDPOINTS") else {
             return Err(LockError::NotInitialized {

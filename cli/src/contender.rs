@@ -1,0 +1,81 @@
+//! Contender as a person reads it: which process, in what mode, since when.
+
+use std::time::Duration;
+
+use etcd_locked::{Contender, Sharing, Standing};
+use serde_json::{Value, json};
+
+use crate::time::{ago, shown};
+
+/// Who it is: service, host and process, and the function that asked.
+pub(crate) fn process(contender: &Contender) -> String {
+    match contender.holder() {
+        Some(holder) => {
+            let function = holder.function().map(|function| format!(" {function}"));
+            let (service, host, pid) = (holder.service(), holder.host(), holder.pid());
+            format!("{service} {host}:{pid}{}", function.unwrap_or_default())
+        }
+        None => format!("not of etcd-locked: {}", contender.shown_key()),
+    }
+}
+
+/// The mode as an option of the attribute names it.
+pub(crate) fn mode(contender: &Contender) -> &'static str {
+    match contender.sharing() {
+        Sharing::Shared => "shared",
+        Sharing::Permit => "permit",
+        _ => "exclusive",
+    }
+}
+
+/// How long it has held its name; nothing in its first second, and of a client of another kind.
+pub(crate) fn held_for(contender: &Contender) -> Option<Duration> {
+    ago(contender.holder()?.held_since()?)
+}
+
+/// How long it has waited, or had waited.
+pub(crate) fn queued_for(contender: &Contender) -> Option<Duration> {
+    ago(contender.holder()?.queued_since())
+}
+
+/// The word for its standing.
+pub(crate) fn standing(contender: &Contender) -> &'static str {
+    match contender.standing() {
+        Standing::Holds => "holds",
+        Standing::MayHold => "may hold",
+        _ => "waits",
+    }
+}
+
+/// For how long it has done so.
+pub(crate) fn time(contender: &Contender) -> String {
+    let time = match contender.standing() {
+        Standing::Waits => queued_for(contender),
+        _ => held_for(contender),
+    };
+    match (time, contender.holder()) {
+        (Some(time), _) => shown(time),
+        (None, Some(_)) => "<1s".to_owned(),
+        (None, None) => "?".to_owned(),
+    }
+}
+
+/// All that is known of it. Names of fields stay as they are; more may come.
+pub(crate) fn object(contender: &Contender) -> Value {
+    let holder = contender.holder();
+    json!({
+        "standing": standing(contender),
+        "mode": mode(contender),
+        "service": holder.map(|it| it.service()),
+        "host": holder.map(|it| it.host()),
+        "pid": holder.map(|it| it.pid()),
+        "function": holder.and_then(|it| it.function()),
+        "template": holder.and_then(|it| it.template()),
+        "queued_since": holder.map(|it| it.queued_since()),
+        "held_since": holder.and_then(|it| it.held_since()),
+        "key": contender.shown_key(),
+        "create_revision": contender.created(),
+        "lease": contender.lease().map(|lease| format!("{lease:x}")),
+        "group": contender.group(),
+    })
+}

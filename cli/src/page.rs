@@ -1,0 +1,74 @@
+//! Page of rows: a table on a terminal, fields between tabs in a pipe. Rows appear as they come.
+
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+/// How many rows are laid out together, on a terminal.
+const ROWS: usize = 100;
+
+/// Rows under way to the standard output.
+#[derive(Debug)]
+pub(crate) struct Page {
+    heads: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+    /// How wide columns were so far, so that the next rows stand below.
+    widths: Vec<usize>,
+    terminal: bool,
+    begun: bool,
+}
+
+impl Page {
+    pub(crate) fn new<const N: usize>(heads: [&'static str; N]) -> Self {
+        Self {
+            widths: vec![0; N],
+            heads: heads.to_vec(),
+            rows: Vec::new(),
+            terminal: io::stdout().is_terminal(),
+            begun: false,
+        }
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, row: [String; N]) -> io::Result<()> {
+        if !self.terminal {
+            return writeln!(io::stdout(), "{}", row.join("\t"));
+        }
+        self.rows.push(row.to_vec());
+        match self.rows.len() < ROWS {
+            true => Ok(()),
+            false => self.flush(),
+        }
+    }
+
+    /// Prints what is left.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let heads = self.heads.iter().map(|head| head.chars().count());
+        for (width, head) in self.widths.iter_mut().zip(heads) {
+            *width = head.max(*width);
+        }
+        for row in &self.rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        let mut table = Table::new();
+        table
+            .load_preset(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic);
+        if !self.begun {
+            table.set_header(&self.heads);
+        }
+        table.add_rows(self.rows.drain(..));
+        let widths = self.widths.clone();
+        for (column, width) in table.column_iter_mut().zip(widths) {
+            column.set_constraint(comfy_table::ColumnConstraint::LowerBoundary(
+                comfy_table::Width::Fixed(u16::try_from(width.min(60)).unwrap_or(u16::MAX)),
+            ));
+        }
+        self.begun = true;
+        writeln!(io::stdout(), "{}", table.trim_fmt())
+    }
+}

@@ -1,0 +1,54 @@
+//! `who`: holders and waiters of one name, in order.
+
+use std::io::{self, Write};
+
+use serde_json::json;
+
+use crate::connection::Connection;
+use crate::contender::{mode, object, process, standing, time};
+use crate::cycle;
+use crate::failure::Failure;
+use crate::options::Who;
+use crate::page::Page;
+
+pub(crate) async fn who(
+    connection: &Connection<'_>,
+    options: &Who,
+    json: bool,
+) -> Result<bool, Failure> {
+    let Some(queue) = connection.locks.queue(&options.name).await? else {
+        eprintln!(
+            "`{}` is free: nobody holds it or waits for it",
+            options.name
+        );
+        return Ok(false);
+    };
+    let cycle = cycle::of(connection, &queue).await?;
+    if json {
+        let contenders: Vec<_> = queue.contenders().iter().map(object).collect();
+        let object = json!({ "name": queue.name(), "contenders": contenders, "cycle": cycle });
+        writeln!(io::stdout(), "{object}")?;
+        return Ok(true);
+    }
+    let mut page = Page::new(["", "PROCESS", "MODE", "FOR", "LEASE", "ALSO ASKED FOR"]);
+    for contender in queue.contenders() {
+        let lease = contender.lease();
+        page.row([
+            standing(contender).to_owned(),
+            process(contender),
+            mode(contender).to_owned(),
+            time(contender),
+            lease.map_or_else(|| "none: never expires".to_owned(), |it| format!("{it:x}")),
+            contender.group().join(" "),
+        ])?;
+    }
+    page.flush()?;
+    if !cycle.is_empty() {
+        writeln!(
+            io::stdout(),
+            "deadlock: {}; one of these calls is refused with `Deadlock` within five seconds",
+            cycle.join(" waits for ")
+        )?;
+    }
+    Ok(true)
+}

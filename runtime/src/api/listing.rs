@@ -1,0 +1,86 @@
+//! Listing of names: who holds and who waits, read from etcd page by page.
+
+use std::collections::VecDeque;
+
+use crate::engine::Engine;
+use crate::values::error::LockError;
+use crate::values::queue::{Queue, Queues};
+
+/// The names that are locked, with their holders and waiters: read from etcd page by page, at one revision, so that a hundred thousand
+/// names need no more memory than a few.
+///
+/// A name comes after those below it (`orders/7/items` before `orders/7`), else in the order of their bytes.
+#[derive(Debug)]
+pub struct Listing {
+    engine: Engine,
+    /// What the names begin with that are asked for.
+    below: String,
+    queues: Queues,
+    whole: VecDeque<Queue>,
+    /// Where the next page begins; `None` once there is none.
+    next: Option<Vec<u8>>,
+    end: Vec<u8>,
+    revision: Option<i64>,
+}
+
+impl Listing {
+    /// Lists the names that begin with `below`, of those whose contenders' keys begin with `keys` behind the prefix.
+    pub(crate) fn new(engine: Engine, keys: &str, below: &str) -> Self {
+        let prefix = engine.config().prefix.clone();
+        let keys = [&*prefix, keys].concat().into_bytes();
+        Self {
+            engine,
+            below: below.to_owned(),
+            queues: Queues::new(prefix),
+            whole: VecDeque::new(),
+            end: end_of(&keys),
+            next: Some(keys),
+            revision: None,
+        }
+    }
+
+    /// Returns the next name; `None` after the last. After an error it goes on where it was.
+    ///
+    /// # Errors
+    /// [`LockError::Backend`] if no endpoint answers, or etcd refuses. Cancel safe.
+    pub async fn next(&mut self) -> Result<Option<Queue>, LockError> {
+        loop {
+            if let Some(queue) = self.whole.pop_front() {
+                return Ok(Some(queue));
+            }
+            let Some(from) = &self.next else {
+                return Ok(None);
+            };
+            let (engine, end) = (&self.engine, &self.end);
+            let page = match engine.page(from, end, self.revision).await {
+                // The revision may be compacted by now: the rest is read as it is.
+                Err(_) if self.revision.take().is_some() => engine.page(from, end, None).await?,
+                page => page?,
+            };
+            self.revision = Some(page.revision.get());
+            let last = page.keys.last().filter(|_| page.more);
+            self.next = last.map(|last| [&*last.key, &[0]].concat());
+            let mut whole: Vec<Queue> = Vec::new();
+            for key in page.keys {
+                whole.extend(self.queues.take(key));
+            }
+            if self.next.is_none() {
+                whole.extend(self.queues.end());
+            }
+            whole.retain(|queue| queue.name().starts_with(&self.below));
+            self.whole.extend(whole);
+        }
+    }
+}
+
+/// The key after all that begin with this.
+fn end_of(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0] // etcd's word for the end of all keys
+}

@@ -1,0 +1,294 @@
+//! Queue of one name as etcd has it: which contenders hold it and which wait, in their order.
+
+use etcd_locked_core::{Kv, LeaseId, Seat, group_of};
+
+use super::holder::Holder;
+use super::text::{KEY, shown};
+
+/// A name's contenders at one revision of etcd: those that hold it and those that wait, oldest first.
+///
+/// A process queues once for all its calls of a name that are alike, so a contender may stand for many calls.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    name: String,
+    contenders: Vec<Contender>,
+}
+
+/// One key below a name: a process that holds the name or waits for it.
+#[derive(Debug, Clone)]
+pub struct Contender {
+    key: Vec<u8>,
+    created: i64,
+    lease: LeaseId,
+    seat: Seat,
+    holder: Option<Holder>,
+    group: Vec<String>,
+    standing: Standing,
+}
+
+/// How a contender takes part in its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sharing {
+    /// Alone. So do the contenders of other etcd clients, such as `etcdctl lock`.
+    Exclusive,
+    /// With other readers.
+    Shared,
+    /// With one of some permits. How many there are only its calls know.
+    Permit,
+}
+
+/// Whether a contender holds its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// It holds the name, or is about to.
+    Holds,
+    /// A permit with older ones before it: it holds the name if there are enough of them.
+    MayHold,
+    /// It waits.
+    Waits,
+}
+
+impl Queue {
+    /// Makes the queue of a name from the keys below it.
+    pub(crate) fn new(name: String, mut keys: Vec<Kv>) -> Self {
+        keys.sort_by_key(|kv| kv.create_revision);
+        let mut contenders: Vec<Contender> = Vec::with_capacity(keys.len());
+        for kv in keys {
+            let seat = Seat::of_key(&kv.key);
+            let holder = Holder::parse(&kv.value);
+            let standing = Standing::of(seat, holder.as_ref(), &contenders);
+            contenders.push(Contender {
+                created: kv.create_revision.get(),
+                lease: kv.lease,
+                seat,
+                group: group_of(&kv.value)
+                    .iter()
+                    .map(|key| shown(key, KEY))
+                    .collect(),
+                holder,
+                standing,
+                key: kv.key,
+            });
+        }
+        Self { name, contenders }
+    }
+
+    /// The name as it stands in etcd, without the prefix; what is not text is escaped.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All contenders, oldest first.
+    #[must_use]
+    pub fn contenders(&self) -> &[Contender] {
+        &self.contenders
+    }
+
+    /// Those that hold the name, and permits that may.
+    pub fn holders(&self) -> impl Iterator<Item = &Contender> {
+        let all = self.contenders.iter();
+        all.filter(|it| it.standing != Standing::Waits)
+    }
+
+    /// Those that wait, in the order in which they will be served.
+    pub fn waiters(&self) -> impl Iterator<Item = &Contender> {
+        let all = self.contenders.iter();
+        all.filter(|it| it.standing == Standing::Waits)
+    }
+}
+
+impl Contender {
+    /// Its key in etcd.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Its key as it may be shown: escaped and cut.
+    #[must_use]
+    pub fn shown_key(&self) -> String {
+        shown(&String::from_utf8_lossy(&self.key), KEY)
+    }
+
+    /// The revision at which its key was created, which is its place in the queue. With the key it identifies the contender: keys
+    /// are used again.
+    #[must_use]
+    pub fn created(&self) -> i64 {
+        self.created
+    }
+
+    /// The lease its key hangs on. `None`: on none, so the key never expires, and an operator has to delete it once its owner is
+    /// known to be gone.
+    #[must_use]
+    pub fn lease(&self) -> Option<LeaseId> {
+        (self.lease != 0).then_some(self.lease)
+    }
+
+    /// How it takes part.
+    #[must_use]
+    pub fn sharing(&self) -> Sharing {
+        match self.seat {
+            Seat::Exclusive => Sharing::Exclusive,
+            Seat::Shared(_) => Sharing::Shared,
+            Seat::Permit(_) => Sharing::Permit,
+        }
+    }
+
+    /// Whether it holds the name.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// What its process wrote of itself. `None`: it is a client of another kind, or something an operator put there.
+    #[must_use]
+    pub fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref()
+    }
+
+    /// The other keys of its call, if that asked for several names at once: they are lost together.
+    #[must_use]
+    pub fn group(&self) -> &[String] {
+        &self.group
+    }
+}
+
+impl Standing {
+    /// That of a contender behind these.
+    fn of(seat: Seat, holder: Option<&Holder>, older: &[Contender]) -> Self {
+        let excluded = |it: &Contender| {
+            !matches!(
+                (seat, it.seat),
+                (Seat::Shared(_), Seat::Shared(_)) | (Seat::Permit(_), Seat::Permit(_))
+            )
+        };
+        if older.iter().any(excluded) {
+            return Self::Waits;
+        }
+        let is_permit = matches!(seat, Seat::Permit(_));
+        let is_known = holder.is_some_and(|holder| holder.held_since().is_some());
+        match is_permit && !older.is_empty() && !is_known {
+            true => Self::MayHold,
+            false => Self::Holds,
+        }
+    }
+}
+
+/// Queues made of the keys of many names, which come in the order of etcd: a name is whole once a key comes that is not below it.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    /// What names begin with in etcd.
+    prefix: String,
+    /// The families that are not over: each is below the one before it.
+    open: Vec<(Vec<u8>, Vec<Kv>)>,
+}
+
+impl Queues {
+    pub(crate) fn new(prefix: String) -> Self {
+        Self {
+            prefix,
+            open: Vec::new(),
+        }
+    }
+
+    /// Takes in the next key; returns the queues that it shows to be whole.
+    pub(crate) fn take(&mut self, kv: Kv) -> Vec<Queue> {
+        let end = kv.key.iter().rposition(|byte| *byte == b'/');
+        let family = kv.key[..end.map_or(0, |at| at + 1)].to_vec();
+        let over = |open: &(Vec<u8>, Vec<Kv>)| !kv.key.starts_with(&open.0);
+        let first = self.open.iter().position(over).unwrap_or(self.open.len());
+        let whole = self.close(first);
+        match self.open.last_mut() {
+            Some((last, keys)) if *last == family => keys.push(kv),
+            _ => self.open.push((family, vec![kv])),
+        }
+        whole
+    }
+
+    /// Returns the rest once no key is left.
+    pub(crate) fn end(&mut self) -> Vec<Queue> {
+        self.close(0)
+    }
+
+    fn close(&mut self, first: usize) -> Vec<Queue> {
+        let over = self.open.drain(first..).rev();
+        over.filter_map(|(family, keys)| {
+            let name = family
+                .strip_prefix(self.prefix.as_bytes())?
+                .strip_suffix(b"/")?;
+            Some(Queue::new(shown(&String::from_utf8_lossy(name), KEY), keys))
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_locked_core::Revision;
+
+    use super::*;
+
+    fn kv(key: &str, created: i64) -> Kv {
+        let revision = Revision::new(created).unwrap();
+        Kv {
+            key: key.into(),
+            value: Vec::new(),
+            create_revision: revision,
+            mod_revision: revision,
+            lease: 1,
+        }
+    }
+
+    fn standings(keys: &[&str]) -> Vec<Standing> {
+        let keys = keys.iter().zip(1..).map(|(key, at)| kv(key, at)).collect();
+        let queue = Queue::new("a".into(), keys);
+        queue.contenders().iter().map(Contender::standing).collect()
+    }
+
+    #[test]
+    fn the_oldest_holds_and_those_it_excludes_wait() {
+        use Standing::{Holds, MayHold, Waits};
+        assert_eq!(standings(&["a/1", "a/2", "a/3.r0"]), [Holds, Waits, Waits]);
+        assert_eq!(
+            standings(&["a/1.r0", "a/2.r0", "a/3"]),
+            [Holds, Holds, Waits]
+        );
+        assert_eq!(
+            standings(&["a/1.r0", "a/2", "a/3.r0"]),
+            [Holds, Waits, Waits]
+        );
+        assert_eq!(
+            standings(&["a/1.p0", "a/2.p0", "a/3.r0"]),
+            [Holds, MayHold, Waits]
+        );
+        assert_eq!(standings(&["a/x", "a/1"]), [Holds, Waits]);
+    }
+
+    #[test]
+    fn names_come_whole_whatever_is_below_them() {
+        let mut queues = Queues::new("l/".into());
+        let keys = [
+            "l/1",
+            "l/a/1",
+            "l/a/b/1",
+            "l/a/b/c/1",
+            "l/a/f",
+            "l/b/1",
+            "l/b/2",
+        ];
+        let mut whole: Vec<Queue> = Vec::new();
+        for (key, at) in keys.iter().zip(1..) {
+            whole.extend(queues.take(kv(key, at)));
+        }
+        whole.extend(queues.end());
+        let names: Vec<_> = whole
+            .iter()
+            .map(|queue| (queue.name(), queue.contenders().len()))
+            .collect();
+        // A key without a name is none of ours.
+        assert_eq!(names, [("a/b/c", 1), ("a/b", 1), ("a", 2), ("b", 2)]);
+    }
+}
