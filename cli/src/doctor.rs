@@ -219,7 +219,7 @@ async fn rights(client: &mut Client, prefix: &str) -> Vec<Finding> {
         let never = Compare::version(&*key, CompareOp::Less, 0);
         let write = Txn::new()
             .when([never])
-            .and_then([TxnOp::put(&*key, "", None), TxnOp::delete(&*key, None)]);
+            .and_then([TxnOp::put(&*key, "", None)]);
         let read = GetOptions::new()
             .with_prefix()
             .with_limit(1)

@@ -22,13 +22,13 @@ pub(crate) async fn ls(
     json: bool,
 ) -> Result<bool, Failure> {
     let Some(every) = options.watch else {
-        return list(connection, &options.prefix, json).await;
+        return list(connection, &options.below, json).await;
     };
     loop {
         if !json && io::stdout().is_terminal() {
             write!(io::stdout(), "{CLEAR}")?;
         }
-        list(connection, &options.prefix, json).await?;
+        list(connection, &options.below, json).await?;
         io::stdout().flush()?;
         tokio::select! {
             () = tokio::time::sleep(every) => {}

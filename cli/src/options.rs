@@ -71,8 +71,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Only names that begin with this
-    #[arg(default_value = "")]
-    pub(crate) prefix: String,
+    #[arg(default_value = "", value_name = "BEGIN")]
+    pub(crate) below: String,
     /// List again every so often, until Ctrl-C
     #[arg(long, value_name = "EVERY", num_args = 0..=1, default_missing_value = "2s", value_parser = humantime::parse_duration)]
     pub(crate) watch: Option<Duration>,

@@ -4,6 +4,7 @@ use std::future::IntoFuture;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use etcd_locked::etcd_client::Txn;
 use etcd_locked::{Config, LockError, Locks, LossCause};
 use etcd_locked_devkit::{Gateway, Member, until};
 use serde_json::Value;
@@ -223,16 +224,23 @@ fn kick_takes_a_lock_from_its_holder_and_the_next_one_gets_it() {
 fn kick_never_hits_a_later_holder() {
     let scene = Scene::new();
     let service = scene.service("shop");
+    let client = scene.runtime.block_on(service.client());
+    let mut client = client.expect("etcd is there");
     let churn = scene.runtime.spawn(async move {
         let mut lost = Vec::new();
         while lost.len() < 20 {
             let held = service.lock("orders/7").await.expect("free");
             let created = held.token().as_i64() >> 16;
             // As long as a kick takes, more or less.
-            tokio::time::sleep(Duration::from_millis(created.unsigned_abs() % 40)).await;
-            if let Err(LockError::Lost { .. }) = held.release().await {
+            let time = Duration::from_millis(created.unsigned_abs() * 7 % 100);
+            tokio::time::sleep(time).await;
+            let is_there = Txn::new().when([held.fence()]);
+            let is_there = client.txn(is_there).await.expect("an answer");
+            if !is_there.succeeded() {
                 lost.push(created);
             }
+            // It may be lost.
+            let _ = held.release().await;
         }
         lost
     });

@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use super::driver::{Command, Driver, Event, Message};
 use super::ownership::Answer;
 use crate::clock::{Alarm, Clock, Moment};
-use crate::transport::client::Client;
+use crate::transport::client::{Client, WeakClient};
 use crate::transport::page::Page;
 use crate::values::config::Config;
 use crate::values::drained::Drained;
@@ -40,7 +40,8 @@ pub(crate) struct Engine(Arc<Shared>);
 struct Shared {
     driver: Arc<Combiner<Driver>>,
     clock: Arc<dyn Clock>,
-    client: Client,
+    /// The engine's own, until it ends.
+    client: WeakClient,
     config: Config,
     author: Author,
     last_call: AtomicU64,
@@ -127,7 +128,7 @@ impl Engine {
         let shared = Arc::new(Shared {
             driver: Arc::clone(&driver),
             clock: clock.clone(),
-            client: client.clone(),
+            client: client.downgrade(),
             author: Author::here(
                 &rustix::system::uname().nodename().to_string_lossy(),
                 &config.service,
@@ -260,7 +261,8 @@ impl Engine {
         end: &[u8],
         at: Option<i64>,
     ) -> Result<Page, LockError> {
-        let (client, from, end) = (self.0.client.clone(), from.to_vec(), end.to_vec());
+        let client = self.0.client.upgrade().ok_or(LockError::ShuttingDown)?;
+        let (from, end) = (from.to_vec(), end.to_vec());
         // Connections are opened where their tasks are to run.
         let read = async move { client.page(&from, &end, at).await };
         match self.0.runtime.spawn(read).await {

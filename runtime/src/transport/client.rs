@@ -3,8 +3,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use etcd_client::{ConnectOptions, Error};
@@ -47,6 +47,17 @@ const FOREVER: Duration = Duration::from_secs(86_400);
 /// The connections to etcd; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Client(Arc<Shared>);
+
+/// Connections that close once nothing else uses them.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakClient(Weak<Shared>);
+
+impl WeakClient {
+    /// The client, unless its connections are closed.
+    pub(crate) fn upgrade(&self) -> Option<Client> {
+        self.0.upgrade().map(Client)
+    }
+}
 
 struct Shared {
     ring: Arc<Ring>,
@@ -149,6 +160,11 @@ impl Client {
             connect_timeout: config.connect_timeout,
             share,
         })))
+    }
+
+    /// The same, for those who do not keep connections open.
+    pub(crate) fn downgrade(&self) -> WeakClient {
+        WeakClient(Arc::downgrade(&self.0))
     }
 
     /// One exchange: one endpoint after the other while none was reached. An unknown outcome is reported at once and
