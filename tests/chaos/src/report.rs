@@ -47,7 +47,7 @@ pub(crate) struct Happened {
 /// What is no violation, and worth knowing. Times are in nanoseconds.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// How long bodies overlapped with a holder whose key had been removed at etcd.
+    /// How long bodies overlapped with a holder whose key etcd no longer had.
     pub(crate) removed: Vec<u64>,
     /// How late after the begin of the next body a body was polled whose stop time had passed meanwhile.
     pub(crate) after_stop: Vec<u64>,
@@ -195,7 +195,8 @@ impl Measured {
     pub(crate) fn text(&self) -> String {
         let most = |times: &[u64]| times.iter().max().map_or(0.0, |most| *most as f64 / 1e6);
         format!(
-            "- {} overlaps with a holder whose key had been removed at etcd, before its process knew; the longest {:.1} ms\n\
+            "- {} overlaps with a holder whose key etcd no longer had, before its process knew; the longest {:.1} ms. An operator had deleted or \
+             overwritten the key, etcd had revoked its lease, or it was wiped or restored, of which a holder learns by its next renewal\n\
              - {} polls of a body after its stop time while the next one was there, the latest {:.1} ms after that one's begin\n\
              - {} bodies polled once after their loss, which came between the gate and the poll\n\
              - {} late writes refused by the register\n\

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::calls::{Call, CallId};
+use super::faults::LEARNS;
 use super::removals::Removals;
 use super::verdicts::{Breach, Verdicts};
 use crate::history::Mode;
@@ -72,11 +73,11 @@ fn pairs(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut V
             let end = begin + lasts;
             let rewound = removals.rewound(begin, begin) && removals.rewound(end, end);
             // The later one may be the one without a key: it got it inside its process, which did not know.
-            if rewound
-                || [*earlier, body]
+            let removed = lasts <= LEARNS
+                && [*earlier, body]
                     .into_iter()
-                    .any(|call| removals.explain(call, name, begin))
-            {
+                    .any(|call| removals.explain(call, name, begin));
+            if rewound || removed {
                 verdicts.removed(lasts);
                 continue;
             }

@@ -19,7 +19,7 @@ pub(crate) struct Fault {
 /// How long after a member was disturbed etcd may still revoke leases that live.
 const REVOKES: u64 = ms(60_000);
 /// How long after its key is gone a holder may learn of it: a renewal of the longest TTL, and an exchange.
-const LEARNS: u64 = ms(10_000);
+pub(super) const LEARNS: u64 = ms(10_000);
 
 /// All faults, in order.
 pub(crate) fn of(events: &[Event]) -> Vec<Fault> {

@@ -166,6 +166,18 @@ fn an_overlap_by_an_operators_delete_is_measured() {
 }
 
 #[test]
+fn an_operators_delete_excuses_nothing_once_its_holder_must_know() {
+    let story = |end| {
+        Story::default()
+            .fault(8, 8, "key deleted", &["hot/0"])
+            .holds(0, end, 1, 1, 1)
+            .holds(9, 30_000, 2, 1, 2)
+    };
+    story(10_000).holds_all();
+    story(10_010).breaks(Breach::Overlap);
+}
+
+#[test]
 fn a_lease_that_etcd_revoked_explains_an_overlap() {
     let story = |cause: &str| {
         Story::default()
