@@ -73,14 +73,14 @@ fn text_of(reports: &[Report]) -> String {
          members, which asks every client who it is, and a nemesis disturbs workers, members and the connections between them. Each body tells a witness when it begins,\n\
          when it is polled and when it ends; a checker judges the history. `cargo xtask chaos --seed S` plays a schedule again.\n\n\
          ## Runs\n\n\
-         | who | etcd | mix | runs | minutes | calls | served | faults | violations | an hour | overlaps | beyond the bound | keys left |\n\
-         |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         | who | etcd | mix | runs | minutes | calls | served | faults | violations | an hour | overlaps | beyond the bound | keys left | stalls |\n\
+         |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for ((_, who, etcd, mix), (runs, sum)) in &groups {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {who} | {etcd} | {mix} | {runs} | {:.0} | {} | {} | {} | {} | {:.1} | {} | {} | {} |",
+            "| {who} | {etcd} | {mix} | {runs} | {:.0} | {} | {} | {} | {} | {:.1} | {} | {} | {} | {} |",
             sum.seconds / 60.0,
             sum.calls(),
             sum.served(),
@@ -90,8 +90,11 @@ fn text_of(reports: &[Report]) -> String {
             sum.broken(Breach::Overlap),
             sum.broken(Breach::Bound),
             sum.measured.left,
+            sum.measured.stalls.len(),
         );
     }
+    text += "\n*Stalls* are times in which a busy machine did not run a process for over 200 ms: many make peers look worse than they are, whose\n\
+             bounds and leases are short.\n";
     if groups.keys().any(|(peer, ..)| *peer) {
         text += PEERS;
     }
