@@ -23,10 +23,11 @@ use std::process::ExitCode;
 
 use etcd_locked_devkit::Result;
 
-use self::history::Run;
+use self::history::{Event, Run};
 use self::options::{Command, USAGE};
 use self::report::Report;
 use self::results::OURS;
+use self::witness::Witness;
 use self::worker::etcdctl;
 use self::worker::sabotage::Sabotage;
 
@@ -85,14 +86,20 @@ fn ended(who: &str, done: std::result::Result<(), Box<dyn Error>>) -> ExitCode {
 
 /// Plays or judges; tells whether nothing was violated.
 fn carry_out(command: &Command) -> Result<bool> {
-    let io = |error: std::io::Error| error.to_string();
     let events = match &command.judge {
         Some(file) => {
             history::read(file).map_err(|error| format!("{}: {error}", file.display()))?
         }
         None => {
             etcd_locked_devkit::process::end_all_on_interrupt()?;
-            run::play(&command.options)?
+            let witness = Witness::start().map_err(|error| format!("no witness: {error}"))?;
+            let played = run::play(&command.options, &witness);
+            let history = witness.history();
+            if let Err(error) = played {
+                let file = keep(command, &history)?;
+                return Err(format!("{error}; its history until then: {file}"));
+            }
+            history
         }
     };
     let verdicts = checker::judge(&events);
@@ -121,14 +128,21 @@ fn carry_out(command: &Command) -> Result<bool> {
     }
     println!("the same schedule again: {}", again(&report.run));
     if command.judge.is_none() {
-        let name = format!("{}-{}.jsonl", report.run.who, report.run.seed);
-        let file = command.keep.join(name);
-        fs::create_dir_all(&command.keep).map_err(io)?;
-        history::write(&file, &events).map_err(io)?;
-        println!("its history: {}", file.display());
+        println!("its history: {}", keep(command, &events)?);
     }
     println!("chaos: failed — {} violations", verdicts.violations.len());
     Ok(false)
+}
+
+/// Keeps a history in a file; returns its path.
+fn keep(command: &Command, events: &[Event]) -> Result<String> {
+    let options = &command.options;
+    let who = options.who.as_deref().unwrap_or(OURS);
+    let file = command.keep.join(format!("{who}-{}.jsonl", options.seed));
+    let wrong = |error| format!("{}: {error}", file.display());
+    fs::create_dir_all(&command.keep).map_err(wrong)?;
+    history::write(&file, events).map_err(wrong)?;
+    Ok(file.display().to_string())
 }
 
 /// The command that plays a run's schedule once more.

@@ -191,10 +191,7 @@ impl<'a> Nemesis<'a> {
             }
             Kind::EtcdRestored => {
                 self.witness.judge_writes(false);
-                let member = &self.cluster.members()[target];
-                let file = member.file(&format!("snapshot-{}", open.number));
-                member.snapshot(&file)?;
-                open.snapshot = Some(file);
+                open.snapshot = Some(self.snapshot(target, open.number)?);
             }
             Kind::MemberKilled | Kind::LeaderKilled | Kind::QuorumKilled | Kind::AllRestarted => {
                 open.members.iter().try_for_each(|at| member(at).kill())?;
@@ -311,6 +308,20 @@ impl<'a> Nemesis<'a> {
     /// Asks the members one after the other, until one answers.
     fn ask<T>(&self, ask: impl Fn(&Gateway) -> Result<T>) -> Result<T> {
         first(&self.gateways(), ask)
+    }
+
+    /// A snapshot of this member, or of the next one that gives one.
+    fn snapshot(&self, from: usize, number: u32) -> Result<PathBuf> {
+        let members = self.cluster.members();
+        let mut last = Err("no member".to_owned());
+        for member in members.iter().cycle().skip(from).take(members.len()) {
+            let file = member.file(&format!("snapshot-{number}"));
+            last = member.snapshot(&file).map(|()| file);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
     }
 
     /// A contender's key, chosen at random; nothing if there is none.

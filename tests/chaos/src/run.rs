@@ -10,7 +10,7 @@ use etcd_locked_devkit::{Cluster, Result, Setup, binary, until};
 use crate::checker;
 use crate::clock::now;
 use crate::crew::Crew;
-use crate::history::{Event, Run, What};
+use crate::history::{Run, What};
 use crate::login;
 use crate::nemesis::{Nemesis, first};
 use crate::results::OURS;
@@ -45,8 +45,8 @@ pub(crate) struct Options {
     pub(crate) only: Vec<Kind>,
 }
 
-/// Plays a run, and returns its history.
-pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
+/// Plays a run, of which the witness has the history.
+pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     let started = Instant::now();
     let faults = options.time.saturating_sub(CALM + Duration::from_secs(5));
     let steps = plan(options.seed, faults, CREW, MEMBERS, &options.only);
@@ -54,7 +54,6 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
     for step in &steps {
         println!("  {step}");
     }
-    let witness = Witness::start().map_err(|error| format!("no witness: {error}"))?;
     // Without the second flag, etcd wants every member connected for five seconds before one is replaced.
     let setup = Setup::default().flags([login::CHEAP, "--strict-reconfig-check=false"]);
     let mut cluster = Cluster::start_with(MEMBERS, setup)?;
@@ -73,13 +72,13 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
             .map(|kind| kind.word().to_owned())
             .collect(),
     }));
-    let mut crew = Crew::start(CREW, &cluster, &witness, options)?;
+    let mut crew = Crew::start(CREW, &cluster, witness, options)?;
     until("every hot name is served", RECOVERS, || {
         witness.has_served(HOT as usize, 0)
     })?;
 
     let end = started + options.time - CALM;
-    let mut nemesis = Nemesis::new(&mut cluster, &mut crew, &witness, options.seed);
+    let mut nemesis = Nemesis::new(&mut cluster, &mut crew, witness, options.seed);
     for step in &steps {
         if Instant::now() + step.lasts > end || interrupted() {
             break;
@@ -91,13 +90,12 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
             .as_deref()
             .is_some_and(|who| Sabotage::named(who).is_some())
         {
-            let history = witness.history();
-            let violations = checker::judge(&history).violations;
+            let violations = checker::judge(&witness.history()).violations;
             if violations
                 .iter()
                 .any(|violation| violation.breach.is_unsafe())
             {
-                return Ok(history);
+                return Ok(());
             }
         }
     }
@@ -111,10 +109,10 @@ pub(crate) fn play(options: &Options) -> Result<Vec<Event>> {
         keys: remains(&cluster),
     });
     witness.record(What::Over);
-    if interrupted() {
-        return Err("interrupted".to_owned());
+    match interrupted() {
+        true => Err("interrupted".to_owned()),
+        false => Ok(()),
     }
-    Ok(witness.history())
 }
 
 /// Carries out one step, and waits until all names are served again.
