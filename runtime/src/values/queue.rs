@@ -1,6 +1,9 @@
 //! Queue of one name as etcd has it: which contenders hold it and which wait, in their order.
 
-use etcd_locked_core::{Kv, LeaseId, Seat, group_of};
+use std::mem::discriminant;
+use std::num::NonZeroU16;
+
+use etcd_locked_core::{Kv, LeaseId, Mode, Seat, group_of};
 
 use super::holder::Holder;
 use super::text::{KEY, shown};
@@ -54,11 +57,19 @@ impl Queue {
     /// Makes the queue of a name from the keys below it.
     pub(crate) fn new(name: String, mut keys: Vec<Kv>) -> Self {
         keys.sort_by_key(|kv| kv.create_revision);
-        let mut contenders: Vec<Contender> = Vec::with_capacity(keys.len());
+        let mut contenders = Vec::with_capacity(keys.len());
+        // One of each kind of seat that older contenders have.
+        let mut older: Vec<Seat> = Vec::new();
         for kv in keys {
             let seat = Seat::of_key(&kv.key);
             let holder = Holder::parse(&kv.value);
-            let standing = Standing::of(seat, holder.as_ref(), &contenders);
+            let standing = Standing::of(seat, holder.as_ref(), &older);
+            if !older
+                .iter()
+                .any(|it| discriminant(it) == discriminant(&seat))
+            {
+                older.push(seat);
+            }
             contenders.push(Contender {
                 created: kv.create_revision.get(),
                 lease: kv.lease,
@@ -157,15 +168,14 @@ impl Contender {
 }
 
 impl Standing {
-    /// That of a contender behind these.
-    fn of(seat: Seat, holder: Option<&Holder>, older: &[Contender]) -> Self {
-        let excluded = |it: &Contender| {
-            !matches!(
-                (seat, it.seat),
-                (Seat::Shared(_), Seat::Shared(_)) | (Seat::Permit(_), Seat::Permit(_))
-            )
+    /// That of a contender behind others, of whose kinds of seats this has one each.
+    fn of(seat: Seat, holder: Option<&Holder>, older: &[Seat]) -> Self {
+        let mode = match seat {
+            Seat::Exclusive => Mode::Exclusive,
+            Seat::Shared(_) => Mode::Shared,
+            Seat::Permit(_) => Mode::Permits(NonZeroU16::MIN),
         };
-        if older.iter().any(excluded) {
+        if older.iter().any(|older| mode.is_excluded_by(*older)) {
             return Self::Waits;
         }
         let is_permit = matches!(seat, Seat::Permit(_));
