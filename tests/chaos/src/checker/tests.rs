@@ -166,7 +166,7 @@ fn an_overlap_by_an_operators_delete_is_measured() {
 }
 
 #[test]
-fn an_operators_delete_excuses_nothing_once_its_holder_must_know() {
+fn a_delete_excuses_nothing_once_its_holder_must_know() {
     let story = |end| {
         Story::default()
             .fault(8, 8, "key deleted", &["hot/0"])
