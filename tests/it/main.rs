@@ -8,6 +8,7 @@ mod drill;
 mod etcd;
 mod logs;
 mod real_only;
+mod shop;
 mod spans;
 mod steps;
 mod under;

@@ -102,7 +102,7 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         SNAPSHOT,
     ),
     (
-        "secrets::mistakes_about_secrets_show_none_or_are_known_to",
+        "secrets::no_mistake_in_a_variable_shows_its_secret",
         USERS,
     ),
     (

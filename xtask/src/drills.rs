@@ -72,7 +72,7 @@ pub(crate) const DRILLS: &[Drill] = &[
     "grpc_proxy::locks_work_behind_the_grpc_proxies_of_etcd",
     "members::a_member_that_lags_is_passed_over",
     "forked::a_childs_call_is_refused_at_once",
-    "secrets::mistakes_about_secrets_show_none_or_are_known_to",
+    "secrets::no_mistake_in_a_variable_shows_its_secret",
     "secrets::a_password_in_use_is_in_no_log_line_and_no_record",
     "secrets::debug_of_what_knows_a_secret_does_not_show_it",
 ];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::values::wait::Wait;
 
 use super::connector::Connector;
-use super::hidden::{HIDDEN, without_user};
+use super::hidden::{HIDDEN, shown_endpoints};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 
@@ -268,11 +268,6 @@ impl Config {
             .collect()
     }
 
-    pub(super) fn shown_endpoints(&self) -> Vec<String> {
-        let endpoints = self.endpoints.iter();
-        endpoints.map(|endpoint| without_user(endpoint)).collect()
-    }
-
     pub(super) fn has_tls(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.is_some();
@@ -286,7 +281,7 @@ impl fmt::Debug for Config {
         let mut shown = f.debug_struct("Config");
         match &self.connector {
             Some(connector) => shown.field("endpoints", connector),
-            None => shown.field("endpoints", &self.shown_endpoints()),
+            None => shown.field("endpoints", &shown_endpoints(&self.endpoints)),
         };
         shown
             .field("prefix", &self.prefix)

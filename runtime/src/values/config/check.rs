@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::builder::Config;
-use super::hidden::without_user;
+use super::hidden::shown_endpoints;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 
@@ -16,9 +16,8 @@ impl Config {
         if self.endpoints.is_empty() && self.connector.is_none() {
             return Err("no endpoint: name at least one, e.g. `http://127.0.0.1:2379`".into());
         }
-        for endpoint in &self.endpoints {
-            check_endpoint(endpoint)
-                .map_err(|wrong| format!("endpoint `{}`: {wrong}", without_user(endpoint)))?;
+        for (endpoint, shown) in self.endpoints.iter().zip(shown_endpoints(&self.endpoints)) {
+            check_endpoint(endpoint).map_err(|wrong| format!("endpoint `{shown}`: {wrong}"))?;
         }
         self.check_scheme()?;
         check_prefix(&self.prefix).map_err(|wrong| format!("prefix `{}`: {wrong}", self.prefix))?;
@@ -70,11 +69,12 @@ impl Config {
     }
 }
 
+/// What is wrong with an endpoint, without its text: that may have a password in it.
 pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
     let example = "write `http://host:port` or `https://host:port`";
     let host = match endpoint.split_once("://") {
         Some(("http" | "https", host)) => host,
-        Some((scheme, _)) => return Err(format!("unknown scheme `{scheme}`: {example}")),
+        Some(_) => return Err(format!("unknown scheme: {example}")),
         None => endpoint,
     };
     let host = host.strip_suffix('/').unwrap_or(host);
@@ -118,7 +118,7 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
     match prefix {
         "" => Err("empty: write e.g. `locks/`".into()),
         _ if prefix.ends_with('/') => Ok(()),
-        _ => Err(format!("must end in `/`: write `{prefix}/`")),
+        _ => Err("must end in `/`, as `locks/` does".into()),
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
             (Config::new([""; 0]), "no endpoint"),
             (Config::new(["http://me:secret@a:1"]), "use `user`"),
             (config().prefix(""), "empty"),
-            (config().prefix("a"), "write `a/`"),
+            (config().prefix("a"), "must end in `/`"),
             (config().ttl(Duration::from_secs(1)), "from 2s to 300s"),
             (config().connect_timeout(Duration::ZERO), "connect_timeout"),
             (config().user("", "secret"), "user's name"),
