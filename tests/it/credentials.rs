@@ -6,11 +6,12 @@ use etcd_locked::{Config, LockError, LossCause, Tls};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::authority::Authority;
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{connect, pass, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::real_only::real_etcd_only;
+use crate::shop::{Shop, USER};
 
 /// More than a busy machine takes to restart etcd: the lease must be refused before it expires.
 const TTL: Duration = Duration::from_secs(12);
@@ -22,17 +23,10 @@ fn refused_credentials_are_the_cause_of_a_loss() {
         let mut drill = Drill::begin(
             "the password is changed and etcd restarted while a lock is held at a TTL of 12 s",
         );
-        let mut etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let session_prefix = corner.session_prefix();
-        etcd.enable_auth("shop", "secret", &[&corner.prefix, &session_prefix])
-            .await;
-        let config = corner.config().user("shop", "secret").ttl(TTL);
-        let locks = connect(config).await;
+        let mut shop = Shop::start("secret").await;
+        let locks = connect(shop.config("secret").ttl(TTL)).await;
         let held = take("a free name", locks.lock("reports/today")).await;
-        let mut root = etcd.client_as(Some(("root", "root"))).await;
-        root.user_change_password("shop", "another").await.unwrap();
-        etcd.restart().await; // tokens that were granted before are not valid any more
+        shop.change_password("another").await;
         let restarted = Instant::now();
         let body = within("the loss", held.hold(std::future::pending::<()>())).await;
         drill.result("a body to its end", &body);
@@ -81,11 +75,10 @@ fn certificate_of_another_authority_costs_the_lock_and_is_named() {
             restarted.elapsed(),
         );
         match body {
-            // The loss may not say which; the next call does.
-            Err(LockError::Lost {
-                cause: LossCause::Denied | LossCause::Expired,
-                ..
-            }) => {}
+            Err(error @ LockError::Lost { cause, .. }) => {
+                assert_eq!(cause, LossCause::Denied);
+                assert!(error.to_string().contains("certificate"), "{error}");
+            }
             other => panic!("{other:?}"),
         }
         drop(held);
@@ -121,16 +114,10 @@ fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
         let mut drill = Drill::begin(
             "the role is revoked for 12 s while a lock is held at a TTL of 5 s, and granted again",
         );
-        let etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let session_prefix = corner.session_prefix();
-        etcd.enable_auth("shop", "secret", &[&corner.prefix, &session_prefix])
-            .await;
-        let config = corner.config().user("shop", "secret").ttl(TTL);
-        let locks = connect(config).await;
+        let mut shop = Shop::start("secret").await;
+        let locks = connect(shop.config("secret").ttl(TTL)).await;
         let held = take("a free name", locks.lock("reports/today")).await;
-        let mut root = etcd.client_as(Some(("root", "root"))).await;
-        root.user_revoke_role("shop", "shop").await.unwrap();
+        shop.root.user_revoke_role(USER, USER).await.unwrap();
         let revoked = Instant::now();
         let body = timeout(
             Duration::from_secs(11),
@@ -161,7 +148,7 @@ fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
         assert!(!refused.is_retryable(), "{refused}");
         drill.error(&refused);
         sleep(Duration::from_secs(12).saturating_sub(revoked.elapsed())).await;
-        root.user_grant_role("shop", "shop").await.unwrap();
+        shop.root.user_grant_role(USER, USER).await.unwrap();
         let granted = Instant::now();
         drop(held);
         let served = async { while locks.lock("reports/today").wait_forever().await.is_err() {} };

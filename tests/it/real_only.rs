@@ -101,10 +101,7 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         "restored_soon::ownership_is_lost_soon_and_watches_live_after_a_restore",
         SNAPSHOT,
     ),
-    (
-        "secrets::no_mistake_in_a_variable_shows_its_secret",
-        USERS,
-    ),
+    ("secrets::no_mistake_in_a_variable_shows_its_secret", USERS),
     (
         "secrets::a_password_in_use_is_in_no_log_line_and_no_record",
         USERS,

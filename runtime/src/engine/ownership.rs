@@ -119,7 +119,7 @@ struct Own {
     process: u32,
     deadline: Arc<Deadline>,
     clock: Arc<dyn Clock>,
-    /// etcd refuses to renew leases now, for want of valid credentials.
+    /// Credentials or certificates are refused now, and so are renewals of leases.
     denied: Arc<AtomicBool>,
     cause: OnceLock<LossCause>,
     /// A key is gone; the cause follows.

@@ -65,7 +65,7 @@ struct Shared {
     scout: Arc<Scout>,
     history: Arc<History>,
     renewals: Renewals,
-    /// etcd refuses to renew leases now, for want of valid credentials.
+    /// Credentials or certificates are refused now, and so are renewals of leases.
     denied: Arc<AtomicBool>,
     refusals: Refusals,
     clock: Arc<dyn Clock>,
@@ -463,18 +463,18 @@ impl Client {
         }
     }
 
-    /// Whether etcd refuses to renew leases, as it is now and will be.
+    /// Whether renewals of leases are refused, as it is now and will be.
     pub(crate) fn denied(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0.denied)
     }
 
-    /// Notes whether etcd refuses to renew leases. That it is out of reach for a while says neither.
+    /// Notes whether renewals of leases are refused, by etcd or for its certificate. That it is out of reach for a while says neither.
     fn note_denial(&self, kept: &Result<Response, Failure>) {
         match kept {
             Ok(_) => self.0.denied.store(false, Ordering::Relaxed),
             Err(Failure::Refused(Refusal::PermissionDenied | Refusal::Other, cause)) => {
                 if !self.0.denied.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(parent: None, %cause, "etcd refuses to renew leases: their locks will be lost");
+                    tracing::warn!(parent: None, %cause, "leases are not renewed, because credentials or a certificate are refused: their locks will be lost");
                 }
             }
             Err(_) => {}

@@ -243,6 +243,14 @@ impl Endpoint {
         if !spoken(error) {
             self.lose(connection);
         }
+        // One side has refused the other's certificate, so there was no connection that could have carried the request. On a
+        // proven one, the same words would be about a connection that broke.
+        if !connection.proven
+            && self.dial.target.is_by_url()
+            && suspicion(self.name(), error) == Some(Suspicion::Certificate)
+        {
+            return misconfigured(self.name(), error, certificate_hint(error));
+        }
         let (name, message) = (&self.dial.name, describe(error));
         match classify(error) {
             Class::Unavailable => Failure::Unavailable(named(name, message)),

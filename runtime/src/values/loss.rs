@@ -10,7 +10,8 @@ use etcd_locked_core::LossCause as Cause;
 pub enum LossCause {
     /// The lease could not be renewed in time: etcd out of reach, or the process stopped for too long.
     Expired,
-    /// The lease could not be renewed in time, because etcd refused the user, the password or the certificate. A log line says which.
+    /// The lease could not be renewed in time, because etcd refused the user, the password or the certificate, or etcd's own
+    /// certificate was refused here. A log line says which.
     Denied,
     /// The lease is gone at etcd: revoked by an operator, or run out there.
     Revoked,
@@ -67,7 +68,9 @@ impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause() {
             Some(cause) => cause.fmt(f),
-            None => f.write_str("etcd refused to renew its lease for want of valid credentials"),
+            None => f.write_str(
+                "its lease was not renewed, because credentials or a certificate were refused",
+            ),
         }
     }
 }
