@@ -210,6 +210,12 @@
 //! }
 //! ```
 //!
+//! # Health
+//!
+//! [`status()`] shows what the process holds and waits for, its leases, and whether it is [`ready`](Status::ready): etcd answers and no
+//! shutdown has begun. A health check may ask each second, with ten thousand locks held. The feature `serde` makes it the answer of an
+//! endpoint; in the repository, the services of `examples/services` have `/ready` and `/locks`.
+//!
 //! # Metrics
 //!
 //! The feature `metrics` reports to the recorder of the [`metrics`](https://docs.rs/metrics) crate, if the process has one:
@@ -333,7 +339,8 @@ pub use crate::api::guard::LockGuard;
 pub use crate::api::listing::Listing;
 pub use crate::api::lock::{Acquire, Acquiring, lock};
 pub use crate::api::locks::{DefaultGuard, Locks};
-pub use crate::api::process::{init, shutdown};
+pub use crate::api::process::{init, shutdown, status};
+pub use crate::api::status::{LeaseStatus, LockStatus, Status};
 #[cfg(feature = "templates")]
 #[doc(hidden)]
 pub use crate::call::register::__linkme;

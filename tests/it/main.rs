@@ -75,6 +75,7 @@ mod shared;
 mod shutdown;
 mod shutdown_scale;
 mod startup;
+mod status;
 mod stopped;
 mod templates;
 mod token;

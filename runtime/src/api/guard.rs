@@ -184,7 +184,11 @@ impl LockGuard {
 
     /// Releases the locks, once.
     fn give_back(&mut self, how: Release) -> Option<oneshot::Receiver<Result<(), LockError>>> {
-        let confirmation = self.ownership.take()?.release(how);
+        let ownership = self.ownership.take()?;
+        if let Some(call) = self.locks.call() {
+            self.engine.note_end(call);
+        }
+        let confirmation = ownership.release(how);
         // Last: a recorder or a subscriber is the user's code, and may panic.
         self.measurement.held(|| self.engine.now());
         tracing::debug!(lock = %self.locks.first.name, "the lock is given back");

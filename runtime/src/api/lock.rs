@@ -14,7 +14,7 @@ use super::guard::LockGuard;
 use super::locks::Locks;
 use super::process;
 use crate::clock::{Deadline, Due};
-use crate::engine::{Answer, CallId, Engine, Key, Mode, OwnedLock, OwnedLocks};
+use crate::engine::{Answer, CallId, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
 use crate::metrics::Measurement;
 use crate::values::config::{check_at_least, check_ttl};
 use crate::values::error::LockError;
@@ -301,7 +301,10 @@ impl Acquire {
             let held = current::held_names(&engine);
             locks.orders().check(&held, &wanted, self.function)?;
         }
-        let record = engine.author().record(self.function, templates.as_deref());
+        let origin = Origin {
+            record: engine.author().record(self.function, templates.as_deref()),
+            function: self.function,
+        };
         for (name, _) in &names {
             tracing::debug!(lock = %name, ?wait, ?ttl, "a call for a lock");
             tracing::trace!(name = ?name, "the name of that lock"); // at this level only: it may say who the work is for
@@ -309,7 +312,7 @@ impl Acquire {
         let measurement = names
             .first()
             .map(|(name, _)| Measurement::waits(name, || engine.now()));
-        let sent = engine.acquire(&names, ttl, mode, wait, record, holds);
+        let sent = engine.acquire(&names, ttl, mode, wait, origin, holds);
         if let (Some(measurement), Err(error)) = (&measurement, &sent) {
             measurement.waited(Some(error), || engine.now());
         }
@@ -442,6 +445,7 @@ struct Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         if !self.answered {
+            self.engine.note_end(self.call);
             self.engine.cancel(self.call);
             if let Some(measurement) = &self.measurement {
                 measurement.gone(|| self.engine.now());
@@ -473,6 +477,10 @@ impl Future for Acquiring {
             measurement.waited(answer.as_ref().err().map(Box::as_ref), || sent.engine.now());
         }
         let (at_most, at_least) = (sent.at_most, sent.at_least);
+        match &answer {
+            Ok(ownership) => sent.engine.note_held(sent.call, ownership.locks().clone()),
+            Err(_) => sent.engine.note_end(sent.call),
+        }
         let guarded = answer.map(|ownership| LockGuard::new(ownership, sent.engine.clone()));
         self.0 = State::Done;
         let guarded = guarded.inspect_err(|error| tracing::debug!(%error, "no lock"));

@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::listing::Listing;
 use super::lock_order::Orders;
+use super::status::Status;
 use crate::clock::{BootClock, Clock};
 use crate::engine::{Engine, runtime};
 use crate::values::config::Config;
@@ -92,6 +93,12 @@ impl Locks {
             found = Some(queue).filter(|queue| queue.name() == name);
         }
         Ok(found)
+    }
+
+    /// Shows what this engine is at the moment; see [`Status`]. Cheap, blocks no one, and needs no runtime.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status::of(&self.engine)
     }
 
     /// Waits until etcd has granted a lease.

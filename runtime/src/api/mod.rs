@@ -10,3 +10,4 @@ pub(crate) mod lock_order;
 pub(crate) mod locks;
 mod names;
 pub(crate) mod process;
+pub(crate) mod status;

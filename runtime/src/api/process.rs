@@ -6,6 +6,7 @@ use std::time::Duration;
 use once_cell::sync::OnceCell;
 
 use super::locks::Locks;
+use super::status::Status;
 use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
@@ -37,22 +38,24 @@ impl Global {
     }
 }
 
-/// Starts the process's engine with a configuration and waits until etcd can be reached.
+/// Starts the process's engine with a configuration and waits until etcd can be reached. Answers a handle on it, for what annotated
+/// functions do not need: [`Locks::list`], [`Locks::client`], `locks = expr`. It may be dropped.
 ///
 /// Call it once, before the first lock; without it the first lock starts the engine from the environment (see
 /// [`Config::from_env`]). After [`shutdown`] it is not started again.
 ///
 /// # Errors
 /// [`LockError::AlreadyInitialized`], [`LockError::ShuttingDown`] after [`shutdown`], or those of [`Locks::connect`]; after an error it may be called again. Cancel safe.
-pub async fn init(config: Config) -> Result<(), LockError> {
+pub async fn init(config: Config) -> Result<Locks, LockError> {
     if PROCESS.engine.get().is_some() {
         return Err(refused());
     }
     let locks = Locks::connect(config).await?;
     PROCESS
         .engine
-        .set(Global::Started(locks))
-        .map_err(|_| refused())
+        .set(Global::Started(locks.clone()))
+        .map_err(|_| refused())?;
+    Ok(locks)
 }
 
 /// What a further `init` answers.
@@ -78,6 +81,27 @@ pub async fn shutdown(grace: Duration) -> Drained {
     match PROCESS.engine.get_or_init(|| Global::Closed) {
         Global::Started(locks) => locks.shutdown(grace).await,
         Global::Closed => Drained::default(),
+    }
+}
+
+/// Shows what the engine is at the moment that annotated functions use here: that of the scope, else of the thread, else of the
+/// process. See [`Status`].
+///
+/// It starts no engine, so that it cannot come before [`init`]: while the process has none, nothing is reachable, and the status is
+/// not [`ready`](Status::ready). A service that asks it for its readiness calls `init`.
+///
+/// ```
+/// let status = etcd_locked::status();
+/// assert!(!status.ready() && !status.draining()); // no engine yet
+/// ```
+#[must_use]
+pub fn status() -> Status {
+    if let Some(locks) = Locks::chosen() {
+        return locks.status();
+    }
+    match PROCESS.engine.get() {
+        Some(Global::Started(locks)) => locks.status(),
+        Some(Global::Closed) | None => Status::of_none(PROCESS.ended.load(Ordering::Acquire)),
     }
 }
 

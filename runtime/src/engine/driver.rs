@@ -51,7 +51,7 @@ pub(super) enum Message {
 pub(super) enum Command {
     Acquire {
         acquire: Acquire,
-        names: Box<[Name]>,
+        names: Arc<[Name]>,
         reply: Taker,
     },
     Cancel {
@@ -134,7 +134,7 @@ pub(super) struct Driver {
     combiner: Weak<Combiner<Self>>,
     /// What the combiner performs once it has unlocked the driver.
     pub(super) effects: Vec<Effect>,
-    pub(super) waiting: BTreeMap<CallId, (Box<[Name]>, Taker)>,
+    pub(super) waiting: BTreeMap<CallId, (Arc<[Name]>, Taker)>,
     pub(super) held: BTreeMap<CallId, Held>,
     releasing: BTreeMap<CallId, (Name, Reply)>,
     warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
@@ -286,7 +286,10 @@ impl Driver {
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
                 if let Some((names, reply)) = self.waiting.remove(&call) {
-                    let name = names.into_iter().nth(why.name()); // the refused one, or the first
+                    if matches!(why, Refused::Backend(_)) {
+                        self.client.reach().refused();
+                    }
+                    let name = names.get(why.name()).cloned(); // the refused one, or the first
                     self.effects.push(Effect::Refused(reply, why, name));
                 } else if let Some(reply) = self.warming.remove(&call) {
                     self.effects.push(Effect::Failed(reply, why, None));
@@ -406,8 +409,8 @@ impl Driver {
         let Some((names, reply)) = self.waiting.remove(&call) else {
             return self.release_unclaimed(call);
         };
-        let mut locks = names.into_iter().zip(owned).map(|(name, owned)| OwnedLock {
-            name,
+        let mut locks = names.iter().zip(owned).map(|(name, owned)| OwnedLock {
+            name: name.clone(),
             key: owned.key,
             created: owned.created,
             token: Token::new(owned.revision.get(), owned.handover),

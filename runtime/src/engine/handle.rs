@@ -10,18 +10,19 @@ use std::process;
 use std::sync::Arc;
 #[cfg(feature = "testing")]
 use std::sync::Weak;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use etcd_locked_combiner::Combiner;
-use etcd_locked_core::{Acquire, CallId, Key, Mode, NAMES};
+use etcd_locked_core::{Acquire, CallId, Key, LeaseId, Mode, NAMES};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::driver::{Command, Driver, Event, Message};
-use super::ownership::Answer;
+use super::ownership::{Answer, OwnedLocks};
+use super::registry::{Call, Registry};
 use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::{Client, WeakClient};
 use crate::transport::page::Page;
@@ -44,11 +45,32 @@ struct Shared {
     client: WeakClient,
     config: Config,
     author: Author,
+    registry: Registry,
+    /// A shutdown was asked for.
+    draining: AtomicBool,
     last_call: AtomicU64,
     /// The runtime of the engine's thread, for timers of callers that have none.
     runtime: Handle,
     /// The process that has this thread. One that was forked from it has not.
     process: u32,
+}
+
+/// Where a call comes from.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    /// What its keys in etcd say.
+    pub(crate) record: Arc<[u8]>,
+    /// Path of the annotated function.
+    pub(crate) function: Option<&'static str>,
+}
+
+/// What an engine is at a moment.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    pub(crate) reachable: bool,
+    pub(crate) draining: bool,
+    pub(crate) leases: Vec<(LeaseId, Duration)>,
+    pub(crate) calls: Vec<Call>,
 }
 
 /// A handle that does not keep its engine alive.
@@ -133,6 +155,8 @@ impl Engine {
                 &rustix::system::uname().nodename().to_string_lossy(),
                 &config.service,
             ),
+            registry: Registry::default(),
+            draining: AtomicBool::new(false),
             last_call: AtomicU64::new(0),
             runtime: runtime.clone(),
             process: process::id(),
@@ -192,7 +216,7 @@ impl Engine {
         ttl: Duration,
         mode: Mode,
         wait: Wait,
-        record: Arc<[u8]>,
+        origin: Origin,
         holds: Vec<CallId>,
     ) -> Result<(CallId, oneshot::Receiver<Answer>), LockError> {
         if names.len() > NAMES {
@@ -204,14 +228,21 @@ impl Engine {
         }
         let call = self.new_call();
         let keys = names.iter().map(|(_, key)| key.clone().into()).collect();
-        let names = names.iter().map(|(name, _)| name.clone()).collect();
+        let names: Arc<[Name]> = names.iter().map(|(name, _)| name.clone()).collect();
+        let entry = Call {
+            function: origin.function,
+            queued: self.now(),
+            mode,
+            names: Arc::clone(&names),
+            held: None,
+        };
         let acquire = Acquire {
             call,
             names: keys,
             ttl_secs: whole_secs(ttl),
             mode,
             wait,
-            record,
+            record: origin.record,
             holds,
         };
         let (reply, answer) = oneshot::channel();
@@ -220,7 +251,42 @@ impl Engine {
             names,
             reply,
         })?;
+        self.0.registry.enter(call, entry);
         Ok((call, answer))
+    }
+
+    /// Notes that the caller has these locks.
+    pub(crate) fn note_held(&self, call: CallId, locks: Arc<OwnedLocks>) {
+        self.0.registry.hold(call, locks);
+    }
+
+    /// Notes that a call neither waits nor holds any more.
+    pub(crate) fn note_end(&self, call: CallId) {
+        self.0.registry.leave(call);
+    }
+
+    /// Shows the engine as it is now, without stopping it. If etcd has not answered for a while, the engine asks it, for the next
+    /// time.
+    pub(crate) fn view(&self) -> View {
+        let shared = &self.0;
+        let client = shared.client.upgrade();
+        let client = client.filter(|_| shared.process == process::id());
+        if let Some(client) = &client
+            && client.reach().wants_asking()
+        {
+            let client = client.clone();
+            shared.runtime.spawn(async move {
+                client.inquire().await;
+                client.reach().asked();
+            });
+        }
+        let client = client.as_ref();
+        View {
+            reachable: client.is_some_and(|client| client.reach().is_reached()),
+            draining: shared.draining.load(Ordering::Acquire),
+            leases: client.map(Client::live_leases).unwrap_or_default(),
+            calls: shared.registry.calls(),
+        }
     }
 
     /// Cancels a call, whose caller has gone.
@@ -234,6 +300,7 @@ impl Engine {
     }
 
     pub(crate) async fn shutdown(&self, grace: Duration) -> Drained {
+        self.0.draining.store(true, Ordering::Release);
         let (reply, answer) = oneshot::channel();
         // An engine that has ended before has nothing left to end.
         match self.submit(Command::Shutdown { grace, reply }) {

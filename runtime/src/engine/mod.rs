@@ -6,13 +6,15 @@ mod handle;
 mod ownership;
 #[cfg(feature = "testing")]
 mod probe;
+mod registry;
 
 #[cfg(feature = "testing")]
 pub(crate) use handle::WeakEngine;
-pub(crate) use handle::{Engine, runtime};
+pub(crate) use handle::{Engine, Origin, View, runtime};
 pub(crate) use ownership::{Answer, OwnedLock, OwnedLocks, Ownership, Wakeup};
 #[cfg(feature = "testing")]
 pub(crate) use probe::Names;
+pub(crate) use registry::Call;
 
 // What the rooms above name of the core.
-pub(crate) use etcd_locked_core::{CallId, Key, Mode, Release};
+pub(crate) use etcd_locked_core::{CallId, Key, LeaseId, Mode, Release};

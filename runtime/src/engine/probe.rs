@@ -52,7 +52,7 @@ impl Driver {
     }
 
     fn waiting_names(&self) -> Vec<String> {
-        texts(self.waiting.values().flat_map(|(names, _)| names))
+        texts(self.waiting.values().flat_map(|(names, _)| names.iter()))
     }
 
     fn read_held(&mut self) {

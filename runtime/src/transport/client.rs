@@ -18,6 +18,7 @@ use super::endpoint::{Connection, Endpoint, Means, Share};
 use super::errors::{Class, all, classify, named, silence, unopened, unserved};
 use super::history::History;
 use super::page::Page;
+use super::reach::{Change, Reach};
 use super::refusals::Refusals;
 use super::renewals::{Renewals, Renewed, Stream};
 use super::ring::Ring;
@@ -37,6 +38,9 @@ const READ: Duration = Duration::from_secs(2);
 /// How long to find out which revision etcd has when a lease is gone, or renewed by a first answer. Calls that hold locks under a
 /// lease that is gone learn of the loss after that.
 const AUTOPSY: Duration = Duration::from_millis(300);
+
+/// How often etcd is asked whether it is back.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// HTTP/2 pings: etcd closes connections that ping more often than every 5 s (rule P33).
 const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
@@ -64,6 +68,7 @@ struct Shared {
     clusters: Arc<Clusters>,
     scout: Arc<Scout>,
     history: Arc<History>,
+    reach: Arc<Reach>,
     renewals: Renewals,
     /// Credentials or certificates are refused now, and so are renewals of leases.
     denied: Arc<AtomicBool>,
@@ -149,6 +154,7 @@ impl Client {
             clusters,
             scout: Arc::new(scout),
             history,
+            reach: Arc::new(Reach::new(clock.clone())),
             renewals: Renewals::new(clock.clone()),
             denied: Arc::default(),
             refusals: Refusals::default(),
@@ -170,6 +176,13 @@ impl Client {
     /// One exchange: one endpoint after the other while none was reached. An unknown outcome is reported at once and
     /// makes the next exchange go elsewhere; only reads and renewals are resent here (rules P8, P32).
     pub(crate) async fn exchange(&self, request: Request) -> Result<Response, Failure> {
+        let began = self.0.reach.begin();
+        let result = self.carry_out(request).await;
+        self.note(began, &result);
+        result
+    }
+
+    async fn carry_out(&self, request: Request) -> Result<Response, Failure> {
         match request {
             Request::Grant(ttl_secs) => {
                 self.0.scout.begin().await;
@@ -190,6 +203,49 @@ impl Client {
                 self.write(&txn).await
             }
         }
+    }
+
+    /// Asks etcd whether it answers, and changes nothing.
+    pub(crate) async fn inquire(&self) {
+        let began = self.0.reach.begin();
+        let result = self.read(&self.inquiry()).await;
+        self.note(began, &result);
+    }
+
+    /// A read of a key that is never there.
+    fn inquiry(&self) -> Txn {
+        Txn {
+            then: vec![Op::Get(self.0.prefix.clone())],
+            ..Txn::default()
+        }
+    }
+
+    /// Notes what an exchange says about etcd. While it is lost, it is asked again and again, for an engine that has nothing else to
+    /// ask.
+    fn note(&self, began: Moment, result: &Result<Response, Failure>) {
+        if self.0.reach.note(began, result) != Some(Change::Lost) {
+            return;
+        }
+        let (client, clock) = (self.downgrade(), self.0.clock.clone());
+        tokio::spawn(async move {
+            loop {
+                clock.sleep_until(clock.now() + AGAIN).await;
+                match client.upgrade() {
+                    Some(client) if client.0.reach.is_lost() => client.inquire().await,
+                    _ => return,
+                }
+            }
+        });
+    }
+
+    /// Whether etcd can be reached.
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.0.reach
+    }
+
+    /// The leases that are renewed, each with the time that it has at etcd at most.
+    pub(crate) fn live_leases(&self) -> Vec<(LeaseId, Duration)> {
+        self.0.renewals.live()
     }
 
     /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on (rule P35).
@@ -547,11 +603,7 @@ impl Client {
 
     /// The revision that etcd has now; `None`, if that is not to be had quickly.
     async fn revision(&self) -> Option<Revision> {
-        let read = Txn {
-            then: vec![Op::Get(self.0.prefix.clone())],
-            ..Txn::default()
-        };
-        match self.within(AUTOPSY, self.read(&read)).await {
+        match self.within(AUTOPSY, self.read(&self.inquiry())).await {
             Some(Ok(Response::Txn(answer))) => Some(answer.revision),
             _ => None,
         }

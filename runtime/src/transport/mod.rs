@@ -9,6 +9,7 @@ mod failover;
 mod gather;
 mod history;
 pub(crate) mod page;
+pub(crate) mod reach;
 mod refusals;
 mod renewals;
 mod ring;

@@ -103,6 +103,15 @@ impl Renewals {
         left.count()
     }
 
+    /// The leases that are renewed, each with what is left of its TTL since etcd has answered.
+    pub(super) fn live(&self) -> Vec<(LeaseId, Duration)> {
+        let now = self.clock.now();
+        let leases = self.leases();
+        let live = leases.known.iter().filter(|(_, lease)| !lease.ends);
+        let live = live.map(|(id, lease)| (*id, (lease.used + lease.ttl) - now));
+        live.filter(|(_, left)| !left.is_zero()).collect()
+    }
+
     /// The lease is gone.
     pub(super) fn forget(&self, lease: LeaseId) {
         self.leases().known.remove(&lease);

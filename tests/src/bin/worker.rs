@@ -168,7 +168,7 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             Err(error) => report(name, &error),
         },
         ["init", endpoints] => match etcd_locked::init(Config::new(endpoints.split(','))).await {
-            Ok(()) => println!("initialised"),
+            Ok(_) => println!("initialised"),
             Err(error) => report("init", &error),
         },
         ["fork", name] => spawn_body(name, bodies, |name, done| async move {
