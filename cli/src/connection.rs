@@ -24,10 +24,21 @@ pub(crate) struct Connection<'a> {
 impl<'a> Connection<'a> {
     /// Reads options and environment; connects when something is asked.
     pub(crate) fn new(etcd: &'a Etcd) -> Result<Self, Failure> {
+        Self::of(etcd, "etcd-locked".to_owned())
+    }
+
+    /// Does the same, as this service, unless the environment names another.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn as_service(etcd: &'a Etcd, service: String) -> Result<Self, Failure> {
+        let named = value(etcd, "ETCD_LOCKED_SERVICE");
+        Self::of(etcd, named.unwrap_or(service))
+    }
+
+    fn of(etcd: &'a Etcd, service: String) -> Result<Self, Failure> {
         let config = Config::from_lookup(|variable| value(etcd, variable))?;
         Ok(Self {
             etcd,
-            locks: Locks::connect_lazy(config.service("etcd-locked"))?,
+            locks: Locks::connect_lazy(config.service(service))?,
             prefix: value(etcd, "ETCD_LOCKED_PREFIX").unwrap_or_else(|| "locks/".to_owned()),
         })
     }

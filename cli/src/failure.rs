@@ -12,6 +12,9 @@ pub(crate) enum Failure {
     Usage(String),
     /// etcd is out of reach, or refuses.
     Etcd(String),
+    /// The system refuses what a command needs.
+    #[cfg(target_os = "linux")]
+    System(String),
     /// The output cannot be written.
     Output(io::Error),
 }
@@ -21,6 +24,8 @@ impl Failure {
         match self {
             Self::Usage(_) => 2,
             Self::Etcd(_) | Self::Output(_) => 3,
+            #[cfg(target_os = "linux")]
+            Self::System(_) => 126,
         }
     }
 
@@ -33,6 +38,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) | Self::Etcd(text) => f.write_str(text),
+            #[cfg(target_os = "linux")]
+            Self::System(text) => f.write_str(text),
             Self::Output(error) => write!(f, "the output cannot be written: {error}"),
         }
     }

@@ -1,4 +1,4 @@
-//! `etcd-locked`: shows the locks that services hold and wait for, and takes one away from its holder.
+//! `etcd-locked`: shows the locks that services hold and wait for, takes one away from its holder, and runs commands under locks.
 //!
 //! It reads what is in etcd; services need nothing for it.
 
@@ -6,6 +6,8 @@ mod connection;
 mod contender;
 mod cycle;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod exec;
 mod failure;
 mod kick;
 mod ls;
@@ -25,12 +27,22 @@ use self::options::{Command, Options};
 /// Exit status where nothing was found, or nothing was done.
 const NOTHING: u8 = 1;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    let options = Options::parse();
+    #[cfg(target_os = "linux")]
+    if let Command::Guardian(guardian) = &options.command {
+        // One thread, and no runtime.
+        return match exec::guardian(guardian) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("etcd-locked: the guardian of a command fails: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     // What is piped into `head` ends without a word.
-    match run(Options::parse()).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(NOTHING),
+    match run(options) {
+        Ok(status) => ExitCode::from(status),
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("etcd-locked: {failure}");
@@ -39,8 +51,19 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Carries out a command; tells whether something was found or done.
-async fn run(options: Options) -> Result<bool, Failure> {
+/// Carries out a command, and returns the exit status.
+#[tokio::main(flavor = "current_thread")]
+async fn run(options: Options) -> Result<u8, Failure> {
+    #[cfg(target_os = "linux")]
+    if let Command::Exec(exec) = &options.command {
+        return exec::exec(&options.etcd, exec).await;
+    }
+    let done = inspect(options).await?;
+    Ok(if done { 0 } else { NOTHING })
+}
+
+/// Carries out a command that reads etcd or prints; tells whether something was found or done.
+async fn inspect(options: Options) -> Result<bool, Failure> {
     let connect = || Connection::new(&options.etcd);
     let json = options.json;
     match &options.command {
@@ -57,5 +80,8 @@ async fn run(options: Options) -> Result<bool, Failure> {
             clap_mangen::Man::new(Options::command()).render(&mut std::io::stdout())?;
             Ok(true)
         }
+        // Both are carried out above.
+        #[cfg(target_os = "linux")]
+        Command::Exec(_) | Command::Guardian(_) => Ok(false),
     }
 }

@@ -320,7 +320,7 @@ fn exit_status_tells_wrong_use_from_an_etcd_out_of_reach() {
 fn completions_and_the_man_page_know_every_command() {
     for args in [&["completions", "bash"][..], &["man"]] {
         let printed = text(&run("http://127.0.0.1:1", args));
-        for command in ["ls", "who", "kick", "doctor"] {
+        for command in ["ls", "who", "kick", "exec", "doctor"] {
             assert!(printed.contains(command), "no `{command}` from {args:?}");
         }
     }

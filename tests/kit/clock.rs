@@ -225,3 +225,19 @@ async fn loss_wakes_the_task_that_awaits_it() {
     let error = held.release().await.unwrap_err();
     assert!(matches!(error, LockError::Lost { .. }), "{error:?}");
 }
+
+#[tokio::test]
+async fn remaining_time_is_over_when_the_lock_is_lost() {
+    let etcd = start_with(|config| config.ttl(secs(30))).await;
+    let held = etcd.locks().lock("orders/7").await.unwrap();
+    etcd.advance(secs(300)).await;
+    // Renewed every ten seconds: thirty, less what bodies need to stop.
+    let renewed = held.remaining();
+    assert!((secs(12)..secs(28)).contains(&renewed), "{renewed:?}");
+    etcd.partition();
+    etcd.advance(secs(5)).await;
+    let left = held.remaining();
+    assert!(left <= renewed - secs(5) && held.is_held(), "{left:?}");
+    etcd.advance(left).await;
+    assert_eq!((held.remaining(), held.is_held()), (secs(0), false));
+}

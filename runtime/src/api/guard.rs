@@ -126,6 +126,17 @@ impl LockGuard {
         self.locks.are_held()
     }
 
+    /// How long the lock is held from now on even if etcd cannot be reached again: reads the clock. Zero once it is lost or shut down.
+    ///
+    /// At about each third of the TTL a renewal moves the end on. An operator may take the lock away before: see
+    /// [`lost`](Self::lost). For a watchdog outside the runtime, such as another process; bodies are dropped in time anyway. A
+    /// point in time is a reading of `CLOCK_BOOTTIME` taken *before* this call, plus the answer: so a pause in between
+    /// makes it too early, never too late.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.locks.remaining()
+    }
+
     /// Completes when the lock is lost, with the cause; never, if it is not. Cancel safe.
     pub async fn lost(&self) -> LossCause {
         self.locks.until_lost().await

@@ -12,6 +12,7 @@ use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use etcd_locked_core::{CallId, Deadline, Key, Mode, Release, Revision};
 use tokio::sync::futures::OwnedNotified;
@@ -248,6 +249,23 @@ impl OwnedLocks {
     /// Reads the clock; tells whether the locks are held.
     pub(crate) fn are_held(&self) -> bool {
         self.lost().is_none() && !self.are_stopped()
+    }
+
+    /// Reads the clock; answers how long the locks are held if nothing renews them.
+    pub(crate) fn remaining(&self) -> Duration {
+        if !self.are_held() {
+            return Duration::ZERO;
+        }
+        match &self.ground {
+            Ground::Own(own) => {
+                let stop = own.deadline.stop();
+                stop.map_or(Duration::ZERO, |stop| stop - own.clock.now())
+            }
+            Ground::Outer(outer) => {
+                let each = outer.iter().map(|outer| outer.remaining());
+                each.min().unwrap_or_default()
+            }
+        }
     }
 
     /// Tells whether nothing may run under the locks any more, whether or not it is known how they were lost.

@@ -1,0 +1,85 @@
+//! Family of a command: its process, all that it started, and the orphans among them, which this process adopts.
+
+use std::fs;
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
+    kill_process_group, set_child_subreaper, wait, waitid, waitpid,
+};
+
+use super::status_of_signal;
+
+/// Has the system give the orphans of this process's children to this process.
+pub(super) fn adopt_orphans() -> io::Result<()> {
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// Tells whether a child has ended. It stays unreaped, so that the system gives its id to no other process or group.
+pub(super) fn has_ended(child: Pid) -> bool {
+    let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::Pid(child), unreaped), Ok(None))
+}
+
+/// Reaps adopted children that have ended.
+pub(super) fn reap_orphans(leader: Pid) {
+    for child in children() {
+        if child != leader {
+            // It fails for no child of ours.
+            let _ = waitpid(Some(child), WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// Kills all children, and theirs, and waits for their end; `leader`: a child that leads a group, which is killed as a whole first.
+/// Returns the leader's exit status.
+pub(super) fn end(leader: Option<Pid>) -> Option<u8> {
+    if let Some(leader) = leader {
+        // It fails only if no process of the group is left.
+        let _ = kill_process_group(leader, Signal::KILL);
+    }
+    let mut status = None;
+    loop {
+        for child in children() {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        // Orphans of a child are ours before its end is told: after each end there may be new children.
+        let mut options = WaitOptions::empty();
+        loop {
+            match wait(options) {
+                Ok(Some((pid, ended))) => {
+                    if Some(pid) == leader {
+                        status = Some(status_of(ended));
+                    }
+                }
+                Ok(None) => break,
+                Err(Errno::INTR) => continue,
+                Err(_) => return status,
+            }
+            options = WaitOptions::NOHANG;
+        }
+    }
+}
+
+fn status_of(ended: WaitStatus) -> u8 {
+    match (ended.exit_status(), ended.terminating_signal()) {
+        (Some(status), _) => u8::try_from(status).unwrap_or(u8::MAX),
+        (None, Some(signal)) => status_of_signal(signal),
+        (None, None) => u8::MAX,
+    }
+}
+
+/// The children of this process. (`/proc/self/task/*/children` is not in every kernel.)
+fn children() -> Vec<Pid> {
+    let own = getpid().as_raw_nonzero().to_string();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let children = processes.filter_map(|process| {
+        let pid: i32 = process.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(process.path().join("stat")).ok()?;
+        // After the name, which ends with the last parenthesis: the state, the parent.
+        let (_, rest) = stat.rsplit_once(") ")?;
+        (rest.split(' ').nth(1)? == own).then(|| Pid::from_raw(pid))?
+    });
+    children.collect()
+}

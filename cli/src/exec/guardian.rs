@@ -1,0 +1,237 @@
+//! Guardian: parent of the command, which it ends before the lock can be another process's.
+//!
+//! It waits for the wrapper's messages, for ends of children and for the time, and needs neither etcd nor the wrapper. Its timer goes
+//! by the boot clock, so it has expired as well when the machine was suspended, and when all of this was stopped and goes on.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process_group, setpriority_process, setsid};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::low_level::pipe;
+
+use super::family;
+use super::link::{Message, Received, now, receive, receive_file, send};
+use super::watch::{Due, Watch};
+use crate::options::Guardian;
+
+/// Signals that may be meant for all processes of a service. The wrapper passes them on, and the guardian has to outlive them.
+const OUTLIVED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+/// The most favourable priority.
+const FIRST: i32 = -20;
+
+/// Guards a command from its start to its end; `Err`: it could not begin to.
+pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
+    let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let stdin = receive_file(&link)?;
+    link.set_nonblocking(true)?;
+    // No signal of the terminal reaches another session, nor one to the wrapper's group.
+    setsid()?;
+    family::adopt_orphans()?;
+    let (wakeup, waker) = UnixStream::pair()?;
+    wakeup.set_nonblocking(true)?;
+    // Handlers, because what is ignored here would be ignored by the command too.
+    for signal in OUTLIVED.into_iter().chain([SIGCHLD]) {
+        pipe::register(signal, waker.try_clone()?)?;
+    }
+    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
+    let Some(mut guarded) = Guarded::start(options, &link, stdin)? else {
+        return Ok(());
+    };
+    while !guarded.is_over(&link) {
+        timerfd_settime(
+            &timer,
+            TimerfdTimerFlags::ABSTIME,
+            &at(guarded.watch.next()),
+        )?;
+        if wait_for(&link, &wakeup, &timer, guarded.is_alone)? {
+            family::reap_orphans(guarded.leader);
+        }
+    }
+    if let Some(status) = family::end(Some(guarded.leader)) {
+        send(&link, Message::Ended(status.into()));
+    }
+    Ok(())
+}
+
+/// Waits for a message, a signal or the time; tells whether there was a signal.
+fn wait_for(
+    link: &UnixStream,
+    wakeup: &UnixStream,
+    timer: &OwnedFd,
+    is_alone: bool,
+) -> io::Result<bool> {
+    let mut all = [
+        PollFd::new(timer, PollFlags::IN),
+        PollFd::new(wakeup, PollFlags::IN),
+        PollFd::new(link, PollFlags::IN),
+    ];
+    // A link whose other end has gone is always ready.
+    let all = match is_alone {
+        true => &mut all[..2],
+        false => &mut all,
+    };
+    match poll(all, None) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut bytes = [0; 64];
+    let mut wakeup = wakeup;
+    let mut woken = false;
+    while matches!(wakeup.read(&mut bytes), Ok(1..)) {
+        woken = true;
+    }
+    Ok(woken)
+}
+
+/// A command that runs.
+#[derive(Debug)]
+struct Guarded {
+    /// The command's process, which leads its group.
+    leader: Pid,
+    watch: Watch,
+    /// The wrapper has gone.
+    is_alone: bool,
+    name: String,
+}
+
+impl Guarded {
+    /// Starts the command once it is known until when the lock is held. `None`: it was not started, and the wrapper knows why.
+    fn start(options: &Guardian, link: &UnixStream, stdin: OwnedFd) -> io::Result<Option<Self>> {
+        let Some(stop) = first(link)? else {
+            return Ok(None);
+        };
+        let Some((program, arguments)) = options.command.split_first() else {
+            return Err(ErrorKind::InvalidInput.into());
+        };
+        let mut watch = Watch::new(stop, options.grace_ns);
+        if watch.due(now()) != Due::Nothing {
+            return Ok(None);
+        }
+        let started = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::from(stdin))
+            .process_group(0)
+            .spawn();
+        let leader = match started {
+            Ok(child) => Pid::from_child(&child),
+            Err(error) => {
+                let error = error.raw_os_error().unwrap_or_default();
+                send(link, Message::Refused(error.unsigned_abs().into()));
+                return Ok(None);
+            }
+        };
+        // So that a busy machine does not delay it. It needs a right that not every user has.
+        let _ = setpriority_process(None, FIRST);
+        Ok(Some(Self {
+            leader,
+            watch,
+            is_alone: false,
+            name: std::env::var("ETCD_LOCKED_NAME").unwrap_or_default(),
+        }))
+    }
+
+    /// Does what is due; tells whether the command has ended, or is to be killed.
+    fn is_over(&mut self, link: &UnixStream) -> bool {
+        while !self.is_alone {
+            match receive(link) {
+                Received::Message(Message::Until(stop)) => self.watch.extend(stop),
+                Received::Message(Message::Lost) => self.watch.lose(),
+                Received::Message(Message::Signal(signal)) => self.pass_on(signal),
+                Received::Message(Message::Refused(_) | Message::Ended(_)) => {}
+                Received::Nothing => break,
+                Received::Closed => {
+                    self.is_alone = true;
+                    self.watch.abandon(now());
+                }
+            }
+        }
+        if family::has_ended(self.leader) {
+            return true;
+        }
+        let now = now();
+        match self.watch.due(now) {
+            Due::Nothing => false,
+            Due::Ask => {
+                let why = match self.is_alone {
+                    true => "etcd-locked itself has ended",
+                    false => "the lock is not being renewed",
+                };
+                self.signal(Signal::TERM);
+                let left = Duration::from_nanos(self.watch.left(now));
+                self.say(&format!(
+                    "{why}: the command gets SIGTERM, and SIGKILL in {left:.1?}"
+                ));
+                false
+            }
+            Due::Kill => {
+                self.signal(Signal::KILL);
+                self.say("the command is killed");
+                true
+            }
+        }
+    }
+
+    fn pass_on(&self, signal: u64) {
+        let signal = i32::try_from(signal).ok().and_then(Signal::from_named_raw);
+        if let Some(signal) = signal {
+            self.signal(signal);
+        }
+    }
+
+    /// Sends a signal to the command's group. Its leader is not reaped yet, so the group is no other's.
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(self.leader, signal);
+    }
+
+    /// Says something where that does not block: a terminal that is stopped, or a full pipe, must not stop the guardian.
+    fn say(&self, text: &str) {
+        let stderr = io::stderr();
+        let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
+        if poll(&mut ready, Some(&Timespec::default())) == Ok(1) {
+            // It fails where there is no standard error any more.
+            let text = format!("etcd-locked: `{}`: {text}\n", self.name);
+            let _ = stderr.lock().write_all(text.as_bytes());
+        }
+    }
+}
+
+/// Waits for the first message: until when the lock is held. `None`: the wrapper has gone, or has lost the lock.
+fn first(link: &UnixStream) -> io::Result<Option<u64>> {
+    loop {
+        match receive(link) {
+            Received::Message(Message::Until(stop)) => return Ok(Some(stop)),
+            Received::Nothing => {
+                let waited = poll(&mut [PollFd::new(link, PollFlags::IN)], None);
+                if let Err(error) = waited
+                    && error != rustix::io::Errno::INTR
+                {
+                    return Err(error.into());
+                }
+            }
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// A timer's setting for this moment.
+fn at(nanos: u64) -> Itimerspec {
+    // A setting of zero would mean never.
+    let when = Duration::from_nanos(nanos.max(1));
+    Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: Timespec {
+            tv_sec: i64::try_from(when.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(when.subsec_nanos()),
+        },
+    }
+}

@@ -1,0 +1,171 @@
+//! Link between wrapper and guardian: a socket that carries messages of nine bytes, and once a file.
+//!
+//! The guardian gets it as its standard input, because no safe call turns the number of an inherited file into a file. The standard
+//! input of the command comes over the link.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::cmsg_space;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Bytes of a message: what it is, and a number.
+pub(super) const LENGTH: usize = 9;
+
+/// What wrapper and guardian say to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Message {
+    /// Wrapper: the lock is held until this moment, in nanoseconds of the boot clock.
+    Until(u64),
+    /// Wrapper: this signal is for the command.
+    Signal(u64),
+    /// Wrapper: the lock is lost.
+    Lost,
+    /// Guardian: the command could not be started, with this error of the system.
+    Refused(u64),
+    /// Guardian: nothing of the command is left; its exit status.
+    Ended(u64),
+}
+
+impl Message {
+    pub(super) fn bytes(self) -> [u8; LENGTH] {
+        let (kind, number) = match self {
+            Self::Until(nanos) => (b'u', nanos),
+            Self::Signal(signal) => (b's', signal),
+            Self::Lost => (b'l', 0),
+            Self::Refused(error) => (b'r', error),
+            Self::Ended(status) => (b'e', status),
+        };
+        let mut bytes = [kind; LENGTH];
+        bytes[1..].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a message; `None`: it is of no known kind.
+    pub(super) fn parse(bytes: [u8; LENGTH]) -> Option<Self> {
+        let [kind, number @ ..] = bytes;
+        let number = u64::from_le_bytes(number);
+        Some(match kind {
+            b'u' => Self::Until(number),
+            b's' => Self::Signal(number),
+            b'l' => Self::Lost,
+            b'r' => Self::Refused(number),
+            b'e' => Self::Ended(number),
+            _ => return None,
+        })
+    }
+}
+
+/// What there is to read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    Message(Message),
+    Nothing,
+    /// The other process has gone.
+    Closed,
+}
+
+/// Reads a message from a link that does not block. Each is written at once, so none is there in part.
+pub(super) fn receive(mut link: &UnixStream) -> Received {
+    let mut bytes = [0; LENGTH];
+    loop {
+        return match link.read(&mut bytes) {
+            Ok(LENGTH) => Message::parse(bytes).map_or(Received::Closed, Received::Message),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Received::Nothing,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Ok(_) | Err(_) => Received::Closed,
+        };
+    }
+}
+
+/// Writes a message. It fails only if the other process has gone, which the next read shows.
+pub(super) fn send(mut link: &UnixStream, message: Message) {
+    let _ = link.write_all(&message.bytes());
+}
+
+/// Sends a file over the link.
+pub(super) fn send_file(link: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut files = SendAncillaryBuffer::new(&mut space);
+    let all = [file];
+    files.push(SendAncillaryMessage::ScmRights(&all));
+    sendmsg(
+        link.as_fd(),
+        &[IoSlice::new(b"f")],
+        &mut files,
+        SendFlags::NOSIGNAL,
+    )?;
+    Ok(())
+}
+
+/// Waits for a file from the link. The command inherits it only where it is said to.
+pub(super) fn receive_file(link: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut files = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(
+        link.as_fd(),
+        &mut [IoSliceMut::new(&mut [0])],
+        &mut files,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let received = files.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    received.ok_or_else(|| ErrorKind::UnexpectedEof.into())
+}
+
+/// Now, in nanoseconds of the boot clock, by which the library tells until when a lock is held.
+pub(super) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let part = |it: i64| u64::try_from(it).unwrap_or(0);
+    part(now.tv_sec) * 1_000_000_000 + part(now.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_as_they_were_sent() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        far.set_nonblocking(true).expect("a socket");
+        let all = [
+            Message::Until(u64::MAX),
+            Message::Signal(15),
+            Message::Lost,
+            Message::Refused(2),
+            Message::Ended(137),
+        ];
+        for message in all {
+            send(&near, message);
+        }
+        for message in all {
+            assert_eq!(receive(&far), Received::Message(message));
+        }
+        assert_eq!(receive(&far), Received::Nothing);
+        drop(near);
+        assert_eq!(receive(&far), Received::Closed);
+    }
+
+    #[test]
+    fn files_pass_over_the_link() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        let (mut read, write) = io::pipe().expect("a pipe");
+        send_file(&near, write.as_fd()).expect("sent");
+        drop(write);
+        let received = receive_file(&far).expect("received");
+        io::PipeWriter::from(received)
+            .write_all(b"it")
+            .expect("written");
+        let mut text = String::new();
+        read.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "it");
+    }
+}

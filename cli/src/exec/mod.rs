@@ -1,0 +1,22 @@
+//! `exec`: runs a command under a lock, and ends it before another process can have that lock.
+//!
+//! Three processes. The wrapper, which the user started, holds the lock. The guardian, in a session of its own, is the parent of
+//! the command: it knows until when the lock is held, and ends the command by then, whatever has become of the wrapper. That is
+//! simpler than a guardian next to the command, which would have to be armed before the command starts, and could not reap it.
+//!
+//! Both adopt orphans (`PR_SET_CHILD_SUBREAPER`), so what the command leaves becomes a child of its guardian, and of the wrapper
+//! if the guardian dies. Each ends all its children: no process of the command outlives the lock, not even one that left its group.
+
+mod family;
+mod guardian;
+mod link;
+mod watch;
+mod wrapper;
+
+pub(crate) use self::guardian::guardian;
+pub(crate) use self::wrapper::exec;
+
+/// Exit status of a process that this signal has ended, as shells say it.
+fn status_of_signal(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}

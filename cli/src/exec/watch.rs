@@ -1,0 +1,127 @@
+//! Watch of the guardian: until when the command may run, and what is to be done to it now. Times are nanoseconds of the boot clock.
+
+/// What the guardian is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    Nothing,
+    /// Ask the command to end: the lock will soon be lost.
+    Ask,
+    /// Kill it: the lock may be another process's from now on.
+    Kill,
+}
+
+/// Until when the command may run.
+#[derive(Debug)]
+pub(super) struct Watch {
+    stop: u64,
+    /// How long before the stop time the command is asked to end.
+    grace: u64,
+    asked: bool,
+    /// The lock is lost, or the wrapper has gone: nothing moves the stop time on.
+    is_last: bool,
+}
+
+impl Watch {
+    pub(super) fn new(stop: u64, grace: u64) -> Self {
+        Self {
+            stop,
+            grace,
+            asked: false,
+            is_last: false,
+        }
+    }
+
+    /// The lock was renewed: it is held until this moment. True whenever it is read, so a late message does no harm.
+    pub(super) fn extend(&mut self, stop: u64) {
+        if !self.is_last {
+            self.stop = self.stop.max(stop);
+        }
+    }
+
+    /// The lock is lost.
+    pub(super) fn lose(&mut self) {
+        self.is_last = true;
+        self.stop = 0;
+    }
+
+    /// The wrapper has gone: the command has the grace, and no longer than the lock is held.
+    pub(super) fn abandon(&mut self, now: u64) {
+        if !self.is_last {
+            self.is_last = true;
+            self.stop = self.stop.min(now.saturating_add(self.grace));
+        }
+    }
+
+    /// When there is something to do next.
+    pub(super) fn next(&self) -> u64 {
+        match self.asked {
+            true => self.stop,
+            false => self.stop.saturating_sub(self.grace),
+        }
+    }
+
+    /// What is to be done now; it asks once.
+    pub(super) fn due(&mut self, now: u64) -> Due {
+        if now >= self.stop {
+            return Due::Kill;
+        }
+        if now < self.next() {
+            return Due::Nothing;
+        }
+        self.asked = true;
+        Due::Ask
+    }
+
+    /// How long the command still has, in nanoseconds.
+    pub(super) fn left(&self, now: u64) -> u64 {
+        self.stop.saturating_sub(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_asked_once_and_then_killed() {
+        let mut watch = Watch::new(100, 20);
+        assert_eq!((watch.due(79), watch.next()), (Due::Nothing, 80));
+        assert_eq!((watch.due(80), watch.next()), (Due::Ask, 100));
+        assert_eq!(watch.due(99), Due::Nothing);
+        assert_eq!(watch.due(100), Due::Kill);
+    }
+
+    #[test]
+    fn renewals_put_the_end_off() {
+        let mut watch = Watch::new(100, 20);
+        watch.extend(200);
+        watch.extend(150);
+        assert_eq!((watch.due(179), watch.due(180)), (Due::Nothing, Due::Ask));
+        watch.extend(300);
+        assert_eq!((watch.due(299), watch.due(300)), (Due::Nothing, Due::Kill));
+    }
+
+    #[test]
+    fn guardian_that_was_stopped_kills_without_asking() {
+        assert_eq!(Watch::new(100, 20).due(101), Due::Kill);
+    }
+
+    #[test]
+    fn loss_kills_at_once() {
+        let mut watch = Watch::new(100, 20);
+        watch.lose();
+        watch.extend(200);
+        assert_eq!(watch.due(1), Due::Kill);
+    }
+
+    #[test]
+    fn wrapper_that_has_gone_leaves_the_grace_at_most() {
+        let mut watch = Watch::new(100, 20);
+        watch.abandon(10);
+        watch.abandon(20);
+        assert_eq!((watch.due(10), watch.due(30)), (Due::Ask, Due::Kill));
+        let mut late = Watch::new(100, 20);
+        late.abandon(95);
+        assert_eq!((late.due(95), late.due(100)), (Due::Ask, Due::Kill));
+    }
+}

@@ -1,0 +1,283 @@
+//! Wrapper: holds the lock, tells the guardian until when, and passes signals on.
+
+use std::future::IntoFuture;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use etcd_locked::{LockError, LockGuard, Locks};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+
+use super::link::{LENGTH, Message, now, send_file};
+use super::{family, status_of_signal};
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::options::{Etcd, Exec, OnHeld};
+
+/// The longest time that a command has between SIGTERM and SIGKILL.
+const MOST_GRACE: Duration = Duration::from_secs(10);
+
+/// How long the guardian may take to kill a command whose lock is lost. After that the wrapper does it.
+const OVERDUE: Duration = Duration::from_millis(100);
+
+/// How long the end of the engine may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Exit status of a command that there is not, or that cannot be run, as shells have it.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+const KILLED: i32 = 9;
+
+/// Runs a command under a lock; returns the exit status.
+pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
+    let mut signals = signals().map_err(|error| system(&error))?;
+    let program = options.command.first().map(Path::new);
+    let service = program.and_then(Path::file_name).unwrap_or_default();
+    let service = service.to_string_lossy().into_owned();
+    let connection = Connection::as_service(etcd, service)?;
+    let status = under_lock(&connection.locks, options, &mut signals).await;
+    // Revokes the lease, so that no other process waits for its end.
+    let _ = timeout(GOODBYE, connection.locks.shutdown(Duration::ZERO)).await;
+    status
+}
+
+async fn under_lock(
+    locks: &Locks,
+    options: &Exec,
+    signals: &mut mpsc::Receiver<i32>,
+) -> Result<u8, Failure> {
+    let name = &options.name;
+    let answer = tokio::select! {
+        biased;
+        Some(signal) = signals.recv() => {
+            eprintln!("etcd-locked: `{name}`: signal {signal} while waiting for the lock");
+            return Ok(status_of_signal(signal));
+        }
+        answer = call(locks, options).into_future() => answer,
+    };
+    let held = match answer {
+        Ok(held) => held,
+        Err(error) => return not_acquired(options, error),
+    };
+    let outcome = match Guardian::start(options, &held) {
+        Ok(guardian) => guardian.serve(options, &held, signals).await,
+        Err(error) => Err(system(&error)),
+    };
+    match held.release().await {
+        Ok(()) => {}
+        Err(LockError::Lost { cause, .. }) => {
+            eprintln!("etcd-locked: `{name}`: the lock was lost: {cause}");
+        }
+        Err(error) => eprintln!("etcd-locked: `{name}`: the lock is released later: {error}"),
+    }
+    outcome
+}
+
+fn call(locks: &Locks, options: &Exec) -> etcd_locked::Acquire {
+    let mut call = locks.lock(&options.name).ttl(options.ttl);
+    if let Some(wait) = options.wait {
+        call = call.wait(wait);
+    }
+    if options.no_wait {
+        call = call.try_once();
+    }
+    if options.shared {
+        call = call.shared();
+    }
+    if let Some(permits) = options.permits {
+        call = call.permits(permits);
+    }
+    call
+}
+
+/// Says who holds the lock; returns the exit status.
+fn not_acquired(options: &Exec, error: LockError) -> Result<u8, Failure> {
+    let (holder, unleased, waited) = match error {
+        LockError::Held {
+            holder, unleased, ..
+        } => (holder, unleased, Duration::ZERO),
+        LockError::Timeout {
+            holder,
+            unleased,
+            waited,
+            ..
+        } => (holder, unleased, waited),
+        LockError::InvalidName { reason, .. } => {
+            return Err(Failure::Usage(format!("`{}`: {reason}", options.name)));
+        }
+        error => return Err(error.into()),
+    };
+    let mut text = match holder {
+        Some(holder) => format!("is held by {holder}"),
+        None => "is held".to_owned(),
+    };
+    if !waited.is_zero() {
+        text += &format!("; it was not free within {waited:.1?}");
+    }
+    if let Some(key) = unleased {
+        text += &format!("; the key `{key}` has no lease and never expires: delete it");
+    }
+    let (skipped, status) = match options.on_held {
+        OnHeld::Skip => (" skipped:", 0),
+        OnHeld::Fail => ("", crate::NOTHING),
+    };
+    eprintln!("etcd-locked:{skipped} `{}` {text}", options.name);
+    Ok(status)
+}
+
+/// A guardian that runs, as the wrapper sees it.
+struct Guardian {
+    process: Child,
+    messages: mpsc::Receiver<Message>,
+    link: OwnedWriteHalf,
+}
+
+impl Guardian {
+    /// Starts the guardian, which waits for the first message.
+    fn start(options: &Exec, held: &LockGuard) -> io::Result<Self> {
+        // For the case that the guardian dies: its children are the wrapper's then.
+        family::adopt_orphans()?;
+        let (link, other) = UnixStream::pair()?;
+        let grace = (options.ttl / 6).min(MOST_GRACE).as_nanos();
+        let process = Command::new("/proc/self/exe")
+            .arg0("etcd-locked")
+            .args(["guardian", "--grace-ns", &grace.to_string(), "--"])
+            .args(&options.command)
+            .env("ETCD_LOCKED_NAME", &options.name)
+            .env("ETCD_LOCKED_TOKEN", held.token().as_i64().to_string())
+            .stdin(Stdio::from(std::os::fd::OwnedFd::from(other)))
+            .spawn()?;
+        send_file(&link, io::stdin().as_fd())?;
+        link.set_nonblocking(true)?;
+        let (read, write) = tokio::net::UnixStream::from_std(link)?.into_split();
+        Ok(Self {
+            process,
+            messages: messages(read),
+            link: write,
+        })
+    }
+
+    /// Serves the guardian until nothing of the command is left; returns the exit status.
+    async fn serve(
+        mut self,
+        options: &Exec,
+        held: &LockGuard,
+        signals: &mut mpsc::Receiver<i32>,
+    ) -> Result<u8, Failure> {
+        let told = self.tell(options, held, signals).await;
+        if told.is_none() {
+            // It has ended, or does not do what it is for.
+            let _ = self.process.kill();
+        }
+        // What it leaves is a child of this process once its end is told.
+        let _ = self.process.wait();
+        family::end(None);
+        let name = &options.name;
+        match told {
+            Some(Message::Ended(status)) => Ok(u8::try_from(status).unwrap_or(u8::MAX)),
+            Some(Message::Refused(error)) => {
+                let error = io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(0));
+                let program = options.command.first();
+                let program = program.map(|it| it.to_string_lossy()).unwrap_or_default();
+                eprintln!("etcd-locked: `{program}` cannot be run: {error}");
+                Ok(match error.kind() {
+                    io::ErrorKind::NotFound => NOT_FOUND,
+                    _ => NOT_RUNNABLE,
+                })
+            }
+            _ => {
+                eprintln!(
+                    "etcd-locked: `{name}`: the guardian does not answer any more: the command is killed"
+                );
+                Ok(status_of_signal(KILLED))
+            }
+        }
+    }
+
+    /// Tells the guardian until when the lock is held, until it says how the command ended. `None`: it has gone, or is overdue.
+    async fn tell(
+        &mut self,
+        options: &Exec,
+        held: &LockGuard,
+        signals: &mut mpsc::Receiver<i32>,
+    ) -> Option<Message> {
+        let every = options.ttl / 20;
+        let mut tick = interval(every);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lost = std::pin::pin!(held.lost());
+        let mut overdue = None;
+        // First of all: the guardian starts the command by it.
+        self.send(Message::Until(until(held))).await;
+        loop {
+            tokio::select! {
+                message = self.messages.recv() => return message,
+                Some(signal) = signals.recv() => {
+                    self.send(Message::Signal(signal.unsigned_abs().into())).await;
+                }
+                _ = &mut lost, if overdue.is_none() => {
+                    overdue = Some(Instant::now() + OVERDUE);
+                    self.send(Message::Lost).await;
+                }
+                () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
+                    return None;
+                }
+                _ = tick.tick(), if overdue.is_none() => self.send(Message::Until(until(held))).await,
+            }
+        }
+    }
+
+    async fn send(&mut self, message: Message) {
+        // It fails only if the guardian has gone, which the next read shows.
+        let _ = self.link.write_all(&message.bytes()).await;
+    }
+}
+
+/// Until when the lock is held. The clock is read before: if this process is stopped in between, the answer is too early.
+fn until(held: &LockGuard) -> u64 {
+    let now = now();
+    now.saturating_add(u64::try_from(held.remaining().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// What the guardian says; it ends with the guardian.
+fn messages(mut link: OwnedReadHalf) -> mpsc::Receiver<Message> {
+    let (all, messages) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut bytes = [0; LENGTH];
+        while link.read_exact(&mut bytes).await.is_ok()
+            && let Some(message) = Message::parse(bytes)
+            && all.send(message).await.is_ok()
+        {}
+    });
+    messages
+}
+
+/// The signals that are passed on.
+fn signals() -> io::Result<mpsc::Receiver<i32>> {
+    let (all, signals) = mpsc::channel(16);
+    for kind in [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
+    ] {
+        let (mut each, all) = (signal(kind)?, all.clone());
+        tokio::spawn(async move {
+            while each.recv().await.is_some() && all.send(kind.as_raw_value()).await.is_ok() {}
+        });
+    }
+    Ok(signals)
+}
+
+fn system(error: &io::Error) -> Failure {
+    Failure::System(format!("the command cannot be guarded: {error}"))
+}

@@ -1,0 +1,360 @@
+//! Promises of `etcd-locked exec`, on real etcd: the command never runs while another process can have its lock.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use etcd_locked_devkit::process::Signal;
+use etcd_locked_devkit::{Direction, Member, Process, Proxy, until};
+use rustix::process::{Pid, kill_process};
+
+/// More than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A command that tells its own process, one of its group and one that has left its group, asks not to be disturbed, and goes on.
+const STUBBORN: &str = "trap 'echo asked' TERM; sleep 600 & echo $!; setsid sleep 600 & echo $!; \
+                        echo $$; while :; do sleep 0.05; done";
+
+/// An `etcd-locked exec` that runs.
+struct Run {
+    process: Process,
+    lines: Receiver<String>,
+}
+
+impl Run {
+    /// Starts it; `args`: everything after `exec`.
+    fn start(endpoint: &str, args: &[&str]) -> Self {
+        let mut command = exec(endpoint, args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
+        let mut process = Process::start("etcd-locked", &mut command).expect("it starts");
+        let (sender, lines) = channel();
+        let streams = process.streams();
+        let out = streams.stdout.take().expect("a pipe");
+        let errors = streams.stderr.take().expect("a pipe");
+        let sources: [Box<dyn Read + Send>; 2] = [Box::new(out), Box::new(errors)];
+        for source in sources {
+            let sender = sender.clone();
+            thread::spawn(move || {
+                let lines = BufReader::new(source).lines().map_while(Result::ok);
+                lines.for_each(|line| _ = sender.send(line));
+            });
+        }
+        Self { process, lines }
+    }
+
+    /// Runs `STUBBORN` for a lock of two seconds; returns its processes too.
+    fn stubborn(endpoint: &str, name: &str) -> (Self, Vec<Pid>) {
+        let args = [name, "--ttl", "2s", "--", "sh", "-c", STUBBORN];
+        let run = Self::start(endpoint, &args);
+        let pids = (0..3).map(|_| pid(run.line().parse().expect("a process id")));
+        let pids = pids.collect();
+        (run, pids)
+    }
+
+    /// The next line of the command, or of etcd-locked.
+    fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("a line")
+    }
+
+    /// Waits for the end; returns how it ended, and what was said since.
+    fn end(mut self) -> (ExitStatus, String) {
+        let status = self.process.wait(PATIENCE).expect("it ends");
+        (status, self.lines.iter().collect::<Vec<_>>().join("\n"))
+    }
+
+    /// The guardian: the child of this process.
+    fn guardian(&self) -> Pid {
+        let own = self.process.pid().as_raw_nonzero().get();
+        let pids = fs::read_dir("/proc").expect("the processes").flatten();
+        let mut pids = pids.filter_map(|it| it.file_name().to_str()?.parse().ok());
+        let guardian = pids.find(|pid| stat(*pid).is_some_and(|(_, parent)| parent == own));
+        pid(guardian.expect("a guardian"))
+    }
+}
+
+fn exec(endpoint: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
+    command
+        .args(["exec", "--endpoints", endpoint])
+        .args(args)
+        .env_remove("ETCD_LOCKED_TTL");
+    command
+}
+
+fn pid(raw: i32) -> Pid {
+    Pid::from_raw(raw).expect("a process id")
+}
+
+/// State and parent of a process; `None`: there is none.
+fn stat(pid: i32) -> Option<(char, i32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut rest = rest.split(' ');
+    Some((rest.next()?.chars().next()?, rest.next()?.parse().ok()?))
+}
+
+fn lives(pid: Pid) -> bool {
+    stat(pid.as_raw_nonzero().get()).is_some_and(|(state, _)| !"ZX".contains(state))
+}
+
+/// Runs the command of another process under the same name, and says which of these live when it begins.
+fn seen_by_next(etcd: &Member, name: &str, pids: &[Pid]) -> String {
+    let pids: Vec<_> = pids
+        .iter()
+        .map(|pid| pid.as_raw_nonzero().to_string())
+        .collect();
+    let script = format!(
+        "for pid in {}; do kill -0 $pid && echo $pid lives; done; echo begun",
+        pids.join(" ")
+    );
+    let args = [name, "--wait", "60s", "--", "sh", "-c", &script];
+    let output = exec(&etcd.endpoint(), &args)
+        .stderr(Stdio::null())
+        .output()
+        .expect("it runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn exit_status_is_the_commands() {
+    let etcd = Member::start().expect("an etcd");
+    for (command, status) in [
+        (&["true"][..], 0),
+        (&["sh", "-c", "exit 7"], 7),
+        (&["sh", "-c", "kill -9 $$"], 137),
+        (&["/no/such/program"], 127),
+        (&["/"], 126),
+    ] {
+        let args = [&["jobs/a", "--"], command].concat();
+        let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
+        assert_eq!(ended.code(), Some(status), "{command:?}: {said}");
+    }
+    assert_eq!(
+        etcd.gateway().keys("locks/jobs/").expect("keys"),
+        [""; 0],
+        "every lock was released"
+    );
+    assert_eq!(etcd.gateway().leases().expect("leases"), [0; 0]);
+}
+
+#[test]
+fn command_knows_its_name_and_a_token_that_grows() {
+    let etcd = Member::start().expect("an etcd");
+    let token = || {
+        let show = "echo $ETCD_LOCKED_NAME $ETCD_LOCKED_TOKEN";
+        let (_, said) = Run::start(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", show]).end();
+        let (name, token) = said.split_once(' ').expect("name and token");
+        assert_eq!(name, "jobs/a");
+        token.parse::<i64>().expect("a number")
+    };
+    let first = token();
+    assert!(token() > first && first > 0);
+}
+
+#[test]
+fn command_reads_the_standard_input() {
+    let etcd = Member::start().expect("an etcd");
+    let mut command = exec(&etcd.endpoint(), &["jobs/a", "--", "cat"]);
+    let mut process = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = process.stdin.take().expect("a pipe");
+    stdin.write_all(b"to be copied").expect("it is read");
+    drop(stdin);
+    let output = process.wait_with_output().expect("it ends");
+    assert_eq!(output.stdout, b"to be copied");
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let etcd = Member::start().expect("an etcd");
+    for (signal, name) in [
+        (Signal::TERM, "TERM"),
+        (Signal::INT, "INT"),
+        (Signal::HUP, "HUP"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::USR1, "USR1"),
+        (Signal::USR2, "USR2"),
+    ] {
+        let script = format!("trap 'exit 40' {name}; echo ready; while :; do sleep 0.02; done");
+        let args = ["jobs/a", "--", "sh", "-c", &script];
+        let mut run = Run::start(&etcd.endpoint(), &args);
+        assert_eq!(run.line(), "ready");
+        run.process.signal(signal);
+        let (ended, said) = run.end();
+        assert_eq!(ended.code(), Some(40), "{name}: {said}");
+    }
+}
+
+#[test]
+fn lock_that_is_held_is_said_with_its_holder() {
+    let etcd = Member::start().expect("an etcd");
+    let (holder, _) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    for (options, status) in [
+        (&["--no-wait"][..], 1),
+        (&["--wait", "100ms"], 1),
+        (&["--no-wait", "--on-held", "skip"], 0),
+        (&["--wait", "100ms", "--on-held", "skip"], 0),
+    ] {
+        let args = [&["jobs/a"], options, &["--", "echo", "ran"]].concat();
+        let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
+        assert_eq!(ended.code(), Some(status), "{said}");
+        let pid = format!("process {}", holder.process.pid().as_raw_nonzero());
+        assert!(said.contains("`jobs/a` is held by `sh` on"), "{said}");
+        assert!(said.contains(&pid) && !said.contains("ran"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn readers_and_permits_run_together() {
+    let etcd = Member::start().expect("an etcd");
+    for (name, mode) in [
+        ("jobs/a", &["--shared"][..]),
+        ("jobs/b", &["--permits", "2"]),
+    ] {
+        let run = |options: &[&str]| {
+            let script = ["--", "sh", "-c", "echo ready; read it"];
+            let args = [&[name], mode, options, &script[..]].concat();
+            Run::start(&etcd.endpoint(), &args)
+        };
+        let (one, other) = (run(&[]), run(&[]));
+        assert_eq!((one.line(), other.line()), ("ready".into(), "ready".into()));
+        drop((one, other));
+    }
+    let third = ["jobs/c", "--permits", "1", "--no-wait", "--", "true"];
+    let (_first, _) = Run::stubborn(&etcd.endpoint(), "jobs/c");
+    assert_eq!(Run::start(&etcd.endpoint(), &third).end().0.code(), Some(1));
+}
+
+#[test]
+fn wrong_use_and_an_etcd_out_of_reach_have_statuses_of_their_own() {
+    let nowhere = "http://127.0.0.1:1";
+    for args in [
+        &["jobs/a"][..],
+        &["jobs/a", "--ttl", "1s", "--", "true"],
+        &["jobs//a", "--", "true"],
+        &["jobs/a", "--permits", "0", "--", "true"],
+        &["jobs/a", "--permits", "2", "--shared", "--", "true"],
+        &["jobs/a", "--wait", "1s", "--no-wait", "--", "true"],
+    ] {
+        let (ended, said) = Run::start(nowhere, args).end();
+        assert_eq!(ended.code(), Some(2), "{args:?}: {said}");
+    }
+    let (ended, said) = Run::start(nowhere, &["jobs/a", "--", "true"]).end();
+    assert_eq!(ended.code(), Some(3), "{said}");
+}
+
+#[test]
+fn signal_while_waiting_leaves_the_queue() {
+    let etcd = Member::start().expect("an etcd");
+    let (_holder, _) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    let mut waiter = Run::start(&etcd.endpoint(), &["jobs/a", "--wait", "60s", "--", "true"]);
+    let contenders = || etcd.gateway().keys("locks/jobs/a/").expect("keys").len();
+    until("the waiter", PATIENCE, || contenders() == 2).expect("the waiter");
+    waiter.process.signal(Signal::TERM);
+    let (ended, said) = waiter.end();
+    assert_eq!(ended.code(), Some(143), "{said}");
+    assert_eq!(contenders(), 1);
+}
+
+#[test]
+fn partition_ends_the_command_before_another_begins() {
+    let etcd = Member::start().expect("an etcd");
+    let proxy = Proxy::start(etcd.address()).expect("a proxy");
+    let (run, pids) = Run::stubborn(&proxy.endpoint(), "jobs/a");
+    proxy.cut(Direction::Requests);
+    proxy.cut(Direction::Answers);
+    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(137), "{said}");
+    assert!(
+        said.contains("\nasked") || said.starts_with("asked"),
+        "{said}"
+    );
+    assert!(said.contains("the lock was lost"), "{said}");
+}
+
+#[test]
+fn stopped_wrapper_is_no_danger() {
+    let etcd = Member::start().expect("an etcd");
+    let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    run.process.stop().expect("it stops");
+    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
+    run.process.cont();
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(137), "{said}");
+    assert!(said.contains("the lock was lost"), "{said}");
+}
+
+#[test]
+fn killed_wrapper_is_no_danger() {
+    let etcd = Member::start().expect("an etcd");
+    let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    run.process.kill().expect("it ends");
+    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
+    let (_, said) = run.end();
+    assert!(said.contains("etcd-locked itself has ended"), "{said}");
+}
+
+#[test]
+fn command_of_a_killed_guardian_is_killed() {
+    let etcd = Member::start().expect("an etcd");
+    let (run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    kill_process(run.guardian(), Signal::KILL).expect("it lives");
+    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(137), "{said}");
+    assert!(said.contains("the guardian does not answer"), "{said}");
+}
+
+#[test]
+fn wrapper_kills_where_the_guardian_is_stopped() {
+    let etcd = Member::start().expect("an etcd");
+    let proxy = Proxy::start(etcd.address()).expect("a proxy");
+    let (run, pids) = Run::stubborn(&proxy.endpoint(), "jobs/a");
+    kill_process(run.guardian(), Signal::STOP).expect("it lives");
+    proxy.cut(Direction::Requests);
+    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(137), "{said}");
+    assert!(said.contains("the guardian does not answer"), "{said}");
+}
+
+#[test]
+fn lock_that_an_operator_takes_away_kills_at_once() {
+    let etcd = Member::start().expect("an etcd");
+    let (run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    let keys = etcd.gateway().keys("locks/jobs/a/").expect("keys");
+    etcd.gateway().delete(&keys[0]).expect("deleted");
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(137), "{said}");
+    assert!(!said.contains("SIGTERM"), "{said}");
+    assert!(!pids.into_iter().any(lives));
+}
+
+#[test]
+fn nothing_of_the_command_outlives_the_lock() {
+    let etcd = Member::start().expect("an etcd");
+    let leaves = "sleep 600 & echo $!; setsid sleep 600 & echo $!; exit 3";
+    let run = Run::start(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", leaves]);
+    let pids = [run.line(), run.line()].map(|line| pid(line.parse().expect("a process id")));
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(3), "{said}");
+    assert!(!pids.into_iter().any(lives));
+}
+
+#[test]
+fn renewals_let_the_command_outlast_the_ttl() {
+    let etcd = Member::start().expect("an etcd");
+    let args = ["jobs/a", "--ttl", "2s", "--", "sleep", "5"];
+    let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
+    assert_eq!((ended.code(), &*said), (Some(0), ""));
+}
