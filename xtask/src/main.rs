@@ -8,6 +8,7 @@ mod demo;
 mod drills;
 mod etcd;
 mod examples;
+mod exec;
 mod faults;
 mod load;
 mod mistakes;
@@ -55,6 +56,9 @@ usage: cargo xtask <command>
                   `lock-service` (etcd-client's), `etcdctl` (`etcdctl lock` with a command)
   chaos --write …
                   the same, and keeps the figures: writes tests/chaos/RESULTS.md and its plot
+  exec [--times N]
+                  `etcd-locked exec` and `etcdctl lock` with partitions, SIGSTOP and SIGKILL: does a command still run when the next
+                  begins? N rounds of ours (60), 8 at once (--lanes); --write writes cli/EXEC.md
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;
                   --quick in seven minutes and smaller, to target/bench
   bench --row B4  one of them
@@ -80,6 +84,12 @@ fn main() -> ExitCode {
         "drills" => process::end_all_on_interrupt().and_then(|()| drills::drills(args)),
         "examples" => process::end_all_on_interrupt().and_then(|()| examples::examples(args)),
         "sim" => process::end_all_on_interrupt().and_then(|()| sim::sim(args)),
+        "exec" => process::end_all_on_interrupt().and_then(|()| exec::exec(args)),
+        // What the commands of `exec` run.
+        "pulse" => match exec::beat(args) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(message) => Err(message),
+        },
         // The runner says the last line itself: it has the figures.
         "chaos" => match process::end_all_on_interrupt().and_then(|()| chaos::chaos(args)) {
             Ok(()) => return ExitCode::SUCCESS,

@@ -1,0 +1,299 @@
+//! `cargo xtask exec`: shows whether the command of one process still runs when that of another begins, ours and `etcdctl lock`'s.
+//!
+//! Rounds are played in lanes at once. The faults of a tool take turns, so each meets the machine as it is at all times.
+
+mod pulse;
+mod round;
+
+use std::fmt::Write;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etcd_locked_devkit::Proxy;
+
+pub(crate) use self::pulse::beat;
+use self::round::{Fault, Lane, Seen, Tool};
+use crate::etcd::{self, Etcd};
+use crate::{Result, say, workspace};
+
+/// Rounds of ours, unless `--times` says otherwise.
+const TIMES: usize = 60;
+
+/// Rounds that are played at once, unless `--lanes` says otherwise.
+const LANES: usize = 8;
+
+/// The page, below the workspace's root.
+const PAGE: &str = "cli/EXEC.md";
+
+/// A round that is to be played.
+#[derive(Debug)]
+struct Job {
+    tool: Tool,
+    fault: Fault,
+}
+
+/// Plays the rounds, and prints the table; `--write` writes the page.
+pub(crate) fn exec(args: &[String]) -> Result<String> {
+    let mut args = args.to_vec();
+    let asked = etcd::asked(&mut args)?;
+    let times = number(&mut args, "--times")?.unwrap_or(TIMES);
+    let lanes = number(&mut args, "--lanes")?.unwrap_or(LANES);
+    let writes = args.iter().any(|arg| arg == "--write");
+    args.retain(|arg| arg != "--write");
+    if !args.is_empty() || times == 0 || lanes == 0 {
+        return Err("usage: cargo xtask exec [--times N] [--lanes N] [--write]".to_owned());
+    }
+    say::step("etcd");
+    let etcd = match asked {
+        Some(etcd) => etcd,
+        None => Etcd::find()?,
+    };
+    say::step("building etcd-locked");
+    let [ours] = workspace::build(&[], [("etcd-locked-cli", "etcd-locked")])?;
+    let jobs = jobs(times, &Tool::Ours(ours), &Tool::Etcdctl(etcd.ctl.clone()));
+    say::step(format_args!("{} rounds, {lanes} at once", jobs.len()));
+    let begun = Instant::now();
+    let results = play(&etcd, &jobs, lanes)?;
+    let table = table(&jobs, &results);
+    let failed: Vec<&String> = results.iter().filter_map(|it| it.as_ref().err()).collect();
+    for failure in &failed {
+        eprintln!("   {failure}");
+    }
+    println!("{table}");
+    let overlaps = count(&jobs, &results, |job, seen| {
+        matches!(job.tool, Tool::Ours(_)) && job.fault != Fault::Freeze && is_overlap(seen)
+    });
+    if overlaps > 0 {
+        return Err(format!(
+            "{overlaps} times the command of `etcd-locked exec` ran when the next had begun"
+        ));
+    }
+    if !failed.is_empty() {
+        return Err(format!("{} rounds came to no end", failed.len()));
+    }
+    if writes {
+        let file = workspace::root().join(PAGE);
+        let page = page(&etcd, &table);
+        fs::write(&file, page).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(format!(
+        "exec: ok — no overlap in {times} rounds on etcd {}, in {:.0} s",
+        etcd.version,
+        begun.elapsed().as_secs_f64()
+    ))
+}
+
+/// Takes an option and its number out of the arguments.
+fn number(args: &mut Vec<String>, option: &str) -> Result<Option<usize>> {
+    let Some(at) = args.iter().position(|arg| arg == option) else {
+        return Ok(None);
+    };
+    let value = args.get(at + 1).and_then(|value| value.parse().ok());
+    let value = value.ok_or_else(|| format!("`{option}` needs a number"))?;
+    args.drain(at..at + 2);
+    Ok(Some(value))
+}
+
+/// The rounds: of ours so many, and a tenth of that with all stopped; of etcdctl a tenth, and as many with all stopped.
+fn jobs(times: usize, ours: &Tool, etcdctl: &Tool) -> Vec<Job> {
+    let apart = [Fault::Partition, Fault::Stop, Fault::Kill];
+    let mut jobs = Vec::new();
+    for n in 0..times {
+        let mut add = |tool: &Tool, fault| {
+            let tool = tool.clone();
+            jobs.push(Job { tool, fault });
+        };
+        add(ours, apart[n % 3]);
+        // A tenth of the rounds, and each fault as often as the others.
+        if n % 10 == 0 {
+            add(etcdctl, apart[n / 10 % 3]);
+            add(ours, Fault::Freeze);
+            add(etcdctl, Fault::Freeze);
+        }
+    }
+    jobs
+}
+
+/// Plays all rounds, in lanes; the results are in the order of the rounds.
+fn play(etcd: &Etcd, jobs: &[Job], lanes: usize) -> Result<Vec<Result<Seen>>> {
+    let member = etcd_locked_devkit::Setup::default()
+        .binary(&etcd.server)
+        .start()?;
+    let scratch = tempfile::tempdir().map_err(|error| format!("a scratch directory: {error}"))?;
+    let results = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let all: Vec<_> = (0..lanes)
+            .map(|_| {
+                let lane = || {
+                    let lane = Lane {
+                        etcd: &member,
+                        proxy: Proxy::start(member.address())?,
+                        folder: scratch.path().to_owned(),
+                    };
+                    run(&lane, jobs, &next, &results);
+                    Ok(())
+                };
+                scope.spawn(lane)
+            })
+            .collect();
+        let mut all = all.into_iter().map(|lane| lane.join());
+        all.try_for_each(|lane| {
+            lane.unwrap_or_else(|_| Err("a thread of xtask has panicked".to_owned()))
+        })
+    })?;
+    let mut results = results
+        .into_inner()
+        .map_err(|_| "a thread of xtask has panicked".to_owned())?;
+    results.sort_by_key(|(at, _)| *at);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
+}
+
+/// Plays rounds in one lane until there are none left.
+fn run(
+    lane: &Lane<'_>,
+    jobs: &[Job],
+    next: &AtomicUsize,
+    results: &Mutex<Vec<(usize, Result<Seen>)>>,
+) {
+    loop {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        let Some(job) = jobs.get(at).filter(|_| !crate::process::interrupted()) else {
+            return;
+        };
+        let seen = lane.play(&job.tool, job.fault, at);
+        let seen = seen.map_err(|error| format!("{}, {}: {error}", job.tool, job.fault));
+        if let Ok(mut results) = results.lock() {
+            results.push((at, seen));
+            if results.len().is_multiple_of(50) {
+                say::note(format_args!("{} of {}", results.len(), jobs.len()));
+            }
+        }
+    }
+}
+
+fn is_overlap(seen: &Seen) -> bool {
+    seen.overlap > 0 || seen.lives
+}
+
+fn count(jobs: &[Job], results: &[Result<Seen>], is: impl Fn(&Job, &Seen) -> bool) -> usize {
+    let both = jobs.iter().zip(results);
+    both.filter(|(job, seen)| seen.as_ref().is_ok_and(|seen| is(job, seen)))
+        .count()
+}
+
+/// A row for each tool and fault.
+fn table(jobs: &[Job], results: &[Result<Seen>]) -> String {
+    let mut text = "\
+| | fault | rounds | the first command ran when the next had begun | for, at most | next begins after (median) |
+|---|---|---|---|---|---|
+"
+    .to_owned();
+    let mut rows: Vec<(String, String, Vec<Seen>)> = Vec::new();
+    for (job, seen) in jobs.iter().zip(results) {
+        let (tool, fault) = (job.tool.to_string(), job.fault.to_string());
+        let at = rows.iter().position(|row| row.0 == tool && row.1 == fault);
+        let at = at.unwrap_or_else(|| {
+            rows.push((tool, fault, Vec::new()));
+            rows.len() - 1
+        });
+        rows[at].2.extend(seen.as_ref().ok());
+    }
+    rows.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
+    // Ours first.
+    rows.sort_by_key(|row| row.0 == "etcdctl lock");
+    for (tool, fault, seen) in rows {
+        let overlaps = seen.iter().filter(|it| is_overlap(it)).count();
+        let longest = seen.iter().map(|it| it.overlap).max().unwrap_or(0);
+        let longest = match (seen.iter().any(|it| it.lives), overlaps) {
+            (true, _) => "to its own end".to_owned(),
+            (false, 0) => "-".to_owned(),
+            (false, _) => format!("{:.1} ms", longest as f64 / 1e6),
+        };
+        let mut waited: Vec<u64> = seen.iter().map(|it| it.waited).collect();
+        waited.sort_unstable();
+        let median = waited.get(waited.len() / 2).copied().unwrap_or(0);
+        let median = Duration::from_nanos(median).as_secs_f64();
+        let rounds = seen.len();
+        let row =
+            format!("| `{tool}` | {fault} | {rounds} | {overlaps} | {longest} | {median:.1} s |");
+        let _ = writeln!(text, "{row}");
+    }
+    text
+}
+
+fn page(etcd: &Etcd, table: &str) -> String {
+    format!(
+        "# Commands under a lock, and what goes wrong\n\n\
+         Written by `cargo xtask exec --times N --write`, on etcd {} and etcdctl {}. In each round one process runs a command of two\n\
+         processes under a lock with a TTL of 2 s, and meets a fault; another process waits for the same lock, to run its own. Both\n\
+         commands note the time each millisecond, by one clock.\n\n\
+         {table}\n\
+         With \"all stopped, then continued\", command, guardian and `etcd-locked` (or command and `etcdctl`) are stopped until the\n\
+         next command has begun; the time is how long the first command ran after that, before it was killed. A store that checks\n\
+         `ETCD_LOCKED_TOKEN` refuses what it writes then.\n",
+        etcd.version, etcd.ctl_version
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools() -> [Tool; 2] {
+        [Tool::Ours("ours".into()), Tool::Etcdctl("theirs".into())]
+    }
+
+    #[test]
+    fn rounds_are_spread_over_tools_and_faults() {
+        let [ours, theirs] = tools();
+        let jobs = jobs(90, &ours, &theirs);
+        let many = |of_ours: bool, fault| {
+            let is =
+                |job: &&Job| matches!(job.tool, Tool::Ours(_)) == of_ours && job.fault == fault;
+            jobs.iter().filter(is).count()
+        };
+        for fault in [Fault::Partition, Fault::Stop, Fault::Kill] {
+            assert_eq!((many(true, fault), many(false, fault)), (30, 3));
+        }
+        assert_eq!(
+            (many(true, Fault::Freeze), many(false, Fault::Freeze)),
+            (9, 9)
+        );
+    }
+
+    #[test]
+    fn table_counts_overlaps_and_not_what_failed() {
+        let [ours, theirs] = tools();
+        let job = |tool: &Tool| Job {
+            tool: tool.clone(),
+            fault: Fault::Stop,
+        };
+        let seen = |overlap, lives| {
+            Ok(Seen {
+                waited: 2_000_000_000,
+                overlap,
+                lives,
+            })
+        };
+        let jobs = [job(&theirs), job(&ours), job(&ours), job(&ours)];
+        let results = [
+            seen(7, true),
+            seen(0, false),
+            seen(1_500_000, false),
+            Err("no end".to_owned()),
+        ];
+        let table = table(&jobs, &results);
+        let rows: Vec<_> = table.lines().skip(2).collect();
+        assert_eq!(
+            rows,
+            [
+                "| `etcd-locked exec` | SIGSTOP | 2 | 1 | 1.5 ms | 2.0 s |",
+                "| `etcdctl lock` | SIGSTOP | 1 | 1 | to its own end | 2.0 s |",
+            ]
+        );
+    }
+}
