@@ -69,6 +69,21 @@ async fn shelf(shop: Data<Shop>, sku: Path<String>) -> Result<Json<Shelf>, Error
     shop.shelf(&sku).await.map(Json)
 }
 
+/// For the readiness probe of an orchestrator: 503 while etcd is out of reach, and once the service is about to end.
+#[get("/ready")]
+async fn ready() -> HttpResponse {
+    HttpResponse::new(match etcd_locked::status().ready() {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    })
+}
+
+/// For operators: which locks this process holds and waits for. It shows names, so keep it from customers.
+#[get("/locks")]
+async fn locks_now() -> Json<etcd_locked::Status> {
+    Json(etcd_locked::status())
+}
+
 impl ResponseError for Error {
     fn status_code(&self) -> StatusCode {
         match self {
@@ -113,7 +128,7 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let app = move || {
         App::new()
             .app_data(shop.clone())
-            .service((place, order, invoice, restock, shelf))
+            .service((ready, locks_now, place, order, invoice, restock, shelf))
     };
     let server = HttpServer::new(app)
         // Else actix notices a client that has gone only when it writes the answer, and a body without `detach` runs on.

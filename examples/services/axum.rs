@@ -6,6 +6,7 @@
 //! curl -X PUT http://127.0.0.1:8080/orders/1 -H content-type:application/json -d '{"sku": "lamp", "pieces": 2}'
 //! curl -X POST http://127.0.0.1:8080/orders/1/invoice
 //! curl http://127.0.0.1:8080/shelves/lamp                    # {"left":38,"sold":2}
+//! curl http://127.0.0.1:8080/locks                           # {"ready":true,"reachable":true,"draining":false,"leases":[…],…
 //! ```
 
 mod locks;
@@ -71,6 +72,19 @@ async fn shelf(State(shop): State<Shop>, Path(sku): Path<String>) -> Result<Json
     shop.shelf(&sku).await.map(Json)
 }
 
+/// For the readiness probe of an orchestrator: 503 while etcd is out of reach, and once the service is about to end.
+async fn ready() -> StatusCode {
+    match etcd_locked::status().ready() {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// For operators: which locks this process holds and waits for. It shows names, so keep it from customers.
+async fn locks_now() -> Json<etcd_locked::Status> {
+    Json(etcd_locked::status())
+}
+
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let status = match self {
@@ -103,6 +117,8 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
     etcd_locked::init(Config::from_env()?.service("shop-axum")).await?;
     let router = Router::new()
+        .route("/ready", get(ready))
+        .route("/locks", get(locks_now))
         .route("/orders/{id}", put(place).get(order))
         .route("/orders/{id}/invoice", post(invoice))
         .route("/shelves/{sku}", get(shelf))

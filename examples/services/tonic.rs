@@ -11,14 +11,14 @@ mod signals;
 use std::env;
 use std::process::ExitCode;
 
-use etcd_locked::{Config, etcd_locked};
+use etcd_locked::{Config, LockStatus, etcd_locked};
 use tokio::time::timeout;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 use crate::proto::orders_server::{Orders, OrdersServer};
-use crate::proto::{Article, Delivery, Nothing, Order, OrderId, Shelf, Wanted};
+use crate::proto::{Article, Delivery, Lock, LockList, Nothing, Order, OrderId, Shelf, Wanted};
 use crate::shop::{Error, Shop};
 use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
 
@@ -63,6 +63,36 @@ impl Orders for Service {
     async fn count(&self, request: Request<Article>) -> Result<Response<Shelf>, Status> {
         let shop::Shelf { left, sold } = self.shop.shelf(&request.get_ref().sku).await?;
         Ok(Response::new(Shelf { left, sold }))
+    }
+
+    /// For the readiness probe of an orchestrator.
+    async fn ready(&self, _: Request<Nothing>) -> Result<Response<Nothing>, Status> {
+        match etcd_locked::status().ready() {
+            true => Ok(Response::new(Nothing {})),
+            false => Err(Status::unavailable(
+                "etcd is out of reach, or the service is about to end",
+            )),
+        }
+    }
+
+    /// For operators: which locks this process holds and waits for. It shows names, so keep it from customers.
+    async fn locks(&self, _: Request<Nothing>) -> Result<Response<LockList>, Status> {
+        let status = etcd_locked::status();
+        let list = |locks: &[LockStatus]| locks.iter().map(Lock::from).collect();
+        Ok(Response::new(LockList {
+            held: list(status.held()),
+            waiting: list(status.waiting()),
+        }))
+    }
+}
+
+impl From<&LockStatus> for Lock {
+    fn from(lock: &LockStatus) -> Self {
+        Self {
+            name: lock.name().text().unwrap_or_default().to_owned(),
+            function: lock.function().unwrap_or_default().to_owned(),
+            token: lock.token().map_or(0, |token| token.as_i64()),
+        }
     }
 }
 

@@ -67,6 +67,22 @@ impl crate::shop::Customer for Customer {
     async fn invoice(&mut self, id: u64) -> Answer {
         order(self.0.invoice(proto::OrderId { id }).await)
     }
+
+    async fn ready(&mut self) -> bool {
+        match self.0.ready(proto::Nothing {}).await {
+            Ok(_) => true,
+            Err(status) => {
+                assert_eq!(refused(status).code, Self::UNAVAILABLE);
+                false
+            }
+        }
+    }
+
+    async fn holds(&mut self) -> Vec<String> {
+        let locks = self.0.locks(proto::Nothing {}).await.expect("a list");
+        let held = locks.into_inner().held.into_iter();
+        held.map(|lock| lock.name).collect()
+    }
 }
 
 plays_every_scene!(Customer);

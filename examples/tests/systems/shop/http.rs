@@ -123,4 +123,20 @@ impl<S: Server> Customer for Http<S> {
         let path = format!("/orders/{id}/invoice");
         self.send(Method::POST, &path, "").await.map(order)
     }
+
+    async fn ready(&mut self) -> bool {
+        match self.send(Method::GET, "/ready", "").await {
+            Ok(_) => true,
+            Err(refused) => {
+                assert_eq!(refused.code, Self::UNAVAILABLE, "{refused:?}");
+                false
+            }
+        }
+    }
+
+    async fn holds(&mut self) -> Vec<String> {
+        let status = self.send(Method::GET, "/locks", "").await.expect("a list");
+        let held = status["held"].as_array().expect("a list");
+        held.iter().map(|lock| text(lock, "name")).collect()
+    }
 }

@@ -61,6 +61,11 @@ pub(crate) trait Customer: Sized + Send + 'static {
     fn order(&mut self, id: u64) -> impl Future<Output = Answer> + Send;
     fn place(&mut self, id: u64, sku: &str) -> impl Future<Output = Answer> + Send;
     fn invoice(&mut self, id: u64) -> impl Future<Output = Answer> + Send;
+
+    /// Asks as a readiness probe does.
+    fn ready(&mut self) -> impl Future<Output = bool> + Send;
+    /// Asks for the names that the service holds.
+    fn holds(&mut self) -> impl Future<Output = Vec<String>> + Send;
 }
 
 /// The answer to a customer about an order.
@@ -124,6 +129,21 @@ impl Service {
 
     pub(crate) async fn customer<C: Customer>(&self) -> C {
         within("a connection", C::connect(self.address)).await
+    }
+
+    /// Awaits that the service says that it is ready, or that it is not.
+    pub(crate) async fn until_ready<C: Customer>(&self, wanted: bool) {
+        let asks = async {
+            loop {
+                // A new connection, because some servers close one that is idle for five seconds.
+                let mut probe: C = self.customer().await;
+                if probe.ready().await == wanted {
+                    break;
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        within("the readiness", asks).await;
     }
 
     /// Awaits that an order satisfies `wanted`.

@@ -133,6 +133,7 @@ pub(crate) fn disconnect<C: Customer>() {
         let mut gone: C = service.customer().await;
         let gone = tokio::spawn(async move { gone.place(1, "lamp").await });
         service.until::<C>(1, paying).await;
+        assert_eq!(clerk.holds().await, ["orders/1", "shelves/lamp"]);
         gone.abort();
         assert!(gone.await.unwrap_err().is_cancelled());
         let whole = async {
@@ -233,6 +234,7 @@ pub(crate) fn outage<C: Customer>() {
         let mut clerk: C = service.customer().await;
         clerk.restock("lamp", 10).await;
         assert!(paid(&clerk.place(1, "lamp").await.unwrap()));
+        assert!(clerk.ready().await);
 
         town.etcd.members[0].kill().unwrap();
         let refused = clerk.place(2, "lamp").await.unwrap_err();
@@ -243,7 +245,10 @@ pub(crate) fn outage<C: Customer>() {
         assert_eq!(refused.said, said);
         assert_eq!(clerk.shelf("lamp").await, Shelf { left: 9, sold: 1 });
 
+        service.until_ready::<C>(false).await;
+
         town.etcd.restart().await;
+        service.until_ready::<C>(true).await;
         // New connections, because the server may have closed an idle one.
         let back = async {
             loop {
