@@ -222,11 +222,17 @@
 //!
 //! | | | labels |
 //! |---|---|---|
-//! | `etcd_locked_wait_seconds` | histogram: how long a call waited | `lock`; `outcome`: `granted`, `held`, `timeout`, `dropped` with its caller, `failed` |
+//! | `etcd_locked_wait_seconds` | histogram: how long a call waited | `lock`; `outcome`: `granted`, `held`, `timeout`, `deadlock`, `dropped` with its caller, `failed` |
 //! | `etcd_locked_waiters` | gauge: how many calls of this process wait | `lock` |
-//! | `etcd_locked_hold_seconds` | histogram: how long a lock was held, until it was given back, lost or not | `lock` |
+//! | `etcd_locked_held` | gauge: how many locks this process holds, until they are given back, lost or not | `lock` |
+//! | `etcd_locked_hold_seconds` | histogram: how long a lock was held, in the same sense | `lock` |
+//! | `etcd_locked_handovers_total` | counter: locks that were got from another call | `lock`; `kind`: `local`, handed over in this process; `remote`, after another client of etcd |
 //! | `etcd_locked_lost_total` | counter: locks that were lost | `lock`; `cause`: `expired`, `revoked`, `deleted`, … as in [`LossCause`] |
+//! | `etcd_locked_deadlocks_total` | counter: calls that were refused to end a deadlock | `lock` |
 //! | `etcd_locked_history_lost_total` | counter: how often etcd has lost its history, and with it every lock | |
+//! | `etcd_locked_request_seconds` | histogram: how long an exchange with etcd took | `kind`: `grant`, `keep_alive`, `revoke`, `read`, `write`; `outcome`: `ok`, `refused`, `unavailable`, `unknown` |
+//!
+//! Counters and gauges of a template are there, with the value 0, from its first call on. [`BUCKETS`] fit the histograms.
 //!
 //! `lock` is the template, never a value; of a call with several names it is the first. A lock that is used again (`reentrant`) is not
 //! counted again.
@@ -345,6 +351,8 @@ pub use crate::api::status::{LeaseStatus, LockStatus, Status};
 #[doc(hidden)]
 pub use crate::call::register::__linkme;
 pub use crate::clock::Deadline;
+#[cfg(feature = "metrics")]
+pub use crate::metrics::BUCKETS;
 #[cfg(feature = "templates")]
 #[doc(hidden)]
 pub use crate::templates::__TEMPLATES;

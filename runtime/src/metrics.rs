@@ -1,19 +1,48 @@
 //! Metrics: what the feature `metrics` measures; without it, nothing.
 
 #[cfg(feature = "metrics")]
-pub(crate) use on::{Measurement, history_lost, lost};
+pub use on::BUCKETS;
+#[cfg(feature = "metrics")]
+pub(crate) use on::{Asked, Measurement, history_lost, lost};
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Measurement, history_lost, lost};
+pub(crate) use off::{Asked, Measurement, history_lost, lost};
+
+/// What is done later, on a thread of a caller or of the engine: a recorder is the user's code.
+pub(crate) type Later = Box<dyn FnOnce() + Send>;
+
+/// Whose lock it was just before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Predecessor {
+    None,
+    /// That of a call of this process, which handed it over.
+    Here,
+    /// That of another contender, behind which the call waited.
+    Elsewhere,
+}
 
 #[cfg(feature = "metrics")]
 mod on {
-    use ::metrics::{counter, gauge, histogram};
+    use std::collections::BTreeSet;
+    use std::sync::{PoisonError, RwLock};
 
+    use ::metrics::{
+        Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    };
+    use etcd_locked_core::{Failure, Request, Response};
+
+    use super::{Later, Predecessor};
     use crate::clock::Moment;
     use crate::values::error::LockError;
     use crate::values::loss::LossCause;
     use crate::values::name::Name;
+
+    /// Bounds of buckets that fit locks, in seconds, from half a millisecond to a minute: for the recorder's histograms, such as
+    /// `PrometheusBuilder::set_buckets` of `metrics-exporter-prometheus`.
+    pub const BUCKETS: [f64; 16] = [
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+        60.0,
+    ];
 
     /// A measurement under way: of a wait, or of how long a lock is held.
     #[derive(Debug)]
@@ -27,32 +56,93 @@ mod on {
         name.template().unwrap_or("<name given at run time>")
     }
 
-    impl Measurement {
-        pub(crate) fn start(name: &Name, now: impl FnOnce() -> Moment) -> Self {
-            Self {
-                lock: label(name),
-                since: now(),
-            }
-        }
+    /// The templates whose series there are.
+    static BEGUN: RwLock<BTreeSet<&'static str>> = RwLock::new(BTreeSet::new());
 
+    /// Makes the series of a template that no call has used before: an alert cannot tell a series that is missing from zero.
+    fn begin(lock: &'static str) {
+        let begun = |known: &BTreeSet<&str>| known.contains(lock);
+        if begun(&BEGUN.read().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let mut all = BEGUN.write().unwrap_or_else(PoisonError::into_inner);
+        if all.is_empty() {
+            describe();
+            counter!("etcd_locked_history_lost_total").increment(0);
+        }
+        if !all.insert(lock) {
+            return;
+        }
+        drop(all); // the recorder is the user's code
+        gauge!("etcd_locked_held", "lock" => lock).increment(0.0);
+        counter!("etcd_locked_deadlocks_total", "lock" => lock).increment(0);
+        for kind in ["local", "remote"] {
+            counter!("etcd_locked_handovers_total", "lock" => lock, "kind" => kind).increment(0);
+        }
+        for cause in LossCause::OF_LOCKS.map(LossCause::word) {
+            counter!("etcd_locked_lost_total", "lock" => lock, "cause" => cause).increment(0);
+        }
+    }
+
+    fn describe() {
+        let seconds = Unit::Seconds;
+        describe_histogram!(
+            "etcd_locked_wait_seconds",
+            seconds,
+            "How long calls waited for their locks"
+        );
+        describe_histogram!(
+            "etcd_locked_hold_seconds",
+            seconds,
+            "How long locks were held"
+        );
+        describe_histogram!(
+            "etcd_locked_request_seconds",
+            seconds,
+            "How long exchanges with etcd took"
+        );
+        describe_gauge!(
+            "etcd_locked_waiters",
+            "How many calls of this process wait now"
+        );
+        describe_gauge!("etcd_locked_held", "How many locks this process holds now");
+        describe_counter!("etcd_locked_lost_total", "Locks that were lost");
+        describe_counter!(
+            "etcd_locked_deadlocks_total",
+            "Calls that were refused to end a deadlock"
+        );
+        describe_counter!(
+            "etcd_locked_handovers_total",
+            "Locks that a call got from another, in this process or behind another"
+        );
+        describe_counter!(
+            "etcd_locked_history_lost_total",
+            "How often etcd has lost its history, and with it every lock"
+        );
+    }
+
+    impl Measurement {
         /// Measures a call that waits from now on; [`waited`](Self::waited) or [`gone`](Self::gone) must follow.
         pub(crate) fn waits(name: &Name, now: impl FnOnce() -> Moment) -> Self {
-            let measurement = Self::start(name, now);
-            gauge!("etcd_locked_waiters", "lock" => measurement.lock).increment(1.0);
-            measurement
+            let lock = label(name);
+            begin(lock);
+            gauge!("etcd_locked_waiters", "lock" => lock).increment(1.0);
+            Self { lock, since: now() }
         }
 
         /// Records the end of the wait.
         pub(crate) fn waited(&self, refused: Option<&LockError>, now: impl FnOnce() -> Moment) {
-            self.ends(
-                match refused {
-                    None => "granted",
-                    Some(LockError::Held { .. }) => "held",
-                    Some(LockError::Timeout { .. }) => "timeout",
-                    Some(_) => "failed",
-                },
-                now,
-            );
+            let outcome = match refused {
+                None => "granted",
+                Some(LockError::Held { .. }) => "held",
+                Some(LockError::Timeout { .. }) => "timeout",
+                Some(LockError::Deadlock { .. }) => "deadlock",
+                Some(_) => "failed",
+            };
+            self.ends(outcome, now);
+            if outcome == "deadlock" {
+                counter!("etcd_locked_deadlocks_total", "lock" => self.lock).increment(1);
+            }
         }
 
         /// Records that the caller has gone.
@@ -66,9 +156,65 @@ mod on {
                 .record(now() - self.since);
         }
 
+        /// Measures locks that a call has been given, and after whom; [`held`](Self::held) must follow.
+        pub(crate) fn holds(name: &Name, since: Moment, after: Predecessor) -> Self {
+            let lock = label(name);
+            gauge!("etcd_locked_held", "lock" => lock).increment(1.0);
+            let kind = match after {
+                Predecessor::None => None,
+                Predecessor::Here => Some("local"),
+                Predecessor::Elsewhere => Some("remote"),
+            };
+            if let Some(kind) = kind {
+                counter!("etcd_locked_handovers_total", "lock" => lock, "kind" => kind)
+                    .increment(1);
+            }
+            Self { lock, since }
+        }
+
         /// Records that the lock was held until now.
         pub(crate) fn held(&self, now: impl FnOnce() -> Moment) {
+            gauge!("etcd_locked_held", "lock" => self.lock).decrement(1.0);
             histogram!("etcd_locked_hold_seconds", "lock" => self.lock).record(now() - self.since);
+        }
+    }
+
+    /// An exchange with etcd under way.
+    #[derive(Debug)]
+    pub(crate) struct Asked {
+        kind: &'static str,
+        since: Moment,
+    }
+
+    impl Asked {
+        pub(crate) fn now(request: &Request, now: impl FnOnce() -> Moment) -> Self {
+            let kind = match request {
+                Request::Grant(_) => "grant",
+                Request::KeepAlive { .. } => "keep_alive",
+                Request::Revoke(_) => "revoke",
+                Request::Txn(txn) if txn.only_reads() => "read",
+                Request::Txn(_) => "write",
+            };
+            Self { kind, since: now() }
+        }
+
+        /// Its answer; returns what records it.
+        pub(crate) fn answered(
+            self,
+            answer: &Result<Response, Failure>,
+            now: impl FnOnce() -> Moment,
+        ) -> Option<Later> {
+            let outcome = match answer {
+                Ok(_) => "ok",
+                Err(Failure::Refused(..)) => "refused",
+                Err(Failure::Unavailable(_)) => "unavailable",
+                Err(Failure::Unknown(_)) => "unknown",
+            };
+            let (kind, took) = (self.kind, now() - self.since);
+            Some(Box::new(move || {
+                histogram!("etcd_locked_request_seconds", "kind" => kind, "outcome" => outcome)
+                    .record(took);
+            }))
         }
     }
 
@@ -86,6 +232,9 @@ mod on {
 
 #[cfg(not(feature = "metrics"))]
 mod off {
+    use etcd_locked_core::{Failure, Request, Response};
+
+    use super::{Later, Predecessor};
     use crate::clock::Moment;
     use crate::values::error::LockError;
     use crate::values::loss::LossCause;
@@ -96,10 +245,6 @@ mod off {
     pub(crate) struct Measurement;
 
     impl Measurement {
-        pub(crate) fn start(_: &Name, _: impl FnOnce() -> Moment) -> Self {
-            Self
-        }
-
         pub(crate) fn waits(_: &Name, _: impl FnOnce() -> Moment) -> Self {
             Self
         }
@@ -108,7 +253,29 @@ mod off {
 
         pub(crate) fn gone(&self, _: impl FnOnce() -> Moment) {}
 
+        pub(crate) fn holds(_: &Name, _: Moment, _: Predecessor) -> Self {
+            Self
+        }
+
         pub(crate) fn held(&self, _: impl FnOnce() -> Moment) {}
+    }
+
+    /// The same of an exchange.
+    #[derive(Debug)]
+    pub(crate) struct Asked;
+
+    impl Asked {
+        pub(crate) fn now(_: &Request, _: impl FnOnce() -> Moment) -> Self {
+            Self
+        }
+
+        pub(crate) fn answered(
+            self,
+            _: &Result<Response, Failure>,
+            _: impl FnOnce() -> Moment,
+        ) -> Option<Later> {
+            None
+        }
     }
 
     pub(crate) fn history_lost() {}

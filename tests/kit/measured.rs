@@ -1,7 +1,7 @@
 //! Metrics (feature `metrics`): which series are recorded, under which names.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use etcd_locked::{LockError, etcd_locked, testing};
@@ -91,6 +91,24 @@ impl Recorder for Recorded {
     }
 }
 
+/// The recorder of this process, which all tests here share: each has a template of its own.
+fn recorded() -> &'static Recorded {
+    static RECORDED: OnceLock<Recorded> = OnceLock::new();
+    RECORDED.get_or_init(|| {
+        let recorded = Recorded::default();
+        metrics::set_global_recorder(recorded.clone()).expect("no other recorder");
+        recorded
+    })
+}
+
+/// The number of records of a series, and their sum.
+fn of(key: &str) -> (u64, f64) {
+    let recorded = recorded();
+    recorded
+        .of(key)
+        .unwrap_or_else(|| panic!("{key}: {recorded:#?}"))
+}
+
 #[etcd_locked("measured/<id>", wait = "5s")]
 async fn measured(id: u64) -> Result<(), LockError> {
     std::future::pending().await
@@ -98,37 +116,142 @@ async fn measured(id: u64) -> Result<(), LockError> {
 
 #[tokio::test]
 async fn records_waits_holds_losses_and_waiters() -> Result<(), LockError> {
-    let recorded = Recorded::default();
-    metrics::set_global_recorder(recorded.clone()).expect("no other test here records");
+    recorded();
     let etcd = testing::start().await?;
     let holder = tokio::spawn(measured(7));
     assert_eq!(etcd.held().await, ["measured/7"]);
+    assert_eq!(of("etcd_locked_held lock=measured/<id>").1, 1.0);
     let waiter = tokio::spawn(measured(7));
     assert_eq!(etcd.waiting().await, ["measured/7"]);
-    let waiting = recorded.of("etcd_locked_waiters lock=measured/<id>");
-    assert_eq!(waiting.map(|it| it.1), Some(1.0));
+    assert_eq!(of("etcd_locked_waiters lock=measured/<id>").1, 1.0);
     etcd.advance(Duration::from_secs(5)).await;
     let late = waiter.await.expect("no panic");
     assert!(matches!(late, Err(LockError::Timeout { .. })), "{late:?}");
+    let lost = "etcd_locked_lost_total cause=deleted lock=measured/<id>";
+    assert_eq!(of(lost).1, 0.0, "there before the first loss");
     etcd.lose("measured/7").await.expect("it is held");
-    let lost = holder.await.expect("no panic");
-    assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+    let ended = holder.await.expect("no panic");
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
 
-    let of = |key: &str| {
-        recorded
-            .of(key)
-            .unwrap_or_else(|| panic!("{key}: {recorded:#?}"))
-    };
-    assert_eq!(of("etcd_locked_waiters lock=measured/<id>"), (4, 0.0));
+    assert_eq!(of("etcd_locked_waiters lock=measured/<id>").1, 0.0);
+    assert_eq!(of("etcd_locked_held lock=measured/<id>").1, 0.0);
     let granted = of("etcd_locked_wait_seconds lock=measured/<id> outcome=granted");
     assert_eq!(granted.0, 1);
     let (count, waited) = of("etcd_locked_wait_seconds lock=measured/<id> outcome=timeout");
     assert!(count == 1 && waited >= 5.0, "{waited}");
     let (count, held) = of("etcd_locked_hold_seconds lock=measured/<id>");
     assert!(count == 1 && held >= 5.0, "{held}");
-    assert_eq!(
-        of("etcd_locked_lost_total cause=deleted lock=measured/<id>"),
-        (1, 1.0)
+    assert_eq!(of(lost).1, 1.0);
+    Ok(())
+}
+
+#[etcd_locked("outcomes/<id>", wait = "none")]
+async fn tried(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("outcomes/<id>", wait = "1m")]
+async fn awaited(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("outcomes/<id>", wait = "1m")]
+async fn nested(id: u64, next: u64) -> Result<(), LockError> {
+    tokio::task::yield_now().await; // the other has its own by then
+    awaited(next).await
+}
+
+#[tokio::test]
+async fn records_how_each_wait_ended() -> Result<(), LockError> {
+    recorded();
+    let etcd = testing::start().await?;
+    let count = |outcome: &str| {
+        of(&format!(
+            "etcd_locked_wait_seconds lock=outcomes/<id> outcome={outcome}"
+        ))
+        .0
+    };
+    let holder = etcd.locks().lock("outcomes/7").await?;
+    let held = tried(7).await;
+    assert!(matches!(held, Err(LockError::Held { .. })), "{held:?}");
+    assert_eq!(count("held"), 1);
+
+    let gone = tokio::spawn(awaited(7));
+    assert_eq!(etcd.waiting().await, ["outcomes/7"]);
+    gone.abort();
+    assert!(gone.await.expect_err("it was aborted").is_cancelled());
+    assert_eq!(count("dropped"), 1);
+
+    etcd.partition();
+    let cut_off = tokio::spawn(awaited(8));
+    etcd.advance(Duration::from_secs(15)).await;
+    let failed = cut_off.await.expect("no panic");
+    assert!(
+        matches!(failed, Err(LockError::Backend { .. })),
+        "{failed:?}"
     );
+    assert_eq!(count("failed"), 1);
+    etcd.heal();
+    drop(holder);
+
+    etcd.allow_order_inversions();
+    let first = tokio::spawn(nested(1, 2));
+    let second = tokio::spawn(nested(2, 1));
+    etcd.advance(Duration::from_secs(10)).await;
+    let ended = [
+        first.await.expect("no panic"),
+        second.await.expect("no panic"),
+    ];
+    let refused = ended.iter().filter_map(|ended| ended.as_ref().err());
+    assert!(
+        matches!(*refused.collect::<Vec<_>>(), [LockError::Deadlock { .. }]),
+        "{ended:?}"
+    );
+    assert_eq!(count("deadlock"), 1);
+    assert_eq!(of("etcd_locked_deadlocks_total lock=outcomes/<id>").1, 1.0);
+    Ok(())
+}
+
+#[etcd_locked("handed/<id>", wait = "1m")]
+async fn handed(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[tokio::test]
+async fn counts_hand_overs_in_the_process_and_from_others() -> Result<(), LockError> {
+    recorded();
+    let etcd = testing::start().await?;
+    let count = |kind: &str| {
+        of(&format!(
+            "etcd_locked_handovers_total kind={kind} lock=handed/<id>"
+        ))
+        .1
+    };
+    handed(7).await?;
+    assert_eq!((count("local"), count("remote")), (0.0, 0.0));
+
+    let mine = etcd.locks().lock("handed/7").await?;
+    let next = tokio::spawn(handed(7));
+    assert_eq!(etcd.waiting().await, ["handed/7"]);
+    mine.release().await?;
+    next.await.expect("no panic")?;
+    assert_eq!((count("local"), count("remote")), (1.0, 0.0));
+
+    let other = etcd.second().await?;
+    let theirs = other.lock("handed/8").await?;
+    let next = tokio::spawn(handed(8));
+    assert_eq!(etcd.waiting().await, ["handed/8"]);
+    theirs.release().await?;
+    etcd.advance(Duration::from_secs(1)).await;
+    next.await.expect("no panic")?;
+    assert_eq!((count("local"), count("remote")), (1.0, 1.0));
+
+    let asked = |kind: &str| {
+        of(&format!(
+            "etcd_locked_request_seconds kind={kind} outcome=ok"
+        ))
+        .0
+    };
+    assert!(asked("grant") > 0 && asked("write") > 0);
     Ok(())
 }

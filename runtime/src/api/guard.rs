@@ -39,7 +39,8 @@ pub struct LockGuard {
     engine: Engine,
     /// Until when bodies may run under the locks.
     limit: Option<Limit>,
-    measurement: Measurement,
+    /// Of locks that are its own to release.
+    measurement: Option<Measurement>,
 }
 
 impl LockGuard {
@@ -54,7 +55,10 @@ impl LockGuard {
     }
 
     fn of(locks: Arc<OwnedLocks>, ownership: Option<Ownership>, engine: Engine) -> Self {
-        let measurement = Measurement::start(&locks.first.name, || locks.since);
+        let OwnedLock { name, .. } = &locks.first;
+        let measurement = ownership
+            .as_ref()
+            .map(|_| Measurement::holds(name, locks.since, locks.first.predecessor()));
         Self {
             locks,
             ownership,
@@ -201,7 +205,9 @@ impl LockGuard {
         }
         let confirmation = ownership.release(how);
         // Last: a recorder or a subscriber is the user's code, and may panic.
-        self.measurement.held(|| self.engine.now());
+        if let Some(measurement) = &self.measurement {
+            measurement.held(|| self.engine.now());
+        }
         tracing::debug!(lock = %self.locks.first.name, "the lock is given back");
         confirmation
     }

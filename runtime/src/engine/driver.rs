@@ -24,6 +24,7 @@ use tokio::task::unconstrained;
 use super::effects::{Effect, Taker};
 use super::ownership::{OwnedLock, OwnedLocks, Ownership, Releaser, Reply};
 use crate::clock::{Alarm, Clock, Moment};
+use crate::metrics::Asked;
 use crate::transport::client::Client;
 use crate::transport::watch::{StreamEvent, Submit, Watches};
 use crate::values::config::Config;
@@ -88,6 +89,7 @@ pub(super) enum Event {
     Answer {
         request: RequestId,
         result: Result<Response, Failure>,
+        asked: Asked,
     },
     Watch(StreamEvent),
     /// Time has passed.
@@ -377,11 +379,12 @@ impl Driver {
 
     fn exchange(&mut self, id: RequestId, request: Request) {
         let client = self.client.clone();
+        let asked = Asked::now(&request, || self.clock.now());
         // Should it panic, the core must still get its answer, or it waits for ever.
         let exchange = Caught(Box::pin(async move { client.exchange(request).await }));
         let (runtime, combiner) = (self.runtime.clone(), self.combiner.clone());
         if !self.client.answers_at_once() {
-            return await_answer(&runtime, combiner, id, exchange);
+            return await_answer(&runtime, combiner, (id, asked), exchange);
         }
         // An etcd in the process has answered after one poll, which may write log lines.
         self.effects.push(Effect::Run(Box::new(move || {
@@ -392,8 +395,8 @@ impl Driver {
                 Pin::new(&mut unconstrained(&mut exchange)).poll(&mut no_task)
             };
             match polled {
-                Poll::Ready(result) => answer(&combiner, id, result),
-                Poll::Pending => await_answer(&runtime, combiner, id, exchange),
+                Poll::Ready(result) => answer(&combiner, (id, asked), result),
+                Poll::Pending => await_answer(&runtime, combiner, (id, asked), exchange),
             }
         })));
     }
@@ -456,7 +459,13 @@ impl Machine for Driver {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Command(command) => self.carry_out(command),
-            Message::Event(Event::Answer { request, result }) => {
+            Message::Event(Event::Answer {
+                request,
+                result,
+                asked,
+            }) => {
+                let measured = asked.answered(&result, || self.clock.now());
+                self.effects.extend(measured.map(Effect::Run));
                 self.report_history();
                 self.step(Input::Answer { request, result });
             }
@@ -517,7 +526,7 @@ impl Drop for Driver {
 fn await_answer(
     runtime: &Handle,
     combiner: Weak<Combiner<Driver>>,
-    request: RequestId,
+    request: (RequestId, Asked),
     exchange: impl Future<Output = Result<Response, Failure>> + Send + 'static,
 ) {
     runtime.spawn(async move { answer(&combiner, request, exchange.await) });
@@ -525,11 +534,15 @@ fn await_answer(
 
 fn answer(
     combiner: &Weak<Combiner<Driver>>,
-    request: RequestId,
+    (request, asked): (RequestId, Asked),
     result: Result<Response, Failure>,
 ) {
     if let Some(combiner) = combiner.upgrade() {
-        combiner.submit(Message::Event(Event::Answer { request, result }));
+        combiner.submit(Message::Event(Event::Answer {
+            request,
+            result,
+            asked,
+        }));
     }
 }
 

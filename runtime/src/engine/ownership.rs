@@ -19,6 +19,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::{Clock, Moment};
+use crate::metrics::Predecessor;
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
 use crate::values::name::Name;
@@ -144,6 +145,15 @@ pub(crate) struct OwnedLock {
 }
 
 impl OwnedLock {
+    /// Whose it was before: a key that was the oldest when it was put waited for no other (rule P21).
+    pub(crate) fn predecessor(&self) -> Predecessor {
+        match self.token.handover() {
+            0 if self.token.revision() > self.created.get() => Predecessor::Elsewhere,
+            0 => Predecessor::None,
+            _ => Predecessor::Here,
+        }
+    }
+
     /// Tells whether it is the lock of this name, given with its prefix.
     pub(crate) fn is_of(&self, name: &Key) -> bool {
         let own = self.key.rsplit_once('/');

@@ -28,6 +28,18 @@ pub enum LossCause {
 }
 
 impl LossCause {
+    /// All that a lock is lost by.
+    #[cfg(feature = "metrics")]
+    pub(crate) const OF_LOCKS: [Self; 7] = [
+        Self::Expired,
+        Self::Denied,
+        Self::Revoked,
+        Self::Deleted,
+        Self::Overwritten,
+        Self::Wiped,
+        Self::Shutdown,
+    ];
+
     /// Its name in metrics and records: one word, in small letters.
     #[must_use]
     pub fn word(self) -> &'static str {
