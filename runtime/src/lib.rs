@@ -237,6 +237,28 @@
 //! `lock` is the template, never a value; of a call with several names it is the first. A lock that is used again (`reentrant`) is not
 //! counted again.
 //!
+//! # Spans and traces
+//!
+//! A call has two [`tracing`](https://docs.rs/tracing) spans of level `INFO`, children of its caller's: `lock.wait` from the call to its
+//! answer, and `lock.held` around the body, whose own spans and events are below it. Without a subscriber they cost nothing.
+//!
+//! | field | of | |
+//! |---|---|---|
+//! | `lock.template` | both | the template; of a call with several names all of them |
+//! | `lock.name` | both | the names with their values, if [`Config::names_in_spans`] says so: a value may be personal data |
+//! | `lock.mode` | both | `exclusive`, `shared` or `permit` |
+//! | `lock.outcome` | both | of the wait as in `etcd_locked_wait_seconds`; of the body `done`, `lost`, `hold_limit`, `shutting_down`, and nothing if its caller dropped it |
+//! | `lock.waited_ms` | `lock.wait` | how long it took, in milliseconds |
+//! | `lock.token`, `lock.lease` | `lock.held` | the token as [`Token::as_i64`] has it, and the lease as etcdctl shows it |
+//!
+//! In a body `Span::current()` is `lock.held`: a function that records fields of its own span has `#[tracing::instrument]` below
+//! `#[etcd_locked]`.
+//!
+//! With the feature `opentelemetry` and a layer of `tracing-opentelemetry` 0.34, the record of a lock in etcd names the place of its call
+//! in a trace ([`Holder::trace`]), and the `lock.wait` of a call that waits for a second, or that is refused with [`LockError::Held`] or
+//! [`Timeout`](LockError::Timeout), is linked to it: from a slow request one gets to the one that held it up. This costs a read of
+//! one key for each such call, at most a hundred a second.
+//!
 //! # By hand
 //!
 //! [`lock`](lock()) takes a lock without the attribute, and [`LockGuard`] is what one gets; its names are checked when it is

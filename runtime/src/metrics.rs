@@ -132,15 +132,8 @@ mod on {
 
         /// Records the end of the wait.
         pub(crate) fn waited(&self, refused: Option<&LockError>, now: impl FnOnce() -> Moment) {
-            let outcome = match refused {
-                None => "granted",
-                Some(LockError::Held { .. }) => "held",
-                Some(LockError::Timeout { .. }) => "timeout",
-                Some(LockError::Deadlock { .. }) => "deadlock",
-                Some(_) => "failed",
-            };
-            self.ends(outcome, now);
-            if outcome == "deadlock" {
+            self.ends(LockError::outcome(refused), now);
+            if let Some(LockError::Deadlock { .. }) = refused {
                 counter!("etcd_locked_deadlocks_total", "lock" => self.lock).increment(1);
             }
         }

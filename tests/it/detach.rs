@@ -376,12 +376,15 @@ fn a_detached_body_keeps_its_span() {
         .enable_all()
         .build()
         .unwrap();
-    let _subscriber = tracing::subscriber::set_default(Spans::default());
+    let spans = Spans::default();
+    let _subscriber = tracing::subscriber::set_default(spans.clone());
     runtime.block_on(async {
         let locks = Corner::new().await.locks().await;
         let call = traced(locks.clone()).instrument(tracing::info_span!("request"));
-        assert_eq!(within("the call", call).await.unwrap(), Some("request"));
-        assert_eq!(traced(locks).await.unwrap(), None);
+        assert_eq!(within("the call", call).await.unwrap(), Some("lock.held"));
+        assert_eq!(spans.named("lock.held")[0].parent, Some("request"));
+        traced(locks).await.unwrap();
+        assert_eq!(spans.named("lock.held")[1].parent, None);
     });
 }
 

@@ -80,6 +80,7 @@ mod stopped;
 mod templates;
 mod token;
 mod told_why;
+mod traced;
 mod tries_at_once;
 mod upgrade;
 mod waiting;

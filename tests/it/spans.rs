@@ -1,16 +1,47 @@
-//! Subscriber that records which `tracing` spans are entered.
+//! Subscriber that records which `tracing` spans there were, with their fields, and which are entered.
 
-use std::sync::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
 
+use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Record};
 use tracing::{Event, Id, Metadata, Subscriber};
 use tracing_core::span::Current;
 
-/// The spans of one test.
-#[derive(Default)]
+/// The spans of one test. Clones share them.
+#[derive(Clone, Default)]
 pub(crate) struct Spans {
-    known: Mutex<Vec<&'static Metadata<'static>>>,
-    entered: Mutex<Vec<Id>>,
+    known: Arc<Mutex<Vec<Seen>>>,
+    entered: Arc<Mutex<Vec<Id>>>,
+}
+
+/// A span that was made.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    metadata: &'static Metadata<'static>,
+    /// The name of the span around it.
+    pub(crate) parent: Option<&'static str>,
+    pub(crate) fields: BTreeMap<&'static str, String>,
+}
+
+impl Spans {
+    /// The spans of a name, in the order in which they were made.
+    pub(crate) fn named(&self, name: &str) -> Vec<Seen> {
+        let known = self.known.lock().expect("not poisoned");
+        let of_name = known.iter().filter(|it| it.metadata.name() == name);
+        of_name.cloned().collect()
+    }
+}
+
+impl Visit for Seen {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name(), value.to_owned());
+    }
 }
 
 impl Subscriber for Spans {
@@ -19,12 +50,23 @@ impl Subscriber for Spans {
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let parent = self.current_span();
+        let mut seen = Seen {
+            metadata: span.metadata(),
+            parent: parent.metadata().map(Metadata::name),
+            fields: BTreeMap::new(),
+        };
+        span.record(&mut seen);
         let mut known = self.known.lock().expect("not poisoned");
-        known.push(span.metadata());
+        known.push(seen);
         Id::from_u64(known.len() as u64)
     }
 
-    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let mut known = self.known.lock().expect("not poisoned");
+        values.record(&mut known[span.into_u64() as usize - 1]);
+    }
+
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn event(&self, _: &Event<'_>) {}
 
@@ -46,7 +88,7 @@ impl Subscriber for Spans {
             None => Current::none(),
             Some(span) => {
                 let known = self.known.lock().expect("not poisoned");
-                let metadata = known[span.into_u64() as usize - 1];
+                let metadata = known[span.into_u64() as usize - 1].metadata;
                 Current::new(span.clone(), metadata)
             }
         }

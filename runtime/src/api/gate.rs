@@ -5,8 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use tracing::Span;
+
 use super::current::Current;
 use super::limit::Stopwatch;
+use super::span;
 use crate::engine::{OwnedLocks, Wakeup};
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
@@ -52,6 +55,8 @@ pub(crate) struct Gate {
     /// The body has been polled.
     begun: bool,
     stopwatch: Option<Stopwatch>,
+    /// Entered while the body is polled or dropped.
+    span: Span,
 }
 
 impl Gate {
@@ -60,8 +65,10 @@ impl Gate {
         current: Current,
         stopwatch: Option<Stopwatch>,
         on_lost: OnLost,
+        span: Span,
     ) -> Self {
         Self {
+            span,
             wakeup: locks.wakeup(),
             locks,
             current,
@@ -82,7 +89,8 @@ impl Gate {
         let mut admitted = ready!(self.admit(cx));
         if admitted.is_ok() {
             self.begun = true;
-            self.current.within(&mut || polled = body.as_mut().poll(cx));
+            let mut poll = || polled = body.as_mut().poll(cx);
+            self.span.in_scope(|| self.current.within(&mut poll));
             if polled.is_pending() {
                 admitted = self.admit_on(cx);
             }
@@ -92,7 +100,8 @@ impl Gate {
             (Poll::Pending, Err(error)) => Err(error),
             (Poll::Pending, Ok(())) => return Poll::Pending,
         };
-        body.end();
+        self.span.in_scope(|| body.end());
+        span::ended(&self.span, ended.as_ref().err());
         Poll::Ready(ended)
     }
 

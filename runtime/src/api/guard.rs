@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::current::Current;
 use super::gate::{Gate, OnLost};
 use super::limit::Limit;
+use super::span;
 use crate::engine::{Engine, OwnedLock, OwnedLocks, Ownership, Release};
 use crate::metrics::Measurement;
 use crate::values::error::LockError;
@@ -98,7 +99,8 @@ impl LockGuard {
     pub(crate) fn gate(&self, on_lost: OnLost) -> Gate {
         let current = Current::of(self.locks.clone(), self.engine.clone());
         let stopwatch = self.limit.map(|limit| limit.stopwatch(self.engine.clone()));
-        Gate::new(self.locks.clone(), current, stopwatch, on_lost)
+        let span = span::held(&self.locks, &self.engine);
+        Gate::new(self.locks.clone(), current, stopwatch, on_lost, span)
     }
 
     /// Tells whether the locks belong to a call around this one.

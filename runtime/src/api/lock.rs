@@ -1,6 +1,5 @@
 //! Call for a lock, or for several at once.
 
-use std::borrow::Cow;
 use std::future::{Future, IntoFuture};
 use std::num::NonZeroU16;
 use std::pin::Pin;
@@ -13,12 +12,13 @@ use super::current::{self, HeldLock};
 use super::guard::LockGuard;
 use super::locks::Locks;
 use super::process;
+use super::span::WaitSpan;
 use crate::clock::{Deadline, Due};
 use crate::engine::{Answer, CallId, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
 use crate::metrics::Measurement;
 use crate::values::config::{check_at_least, check_ttl};
 use crate::values::error::LockError;
-use crate::values::name::{LockName, Name};
+use crate::values::name::{LockName, Name, templates};
 use crate::values::wait::{Wait, within};
 
 /// A call for a lock: what the attribute does, by hand.
@@ -263,7 +263,7 @@ impl Acquire {
         }
         check_at_least(self.at_least, self.at_most)
             .map_err(|message| LockError::Config { message })?;
-        let templates = templates(&self.names);
+        let templates = templates(self.names.iter());
         let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
         for (name, text) in std::mem::take(&mut self.names).into_iter().zip(texts) {
             let key: Key = [&config.prefix, &*text].concat().into();
@@ -301,8 +301,13 @@ impl Acquire {
             let held = current::held_names(&engine);
             locks.orders().check(&held, &wanted, self.function)?;
         }
+        let templates = templates.as_deref();
+        let all = names.iter().map(|(name, _)| name);
+        #[cfg_attr(not(feature = "opentelemetry"), allow(unused_mut))]
+        let mut span = WaitSpan::begin(&engine, templates, all, mode);
+        let trace = span.trace();
         let origin = Origin {
-            record: engine.author().record(self.function, templates.as_deref()),
+            record: (engine.author()).record(self.function, templates, trace.as_deref()),
             function: self.function,
         };
         for (name, _) in &names {
@@ -313,10 +318,17 @@ impl Acquire {
             .first()
             .map(|(name, _)| Measurement::waits(name, || engine.now()));
         let sent = engine.acquire(&names, ttl, mode, wait, origin, holds);
-        if let (Some(measurement), Err(error)) = (&measurement, &sent) {
-            measurement.waited(Some(error), || engine.now());
+        if let Err(error) = &sent {
+            if let Some(measurement) = &measurement {
+                measurement.waited(Some(error), || engine.now());
+            }
+            span.answered(Some(error), || engine.now());
         }
         let (call, reply) = sent?;
+        #[cfg(feature = "opentelemetry")]
+        if let Some((_, key)) = names.first() {
+            span.link_later(&engine, key);
+        }
         Ok(Begun::Sent(Sent {
             reply,
             engine,
@@ -325,6 +337,7 @@ impl Acquire {
             at_least: self.at_least,
             answered: false,
             measurement,
+            span,
         }))
     }
 
@@ -383,15 +396,6 @@ impl Share {
     }
 }
 
-/// The templates of these names, as the holder record has them; `None` if all were given at run time.
-fn templates(names: &[Name]) -> Option<Cow<'static, str>> {
-    names
-        .iter()
-        .filter_map(Name::template)
-        .map(Cow::Borrowed)
-        .reduce(|all, next| format!("{all}, {next}").into())
-}
-
 impl IntoFuture for Acquire {
     type Output = Result<LockGuard, LockError>;
     type IntoFuture = Acquiring;
@@ -440,6 +444,7 @@ struct Sent {
     at_least: Option<Duration>,
     answered: bool,
     measurement: Option<Measurement>,
+    span: WaitSpan,
 }
 
 impl Drop for Sent {
@@ -450,6 +455,7 @@ impl Drop for Sent {
             if let Some(measurement) = &self.measurement {
                 measurement.gone(|| self.engine.now());
             }
+            self.span.dropped(|| self.engine.now());
         }
     }
 }
@@ -473,9 +479,11 @@ impl Future for Acquiring {
         sent.answered = true;
         // An engine that has ended answers no call.
         let answer = answer.unwrap_or_else(|_| Err(LockError::ShuttingDown.into()));
+        let refused = answer.as_ref().err().map(Box::as_ref);
         if let Some(measurement) = &sent.measurement {
-            measurement.waited(answer.as_ref().err().map(Box::as_ref), || sent.engine.now());
+            measurement.waited(refused, || sent.engine.now());
         }
+        sent.span.answered(refused, || sent.engine.now());
         let (at_most, at_least) = (sent.at_most, sent.at_least);
         match &answer {
             Ok(ownership) => sent.engine.note_held(sent.call, ownership.locks().clone()),

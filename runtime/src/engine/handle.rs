@@ -48,6 +48,8 @@ struct Shared {
     registry: Registry,
     /// A shutdown was asked for.
     draining: AtomicBool,
+    #[cfg(feature = "opentelemetry")]
+    owners: super::owner::Owners,
     last_call: AtomicU64,
     /// The runtime of the engine's thread, for timers of callers that have none.
     runtime: Handle,
@@ -151,6 +153,8 @@ impl Engine {
             driver: Arc::clone(&driver),
             clock: clock.clone(),
             client: client.downgrade(),
+            #[cfg(feature = "opentelemetry")]
+            owners: super::owner::Owners::new(client.downgrade(), clock.clone()),
             author: Author::here(
                 &rustix::system::uname().nodename().to_string_lossy(),
                 &config.service,
@@ -338,6 +342,16 @@ impl Engine {
             }),
             Err(_) => Err(LockError::ShuttingDown),
         }
+    }
+
+    /// Has something done with the owner that a name has in a second; aborted, nothing.
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) fn when_owned_for_long(
+        &self,
+        name: Key,
+        found: impl FnOnce(&crate::values::holder::Holder) + Send + 'static,
+    ) -> tokio::task::AbortHandle {
+        self.0.owners.later(&self.0.runtime, name, found)
     }
 
     fn new_call(&self) -> CallId {

@@ -3,6 +3,8 @@
 mod driver;
 mod effects;
 mod handle;
+#[cfg(feature = "opentelemetry")]
+mod owner;
 mod ownership;
 #[cfg(feature = "testing")]
 mod probe;

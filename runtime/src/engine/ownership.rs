@@ -154,6 +154,12 @@ impl OwnedLock {
         }
     }
 
+    /// The lease that its key hangs on, in hexadecimal digits, as etcdctl shows it.
+    pub(crate) fn lease(&self) -> Option<&str> {
+        let child = self.key.rsplit('/').next()?;
+        child.split('.').next()
+    }
+
     /// Tells whether it is the lock of this name, given with its prefix.
     pub(crate) fn is_of(&self, name: &Key) -> bool {
         let own = self.key.rsplit_once('/');

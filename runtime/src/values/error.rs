@@ -176,6 +176,17 @@ pub enum LockError {
 }
 
 impl LockError {
+    /// How a wait ended, in one word for metrics and spans.
+    pub(crate) fn outcome(refused: Option<&Self>) -> &'static str {
+        match refused {
+            None => "granted",
+            Some(Self::Held { .. }) => "held",
+            Some(Self::Timeout { .. }) => "timeout",
+            Some(Self::Deadlock { .. }) => "deadlock",
+            Some(_) => "failed",
+        }
+    }
+
     /// Whether the same call may succeed later with nothing changed in the code: another call had the lock, or etcd failed. A task in
     /// a [`Deadlock`](Self::Deadlock) is to let go of what it holds first.
     /// A [`Backend`](Self::Backend) is retryable unless an operator has to change something first: a password or a certificate that is

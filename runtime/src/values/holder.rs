@@ -39,6 +39,7 @@ struct Record {
     service: String,
     function: Option<String>,
     template: Option<String>,
+    trace: Option<String>,
     queued_since: String,
     held_since: Option<String>,
 }
@@ -75,6 +76,13 @@ impl Holder {
         self.0.template.as_deref()
     }
 
+    /// The call's place in a trace, as W3C's `traceparent` writes it; `None` if its process has no
+    /// [OpenTelemetry](crate#spans-and-traces).
+    #[must_use]
+    pub fn trace(&self) -> Option<&str> {
+        self.0.trace.as_deref()
+    }
+
     /// When the call queued for the lock, by the wall clock of the holder's host (RFC 3339, UTC).
     #[must_use]
     pub fn queued_since(&self) -> &str {
@@ -109,6 +117,7 @@ impl Holder {
             service: text("service")?,
             function: text("function"),
             template: text("template"),
+            trace: text("trace"),
             queued_since: text("queued_since")?,
             held_since: text("held_since"),
         })))
@@ -131,11 +140,19 @@ impl Author {
 
     /// The record of a call made now, as it is stored. Written out by hand: a tree of values costs more than all else that
     /// a caller's thread does for a lock.
-    pub(crate) fn record(&self, function: Option<&str>, template: Option<&str>) -> Arc<[u8]> {
+    pub(crate) fn record(
+        &self,
+        function: Option<&str>,
+        template: Option<&str>,
+        trace: Option<&str>,
+    ) -> Arc<[u8]> {
         let mut json = Vec::with_capacity(256);
         json.extend_from_slice(&self.0);
         text(&mut json, ",\"function\":", function);
         text(&mut json, ",\"template\":", template);
+        if trace.is_some() {
+            text(&mut json, ",\"trace\":", trace);
+        }
         let since = humantime::format_rfc3339_millis(SystemTime::now());
         plain(&mut json, QUEUED, since);
         json.extend_from_slice(END);
@@ -197,12 +214,13 @@ mod tests {
     #[test]
     fn a_record_reads_as_it_was_written() {
         let author = Author::here("h\"\\", "shop\n");
-        let record = author.record(Some("shop::ship"), Some("orders/<id>"));
+        let record = author.record(Some("shop::ship"), Some("orders/<id>"), Some("00-1-2-01"));
         let holder = Holder::parse(&record).unwrap();
         assert_eq!((holder.host(), holder.service()), ("h\"\\", "shop\\n"));
         assert_eq!(holder.pid(), std::process::id());
         assert_eq!(holder.function(), Some("shop::ship"));
         assert_eq!(holder.template(), Some("orders/<id>"));
+        assert_eq!(holder.trace(), Some("00-1-2-01"));
         let queued = humantime::parse_rfc3339(holder.queued_since()).unwrap();
         assert!(queued.elapsed().unwrap().as_secs() < 60);
         assert_eq!(holder.held_since(), None);
@@ -215,8 +233,9 @@ mod tests {
         assert_eq!(held.function(), holder.function());
         assert!(held.to_string().ends_with(held.held_since().unwrap()));
 
-        let holder = Holder::parse(&author.record(None, None)).unwrap();
+        let holder = Holder::parse(&author.record(None, None, None)).unwrap();
         assert_eq!((holder.function(), holder.template()), (None, None));
+        assert_eq!(holder.trace(), None);
     }
 
     #[test]
@@ -227,6 +246,7 @@ mod tests {
             "service",
             "function",
             "template",
+            "trace",
             "queued_since",
             "held_since",
         ];

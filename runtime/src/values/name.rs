@@ -303,6 +303,14 @@ impl<T: LockKey + ToOwned + ?Sized> LockKey for Cow<'_, T> {
     }
 }
 
+/// The templates of these names, as the holder record has them; `None` if all were given at run time.
+pub(crate) fn templates<'a>(names: impl Iterator<Item = &'a Name>) -> Option<Cow<'static, str>> {
+    names
+        .filter_map(Name::template)
+        .map(Cow::Borrowed)
+        .reduce(|all, next| format!("{all}, {next}").into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,6 +42,7 @@ pub struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: Option<usize>,
     pub(crate) follow_members: bool,
+    pub(crate) names_in_spans: bool,
 }
 
 impl Config {
@@ -140,6 +141,7 @@ impl Config {
             connect_timeout: Duration::from_secs(5),
             max_waiters: None,
             follow_members: false,
+            names_in_spans: false,
         }
     }
 
@@ -215,6 +217,16 @@ impl Config {
     #[must_use]
     pub fn follow_members(mut self, follow: bool) -> Self {
         self.follow_members = follow;
+        self
+    }
+
+    /// Puts names with their values into [spans](crate#spans-and-traces), as `lock.name`. Default: `false`, because a value
+    /// may be personal data; the template is always there.
+    ///
+    /// Variable: `ETCD_LOCKED_NAMES_IN_SPANS`, `true` or `false`.
+    #[must_use]
+    pub fn names_in_spans(mut self, shown: bool) -> Self {
+        self.names_in_spans = shown;
         self
     }
 
@@ -295,6 +307,7 @@ impl fmt::Debug for Config {
             .field("connect_timeout", &self.connect_timeout)
             .field("max_waiters", &self.max_waiters)
             .field("follow_members", &self.follow_members)
+            .field("names_in_spans", &self.names_in_spans)
             .finish()
     }
 }

@@ -21,6 +21,7 @@ impl Config {
     /// | `ETCD_LOCKED_WAIT` | [`wait`](Self::wait), e.g. `500ms`, or `none`, or `forever` | `10s` |
     /// | `ETCD_LOCKED_MAX_WAITERS` | [`max_waiters`](Self::max_waiters), e.g. `500` | any number |
     /// | `ETCD_LOCKED_FOLLOW_MEMBERS` | [`follow_members`](Self::follow_members), `true` or `false` | `false` |
+    /// | `ETCD_LOCKED_NAMES_IN_SPANS` | [`names_in_spans`](Self::names_in_spans), `true` or `false` | `false` |
     /// | `ETCD_LOCKED_SERVICE` | [`service`](Self::service) | the executable's file name |
     /// | `ETCD_LOCKED_USER` | [`user`](Self::user), as `name:password` | `ETCDCTL_USER`, `ETCDCTL_PASSWORD` |
     /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | `ETCDCTL_CACERT` |
@@ -80,9 +81,14 @@ impl Config {
             let wrong = || max.wrong("must be an integer from 1, e.g. `500`");
             config.max_waiters = Some(count.ok_or_else(wrong)?);
         }
-        if let Some(follow) = env.get("ETCD_LOCKED_FOLLOW_MEMBERS") {
-            let wrong = |_| follow.wrong("must be `true` or `false`");
-            config.follow_members = follow.value.parse().map_err(wrong)?;
+        for (name, flag) in [
+            ("ETCD_LOCKED_FOLLOW_MEMBERS", &mut config.follow_members),
+            ("ETCD_LOCKED_NAMES_IN_SPANS", &mut config.names_in_spans),
+        ] {
+            if let Some(given) = env.get(name) {
+                let wrong = |_| given.wrong("must be `true` or `false`");
+                *flag = given.value.parse().map_err(wrong)?;
+            }
         }
         if let Some(service) = env.get("ETCD_LOCKED_SERVICE") {
             config.service = service.value;
@@ -277,6 +283,7 @@ mod tests {
             ("ETCD_LOCKED_WAIT", "500ms"),
             ("ETCD_LOCKED_MAX_WAITERS", "500"),
             ("ETCD_LOCKED_FOLLOW_MEMBERS", "true"),
+            ("ETCD_LOCKED_NAMES_IN_SPANS", "true"),
             ("ETCD_LOCKED_SERVICE", "orders"),
             ("ETCD_LOCKED_USER", "me:pass:word"),
             ("ETCDCTL_ENDPOINTS", "http://c:3"),
@@ -288,7 +295,7 @@ mod tests {
         assert_eq!(config.ttl, Duration::from_secs(60));
         assert_eq!(config.wait, Wait::For(Duration::from_millis(500)));
         assert_eq!(config.max_waiters, Some(500));
-        assert!(config.follow_members);
+        assert!(config.follow_members && config.names_in_spans);
         assert_eq!(config.service, "orders");
         assert_eq!(config.user, Some(("me".into(), "pass:word".into())));
     }

@@ -1,0 +1,85 @@
+//! Link between traces (feature `opentelemetry`): from the span of a call that waits to the call that has its lock.
+//!
+//! A call's record in etcd has its place in a trace, as W3C's `traceparent` writes it. A call that waits for a second reads the
+//! record of the owner.
+
+use opentelemetry::trace::{
+    SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
+};
+use tokio::task::AbortHandle;
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+use crate::engine::{Engine, Key};
+use crate::values::holder::Holder;
+
+/// A link that is to be made later; dropped, it is not.
+#[derive(Debug)]
+pub(crate) struct Link(AbortHandle);
+
+impl Link {
+    /// Links the span to the trace of the name's owner after a second.
+    pub(crate) fn later(span: &Span, engine: &Engine, name: &Key) -> Self {
+        let span = span.clone();
+        let found = move |owner: &Holder| link(&span, Some(owner));
+        Self(engine.when_owned_for_long(name.clone(), found))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The place of a span in its trace; `None` if it is in none.
+pub(crate) fn trace_of(span: &Span) -> Option<String> {
+    let context = span.context();
+    let context = context.span().span_context().clone();
+    context.is_valid().then(|| {
+        format!(
+            "00-{}-{}-{:02x}",
+            context.trace_id(),
+            context.span_id(),
+            context.trace_flags().to_u8()
+        )
+    })
+}
+
+/// Links a span to the trace of a holder, if that says where it is.
+pub(crate) fn link(span: &Span, holder: Option<&Holder>) {
+    if let Some(context) = holder.and_then(Holder::trace).and_then(parse) {
+        span.add_link(context);
+    }
+}
+
+fn parse(trace: &str) -> Option<SpanContext> {
+    let mut parts = trace.split('-').skip(1);
+    let trace = TraceId::from_hex(parts.next()?).ok()?;
+    let span = SpanId::from_hex(parts.next()?).ok()?;
+    let flags = u8::from_str_radix(parts.next()?, 16).ok()?;
+    let flags = TraceFlags::new(flags);
+    let context = SpanContext::new(trace, span, flags, true, TraceState::default());
+    context.is_valid().then_some(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn a_place_in_a_trace_is_read_and_nothing_else() {
+        let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let context = parse(trace).unwrap();
+        assert!(context.is_remote() && context.is_sampled());
+        assert_eq!(
+            context.trace_id().to_string(),
+            "0af7651916cd43dd8448eb211c80319c"
+        );
+        assert_eq!(context.span_id().to_string(), "b7ad6b7169203331");
+        let none = "00-00000000000000000000000000000000-0000000000000000-00";
+        for wrong in ["", "x", "00-1-2-3-4", "00-0af7-b7ad", none] {
+            assert!(parse(wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Spans of a call: `lock.wait` from the call to its answer, `lock.held` around what runs under its locks.
+//!
+//! Both are children of the caller's span. Without a subscriber that wants them nothing is made, and no clock is read.
+
+use tracing::field::Empty;
+use tracing::{Span, info_span};
+
+use crate::clock::Moment;
+use crate::engine::{Engine, Mode, OwnedLocks};
+use crate::values::error::LockError;
+use crate::values::name::{Name, templates};
+
+/// The wait of a call, as a span. Nothing, if no subscriber wants it.
+#[derive(Debug)]
+pub(crate) struct WaitSpan(Option<Box<Open>>);
+
+#[derive(Debug)]
+struct Open {
+    span: Span,
+    since: Moment,
+    /// Links the span to the trace of the owner, later.
+    #[cfg(feature = "opentelemetry")]
+    link: Option<super::link::Link>,
+}
+
+impl WaitSpan {
+    /// The span of a call that begins now.
+    pub(crate) fn begin<'a>(
+        engine: &Engine,
+        templates: Option<&str>,
+        names: impl Iterator<Item = &'a Name>,
+        mode: Mode,
+    ) -> Self {
+        let span = info_span!(
+            "lock.wait",
+            lock.template = templates,
+            lock.name = shown(engine, names),
+            lock.mode = word(mode),
+            lock.outcome = Empty,
+            lock.waited_ms = Empty,
+        );
+        if span.is_disabled() {
+            return Self(None);
+        }
+        Self(Some(Box::new(Open {
+            span,
+            since: engine.now(),
+            #[cfg(feature = "opentelemetry")]
+            link: None,
+        })))
+    }
+
+    /// Its place in a trace, for the call's record.
+    pub(crate) fn trace(&self) -> Option<String> {
+        #[cfg(feature = "opentelemetry")]
+        return super::link::trace_of(&self.0.as_ref()?.span);
+        #[cfg(not(feature = "opentelemetry"))]
+        None
+    }
+
+    /// Links it to the trace of the name's owner, if the call still waits after a second.
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) fn link_later(&mut self, engine: &Engine, name: &crate::engine::Key) {
+        if let Some(open) = &mut self.0 {
+            open.link = Some(super::link::Link::later(&open.span, engine, name));
+        }
+    }
+
+    /// The call has its answer.
+    pub(crate) fn answered(&self, refused: Option<&LockError>, now: impl FnOnce() -> Moment) {
+        #[cfg(feature = "opentelemetry")]
+        if let (
+            Some(open),
+            Some(LockError::Held { holder, .. } | LockError::Timeout { holder, .. }),
+        ) = (&self.0, refused)
+        {
+            super::link::link(&open.span, holder.as_ref());
+        }
+        self.ends(LockError::outcome(refused), now);
+    }
+
+    /// The caller has gone.
+    pub(crate) fn dropped(&self, now: impl FnOnce() -> Moment) {
+        self.ends("dropped", now);
+    }
+
+    fn ends(&self, outcome: &'static str, now: impl FnOnce() -> Moment) {
+        if let Some(open) = &self.0 {
+            let waited = now() - open.since;
+            let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            open.span.record("lock.outcome", outcome);
+            open.span.record("lock.waited_ms", millis);
+        }
+    }
+}
+
+/// The span around what runs under these locks, below the span that is entered now.
+pub(crate) fn held(locks: &OwnedLocks, engine: &Engine) -> Span {
+    let names = || locks.locks().map(|lock| &lock.name);
+    info_span!(
+        "lock.held",
+        lock.template = templates(names()).as_deref(),
+        lock.name = shown(engine, names()),
+        lock.mode = word(locks.first.mode),
+        lock.token = locks.first.token.as_i64(),
+        lock.lease = locks.first.lease(),
+        lock.outcome = Empty,
+    )
+}
+
+/// Notes in that span how it ended.
+pub(crate) fn ended(span: &Span, how: Option<&LockError>) {
+    span.record(
+        "lock.outcome",
+        match how {
+            None => "done",
+            Some(LockError::HoldLimit { .. }) => "hold_limit",
+            Some(LockError::ShuttingDown) => "shutting_down",
+            Some(_) => "lost",
+        },
+    );
+}
+
+fn word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Shared => "shared",
+        Mode::Permits(_) => "permit",
+    }
+}
+
+/// The names with their values, where spans are to have them.
+fn shown<'a>(engine: &Engine, names: impl Iterator<Item = &'a Name>) -> Option<String> {
+    let texts = names.filter_map(|name| name.checked().ok());
+    let all = || texts.map(|text| &**text).collect::<Vec<_>>().join(", ");
+    engine.config().names_in_spans.then(all)
+}
