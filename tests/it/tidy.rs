@@ -91,7 +91,10 @@ fn every_source_file_is_reachable() {
         ("tests/chaos/src/main.rs", &[]),
         ("tests/sim/src/lib.rs", &["tests/sim/src/main.rs"]),
         ("tests/devkit/src/lib.rs", &[]),
-        ("tests/src/lib.rs", &["tests/src/bin/worker.rs"]),
+        (
+            "tests/src/lib.rs",
+            &["tests/src/bin/traced.rs", "tests/src/bin/worker.rs"],
+        ),
         ("examples/order-service/main.rs", &[]),
         (
             "examples/services/axum.rs",
