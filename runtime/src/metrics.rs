@@ -1,5 +1,7 @@
 //! Metrics: what the feature `metrics` measures; without it, nothing.
 
+use std::time::Duration;
+
 #[cfg(feature = "metrics")]
 pub use on::BUCKETS;
 #[cfg(feature = "metrics")]
@@ -21,6 +23,15 @@ pub(crate) enum Predecessor {
     Elsewhere,
 }
 
+/// What is known of etcd and of the leases there.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "metrics"), allow(dead_code))] // nothing asks for it then
+pub(crate) struct Etcd {
+    pub(crate) reachable: bool,
+    /// The time that the lease nearest to its end has at most.
+    pub(crate) shortest: Option<Duration>,
+}
+
 #[cfg(feature = "metrics")]
 mod on {
     use std::collections::BTreeSet;
@@ -31,7 +42,7 @@ mod on {
     };
     use etcd_locked_core::{Failure, Request, Response};
 
-    use super::{Later, Predecessor};
+    use super::{Etcd, Later, Predecessor};
     use crate::clock::Moment;
     use crate::values::error::LockError;
     use crate::values::loss::LossCause;
@@ -104,6 +115,15 @@ mod on {
         describe_gauge!(
             "etcd_locked_waiters",
             "How many calls of this process wait now"
+        );
+        describe_gauge!(
+            "etcd_locked_reachable",
+            "Whether etcd answers: 1 if it does, 0 if not"
+        );
+        describe_gauge!(
+            "etcd_locked_lease_remaining_seconds",
+            seconds,
+            "How long the lease nearest to its end lives without a renewal"
         );
         describe_gauge!("etcd_locked_held", "How many locks this process holds now");
         describe_counter!("etcd_locked_lost_total", "Locks that were lost");
@@ -196,6 +216,7 @@ mod on {
             self,
             answer: &Result<Response, Failure>,
             now: impl FnOnce() -> Moment,
+            etcd: impl FnOnce() -> Etcd,
         ) -> Option<Later> {
             let outcome = match answer {
                 Ok(_) => "ok",
@@ -204,7 +225,13 @@ mod on {
                 Err(Failure::Unknown(_)) => "unknown",
             };
             let (kind, took) = (self.kind, now() - self.since);
+            let etcd = etcd();
             Some(Box::new(move || {
+                gauge!("etcd_locked_reachable").set(f64::from(u8::from(etcd.reachable)));
+                let shortest = etcd
+                    .shortest
+                    .map_or(f64::INFINITY, |left| left.as_secs_f64());
+                gauge!("etcd_locked_lease_remaining_seconds").set(shortest);
                 histogram!("etcd_locked_request_seconds", "kind" => kind, "outcome" => outcome)
                     .record(took);
             }))
@@ -227,7 +254,7 @@ mod on {
 mod off {
     use etcd_locked_core::{Failure, Request, Response};
 
-    use super::{Later, Predecessor};
+    use super::{Etcd, Later, Predecessor};
     use crate::clock::Moment;
     use crate::values::error::LockError;
     use crate::values::loss::LossCause;
@@ -266,6 +293,7 @@ mod off {
             self,
             _: &Result<Response, Failure>,
             _: impl FnOnce() -> Moment,
+            _: impl FnOnce() -> Etcd,
         ) -> Option<Later> {
             None
         }

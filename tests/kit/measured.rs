@@ -64,7 +64,10 @@ impl GaugeFn for Series {
         self.add(-value);
     }
 
-    fn set(&self, _: f64) {}
+    fn set(&self, value: f64) {
+        let mut series = (self.recorded.0.lock()).unwrap_or_else(PoisonError::into_inner);
+        series.insert(self.key.clone(), (1, value));
+    }
 }
 
 impl HistogramFn for Series {

@@ -24,7 +24,7 @@ use tokio::task::unconstrained;
 use super::effects::{Effect, Taker};
 use super::ownership::{OwnedLock, OwnedLocks, Ownership, Releaser, Reply};
 use crate::clock::{Alarm, Clock, Moment};
-use crate::metrics::Asked;
+use crate::metrics::{self, Asked};
 use crate::transport::client::Client;
 use crate::transport::watch::{StreamEvent, Submit, Watches};
 use crate::values::config::Config;
@@ -464,7 +464,11 @@ impl Machine for Driver {
                 result,
                 asked,
             }) => {
-                let measured = asked.answered(&result, || self.clock.now());
+                let etcd = || metrics::Etcd {
+                    reachable: self.client.reach().is_reached(),
+                    shortest: self.client.live_leases().iter().map(|it| it.1).min(),
+                };
+                let measured = asked.answered(&result, || self.clock.now(), etcd);
                 self.effects.extend(measured.map(Effect::Run));
                 self.report_history();
                 self.step(Input::Answer { request, result });
