@@ -28,7 +28,10 @@ struct Run {
 impl Run {
     /// Starts it; `args`: everything after `exec`.
     fn start(endpoint: &str, args: &[&str]) -> Self {
-        let mut command = exec(endpoint, args);
+        Self::of(exec(endpoint, args))
+    }
+
+    fn of(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(Stdio::piped());
         let mut process = Process::start("etcd-locked", &mut command).expect("it starts");
@@ -191,6 +194,46 @@ fn signals_are_passed_on() {
         let (ended, said) = run.end();
         assert_eq!(ended.code(), Some(40), "{name}: {said}");
     }
+}
+
+/// After `nohup` neither etcd-locked nor the command ends with the terminal.
+#[test]
+fn signal_that_is_ignored_stays_so() {
+    let etcd = Member::start().expect("an etcd");
+    let script = "kill -HUP $$; echo lives; while :; do sleep 0.02; done";
+    let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", script]);
+    let mut nohup = Command::new("sh");
+    nohup
+        .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
+        .arg(exec.get_program())
+        .args(exec.get_args());
+    let mut run = Run::of(nohup);
+    assert_eq!(run.line(), "lives");
+    run.process.signal(Signal::HUP);
+    run.process.signal(Signal::TERM);
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(143), "{said}");
+}
+
+/// A shell that etcd-locked replaces leaves it the processes that the shell had started.
+#[test]
+fn processes_of_others_are_spared() {
+    let etcd = Member::start().expect("an etcd");
+    let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "true"]);
+    let mut shell = Command::new("sh");
+    shell
+        .args([
+            "-c",
+            "sleep 60 > /dev/null 2>&1 & echo $!; exec \"$@\"",
+            "sh",
+        ])
+        .arg(exec.get_program())
+        .args(exec.get_args());
+    let run = Run::of(shell);
+    let other = pid(run.line().parse().expect("a process id"));
+    assert_eq!(run.end().0.code(), Some(0));
+    assert!(lives(other));
+    kill_process(other, Signal::KILL).expect("it lives");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
-    kill_process_group, set_child_subreaper, wait, waitid, waitpid,
+    kill_process_group, set_child_subreaper, waitid, waitpid,
 };
 
 use super::status_of_signal;
@@ -32,32 +32,39 @@ pub(super) fn reap_orphans(leader: Pid) {
     }
 }
 
-/// Kills all children, and theirs, and waits for their end; `leader`: a child that leads a group, which is killed as a whole first.
-/// Returns the leader's exit status.
-pub(super) fn end(leader: Option<Pid>) -> Option<u8> {
+/// Kills all children but the spared ones, and their children, and waits for their end. `leader`: a child that leads a group, which is
+/// killed as a whole first. Returns the leader's exit status.
+pub(super) fn end(leader: Option<Pid>, spared: &[Pid]) -> Option<u8> {
     if let Some(leader) = leader {
         // It fails only if no process of the group is left.
         let _ = kill_process_group(leader, Signal::KILL);
     }
     let mut status = None;
     loop {
-        for child in children() {
-            let _ = kill_process(child, Signal::KILL);
+        let mut doomed = children();
+        doomed.retain(|child| !spared.contains(child));
+        if doomed.is_empty() {
+            return status;
         }
-        // Orphans of a child are ours before its end is told: after each end there may be new children.
-        let mut options = WaitOptions::empty();
-        loop {
-            match wait(options) {
-                Ok(Some((pid, ended))) => {
-                    if Some(pid) == leader {
-                        status = Some(status_of(ended));
-                    }
-                }
-                Ok(None) => break,
-                Err(Errno::INTR) => continue,
-                Err(_) => return status,
+        for child in &doomed {
+            let _ = kill_process(*child, Signal::KILL);
+        }
+        // The system gives a child's children to this process before it tells the child's end: so there may be new ones.
+        for child in doomed {
+            let ended = reap(child);
+            if Some(child) == leader {
+                status = ended;
             }
-            options = WaitOptions::NOHANG;
+        }
+    }
+}
+
+/// Waits for the end of a child; returns its exit status.
+fn reap(child: Pid) -> Option<u8> {
+    loop {
+        match waitpid(Some(child), WaitOptions::empty()) {
+            Err(Errno::INTR) => {}
+            ended => return ended.ok().flatten().map(|(_, ended)| status_of(ended)),
         }
     }
 }
@@ -70,8 +77,8 @@ fn status_of(ended: WaitStatus) -> u8 {
     }
 }
 
-/// The children of this process. (`/proc/self/task/*/children` is not in every kernel.)
-fn children() -> Vec<Pid> {
+/// The children of this process, ended ones too. (`/proc/self/task/*/children` is not in every kernel.)
+pub(super) fn children() -> Vec<Pid> {
     let own = getpid().as_raw_nonzero().to_string();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let children = processes.filter_map(|process| {

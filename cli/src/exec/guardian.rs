@@ -18,9 +18,9 @@ use rustix::time::{
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::low_level::pipe;
 
-use super::family;
 use super::link::{Message, Received, now, receive, receive_file, send};
 use super::watch::{Due, Watch};
+use super::{family, is_ignored};
 use crate::options::Guardian;
 
 /// Signals that may be meant for all processes of a service. The wrapper passes them on, and the guardian has to outlive them.
@@ -39,8 +39,9 @@ pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
     family::adopt_orphans()?;
     let (wakeup, waker) = UnixStream::pair()?;
     wakeup.set_nonblocking(true)?;
-    // Handlers, because what is ignored here would be ignored by the command too.
-    for signal in OUTLIVED.into_iter().chain([SIGCHLD]) {
+    // Handlers, because what is ignored here is ignored by the command too, as it should be after `nohup`.
+    let outlived = OUTLIVED.into_iter().filter(|signal| !is_ignored(*signal));
+    for signal in outlived.chain([SIGCHLD]) {
         pipe::register(signal, waker.try_clone()?)?;
     }
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
@@ -57,7 +58,7 @@ pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
             family::reap_orphans(guarded.leader);
         }
     }
-    if let Some(status) = family::end(Some(guarded.leader)) {
+    if let Some(status) = family::end(Some(guarded.leader), &[]) {
         send(&link, Message::Ended(status.into()));
     }
     Ok(())

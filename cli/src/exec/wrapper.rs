@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use etcd_locked::{LockError, LockGuard, Locks};
+use rustix::process::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::link::{LENGTH, Message, now, send_file};
-use super::{family, status_of_signal};
+use super::{family, is_ignored, status_of_signal};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::options::{Etcd, Exec, OnHeld};
@@ -136,6 +137,8 @@ fn not_acquired(options: &Exec, error: LockError) -> Result<u8, Failure> {
 /// A guardian that runs, as the wrapper sees it.
 struct Guardian {
     process: Child,
+    /// Children that this process had before, because it replaced a shell.
+    others: Vec<Pid>,
     messages: mpsc::Receiver<Message>,
     link: OwnedWriteHalf,
 }
@@ -145,6 +148,7 @@ impl Guardian {
     fn start(options: &Exec, held: &LockGuard) -> io::Result<Self> {
         // For the case that the guardian dies: its children are the wrapper's then.
         family::adopt_orphans()?;
+        let others = family::children();
         let (link, other) = UnixStream::pair()?;
         let grace = (options.ttl / 6).min(MOST_GRACE).as_nanos();
         let process = Command::new("/proc/self/exe")
@@ -160,6 +164,7 @@ impl Guardian {
         let (read, write) = tokio::net::UnixStream::from_std(link)?.into_split();
         Ok(Self {
             process,
+            others,
             messages: messages(read),
             link: write,
         })
@@ -179,7 +184,7 @@ impl Guardian {
         }
         // What it leaves is a child of this process once its end is told.
         let _ = self.process.wait();
-        family::end(None);
+        family::end(None, &self.others);
         let name = &options.name;
         match told {
             Some(Message::Ended(status)) => Ok(u8::try_from(status).unwrap_or(u8::MAX)),
@@ -270,6 +275,9 @@ fn signals() -> io::Result<mpsc::Receiver<i32>> {
         SignalKind::user_defined1(),
         SignalKind::user_defined2(),
     ] {
+        if is_ignored(kind.as_raw_value()) {
+            continue; // as after `nohup`
+        }
         let (mut each, all) = (signal(kind)?, all.clone());
         tokio::spawn(async move {
             while each.recv().await.is_some() && all.send(kind.as_raw_value()).await.is_ok() {}
