@@ -39,7 +39,7 @@ pub(crate) async fn kick(
     let mut all = true;
     for holder in holders {
         let stops = stops_within(&mut client, holder).await?;
-        let taken = take(&mut client, holder).await?;
+        let taken = take(&mut client, holder.key(), holder.created()).await?;
         all &= taken;
         if json {
             let object = json!({
@@ -137,9 +137,8 @@ async fn stops_within(
         .map(Duration::from_secs))
 }
 
-/// Deletes its key, if that is still this very contender's; tells whether it was.
-async fn take(client: &mut Client, holder: &Contender) -> Result<bool, Failure> {
-    let (key, created) = (holder.key(), holder.created());
+/// Deletes a holder's key, if that is still this very contender's; tells whether it was.
+pub(crate) async fn take(client: &mut Client, key: &[u8], created: i64) -> Result<bool, Failure> {
     let still = Compare::create_revision(key, CompareOp::Equal, created);
     let txn = Txn::new()
         .when([still])

@@ -14,6 +14,7 @@ mod ls;
 mod options;
 mod page;
 mod time;
+mod top;
 mod who;
 
 use std::process::ExitCode;
@@ -70,6 +71,7 @@ async fn inspect(options: Options) -> Result<bool, Failure> {
         Command::Ls(ls) => ls::ls(&connect()?, ls, json).await,
         Command::Who(who) => who::who(&connect()?, who, json).await,
         Command::Kick(kick) => kick::kick(&connect()?, kick, json).await,
+        Command::Top(top) => top::top(&connect()?, top).await,
         Command::Doctor(doctor) => doctor::doctor(&connect()?, doctor, json).await,
         Command::Completions { shell } => {
             let mut command = Options::command();

@@ -59,6 +59,11 @@ pub(crate) enum Command {
     Who(Who),
     /// Take a lock away from its holder
     Kick(Kick),
+    /// Watch the names that are locked: by waiters, hold time or hand-overs a second; look into one, and kick
+    ///
+    /// Keys: `/` filters, `s` sorts, the arrows select, Enter shows all contenders of a name, and there `k` takes the lock away from
+    /// those that hold it, after it has asked. Hand-overs are those from process to process.
+    Top(Top),
     /// Run a command under a lock, and end it before another process can have that lock
     ///
     /// The command has ETCD_LOCKED_NAME and ETCD_LOCKED_TOKEN in its environment: the token grows from holder to holder, so a store can
@@ -70,7 +75,8 @@ pub(crate) enum Command {
     /// etcd-locked is stopped or killed. When an operator has taken the lock away, it is SIGKILL at once.
     ///
     /// The lock is released when the command has ended and nothing that it started is left: what it leaves behind is killed, a daemon
-    /// too. It has no controlling terminal, so Ctrl-Z stops etcd-locked only, and with that the lock is lost.
+    /// too. It has no controlling terminal, so Ctrl-Z stops etcd-locked only, and with that the lock is lost. It must not change its
+    /// user: what `sudo` runs cannot be killed. Run etcd-locked as that user instead.
     ///
     /// Exit status: the command's, 128 + N if the signal N has ended it; 126 or 127 if it cannot be run. As long as it has not run: 0
     /// not acquired with `--on-held skip`; 1 not acquired; 2 wrong use; 3 etcd out of reach; 128 + N ended by the
@@ -171,6 +177,26 @@ pub(crate) struct Guardian {
     pub(crate) grace_ns: u64,
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Options of `top`.
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Only names that begin with this
+    #[arg(default_value = "", value_name = "BEGIN")]
+    pub(crate) below: String,
+    /// How often etcd is read
+    #[arg(long, default_value = "1s", value_parser = at_least_100ms)]
+    pub(crate) every: Duration,
+}
+
+/// Reads the time between two reads; every one reads all names.
+fn at_least_100ms(text: &str) -> Result<Duration, String> {
+    let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match every >= Duration::from_millis(100) {
+        true => Ok(every),
+        false => Err("100ms at least, because etcd is read as often".to_owned()),
+    }
 }
 
 /// Options of `doctor`.

@@ -1,7 +1,9 @@
 //! Promises of the command line, on real etcd.
 
 use std::future::IntoFuture;
-use std::process::{Command, Output};
+use std::io::{Read, Write};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use etcd_locked::etcd_client::Txn;
@@ -261,6 +263,59 @@ fn kick_never_hits_a_later_holder() {
     );
 }
 
+/// On a terminal that `script` makes.
+#[test]
+fn top_shows_a_name_and_kicks_its_holder() {
+    let scene = Scene::new();
+    let call = scene.service("shop").lock("orders/7").into_future();
+    let held = scene.runtime.block_on(call).expect("free");
+    let program = env!("CARGO_BIN_EXE_etcd-locked");
+    let endpoint = scene.etcd.endpoint();
+    let top = format!("stty rows 20 cols 100 && {program} top --endpoints {endpoint}");
+    let mut script = Command::new("script")
+        .args(["-qec", &top, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("`script` (bsdutils)");
+    let mut screen = script.stdout.take().expect("a pipe");
+    let mut keys = script.stdin.take().expect("a pipe");
+    let (shows, shown) = channel();
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let mut bytes = [0; 4096];
+        while let Ok(many @ 1..) = screen.read(&mut bytes) {
+            text.extend(&bytes[..many]);
+            let _ = shows.send(String::from_utf8_lossy(&text).into_owned());
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let await_word = |word: &str| {
+        let text = || shown.recv_timeout(PATIENCE).expect("it shows the word");
+        while !text().contains(word) {}
+    };
+    await_word("orders/7");
+    keys.write_all(b"\r").expect("it reads keys");
+    await_word("holds");
+    keys.write_all(b"ky").expect("it reads keys");
+    let cause = scene.runtime.block_on(held.lost());
+    assert_eq!(cause, LossCause::Deleted);
+    keys.write_all(b"q").expect("it reads keys");
+    let ended = script.wait().expect("it ends");
+    let text = reader.join().expect("no panic");
+    assert!(ended.success(), "{text}");
+    // The terminal is as it was.
+    assert!(text.contains("\x1b[?1049h") && text.contains("\x1b[?1049l"));
+}
+
+#[test]
+fn top_without_a_terminal_says_what_to_use() {
+    let scene = Scene::new();
+    let output = scene.run(&["top"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("ls --watch"), "{}", text(&output));
+}
+
 #[test]
 fn doctor_names_keys_that_close_a_name_for_ever() {
     let scene = Scene::new();
@@ -320,7 +375,7 @@ fn exit_status_tells_wrong_use_from_an_etcd_out_of_reach() {
 fn completions_and_the_man_page_know_every_command() {
     for args in [&["completions", "bash"][..], &["man"]] {
         let printed = text(&run("http://127.0.0.1:1", args));
-        for command in ["ls", "who", "kick", "exec", "doctor"] {
+        for command in ["ls", "who", "kick", "top", "exec", "doctor"] {
             assert!(printed.contains(command), "no `{command}` from {args:?}");
         }
     }

@@ -1,0 +1,399 @@
+//! Model of `top`: rows and keys go in, what to show and what to do come out.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// A name that is locked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) mode: &'static str,
+    /// All who hold it, for people.
+    pub(super) holder: String,
+    pub(super) held: Option<Duration>,
+    pub(super) waiting: usize,
+    pub(super) longest: Option<Duration>,
+    /// Keys that left the name a second: what passes from process to process.
+    pub(super) handovers: f64,
+}
+
+/// A contender of the name that is looked into.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Place {
+    pub(super) standing: &'static str,
+    pub(super) process: String,
+    pub(super) mode: &'static str,
+    pub(super) time: String,
+    /// Its key in etcd.
+    pub(super) key: Vec<u8>,
+    /// The revision that created the key.
+    pub(super) created: i64,
+    pub(super) holds: bool,
+}
+
+/// What the rows are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sort {
+    Waiters,
+    Held,
+    Handovers,
+    Name,
+}
+
+impl Sort {
+    fn next(self) -> Self {
+        match self {
+            Self::Waiters => Self::Held,
+            Self::Held => Self::Handovers,
+            Self::Handovers => Self::Name,
+            Self::Name => Self::Waiters,
+        }
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Waiters => "waiters",
+            Self::Held => "hold time",
+            Self::Handovers => "hand-overs",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// A key that the user has pressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Press {
+    Char(char),
+    Enter,
+    Escape,
+    Backspace,
+    Up,
+    Down,
+}
+
+/// What the terminal is to do after a key.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Effect {
+    Nothing,
+    Quit,
+    /// Read the contenders of the name that is looked into.
+    Read,
+    /// Take the lock away from these contenders.
+    Kick(Vec<Place>),
+}
+
+/// What keys mean now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Table,
+    /// The user types the filter.
+    Filter,
+    /// The contenders of the selected name are shown.
+    Name,
+    /// The user is asked whether to take the lock of the selected name away.
+    Asks,
+}
+
+/// All that `top` shows.
+#[derive(Debug)]
+pub(super) struct Model {
+    rows: Vec<Row>,
+    pub(super) mode: Mode,
+    pub(super) sort: Sort,
+    pub(super) filter: String,
+    selected: Option<String>,
+    pub(super) places: Vec<Place>,
+    /// What has just happened.
+    pub(super) note: String,
+}
+
+impl Model {
+    pub(super) fn new() -> Self {
+        Self {
+            rows: Vec::new(),
+            mode: Mode::Table,
+            sort: Sort::Waiters,
+            filter: String::new(),
+            selected: None,
+            places: Vec::new(),
+            note: String::new(),
+        }
+    }
+
+    /// Takes the names as they are now. The selected one stays selected while it is there.
+    pub(super) fn update(&mut self, rows: Vec<Row>) {
+        self.rows = rows;
+        match self.sort {
+            Sort::Waiters => self
+                .rows
+                .sort_by_key(|row| Reverse((row.waiting, row.longest))),
+            Sort::Held => self.rows.sort_by_key(|row| Reverse(row.held)),
+            Sort::Handovers => self
+                .rows
+                .sort_by(|one, other| other.handovers.total_cmp(&one.handovers)),
+            Sort::Name => self.rows.sort_by(|one, other| one.name.cmp(&other.name)),
+        }
+    }
+
+    /// Takes the contenders of the selected name as they are now. While the user is asked about them they stay as they were.
+    pub(super) fn look(&mut self, places: Vec<Place>) {
+        if self.mode != Mode::Asks {
+            self.places = places;
+        }
+    }
+
+    /// The rows that the filter lets through.
+    pub(super) fn shown(&self) -> Vec<&Row> {
+        let passes = |row: &&Row| row.name.contains(&self.filter);
+        self.rows.iter().filter(passes).collect()
+    }
+
+    /// Where the selected row stands among those that are shown.
+    pub(super) fn at(&self) -> Option<usize> {
+        let shown = self.shown();
+        let of_name = shown
+            .iter()
+            .position(|row| Some(&row.name) == self.selected.as_ref());
+        of_name.or((!shown.is_empty()).then_some(0))
+    }
+
+    /// The name that is looked into, if one is.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self.mode {
+            Mode::Name | Mode::Asks => self.selected.as_deref(),
+            Mode::Table | Mode::Filter => None,
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.rows.iter().map(|row| row.waiting).sum()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn press(&mut self, press: Press) -> Effect {
+        self.note.clear();
+        match self.mode {
+            Mode::Table => self.in_table(press),
+            Mode::Filter => self.in_filter(press),
+            Mode::Name => self.in_name(press),
+            Mode::Asks => self.in_question(press),
+        }
+    }
+
+    fn in_table(&mut self, press: Press) -> Effect {
+        match press {
+            Press::Char('q') => return Effect::Quit,
+            Press::Escape => self.filter.clear(),
+            Press::Char('/') => self.mode = Mode::Filter,
+            Press::Char('s') => {
+                self.sort = self.sort.next();
+                let rows = std::mem::take(&mut self.rows);
+                self.update(rows);
+            }
+            Press::Up | Press::Char('k' | 'j') | Press::Down if self.at().is_none() => {}
+            Press::Up => self.select(self.at().unwrap_or(0).saturating_sub(1)),
+            Press::Down | Press::Char('j') => self.select(self.at().unwrap_or(0) + 1),
+            Press::Enter | Press::Char('k') => {
+                // What the user sees marked is what is meant from here on.
+                self.select(self.at().unwrap_or(0));
+                if self.selected.is_some() {
+                    self.places.clear();
+                    self.mode = Mode::Name;
+                    return Effect::Read;
+                }
+            }
+            Press::Char(_) | Press::Backspace => {}
+        }
+        Effect::Nothing
+    }
+
+    fn select(&mut self, at: usize) {
+        let shown = self.shown();
+        let row = shown.get(at).or(shown.last());
+        self.selected = row.map(|row| row.name.clone());
+    }
+
+    fn in_filter(&mut self, press: Press) -> Effect {
+        match press {
+            Press::Char(char) => self.filter.push(char),
+            Press::Backspace => _ = self.filter.pop(),
+            Press::Enter => self.mode = Mode::Table,
+            Press::Escape => {
+                self.filter.clear();
+                self.mode = Mode::Table;
+            }
+            Press::Up | Press::Down => {}
+        }
+        Effect::Nothing
+    }
+
+    fn in_name(&mut self, press: Press) -> Effect {
+        match press {
+            Press::Char('q') => return Effect::Quit,
+            Press::Escape | Press::Backspace => self.mode = Mode::Table,
+            Press::Char('k') if self.holders().next().is_some() => self.mode = Mode::Asks,
+            Press::Char('k') => "no process holds it".clone_into(&mut self.note),
+            _ => {}
+        }
+        Effect::Nothing
+    }
+
+    fn in_question(&mut self, press: Press) -> Effect {
+        self.mode = Mode::Name;
+        match press {
+            Press::Char('y' | 'Y') => Effect::Kick(self.holders().cloned().collect()),
+            _ => {
+                "nothing was done".clone_into(&mut self.note);
+                Effect::Nothing
+            }
+        }
+    }
+
+    /// Those whom a kick hits.
+    pub(super) fn holders(&self) -> impl Iterator<Item = &Place> {
+        self.places.iter().filter(|place| place.holds)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Names with so many waiters, and held for so many seconds.
+    pub(in super::super) fn rows() -> Vec<Row> {
+        let row = |name: &str, waiting, held, handovers| Row {
+            name: name.to_owned(),
+            mode: "exclusive",
+            holder: format!("shop web-1:{waiting}"),
+            held: Some(Duration::from_secs(held)),
+            waiting,
+            longest: None,
+            handovers,
+        };
+        vec![
+            row("accounts/3", 1, 90, 0.0),
+            row("orders/7", 3, 10, 2.5),
+            row("orders/19", 0, 600, 0.5),
+        ]
+    }
+
+    pub(in super::super) fn places() -> Vec<Place> {
+        let place = |process: &str, holds| Place {
+            standing: if holds { "holds" } else { "waits" },
+            process: process.to_owned(),
+            mode: "exclusive",
+            time: "3s".to_owned(),
+            key: process.as_bytes().to_vec(),
+            created: 7,
+            holds,
+        };
+        vec![place("shop web-1:3", true), place("bank web-2:4", false)]
+    }
+
+    fn names(model: &Model) -> Vec<&str> {
+        model.shown().iter().map(|row| &*row.name).collect()
+    }
+
+    fn model() -> Model {
+        let mut model = Model::new();
+        model.update(rows());
+        model
+    }
+
+    #[test]
+    fn s_sorts_by_each_column_in_turn() {
+        let mut model = model();
+        let mut seen = Vec::new();
+        for _ in 0..5 {
+            seen.push((model.sort.word(), names(&model)[0].to_owned()));
+            model.press(Press::Char('s'));
+        }
+        let seen: Vec<_> = seen.iter().map(|(word, name)| (*word, &**name)).collect();
+        let expected = [
+            ("waiters", "orders/7"),
+            ("hold time", "orders/19"),
+            ("hand-overs", "orders/7"),
+            ("name", "accounts/3"),
+            ("waiters", "orders/7"),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn filter_is_typed_and_cleared() {
+        let mut model = model();
+        for press in ['/', 'q', 's'] {
+            model.press(Press::Char(press));
+        }
+        assert_eq!((&*model.filter, names(&model)), ("qs", vec![]));
+        model.press(Press::Backspace);
+        model.press(Press::Backspace);
+        "orders"
+            .chars()
+            .for_each(|it| _ = model.press(Press::Char(it)));
+        model.press(Press::Enter);
+        assert_eq!(names(&model), ["orders/7", "orders/19"]);
+        model.press(Press::Escape);
+        assert_eq!(names(&model).len(), 3);
+    }
+
+    #[test]
+    fn selection_follows_its_name() {
+        let mut model = model();
+        model.press(Press::Down);
+        assert_eq!(names(&model)[1], "accounts/3");
+        model.press(Press::Char('s'));
+        assert_eq!(model.at(), Some(1), "{:?}", names(&model));
+        model.update(rows().split_off(1));
+        assert_eq!(model.at(), Some(0), "the name is free");
+        model.update(Vec::new());
+        assert_eq!(model.at(), None);
+        assert_eq!(model.press(Press::Enter), Effect::Nothing);
+        assert_eq!(model.mode, Mode::Table);
+    }
+
+    #[test]
+    fn kick_asks_and_hits_whom_it_has_shown() {
+        let mut model = model();
+        assert_eq!(model.press(Press::Enter), Effect::Read);
+        assert_eq!(model.name(), Some("orders/7"));
+        model.look(places());
+        assert_eq!(model.press(Press::Char('k')), Effect::Nothing);
+        // Another process has it by now, and it was not asked about that one.
+        model.look(places().split_off(1));
+        let shown = places()[..1].to_vec();
+        assert_eq!(model.press(Press::Char('y')), Effect::Kick(shown));
+    }
+
+    #[test]
+    fn any_other_answer_kicks_nothing() {
+        for press in [
+            Press::Char('n'),
+            Press::Enter,
+            Press::Escape,
+            Press::Char('q'),
+        ] {
+            let mut model = model();
+            model.press(Press::Enter);
+            model.look(places());
+            model.press(Press::Char('k'));
+            assert_eq!(model.press(press), Effect::Nothing, "{press:?}");
+            assert_eq!(model.mode, Mode::Name);
+        }
+    }
+
+    #[test]
+    fn name_without_holder_cannot_be_kicked() {
+        let mut model = model();
+        model.press(Press::Enter);
+        model.look(places().split_off(1));
+        model.press(Press::Char('k'));
+        assert_eq!(
+            (model.mode, &*model.note),
+            (Mode::Name, "no process holds it")
+        );
+    }
+}
