@@ -7,6 +7,7 @@ use std::time::Duration;
 use etcd_locked_devkit::{Cluster, Process, Proxy, Result, binary};
 use std::io::Write;
 
+use crate::clock::now;
 use crate::history::What;
 use crate::login;
 use crate::run::Options;
@@ -25,6 +26,8 @@ pub(crate) struct Crew {
     args: Vec<String>,
     seed: u64,
     started: u32,
+    /// When a worker was killed or ended by itself last; 0 if none did.
+    died: u64,
     slots: Vec<Slot>,
 }
 
@@ -67,6 +70,7 @@ impl Crew {
             args: vec![options.mix.clone(), who],
             seed: options.seed,
             started: 0,
+            died: 0,
             slots: (0..size).map(|_| slot()).collect::<Result<_>>()?,
         };
         (0..size).try_for_each(|slot| crew.launch(slot))?;
@@ -124,8 +128,14 @@ impl Crew {
                 process: worker.number,
             });
             worker.process.kill()?;
+            self.died = now();
         }
         Ok(())
+    }
+
+    /// When a worker was killed or ended by itself last; 0 if none did.
+    pub(crate) fn died(&self) -> u64 {
+        self.died
     }
 
     /// Sends SIGSTOP; every thread of the worker stands still afterwards.
@@ -160,15 +170,17 @@ impl Crew {
                 self.witness.record(What::Exited {
                     process,
                     well: false,
+                    hung: false,
                 });
+                self.died = now();
                 self.launch(slot)?;
             }
         }
         Ok(())
     }
 
-    /// Asks all workers to end, and waits until they have.
-    pub(crate) fn drain(&mut self) {
+    /// Asks all workers to end, and waits until they have; true if all have ended well.
+    pub(crate) fn drain(&mut self) -> bool {
         for slot in &mut self.slots {
             let stdin = slot
                 .worker
@@ -179,15 +191,21 @@ impl Crew {
                 let _ = stdin.write_all(b"drain\n");
             }
         }
+        let mut clean = true;
         for slot in &mut self.slots {
             let Some(mut worker) = slot.worker.take() else {
                 continue;
             };
             let ended = worker.process.wait(ENDS);
+            let hung = ended.is_err();
+            let well = ended.is_ok_and(|status| status.success());
+            clean &= well;
             self.witness.record(What::Exited {
                 process: worker.number,
-                well: ended.is_ok_and(|status| status.success()),
+                well,
+                hung,
             });
         }
+        clean
     }
 }

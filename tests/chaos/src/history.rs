@@ -36,10 +36,13 @@ pub(crate) enum What {
     Killed {
         process: u32,
     },
-    /// A worker has ended by itself; false, if it failed.
+    /// A worker has ended by itself; `well` is false, if it failed.
     Exited {
         process: u32,
         well: bool,
+        /// It was asked to end, and had not done so when it was given up.
+        #[serde(default)]
+        hung: bool,
     },
     /// A worker said something.
     Said {
@@ -63,13 +66,21 @@ pub(crate) enum What {
     FaultHealed {
         fault: u32,
     },
+    /// A fault has found nothing to disturb, so it was none.
+    FaultMissed {
+        fault: u32,
+    },
+    /// etcd is about to lose what it knows, by a fault that has begun.
+    Rewound {
+        fault: u32,
+    },
     /// The machine did not run the witness, since then.
     Stalled {
         since: u64,
     },
     /// The workers are asked to end; no call is asked from here on.
     Draining,
-    /// What etcd still has below the prefix when every lease must have run out.
+    /// What etcd still has when all workers have ended: keys below the prefix, and leases.
     Left {
         keys: Vec<String>,
     },
@@ -88,6 +99,12 @@ pub(crate) struct Run {
     /// The only kinds of faults; of all, if there are none.
     #[serde(default)]
     pub(crate) only: Vec<String>,
+    /// The version of the peer's client.
+    #[serde(default)]
+    pub(crate) client: String,
+    /// The commit from which the runner was built.
+    #[serde(default)]
+    pub(crate) commit: String,
 }
 
 /// What a worker says: one line of JSON on its connection to the witness.
@@ -104,8 +121,14 @@ pub(crate) enum Said {
     },
     /// A body is polled. `held`: the guard says so, after the clock was read.
     Polled { call: u64, held: bool },
-    /// A body writes to the register of a name.
-    Write { call: u64, name: String, token: i64 },
+    /// A body writes to the register of a name. `held`: as with a poll; absent, if that was said of this poll before.
+    Write {
+        call: u64,
+        name: String,
+        token: i64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held: Option<bool>,
+    },
     /// A body has ended; the guard's answer is as of that moment.
     Ended { call: u64, held: bool, how: Ending },
     /// A call has returned, or was dropped.

@@ -154,6 +154,9 @@ fn again(run: &Run) -> String {
     } else if run.who != OURS {
         command += &format!(" --peer {}", run.who);
     }
+    if !run.client.is_empty() {
+        command += &format!(" --client \"{}\"", run.client);
+    }
     for kind in &run.only {
         command += &format!(" --only \"{kind}\"");
     }

@@ -1,5 +1,6 @@
 //! Nemesis: carries a schedule out on the cluster, the workers and the network between them.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use etcd_locked_devkit::{Cluster, Direction, Gateway, Result};
 use fastrand::Rng;
 
-use crate::checker::faults::FORGETS;
+use crate::checker::faults::REWIND_DETECTION;
 use crate::crew::Crew;
 use crate::history::What;
 use crate::login::{CHANGED, PASSWORD, PREFIXES, USER};
@@ -59,8 +60,8 @@ impl<'a> Nemesis<'a> {
         }
     }
 
-    /// Begins a fault.
-    pub(crate) fn begin(&mut self, fault: Fault) -> Result<Open> {
+    /// Begins a fault; `None` if it finds nothing to disturb.
+    pub(crate) fn begin(&mut self, fault: Fault) -> Result<Option<Open>> {
         let number = self.faults;
         self.faults += 1;
         let mut open = Open {
@@ -73,7 +74,7 @@ impl<'a> Nemesis<'a> {
         };
         let Fault { kind, target } = fault;
         let members = self.cluster.members().len();
-        let leader = || self.cluster.leader().unwrap_or(target);
+        let leader = || self.cluster.await_leader();
         open.members = match kind {
             Kind::EndpointFrozen
             | Kind::EndpointRefused
@@ -81,10 +82,10 @@ impl<'a> Nemesis<'a> {
             | Kind::MemberFrozen
             | Kind::MemberIsolated
             | Kind::MemberReplaced => vec![target],
-            Kind::LeaderKilled | Kind::LeaderFrozen | Kind::LeaderIsolated => vec![leader()],
+            Kind::LeaderKilled | Kind::LeaderFrozen | Kind::LeaderIsolated => vec![leader()?],
             // The leader and another: nothing is left that could serve.
             Kind::QuorumKilled | Kind::QuorumFrozen => {
-                let leader = leader();
+                let leader = leader()?;
                 vec![leader, (leader + 1) % members]
             }
             Kind::AllRestarted | Kind::EtcdWiped => (0..members).collect(),
@@ -96,10 +97,13 @@ impl<'a> Nemesis<'a> {
             Kind::JunkKey => Some(self.junk_key()),
             _ => None,
         };
-        let aim = match kind {
-            Kind::LeaseRevoked | Kind::KeyDeleted | Kind::KeyOverwritten | Kind::JunkKey => victim
-                .as_ref()
-                .map_or("nothing".to_owned(), |victim| victim.what.clone()),
+        let wants_victim = [Kind::LeaseRevoked, Kind::KeyDeleted, Kind::KeyOverwritten];
+        if victim.is_none() && wants_victim.contains(&kind) {
+            println!("{} finds nothing", kind.word());
+            return Ok(None);
+        }
+        let aim = match &victim {
+            Some(victim) => victim.what.clone(),
             _ if kind.is_of_worker() => format!("worker {target}"),
             _ if open.members.is_empty() => "all".to_owned(),
             _ => format!("member {:?}", open.members),
@@ -112,11 +116,16 @@ impl<'a> Nemesis<'a> {
                 .as_ref()
                 .map_or(Vec::new(), |victim| victim.names.clone()),
         });
-        let done = self.carry_out(&mut open, victim);
-        done.map(|()| open)
+        if self.carry_out(&mut open, victim)? {
+            return Ok(Some(open));
+        }
+        println!("{} finds nothing any more", kind.word());
+        self.witness.record(What::FaultMissed { fault: number });
+        Ok(None)
     }
 
-    fn carry_out(&mut self, open: &mut Open, victim: Option<Victim>) -> Result<()> {
+    /// Tells whether it has found what it is to disturb.
+    fn carry_out(&mut self, open: &mut Open, victim: Option<Victim>) -> Result<bool> {
         let Fault { kind, target } = open.fault;
         let member = |at: &usize| &self.cluster.members()[*at];
         let both = [Direction::Requests, Direction::Answers];
@@ -186,11 +195,10 @@ impl<'a> Nemesis<'a> {
                 }
             }
             Kind::EtcdWiped => {
-                self.witness.judge_writes(false);
+                self.rewind(open.number);
                 open.members.iter().try_for_each(|at| member(at).kill())?;
             }
             Kind::EtcdRestored => {
-                self.witness.judge_writes(false);
                 open.snapshot = Some(self.snapshot(target, open.number)?);
             }
             Kind::MemberKilled | Kind::LeaderKilled | Kind::QuorumKilled | Kind::AllRestarted => {
@@ -213,12 +221,15 @@ impl<'a> Nemesis<'a> {
             }
             Kind::LeaseRevoked => {
                 if let Some(Victim { lease, .. }) = victim {
-                    self.ask(|gateway| gateway.revoke(lease))?;
+                    return match self.ask(|gateway| gateway.revoke(lease)) {
+                        Err(error) if error.contains("lease not found") => Ok(false),
+                        revoked => revoked.map(|()| true),
+                    };
                 }
             }
             Kind::KeyDeleted => {
                 if let Some(Victim { what, .. }) = victim {
-                    self.ask(|gateway| gateway.delete(&what))?;
+                    return self.ask(|gateway| gateway.delete(&what));
                 }
             }
             Kind::KeyOverwritten | Kind::JunkKey => {
@@ -232,7 +243,13 @@ impl<'a> Nemesis<'a> {
             Kind::RoleTaken => self.ask(|gateway| gateway.revoke_role(USER))?,
             Kind::PasswordChanged => self.ask(|gateway| gateway.change_password(USER, CHANGED))?,
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// From here on etcd loses what it knew, and tokens begin anew.
+    fn rewind(&self, fault: u32) {
+        self.witness.judge_writes(false);
+        self.witness.record(What::Rewound { fault });
     }
 
     /// Ends a fault.
@@ -260,7 +277,14 @@ impl<'a> Nemesis<'a> {
                 .proxies_to(target)
                 .try_for_each(|proxy| proxy.accept_again())?,
             Kind::EtcdWiped | Kind::EtcdRestored => {
+                if kind == Kind::EtcdRestored {
+                    self.rewind(open.number);
+                }
                 self.cluster.begin_anew(open.snapshot.as_deref())?;
+                if let Some(snapshot) = open.snapshot.take() {
+                    // One that stays takes memory only.
+                    let _ = fs::remove_file(snapshot);
+                }
                 if kind == Kind::EtcdWiped {
                     self.cluster.enable_auth(USER, PASSWORD, &PREFIXES)?;
                 }
@@ -292,7 +316,7 @@ impl<'a> Nemesis<'a> {
             .record(What::FaultHealed { fault: open.number });
         if matches!(kind, Kind::EtcdWiped | Kind::EtcdRestored) {
             // Until then holders of before may write, whose tokens are higher.
-            thread::sleep(Duration::from_nanos(FORGETS));
+            thread::sleep(Duration::from_nanos(REWIND_DETECTION));
             self.witness.judge_writes(true);
         }
         Ok(())
@@ -326,13 +350,12 @@ impl<'a> Nemesis<'a> {
 
     /// A contender's key, chosen at random; nothing if there is none.
     fn victim_key(&mut self) -> Option<Victim> {
-        let keys = self.ask(|gateway| gateway.keys("locks/")).ok()?;
-        let key = keys.get(self.random.usize(0..keys.len().max(1)))?;
-        let (name, lease) = parts(key)?;
+        let keys = self.ask(|gateway| gateway.leased("locks/")).ok()?;
+        let (key, lease) = keys.get(self.random.usize(0..keys.len().max(1)))?;
         Some(Victim {
             what: key.clone(),
-            lease,
-            names: vec![name],
+            lease: *lease,
+            names: vec![name(key)?],
         })
     }
 
@@ -349,12 +372,9 @@ impl<'a> Nemesis<'a> {
     /// The lease of such a key, with all names below which it has keys.
     fn victim_lease(&mut self) -> Option<Victim> {
         let Victim { lease, .. } = self.victim_key()?;
-        let keys = self.ask(|gateway| gateway.keys("locks/")).ok()?;
-        let of_lease = keys.iter().filter_map(|key| parts(key));
-        let names = of_lease
-            .filter(|(_, of)| *of == lease)
-            .map(|(name, _)| name)
-            .collect();
+        let keys = self.ask(|gateway| gateway.leased("locks/")).ok()?;
+        let of_lease = keys.iter().filter(|(_, of)| *of == lease);
+        let names = of_lease.filter_map(|(key, _)| name(key)).collect();
         let what = format!("lease {lease:x}");
         Some(Victim { what, lease, names })
     }
@@ -368,11 +388,10 @@ struct Victim {
     names: Vec<String>,
 }
 
-/// The name and the lease in a key of ours.
-fn parts(key: &str) -> Option<(String, i64)> {
-    let (name, seat) = key.strip_prefix("locks/")?.rsplit_once('/')?;
-    let lease = seat.split('.').next()?;
-    Some((name.to_owned(), i64::from_str_radix(lease, 16).ok()?))
+/// The name in a contender's key.
+fn name(key: &str) -> Option<String> {
+    let (name, _) = key.strip_prefix("locks/")?.rsplit_once('/')?;
+    Some(name.to_owned())
 }
 
 /// Asks several members, until one answers.
@@ -423,18 +442,13 @@ impl Drop for Storm {
 
 #[cfg(test)]
 mod tests {
-    use super::parts;
+    use super::name;
 
     #[test]
-    fn a_key_says_its_name_and_its_lease() {
-        assert_eq!(
-            parts("locks/hot/3/694d8f"),
-            Some(("hot/3".to_owned(), 0x694d8f))
-        );
-        assert_eq!(
-            parts("locks/seat/1/694d8f.p2"),
-            Some(("seat/1".to_owned(), 0x694d8f))
-        );
-        assert_eq!(parts("locks%s/694d8f"), None);
+    fn a_key_says_its_name() {
+        assert_eq!(name("locks/hot/3/694d8f"), Some("hot/3".to_owned()));
+        assert_eq!(name("locks/seat/1/694d8f.p2"), Some("seat/1".to_owned()));
+        assert_eq!(name("locks/long/1/aetcd"), Some("long/1".to_owned()));
+        assert_eq!(name("locks%s/694d8f"), None);
     }
 }

@@ -10,7 +10,8 @@ use crate::worker::sabotage::Sabotage;
 
 pub(crate) const USAGE: &str = "\
 usage: etcd-locked-chaos [--minutes N] [--mix NAME] [--seed S] [--only FAULT] [--sabotage NAME]
-                         [--peer lock-service | --peer etcdctl | --peer NAME --program FILE] [--keep FOLDER] [--write FOLDER]
+                         [--peer lock-service | --peer etcdctl | --peer NAME --program FILE] [--client VERSION]
+                         [--keep FOLDER] [--write FOLDER]
        etcd-locked-chaos --judge FILE [--write FOLDER]";
 
 /// What the command line asks for.
@@ -35,6 +36,7 @@ impl Command {
                 who: None,
                 program: None,
                 only: Vec::new(),
+                client: String::new(),
             },
             judge: None,
             keep: PathBuf::from("target/chaos"),
@@ -70,6 +72,7 @@ impl Command {
                     options.who = Some(value.clone());
                 }
                 "--peer" => options.who = Some(value.clone()),
+                "--client" => options.client = value.clone(),
                 "--program" => options.program = Some(value.into()),
                 "--judge" => command.judge = Some(value.into()),
                 "--keep" => command.keep = value.into(),

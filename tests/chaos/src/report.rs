@@ -49,11 +49,23 @@ pub(crate) struct Happened {
 pub(crate) struct Measured {
     /// How long bodies overlapped with a holder whose key etcd no longer had.
     pub(crate) removed: Vec<u64>,
+    /// These, by the kind of fault that had taken the key.
+    #[serde(default)]
+    pub(crate) removed_by: BTreeMap<String, Vec<u64>>,
     /// How late after the begin of the next body a body was polled whose stop time had passed meanwhile.
     pub(crate) after_stop: Vec<u64>,
     pub(crate) late_polls: u64,
     pub(crate) refused_writes: u64,
     pub(crate) ordered: u64,
+    /// Of these, pairs of two processes.
+    #[serde(default)]
+    pub(crate) ordered_apart: u64,
+    /// For how long order was judged, in seconds.
+    #[serde(default)]
+    pub(crate) order_judged: f64,
+    /// For how long errors were.
+    #[serde(default)]
+    pub(crate) errors_judged: f64,
     pub(crate) lines: u64,
     pub(crate) most_lines: u64,
     pub(crate) left: usize,
@@ -83,11 +95,15 @@ impl Report {
             report.violations.insert(breach.word().to_owned(), many);
         }
         report.measured = Measured {
-            removed: verdicts.removed.clone(),
+            removed: verdicts.removed.values().flatten().copied().collect(),
+            removed_by: verdicts.removed.clone(),
             after_stop: verdicts.after_stop.clone(),
             late_polls: verdicts.late_polls,
             refused_writes: verdicts.refused_writes,
             ordered: verdicts.ordered,
+            ordered_apart: verdicts.ordered_apart,
+            order_judged: verdicts.order_judged as f64 / 1e9,
+            errors_judged: verdicts.errors_judged as f64 / 1e9,
             lines: verdicts.lines,
             most_lines: verdicts.most_lines,
             left: 0,
@@ -121,6 +137,15 @@ impl Report {
     /// How often promises were broken.
     pub(crate) fn violations(&self) -> usize {
         self.violations.values().sum()
+    }
+
+    /// How often promises of safety were broken: mutual exclusion, and what is built on it.
+    pub(crate) fn unsafe_violations(&self) -> usize {
+        let broken = self.violations.iter();
+        broken
+            .filter(|(word, _)| Breach::named(word).is_some_and(Breach::is_safety))
+            .map(|(_, many)| many)
+            .sum()
     }
 
     /// How often this one was.
@@ -164,10 +189,17 @@ impl Report {
         }
         let (sum, more) = (&mut self.measured, &other.measured);
         sum.removed.extend(&more.removed);
+        for (kind, lasted) in &more.removed_by {
+            let sum = sum.removed_by.entry(kind.clone()).or_default();
+            sum.extend(lasted);
+        }
         sum.after_stop.extend(&more.after_stop);
         sum.late_polls += more.late_polls;
         sum.refused_writes += more.refused_writes;
         sum.ordered += more.ordered;
+        sum.ordered_apart += more.ordered_apart;
+        sum.order_judged += more.order_judged;
+        sum.errors_judged += more.errors_judged;
         sum.lines += more.lines;
         sum.most_lines = sum.most_lines.max(more.most_lines);
         sum.left += more.left;
@@ -195,28 +227,45 @@ impl Measured {
     pub(crate) fn text(&self) -> String {
         let most = |times: &[u64]| times.iter().max().map_or(0.0, |most| *most as f64 / 1e6);
         format!(
-            "- {} overlaps with a holder whose key etcd no longer had, before its process knew; the longest {:.1} ms. An operator had deleted or \
-             overwritten the key, etcd had revoked its lease, or it was wiped or restored, of which a holder learns by its next renewal\n\
+            "- {} overlaps with a holder whose key etcd no longer had, before its process knew; the longest {:.1} ms{}\n\
              - {} polls of a body after its stop time while the next one was there, the latest {:.1} ms after that one's begin\n\
-             - {} bodies polled once after their loss, which came between the gate and the poll\n\
+             - {} bodies polled once after their loss: they block their thread for longer than their TTL, or their process stood still\n\
              - {} late writes refused by the register\n\
-             - {} pairs of calls compared for their order in calm\n\
+             - {} pairs of calls compared for their order in {:.0} s of calm, {} of them of two processes\n\
+             - {:.0} s of calm in which every error was judged\n\
              - {} log lines, at most {} of one process about one fault\n\
-             - {} keys left\n\
-             - {} times the machine did not run a process for over 200 ms, {:.1} s at most: it was busy with other work\n",
+             - {} keys or leases left\n\
+             - {} times the machine did not run a process for over 200 ms, {:.1} s at most\n",
             self.removed.len(),
             most(&self.removed),
+            self.removed_text(),
             self.after_stop.len(),
             most(&self.after_stop),
             self.late_polls,
             self.refused_writes,
             self.ordered,
+            self.order_judged,
+            self.ordered_apart,
+            self.errors_judged,
             self.lines,
             self.most_lines,
             self.left,
             self.stalls.len(),
             most(&self.stalls) / 1e3,
         )
+    }
+}
+
+impl Measured {
+    /// The overlaps with a holder without a key, by kind of fault.
+    fn removed_text(&self) -> String {
+        let mut text = String::new();
+        for (kind, lasted) in &self.removed_by {
+            let most = lasted.iter().max().map_or(0.0, |most| *most as f64 / 1e6);
+            // Writing to a string does not fail.
+            let _ = write!(text, "; by `{kind}` {}, {most:.1} ms", lasted.len());
+        }
+        text
     }
 }
 

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etcd_locked_devkit::process::interrupted;
-use etcd_locked_devkit::{Cluster, Result, Setup, binary, until};
+use etcd_locked_devkit::{Cluster, Gateway, Result, Setup, binary, until};
 
 use crate::checker;
 use crate::clock::now;
@@ -31,6 +31,11 @@ const RECOVERS: Duration = Duration::from_secs(30);
 /// After so long no lease lives that no worker renews: two TTLs, as after a change of leader, and the wait for etcd.
 const EXPIRES: Duration = Duration::from_secs(26);
 
+/// How long the witness may take to read the last lines of the workers.
+const READ: Duration = Duration::from_secs(5);
+/// How long etcd may take to say what it has.
+const ANSWERS: Duration = Duration::from_secs(10);
+
 /// What to play.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
@@ -43,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) program: Option<PathBuf>,
     /// Only faults of these kinds; of all, if there are none.
     pub(crate) only: Vec<Kind>,
+    /// The version of the peer's client.
+    pub(crate) client: String,
 }
 
 /// Plays a run, of which the witness has the history.
@@ -71,6 +78,8 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
             .iter()
             .map(|kind| kind.word().to_owned())
             .collect(),
+        client: options.client.clone(),
+        commit: env!("CHAOS_COMMIT").to_owned(),
     }));
     let mut crew = Crew::start(CREW, &cluster, witness, options)?;
     until("every hot name is served", RECOVERS, || {
@@ -104,10 +113,15 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     }
     crew.tend()?;
     witness.record(What::Draining);
-    crew.drain();
-    witness.record(What::Left {
-        keys: remains(&cluster),
-    });
+    let clean = crew.drain();
+    witness.settle(READ);
+    // A worker that has ended by itself or was killed leaves keys until its lease has run out; peers need not give theirs back.
+    let patience = match crew.died() {
+        _ if !clean || options.who.is_some() => EXPIRES,
+        died => EXPIRES.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
+    };
+    let keys = remains(&cluster, patience);
+    witness.record(What::Left { keys });
     witness.record(What::Over);
     match interrupted() {
         true => Err("interrupted".to_owned()),
@@ -120,7 +134,7 @@ fn carry_out(step: &Step, nemesis: &mut Nemesis<'_>) -> Result<()> {
     println!("{step}");
     let mut open = Vec::new();
     for fault in &step.faults {
-        open.push(nemesis.begin(*fault)?);
+        open.extend(nemesis.begin(*fault)?);
     }
     thread::sleep(step.lasts);
     // The first fault heals last: what its end takes is its own.
@@ -138,22 +152,26 @@ fn carry_out(step: &Step, nemesis: &mut Nemesis<'_>) -> Result<()> {
     nemesis.crew.tend()
 }
 
-/// The keys below the prefix, and next to it those of sessions, that do not go.
-fn remains(cluster: &Cluster) -> Vec<String> {
-    let gateways: Vec<_> = cluster
-        .members()
-        .iter()
-        .map(|member| member.gateway())
-        .collect();
-    let mut left = Vec::new();
-    let _ = until("the last key is gone", EXPIRES, || {
-        left = match first(&gateways, |gateway| gateway.keys("locks")) {
-            Ok(keys) => keys,
-            Err(error) => vec![format!("etcd does not say: {error}")],
-        };
-        left.is_empty()
-    });
-    left
+/// The keys below the prefix, those of sessions next to it, and the leases, that do not go for so long.
+fn remains(cluster: &Cluster, patience: Duration) -> Vec<String> {
+    let members = cluster.members().iter();
+    let gateways: Vec<_> = members.map(|member| member.gateway()).collect();
+    let left = || -> Result<Vec<String>> {
+        let mut left = first(&gateways, |gateway| gateway.keys("locks"))?;
+        let leases = first(&gateways, Gateway::leases)?;
+        left.extend(leases.iter().map(|lease| format!("lease {lease:x}")));
+        Ok(left)
+    };
+    let start = Instant::now();
+    loop {
+        match left() {
+            Ok(left) if left.is_empty() || start.elapsed() >= patience => return left,
+            Err(error) if start.elapsed() >= patience + ANSWERS => {
+                return vec![format!("etcd does not say: {error}")];
+            }
+            _ => thread::sleep(Duration::from_millis(100)),
+        }
+    }
 }
 
 /// The version of the etcd that is used.

@@ -112,6 +112,8 @@ pub(crate) fn lines(events: &[Event], violation: &Violation) -> String {
                 target,
                 ..
             } => format!("  fault {fault}: {kind}, {target}"),
+            What::FaultMissed { fault } => format!("  fault {fault} has found nothing"),
+            What::Rewound { .. } => "  etcd loses what it knew".to_owned(),
             What::FaultHealed { fault } => format!("  fault {fault} is healed"),
             What::Said {
                 process,

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::checker::liveness::HOT;
 use crate::clock::now;
@@ -25,6 +27,8 @@ struct Shared {
     register: Mutex<Option<HashMap<String, i64>>>,
     /// When each hot name was served last.
     served: Mutex<BTreeMap<String, u64>>,
+    /// How many connections of workers are open.
+    open: AtomicUsize,
 }
 
 impl Witness {
@@ -40,7 +44,11 @@ impl Witness {
         thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
                 let witness = listening.clone();
-                thread::spawn(move || witness.listen(&connection));
+                witness.shared.open.fetch_add(1, Ordering::AcqRel);
+                thread::spawn(move || {
+                    witness.listen(&connection);
+                    witness.shared.open.fetch_sub(1, Ordering::AcqRel);
+                });
             }
         });
         Ok(witness)
@@ -60,6 +68,14 @@ impl Witness {
     fn record_at(&self, at: u64, process: u32, said: Said) {
         let what = What::Said { process, said };
         lock(&self.shared.events).push(Event { at, what });
+    }
+
+    /// Waits until the last lines of all workers have been read, which have ended; for so long at most.
+    pub(crate) fn settle(&self, limit: Duration) {
+        let start = Instant::now();
+        while self.shared.open.load(Ordering::Acquire) > 0 && start.elapsed() < limit {
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Returns the events so far, in the order of their times.
@@ -124,9 +140,23 @@ impl Witness {
                     served.insert(name.clone(), at);
                 }
             }
-            Said::Write { call, name, token } => {
+            Said::Write {
+                call,
+                name,
+                token,
+                held,
+            } => {
                 self.write(process, *call, name, *token);
                 acknowledge(connection, *call);
+                let call = *call;
+                match held {
+                    // A write is made in a poll.
+                    Some(true) => _ = polls.insert(call, at),
+                    Some(false) => {
+                        self.record_at(at, process, Said::Polled { call, held: false });
+                    }
+                    None => {}
+                }
                 return;
             }
             Said::Ended { call, .. } => {

@@ -138,13 +138,20 @@ impl Gateway {
 
     /// Reads the keys that begin with `prefix`, linearizably and in their order.
     pub fn keys(&self, prefix: &str) -> Result<Vec<String>> {
+        let keys = self.leased(prefix)?;
+        Ok(keys.into_iter().map(|(key, _)| key).collect())
+    }
+
+    /// Reads the keys that begin with `prefix`, linearizably and in their order, each with its lease; 0 if it has none.
+    pub fn leased(&self, prefix: &str) -> Result<Vec<(String, i64)>> {
         let mut request = range(prefix);
         request["keys_only"] = json!(true);
         let answer = self.call("kv/range", &request)?;
         let kvs = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
-        let keys = kvs.iter().map(|kv| decode(&kv["key"]));
-        Ok(keys
-            .map(|key| String::from_utf8_lossy(&key).into_owned())
+        let key = |kv: &Value| String::from_utf8_lossy(&decode(&kv["key"])).into_owned();
+        Ok(kvs
+            .iter()
+            .map(|kv| (key(kv), number(&kv["lease"])))
             .collect())
     }
 
@@ -154,10 +161,11 @@ impl Gateway {
         self.call("kv/put", &request).map(drop)
     }
 
-    /// Deletes a key.
-    pub fn delete(&self, key: &str) -> Result<()> {
+    /// Deletes a key; tells whether it was there.
+    pub fn delete(&self, key: &str) -> Result<bool> {
         let request = json!({ "key": encode(key) });
-        self.call("kv/deleterange", &request).map(drop)
+        let answer = self.call("kv/deleterange", &request)?;
+        Ok(number::<u64>(&answer["deleted"]) > 0)
     }
 
     /// Deletes a key, unless it has a lease or is gone.

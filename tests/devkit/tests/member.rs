@@ -21,7 +21,7 @@ fn data_outlive_a_kill_and_not_a_wipe() {
     assert_eq!(gateway.get("a").unwrap(), Some(b"1".to_vec()));
     assert_eq!(gateway.keys("a").unwrap(), ["a", "ab"]);
     assert_eq!(gateway.keys("").unwrap(), ["a", "ab", "b"]);
-    gateway.delete("a").unwrap();
+    assert!(gateway.delete("a").unwrap());
     assert_eq!(gateway.keys("").unwrap(), ["ab", "b"]);
 
     assert!(member.wipe().is_err());

@@ -3,7 +3,8 @@
 //	worker <witness> <process> <seed> <mix> <sabotage>
 //
 // What it says to the witness is described in src/history.rs: one line of JSON each. It makes exclusive calls only. Each task has
-// a session of its own, because a session is one owner. A body stops once the session's Done says that the lease is gone.
+// a session of its own, because a session is one owner. A body stops once the session's Done says that the lease is gone. A session
+// with which a call has failed is closed.
 package main
 
 import (
@@ -33,6 +34,8 @@ const (
 	roamers = 10
 	wait    = 10 * time.Second
 	poll    = 10 * time.Millisecond
+	// a call that waits until it is served
+	forever = 0 * time.Second
 	// longer than any fault lasts
 	patience = 40 * time.Second
 )
@@ -75,7 +78,7 @@ func main() {
 			defer tasks.Done()
 			for !drains() {
 				if task < hot {
-					c.exclusive("exclusive", fmt.Sprintf("hot/%d", task), c.between(2, 30))
+					c.exclusive("exclusive", fmt.Sprintf("hot/%d", task), wait, c.between(2, 30))
 				} else {
 					c.roam()
 				}
@@ -125,70 +128,109 @@ type caller struct {
 func (c *caller) roam() {
 	switch n := c.random.Intn(10); {
 	case n < 6:
-		c.exclusive("exclusive", fmt.Sprintf("hot/%d", c.random.Intn(hot)), c.between(2, 60))
+		c.exclusive("exclusive", fmt.Sprintf("hot/%d", c.random.Intn(hot)), wait, c.between(2, 60))
 	case n < 9:
-		c.exclusive("cold", fmt.Sprintf("cold/%d", c.random.Intn(cold)), c.between(2, 60))
+		c.exclusive("cold", fmt.Sprintf("cold/%d", c.random.Intn(cold)), wait, c.between(2, 60))
 	default:
-		c.exclusive("long", fmt.Sprintf("long/%d", c.random.Intn(long)), c.between(3000, 12000))
+		c.exclusive("long", fmt.Sprintf("long/%d", c.random.Intn(long)), forever, c.between(3000, 12000))
 	}
 }
 
-// exclusive makes one call, as the package's documentation shows it.
-func (c *caller) exclusive(kind, name string, lasts time.Duration) {
+// exclusive makes one call that waits for so long, as the package's documentation shows it.
+func (c *caller) exclusive(kind, name string, wait, lasts time.Duration) {
 	call := atomic.AddUint64(&witness.calls, 1)
 	n, _ := strconv.Atoi(name[strings.LastIndex(name, "/")+1:])
 	ttl := 10
 	if n%2 == 0 {
 		ttl = 2
 	}
-	say(now(), "asked", object{"call": call, "asked": object{
-		"kind": kind, "names": []string{name}, "mode": "exclusive",
-		"wait": wait.Milliseconds(), "ttl": ttl * 1000, "at_least": 0,
-	}})
+	asked := object{
+		"kind": kind, "names": []string{name}, "mode": "exclusive", "wait": nil, "ttl": ttl * 1000, "at_least": 0,
+	}
+	if wait > 0 {
+		asked["wait"] = wait.Milliseconds()
+	}
+	say(now(), "asked", object{"call": call, "asked": asked})
 	returned := func(result interface{}) {
 		say(now(), "returned", object{"call": call, "result": result})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	ctx, cancel := patient(wait)
 	defer cancel()
 	if err := c.renew(ctx, ttl); err != nil {
 		returned(failed(ctx, err))
+		c.close()
 		return
 	}
 	mutex := concurrency.NewMutex(c.session, "locks/"+name)
 	if err := mutex.Lock(ctx); err != nil {
 		returned(failed(ctx, err))
+		c.close()
 		return
 	}
 	if !c.body(call, name, mutex.Header().Revision<<16, lasts) {
-		returned(object{"lost": "Expired"})
+		returned(object{"lost": c.cause()})
 		return
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := mutex.Unlock(ctx); err != nil {
 		returned(object{"refused": err.Error()})
+		c.close()
 		return
 	}
 	returned("done")
 }
 
+// patient makes the context of a call: with a bound if it has one, else until the worker is to end.
+func patient(wait time.Duration) (context.Context, context.CancelFunc) {
+	if wait > 0 {
+		return context.WithTimeout(context.Background(), wait)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-draining:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// cause asks etcd why the session has ended: it has revoked the lease, or it has not been reached in time.
+func (c *caller) cause() string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if lease, err := c.client.TimeToLive(ctx, c.session.Lease()); err == nil && lease.TTL <= 0 {
+		return "Revoked"
+	}
+	return "Expired"
+}
+
 // body works under the lock; false if the session ended before.
 func (c *caller) body(call uint64, name string, token int64, lasts time.Duration) bool {
 	at := now()
-	begun := object{"call": call, "held": c.held(), "tokens": [][]interface{}{{name, token}}}
-	await(call, at, "begun", begun)
-	await(call, now(), "write", object{"call": call, "name": name, "token": token})
-	for end := time.Now().Add(lasts); time.Now().Before(end) && !drains(); time.Sleep(poll) {
-		at, held := now(), c.held()
-		if !held {
-			say(at, "ended", object{"call": call, "held": false, "how": "dropped"})
-			return false
-		}
-		say(at, "polled", object{"call": call, "held": held})
+	if !c.held() {
+		return false
 	}
+	await(call, at, "begun", object{"call": call, "held": true, "tokens": [][]interface{}{{name, token}}})
 	at, held := now(), c.held()
-	say(at, "ended", object{"call": call, "held": held, "how": "done"})
-	return held
+	if held {
+		await(call, at, "write", object{"call": call, "name": name, "token": token, "held": true})
+	}
+	for end := time.Now().Add(lasts); time.Now().Before(end) && !drains(); time.Sleep(poll) {
+		if at, held = now(), c.held(); !held {
+			break
+		}
+		say(at, "polled", object{"call": call, "held": true})
+	}
+	at, held = now(), c.held()
+	if !held {
+		say(at, "ended", object{"call": call, "held": false, "how": "dropped"})
+		return false
+	}
+	say(at, "ended", object{"call": call, "held": true, "how": "done"})
+	return true
 }
 
 // held tells what the session knows. The clock is to be read before.

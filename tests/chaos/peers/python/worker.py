@@ -5,7 +5,7 @@
 
 What it says to the witness is described in src/history.rs: one line of JSON each. It makes exclusive calls only. aetcd talks to one
 endpoint and renews nothing by itself: each call renews its lease every third of its TTL, and its body stops once etcd says that the
-lease is gone.
+lease is gone, or a TTL after the last renewal that was answered was sent.
 """
 
 import asyncio
@@ -63,17 +63,17 @@ class Caller:
             elif n < 9:
                 await self.call("cold", "cold", self.random.randrange(COLD), self.between(2, 60))
             else:
-                await self.call("long", "long", self.random.randrange(LONG), self.between(3000, 12000))
+                await self.call("long", "long", self.random.randrange(LONG), self.between(3000, 12000), None)
             await asyncio.sleep(self.between(10, 100))
 
-    async def call(self, kind, family, n, lasts):
+    async def call(self, kind, family, n, lasts, wait=WAIT):
         witness, name, ttl = self.witness, f"{family}/{n}", 2 if n % 2 == 0 else 10
         call = witness.calls = witness.calls + 1
-        asked = {"kind": kind, "names": [name], "mode": "exclusive", "wait": WAIT * 1000, "ttl": ttl * 1000, "at_least": 0}
+        asked = {"kind": kind, "names": [name], "mode": "exclusive", "wait": wait and wait * 1000, "ttl": ttl * 1000, "at_least": 0}
         witness.say(now(), "asked", call=call, asked=asked)
         client = self.login.client
         try:
-            result = await self.locked(client, call, name, ttl, lasts)
+            result = await self.locked(client, call, name, ttl, lasts, wait)
         except asyncio.TimeoutError:
             result = "busy"
         except Exception as error:  # whatever aetcd and grpc raise
@@ -82,15 +82,19 @@ class Caller:
                 await self.login.renew(client)
         witness.say(now(), "returned", call=call, result=result)
 
-    async def locked(self, client, call, name, ttl, lasts):
+    async def locked(self, client, call, name, ttl, lasts, wait):
         lock = client.lock(f"locks/{name}/aetcd".encode(), ttl=ttl)
-        if not await asyncio.wait_for(lock.acquire(timeout=WAIT), WAIT):
+        if not await asyncio.wait_for(lock.acquire(timeout=wait), wait):
             return "busy"
-        lives = {"held": True}
+        lives = Lives()
+        try:
+            await asyncio.wait_for(lives.renew(lock), ttl)  # aetcd does not say when it sent the request for the lease
+        except asyncio.TimeoutError:
+            pass
         renewal = asyncio.create_task(renew(lock, lives))
         try:
             if not await self.body(call, name, lock.revision << 16, lasts, lives):
-                return {"lost": "Expired"}
+                return {"lost": "Revoked" if lives.gone else "Expired"}
             await asyncio.wait_for(lock.release(), 2)
             return "done"
         finally:
@@ -100,20 +104,22 @@ class Caller:
 
     async def body(self, call, name, token, lasts, lives):
         """Works under the lock; false if it was lost before."""
-        witness, held = self.witness, lambda: (now(), lives["held"])
+        witness, held = self.witness, lambda: (now(), lives.held())
         at, is_held = held()
-        await witness.wait(at, "begun", call, held=is_held, tokens=[[name, token]])
-        await witness.wait(now(), "write", call, name=name, token=token)
+        if not is_held:
+            return False
+        await witness.wait(at, "begun", call, held=True, tokens=[[name, token]])
+        at, is_held = held()
+        if is_held:
+            await witness.wait(at, "write", call, name=name, token=token, held=True)
         end = time.monotonic() + lasts
-        while time.monotonic() < end and not witness.draining:
+        while is_held and time.monotonic() < end and not witness.draining:
             at, is_held = held()
-            if not is_held:
-                witness.say(at, "ended", call=call, held=False, how="dropped")
-                return False
-            witness.say(at, "polled", call=call, held=True)
-            await asyncio.sleep(POLL)
+            if is_held:
+                witness.say(at, "polled", call=call, held=True)
+                await asyncio.sleep(POLL)
         at, is_held = held()
-        witness.say(at, "ended", call=call, held=is_held, how="done")
+        witness.say(at, "ended", call=call, held=is_held, how="done" if is_held else "dropped")
         return is_held
 
     def between(self, least, most):
@@ -142,14 +148,29 @@ class Login:
             return True
 
 
+class Lives:
+    """What is known of a lease: until when it lives at least, and whether etcd says that it is gone."""
+
+    def __init__(self):
+        self.until, self.gone = 0, False
+
+    def held(self):
+        return not self.gone and now() < self.until
+
+    async def renew(self, lock):
+        sent = now()
+        answer = await lock.refresh()
+        if answer.TTL == 0:
+            self.gone = True
+        else:
+            self.until = sent + lock.ttl * 1_000_000_000
+
+
 async def renew(lock, lives):
-    while True:
+    while not lives.gone:
         await asyncio.sleep(lock.ttl / 3)
         try:
-            answer = await asyncio.wait_for(lock.refresh(), lock.ttl / 3)
-            if answer.TTL == 0:
-                lives["held"] = False
-                return
+            await asyncio.wait_for(lives.renew(lock), lock.ttl / 3)
         except Exception:  # tried again: the lease may live on
             pass
 

@@ -1,14 +1,16 @@
-//! Bounds of calls: answers come within the wait and three seconds, and only with errors that faults explain.
+//! Bounds of calls: answers come within the wait and three seconds, with errors that faults explain, and "busy" only where it is.
 
 use std::collections::BTreeMap;
 
 use super::calls::{Call, CallId};
+use super::calm;
 use super::exclusion::{began, by_name};
 use super::faults::Fault;
-use super::pauses::Pauses;
+use super::pauses::{Pauses, covered};
+use super::removals::Removals;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
-use crate::history::{Ending, Outcome};
+use crate::history::Outcome;
 
 /// How much longer than its wait a call may take.
 const BEYOND: u64 = ms(3_000);
@@ -16,8 +18,10 @@ const BEYOND: u64 = ms(3_000);
 const CONNECTS: u64 = 5_000;
 /// How long a call may take to return once its body has ended: a release is awaited for two seconds.
 const RELEASE: u64 = ms(5_000);
-/// How long after a fault etcd may still be named as the cause of an error.
-const EXPLAINS: u64 = ms(15_000);
+/// The wait in milliseconds from which on a call is served in calm.
+const LONG_WAIT: u64 = 10_000;
+/// A body that holds a name for so long makes others wait for it.
+const LONG_BODY: u64 = ms(1_000);
 /// A call that waits for so many milliseconds has an answer by then.
 const PATIENT: u64 = 5_000;
 
@@ -25,24 +29,32 @@ pub(super) fn judge(
     calls: &BTreeMap<CallId, Call>,
     faults: &[Fault],
     pauses: &Pauses,
+    removals: &Removals<'_>,
     verdicts: &mut Verdicts,
 ) {
+    let names = by_name(calls);
     for call in calls.values() {
-        waits(call, pauses, verdicts);
+        waits(call, faults, pauses, verdicts);
         errors(call, faults, pauses, verdicts);
+        starved(call, &names, faults, pauses, verdicts);
     }
-    for (name, bodies) in by_name(calls) {
-        retention(name, &bodies, faults, pauses, verdicts);
+    for (name, bodies) in names {
+        retention(name, &bodies, removals, pauses, verdicts);
     }
 }
 
-fn waits(call: &Call, pauses: &Pauses, verdicts: &mut Verdicts) {
+fn waits(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts) {
     let process = call.id.process;
     let returned = call.returned.as_ref().map_or(pauses.over(), |(at, _)| *at);
     if let Some(wait) = call.asked.wait {
-        // A single try has no wait of its own: it is refused once etcd cannot be reached for the connect time-out.
-        let wait = if wait == 0 { CONNECTS } else { wait };
         let answered = returned.min(began(call));
+        // A single try has no wait of its own: it is refused once etcd cannot be reached for the connect time-out.
+        let asked = (call.asked_at, answered);
+        let unreachable = || !calm::is_calm(call, asked, calm::AFTERMATH, faults, pauses);
+        let wait = match wait {
+            0 if unreachable() => CONNECTS,
+            _ => wait,
+        };
         let took = pauses.ran(process, call.asked_at, answered);
         if took > ms(wait) + BEYOND {
             let text = format!(
@@ -52,8 +64,8 @@ fn waits(call: &Call, pauses: &Pauses, verdicts: &mut Verdicts) {
             verdicts.breach(Breach::Bound, answered, &call.asked.names, &[call.id], text);
         }
     }
-    // A body that goes on without its caller is not returned from.
-    if let Some((ended, Ending::Done)) = call.ended {
+    // A body that goes on without its caller ends after its call.
+    if let Some((ended, _)) = call.ended {
         let took = pauses.ran(process, ended, returned);
         if took > RELEASE {
             let text = format!("returned {} ms after its body", took / 1_000_000);
@@ -66,11 +78,8 @@ fn errors(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdict
     let Some((at, result)) = &call.returned else {
         return;
     };
-    let explained = || {
-        let mut faults = faults.iter();
-        faults.any(|fault| fault.disturbs(call.asked_at, *at, EXPLAINS))
-            || pauses.stalled(call.asked_at.saturating_sub(EXPLAINS), *at) > 0
-    };
+    let asked = (call.asked_at, *at);
+    let explained = || !calm::is_calm(call, asked, calm::AFTERMATH, faults, pauses);
     // A call that waits for some milliseconds may be over before etcd has answered at all.
     let patient = call
         .asked
@@ -87,11 +96,47 @@ fn errors(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdict
     verdicts.breach(Breach::Error, *at, &call.asked.names, &[call.id], text);
 }
 
+/// A call that waits for long enough is served in calm, unless bodies that hold one of its names for long leave it less than half of
+/// its wait.
+fn starved(
+    call: &Call,
+    names: &BTreeMap<&str, Vec<&Call>>,
+    faults: &[Fault],
+    pauses: &Pauses,
+    verdicts: &mut Verdicts,
+) {
+    let (Some((at, Outcome::Busy)), Some(wait)) = (&call.returned, call.asked.wait) else {
+        return;
+    };
+    let (from, to) = (call.asked_at, *at);
+    if wait < LONG_WAIT || !calm::is_calm(call, (from, to), calm::AFTERMATH, faults, pauses) {
+        return;
+    }
+    let held = |name: &String| {
+        let bodies = names.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+        let long: Vec<(u64, u64)> = bodies
+            .iter()
+            .map(|body| (began(body), body.held_until))
+            .filter(|(begin, end)| end.saturating_sub(*begin) >= LONG_BODY)
+            .collect();
+        covered(&long, from, to)
+    };
+    let held = call.asked.names.iter().map(held).max().unwrap_or(0);
+    if held < (to - from) / 2 {
+        let text = format!(
+            "was not served in {} ms, of which long bodies held its name for {} ms",
+            (to - from) / 1_000_000,
+            held / 1_000_000
+        );
+        verdicts.breach(Breach::Starved, to, &call.asked.names, &[call.id], text);
+    }
+}
+
 /// A name stays locked from the grant on, which is not before the call was asked, nor before its predecessor's last poll.
 fn retention(
     name: &str,
     bodies: &[&Call],
-    faults: &[Fault],
+    removals: &Removals<'_>,
     pauses: &Pauses,
     verdicts: &mut Verdicts,
 ) {
@@ -105,11 +150,12 @@ fn retention(
         let crashed = pauses
             .ended(keeps.id.process)
             .is_some_and(|end| end < until);
-        let rewound = faults.iter().any(|fault| fault.rewinds(granted, until));
+        let rewound = removals.rewound(granted, until);
         if keeps.asked.at_least == 0 || !done || crashed || rewound || !keeps.is_exclusive() {
             continue;
         }
-        if began(next) < until {
+        let begin = began(next);
+        if begin < until && removals.explain(keeps, name, begin, begin).is_none() {
             let text = format!(
                 "`{name}` was locked {} ms too early",
                 (until - began(next)) / 1_000_000

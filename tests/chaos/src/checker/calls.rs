@@ -24,6 +24,8 @@ pub(crate) struct Call {
     pub(crate) asked_at: u64,
     pub(crate) asked: Asked,
     pub(crate) begun: Option<Begun>,
+    /// When its body began once more.
+    pub(crate) again: Vec<u64>,
     /// The last moment at which the body was polled and the guard then said that the lock is held.
     pub(crate) held_until: u64,
     /// Polls at which the guard said that the lock is lost.
@@ -79,6 +81,7 @@ pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
                     asked_at: *at,
                     asked: asked.clone(),
                     begun: None,
+                    again: Vec::new(),
                     held_until: 0,
                     late: Vec::new(),
                     ended: None,
@@ -89,8 +92,12 @@ pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
             Said::Begun { call, held, tokens } => {
                 if let Some(call) = calls.get_mut(&id(call)) {
                     let (at, held, tokens) = (*at, *held, tokens.clone());
-                    call.begun = Some(Begun { at, held, tokens });
-                    call.polled(at, held);
+                    if call.begun.is_some() {
+                        call.again.push(at);
+                    } else {
+                        call.begun = Some(Begun { at, held, tokens });
+                        call.polled(at, held);
+                    }
                 }
             }
             Said::Polled { call, held } => {
@@ -100,9 +107,9 @@ pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
             }
             Said::Ended { call, held, how } => {
                 if let Some(call) = calls.get_mut(&id(call)) {
-                    // A body that is dropped is not polled.
-                    if *held || *how == Ending::Done {
-                        call.polled(*at, *held);
+                    // A body that is dropped is not polled. One that returns after its loss has said so in that poll.
+                    if *held {
+                        call.polled(*at, true);
                     }
                     call.ended = Some((*at, *how));
                 }

@@ -6,14 +6,18 @@
 use std::collections::BTreeMap;
 
 use super::calls::{Call, CallId};
-use super::faults::LEARNS;
+use super::pauses::Pauses;
 use super::removals::Removals;
 use super::verdicts::{Breach, Verdicts};
 use crate::history::Mode;
 
+/// The kind of calls whose bodies block their threads for longer than their TTL.
+const BLOCKING: &str = "blocking";
+
 pub(super) fn judge(
     calls: &BTreeMap<CallId, Call>,
     removals: &Removals<'_>,
+    pauses: &Pauses,
     verdicts: &mut Verdicts,
 ) {
     for (name, bodies) in by_name(calls) {
@@ -21,22 +25,30 @@ pub(super) fn judge(
         permits(name, &bodies, removals, verdicts);
     }
     for call in calls.values() {
-        let &[first, .., last] = &call.late[..] else {
+        if let Some(again) = call.again.first() {
+            let text = "its body began once more".to_owned();
+            verdicts.breach(Breach::Twice, *again, &call.asked.names, &[call.id], text);
+        }
+        let (Some(first), Some(last)) = (call.late.first(), call.late.last()) else {
             continue;
         };
-        verdicts.breach(
-            Breach::RanOn,
-            last,
-            &call.asked.names,
-            &[call.id],
-            format!(
-                "polled {} times after its loss, for {} ms",
-                call.late.len(),
-                (last - first) / 1_000_000
-            ),
+        if call.late.len() == 1 && may_be_late(call, *last, pauses) {
+            verdicts.late_polls += 1;
+            continue;
+        }
+        let text = format!(
+            "polled {} times after its loss, for {} ms",
+            call.late.len(),
+            (last - first) / 1_000_000
         );
+        verdicts.breach(Breach::RanOn, *last, &call.asked.names, &[call.id], text);
     }
-    verdicts.late_polls += calls.values().filter(|call| call.late.len() == 1).count() as u64;
+}
+
+/// Tells whether a loss may have come after the gate and before or in the poll: its body blocks its thread, or the process stood still.
+fn may_be_late(call: &Call, late: u64, pauses: &Pauses) -> bool {
+    let since = call.held_until.max(call.asked_at);
+    call.asked.kind == BLOCKING || pauses.ran(call.id.process, since, late) < late - since
 }
 
 /// The bodies that held each name, in the order in which they began.
@@ -69,16 +81,10 @@ fn pairs(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut V
         let begin = began(body);
         there.retain(|earlier| earlier.held_until > begin);
         for earlier in there.iter().filter(|earlier| excludes(earlier, body)) {
-            let lasts = earlier.held_until.min(body.held_until) - begin;
-            let end = begin + lasts;
-            let rewound = removals.rewound(begin, begin) && removals.rewound(end, end);
-            // The later one may be the one without a key: it got it inside its process, which did not know.
-            let removed = lasts <= LEARNS
-                && [*earlier, body]
-                    .into_iter()
-                    .any(|call| removals.explain(call, name, begin));
-            if rewound || removed {
-                verdicts.removed(lasts);
+            let end = earlier.held_until.min(body.held_until).max(begin);
+            let lasts = end - begin;
+            if let Some(kind) = removals.overlap(earlier, body, name, begin, end) {
+                verdicts.removed(kind, lasts);
                 continue;
             }
             verdicts.breach(
@@ -126,10 +132,15 @@ fn permits(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut
             Mode::Permits(of) => most.max(of),
             _ => most,
         });
-        if there.len() > usize::from(most) && removals.rewound(began(body), began(body)) {
-            let first = there.iter().map(|call| call.held_until).min();
-            verdicts.removed(first.map_or(0, |end| end.saturating_sub(began(body))));
-        } else if there.len() > usize::from(most) {
+        if there.len() <= usize::from(most) {
+            continue;
+        }
+        let ends = there.iter().map(|call| call.held_until).min();
+        let (from, to) = (began(body), ends.unwrap_or(0).max(began(body)));
+        let mut others = there.iter();
+        if let Some(kind) = others.find_map(|call| removals.overlap(call, body, name, from, to)) {
+            verdicts.removed(kind, to - from);
+        } else {
             let ids: Vec<CallId> = there.iter().map(|call| call.id).collect();
             let text = format!("{} hold one of {most} permits of `{name}`", there.len());
             verdicts.breach(Breach::Permits, began(body), &[name.to_owned()], &ids, text);

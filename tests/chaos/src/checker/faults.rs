@@ -12,14 +12,27 @@ pub(crate) struct Fault {
     pub(crate) begun: u64,
     /// `None`: the history ends before.
     pub(crate) healed: Option<u64>,
+    /// When etcd lost what it knew.
+    rewound: Option<u64>,
     /// The names whose keys an operator removes or puts.
     names: Vec<String>,
 }
 
-/// How long after a member was disturbed etcd may still revoke leases that live.
-const REVOKES: u64 = ms(60_000);
-/// How long after its key is gone a holder may learn of it: a renewal of the longest TTL, and an exchange.
-pub(super) const LEARNS: u64 = ms(10_000);
+/// How a holder's key is gone that lives.
+pub(super) struct Removal {
+    /// When that may have been, and when the next holder may begin.
+    pub(super) from: u64,
+    pub(super) until: u64,
+    /// How long after its key is gone the holder may learn of it.
+    pub(super) detection: u64,
+    /// etcd may have revoked its lease; otherwise an operator has named the key.
+    pub(super) by_etcd: bool,
+}
+
+/// How long after its key was deleted a holder may learn of it.
+const DELETE_DETECTION: u64 = ms(2_000);
+/// How long an exchange may take by which a renewal learns that its lease is gone.
+const EXCHANGE: u64 = ms(1_000);
 
 /// All faults, in order.
 pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
@@ -37,6 +50,7 @@ pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
                 target: target.clone(),
                 begun: *at,
                 healed: None,
+                rewound: None,
                 names: names.clone(),
             }),
             What::FaultHealed { fault } => {
@@ -44,6 +58,12 @@ pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
                     fault.healed = Some(*at);
                 }
             }
+            What::Rewound { fault } => {
+                if let Some(fault) = faults.iter_mut().find(|it| it.number == *fault) {
+                    fault.rewound = Some(*at);
+                }
+            }
+            What::FaultMissed { fault } => faults.retain(|it| it.number != *fault),
             _ => {}
         }
     }
@@ -56,29 +76,41 @@ impl Fault {
         self.healed.unwrap_or(u64::MAX)
     }
 
-    /// Tells whether it explains that a live holder's key of this name was gone at a moment: an operator has removed the key, or
-    /// etcd has revoked its lease after a member had been stopped.
-    pub(crate) fn removes(&self, name: &str, at: u64) -> bool {
-        let within = |time| self.begun <= at && at <= self.until().saturating_add(time);
-        let named = || self.names.iter().any(|removed| removed == name);
-        match self.kind.as_str() {
-            kind if REVOKING.contains(&kind) => within(REVOKES),
-            kind if REMOVING.contains(&kind) => named() && within(LEARNS),
-            // The key is there all the time, and excludes others, until an operator deletes it at the end.
-            OVERWRITING => named() && within(LEARNS) && self.until() <= at + DELETES,
-            _ => false,
+    /// Says how it takes the key of a live holder away, whose lease has this TTL.
+    pub(super) fn removal(&self, name: &str, ttl: u64) -> Option<Removal> {
+        let kind = self.kind.as_str();
+        let by_etcd = REVOKING.contains(&kind);
+        if !by_etcd && !self.names.iter().any(|removed| removed == name) {
+            return None;
         }
-    }
-
-    /// Tells whether an operator takes keys away, and not etcd now and then.
-    pub(crate) fn is_operators(&self) -> bool {
-        !REVOKING.contains(&self.kind.as_str())
+        let (from, after, detection) = match kind {
+            // A holder learns by its next renewal.
+            _ if by_etcd => (self.begun, 2 * ttl, ttl / 3 + EXCHANGE),
+            "lease revoked" => (self.begun, ttl / 3 + EXCHANGE, ttl / 3 + EXCHANGE),
+            "key deleted" => (self.begun, DELETE_DETECTION, DELETE_DETECTION),
+            // The key is there all the time, and excludes others, until an operator deletes it at the end.
+            "key overwritten" => {
+                let deleted = self.until().saturating_sub(DELETE_RECORD);
+                (deleted, DELETE_DETECTION, DELETE_DETECTION)
+            }
+            _ => return None,
+        };
+        let until = self.until().saturating_add(after);
+        Some(Removal {
+            from,
+            until,
+            detection,
+            by_etcd,
+        })
     }
 
     /// Tells whether etcd loses what it knew, or processes are yet to learn of that, at some time between two moments: tokens of
     /// before and of afterwards have nothing to do with each other.
     pub(crate) fn rewinds(&self, from: u64, to: u64) -> bool {
-        REWINDING.contains(&self.kind.as_str()) && self.disturbs(from, to, FORGETS)
+        // Histories of before have no event for it.
+        let begun = self.rewound.unwrap_or(self.begun);
+        let until = self.until().saturating_add(REWIND_DETECTION);
+        REWINDING.contains(&self.kind.as_str()) && begun <= to && from <= until
     }
 
     /// Tells whether it is there at some time between two moments, or was within the time before.
@@ -87,15 +119,11 @@ impl Fault {
     }
 }
 
-/// Kinds of faults by which an operator removes keys at once.
-const REMOVING: &[&str] = &["lease revoked", "key deleted"];
 /// Kinds of faults by which etcd loses what it knew.
 const REWINDING: &[&str] = &["etcd wiped", "etcd restored from a snapshot"];
 /// How long afterwards a lock of before may be held: a renewal of the longest TTL, an exchange, and etcd's users.
-pub(crate) const FORGETS: u64 = ms(8_000);
-/// The kind by which an operator puts a holder's key anew, and deletes it at the end.
-const OVERWRITING: &str = "key overwritten";
+pub(crate) const REWIND_DETECTION: u64 = ms(8_000);
 /// How long before its record the deletion at the end of a fault may be.
-const DELETES: u64 = ms(2_000);
+const DELETE_RECORD: u64 = ms(2_000);
 /// Kinds of faults after which etcd has been seen to revoke leases that were being renewed.
 const REVOKING: &[&str] = &["leader frozen", "member frozen", "quorum frozen"];

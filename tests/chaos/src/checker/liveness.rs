@@ -70,7 +70,10 @@ pub(super) fn judge(
                 }
             }
         }
-        if let Some(took) = slowest {
+        // What a step with a second fault takes is of neither alone.
+        let mut others = faults.iter().filter(|other| other.number != fault.number);
+        let alone = !others.any(|other| fault.begun <= other.begun && other.begun <= healed);
+        if let Some(took) = slowest.filter(|_| alone) {
             let kind = fault.kind.clone();
             verdicts.recoveries.push(Recovery { kind, took });
         }

@@ -2,6 +2,7 @@
 
 mod bounds;
 pub(crate) mod calls;
+mod calm;
 mod exclusion;
 pub(crate) mod faults;
 pub(crate) mod liveness;
@@ -25,15 +26,17 @@ pub(crate) fn judge(events: &[Event]) -> Verdicts {
     let faults = faults::of(events);
     let mut verdicts = Verdicts::default();
     let pauses = pauses::Pauses::of(events);
-    let removals = removals::Removals::of(&calls, &faults);
-    exclusion::judge(&calls, &removals, &mut verdicts);
+    let removals = removals::Removals::of(&calls, &faults, &pauses);
+    exclusion::judge(&calls, &removals, &pauses, &mut verdicts);
     tokens::judge(events, &calls, &removals, &mut verdicts);
     // Peers promise no order among the tasks of a process.
     let ours = |event: &Event| !matches!(&event.what, What::Run(run) if run.who != OURS);
     if events.iter().all(ours) {
         order::judge(&calls, &faults, &pauses, &mut verdicts);
+        verdicts.order_judged = calm::lasts(events, &faults, &pauses, order::AFTERMATH);
     }
-    bounds::judge(&calls, &faults, &pauses, &mut verdicts);
+    verdicts.errors_judged = calm::lasts(events, &faults, &pauses, calm::AFTERMATH);
+    bounds::judge(&calls, &faults, &pauses, &removals, &mut verdicts);
     liveness::judge(events, &calls, &faults, &pauses, &mut verdicts);
     verdicts.stalls = pauses.stalls().collect();
     remains::judge(events, &faults, &mut verdicts);

@@ -5,18 +5,20 @@
 use std::collections::BTreeMap;
 
 use super::calls::{Call, CallId};
+use super::calm;
 use super::exclusion::began;
 use super::faults::Fault;
 use super::pauses::Pauses;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
+use crate::history::Outcome;
 
-/// A call of the same process that is asked so much later is in the wait queue behind.
-const SAME_PROCESS: u64 = ms(50);
+/// A call of the same process that is asked so much later is in the wait queue behind: longer than a stall that is not noted.
+const SAME_PROCESS: u64 = ms(250);
 /// A first call of its process has its contender in etcd so much later, when there is no fault.
 const ANY_PROCESS: u64 = ms(2_000);
 /// How long a fault matters after it has healed: retries, and a lease of the longest TTL.
-const SETTLES: u64 = ms(11_000);
+pub(super) const AFTERMATH: u64 = ms(11_000);
 
 pub(super) fn judge(
     calls: &BTreeMap<CallId, Call>,
@@ -44,14 +46,14 @@ fn of_name(
     verdicts: &mut Verdicts,
 ) {
     for (at, first) in asked.iter().enumerate() {
-        if first.asked.names.len() > 1 || first.asked.wait == Some(0) || !first.was_held() {
+        if first.asked.names.len() > 1 || first.asked.wait == Some(0) {
             continue;
         }
-        let served = began(first);
-        let mut disturbs = faults.iter();
-        if disturbs.any(|fault| fault.disturbs(first.asked_at, served, SETTLES))
-            || pauses.stalled(first.asked_at.saturating_sub(SETTLES), served) > 0
-        {
+        let Some(served) = waited_until(first) else {
+            continue;
+        };
+        let wait = (first.asked_at, served);
+        if !calm::is_calm(first, wait, AFTERMATH, faults, pauses) {
             continue;
         }
         // Nothing of its process was asked for or held when it was asked: its contender is the process's.
@@ -74,6 +76,7 @@ fn of_name(
                 && later.asked.wait != Some(0);
             let same = later.id.process == first.id.process;
             let margin = if same { SAME_PROCESS } else { ANY_PROCESS };
+            let margin = margin + pauses.stalled(first.asked_at, later.asked_at);
             if !comparable || later.asked_at < first.asked_at + margin {
                 continue;
             }
@@ -83,6 +86,7 @@ fn of_name(
                 continue;
             }
             verdicts.ordered += 1;
+            verdicts.ordered_apart += u64::from(!same);
             if began(later) < served {
                 let text = format!(
                     "asked {} ms later for `{name}` and served {} ms earlier",
@@ -98,5 +102,15 @@ fn of_name(
                 );
             }
         }
+    }
+}
+
+/// When a call was served, or gave up after its wait: until then it stood in the wait queue.
+fn waited_until(call: &Call) -> Option<u64> {
+    match (&call.returned, call.asked.wait) {
+        _ if call.was_held() => Some(began(call)),
+        // Its wait began no sooner than it was asked.
+        (Some((at, Outcome::Busy)), Some(wait)) => Some(*at.min(&(call.asked_at + ms(wait)))),
+        _ => None,
     }
 }

@@ -74,6 +74,19 @@ impl Pauses {
         covered(&self.stalls, from, to)
     }
 
+    /// The longest time for which the machine did not run the witness or some worker, of those that touch the time between two moments.
+    pub(super) fn longest_stall(&self, from: u64, to: u64) -> u64 {
+        let stalls = self.stalls.iter();
+        let stalls = stalls.filter(|(begin, end)| *begin <= to && from <= *end);
+        stalls.map(|(begin, end)| end - begin).max().unwrap_or(0)
+    }
+
+    /// From when until when the machine did not run the witness or some worker, each time for so long at least.
+    pub(super) fn long_stalls(&self, least: u64) -> impl Iterator<Item = (u64, u64)> {
+        let stalls = self.stalls.iter().copied();
+        stalls.filter(move |(from, to)| to - from >= least)
+    }
+
     /// Every stall, by its length.
     pub(super) fn stalls(&self) -> impl Iterator<Item = u64> {
         self.stalls.iter().map(|(from, to)| to - from)
@@ -81,7 +94,7 @@ impl Pauses {
 }
 
 /// How much of the time between two moments these ranges cover, where they overlap once.
-fn covered(ranges: &[(u64, u64)], from: u64, to: u64) -> u64 {
+pub(super) fn covered(ranges: &[(u64, u64)], from: u64, to: u64) -> u64 {
     let mut inside: Vec<(u64, u64)> = ranges
         .iter()
         .map(|(begin, end)| ((*begin).max(from), (*end).min(to)))

@@ -16,14 +16,25 @@ pub(super) fn judge(events: &[Event], faults: &[Fault], verdicts: &mut Verdicts)
     for Event { at, what } in events {
         match what {
             What::Left { keys } if !keys.is_empty() => {
-                let text = format!("{} keys: {}", keys.len(), keys.join(", "));
+                let text = format!("{} keys and leases: {}", keys.len(), keys.join(", "));
+                verdicts.breach(Breach::Left, *at, &[], &[], text);
+            }
+            What::Said {
+                process,
+                said: Said::Drained { left, .. },
+            } if *left > 0 => {
+                let text = format!("process {process} says that it has left {left} locks");
                 verdicts.breach(Breach::Left, *at, &[], &[], text);
             }
             What::Exited {
                 process,
                 well: false,
+                hung,
             } => {
-                let text = format!("process {process} has ended by itself");
+                let text = match hung {
+                    true => format!("process {process} did not end when it was asked to"),
+                    false => format!("process {process} has ended by itself"),
+                };
                 verdicts.breach(Breach::Died, *at, &[], &[], text);
             }
             _ => {}

@@ -45,7 +45,7 @@ fn rising(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut 
         if let Some((earlier, of)) = before
             && token <= earlier
             // A key that is gone is handed over once more before its process knows.
-            && !removals.explain(body, name, began(body))
+            && removals.explain(body, name, began(body), began(body)).is_none()
         {
             let text = format!("token {token} of `{name}` came after {earlier}");
             verdicts.breach(

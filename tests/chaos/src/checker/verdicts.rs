@@ -11,6 +11,8 @@ pub(crate) enum Breach {
     Overlap,
     /// More permits were held than the largest number asked for.
     Permits,
+    /// The body of a call began once more.
+    Twice,
     /// A body was polled again after its guard had said "lost".
     RanOn,
     /// A later holder has a smaller token, or the same.
@@ -27,13 +29,15 @@ pub(crate) enum Breach {
     Retention,
     /// A name was not served though no fault was there.
     Liveness,
-    /// Keys were left in etcd after everything had ended.
+    /// A call that waits for ten seconds or more was not served, with no fault about.
+    Starved,
+    /// Keys or leases were left in etcd after everything had ended.
     Left,
     /// A process wrote more than ten lines about one fault.
     Logs,
     /// A call failed in a way that no fault explains.
     Error,
-    /// A worker has ended by itself.
+    /// A worker has ended by itself, or not when it was asked to.
     Died,
 }
 
@@ -43,11 +47,29 @@ impl Breach {
         matches!(self, Self::Overlap | Self::Permits | Self::RanOn)
     }
 
+    /// Tells whether it breaks mutual exclusion, or what is built on it: tokens, groups, retentions.
+    pub(crate) fn is_safety(self) -> bool {
+        let built = [
+            Self::Twice,
+            Self::Token,
+            Self::Register,
+            Self::Group,
+            Self::Retention,
+        ];
+        self.is_unsafe() || built.contains(&self)
+    }
+
+    /// The promise of this word.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        ALL.into_iter().find(|it| it.word() == word)
+    }
+
     /// The word for it in reports.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Overlap => "overlap",
             Self::Permits => "too many permits",
+            Self::Twice => "body begun twice",
             Self::RanOn => "polled after its loss",
             Self::Token => "token not rising",
             Self::Register => "holder refused by the register",
@@ -56,6 +78,7 @@ impl Breach {
             Self::Bound => "beyond its bound",
             Self::Retention => "retention cut short",
             Self::Liveness => "not served in calm",
+            Self::Starved => "busy in calm",
             Self::Left => "keys left",
             Self::Logs => "log storm",
             Self::Error => "unexplained error",
@@ -63,6 +86,26 @@ impl Breach {
         }
     }
 }
+
+/// Every promise.
+const ALL: [Breach; 16] = [
+    Breach::Overlap,
+    Breach::Permits,
+    Breach::Twice,
+    Breach::RanOn,
+    Breach::Token,
+    Breach::Register,
+    Breach::Group,
+    Breach::Order,
+    Breach::Bound,
+    Breach::Retention,
+    Breach::Liveness,
+    Breach::Starved,
+    Breach::Left,
+    Breach::Logs,
+    Breach::Error,
+    Breach::Died,
+];
 
 /// One broken promise.
 #[derive(Debug, Clone)]
@@ -78,16 +121,22 @@ pub(crate) struct Violation {
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
     pub(crate) violations: Vec<Violation>,
-    /// Overlaps with a holder whose key had been removed at etcd, before its engine noticed: how long each lasted.
-    pub(crate) removed: Vec<u64>,
+    /// Overlaps with a holder whose key had been removed at etcd, before its engine noticed: how long each lasted, by kind of fault.
+    pub(crate) removed: BTreeMap<String, Vec<u64>>,
     /// Polls after the stop time, while the next holder was there: how long after its begin.
     pub(crate) after_stop: Vec<u64>,
-    /// Bodies that were polled once after their loss, because it came between the gate and the poll.
+    /// Bodies that were polled once after their loss, as they blocked their thread or their process stood still.
     pub(crate) late_polls: u64,
     /// Writes of lost holders that the register has refused.
     pub(crate) refused_writes: u64,
     /// How many pairs of calls were compared for their order.
     pub(crate) ordered: u64,
+    /// How many of them were calls of two processes.
+    pub(crate) ordered_apart: u64,
+    /// For how long order was judged, as there was no fault.
+    pub(crate) order_judged: u64,
+    /// For how long errors were.
+    pub(crate) errors_judged: u64,
     pub(crate) recoveries: Vec<Recovery>,
     /// The most lines a process wrote about one fault.
     pub(crate) most_lines: u64,
@@ -121,8 +170,11 @@ impl Verdicts {
         });
     }
 
-    pub(super) fn removed(&mut self, lasted: u64) {
-        self.removed.push(lasted);
+    pub(super) fn removed(&mut self, kind: &str, lasted: u64) {
+        self.removed
+            .entry(kind.to_owned())
+            .or_default()
+            .push(lasted);
     }
 
     pub(super) fn after_stop(&mut self, late: u64) {

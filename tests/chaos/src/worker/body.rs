@@ -1,7 +1,9 @@
 //! Body of a call: says that it has begun, that it is polled, and how it has ended.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_locked::Current;
@@ -27,9 +29,36 @@ pub(super) struct Body {
     pub(super) lies: bool,
     /// True once the worker is to end; then the body has no more to do.
     pub(super) draining: watch::Receiver<bool>,
+    pub(super) polls: Arc<Polls>,
+}
+
+/// Polls of a body: the gate stands before each, and a loss is said once in each.
+#[derive(Debug, Default)]
+pub(super) struct Polls {
+    /// How often it was polled.
+    number: AtomicU64,
+    /// The last poll in which it said that its lock is lost.
+    late: AtomicU64,
+}
+
+impl Polls {
+    /// Tells whether a loss is to be said, as this poll has not yet said it.
+    fn is_new(&self) -> bool {
+        let poll = self.number.load(Ordering::Relaxed);
+        self.late.swap(poll, Ordering::Relaxed) != poll
+    }
 }
 
 impl Body {
+    /// Waits until a peer's call gives up: after its wait, or once the worker is to end if it has none.
+    pub(super) async fn given_up(&self, wait: Option<Duration>) {
+        let mut draining = self.draining.clone();
+        match wait {
+            Some(wait) => sleep(wait).await,
+            None => _ = draining.wait_for(|draining| *draining).await,
+        }
+    }
+
     /// Works under the current locks for its time.
     pub(super) async fn run(self) {
         self.run_under(etcd_locked::current()).await;
@@ -46,6 +75,16 @@ impl Body {
 
     /// Works until something else under these locks is done.
     pub(super) async fn around<F: Future>(self, locks: Option<Current>, other: F) -> F::Output {
+        let polls = self.polls.clone();
+        let mut work = Box::pin(self.work(locks, other));
+        poll_fn(|context| {
+            polls.number.fetch_add(1, Ordering::Relaxed);
+            work.as_mut().poll(context)
+        })
+        .await
+    }
+
+    async fn work<F: Future>(self, locks: Option<Current>, other: F) -> F::Output {
         let at = now();
         let held = self.held(locks.as_ref());
         let tokens = tokens(locks.as_ref());
@@ -56,7 +95,7 @@ impl Body {
         };
         self.begun(at, held, tokens.clone()).await;
         self.polled(locks.as_ref());
-        self.write(&tokens).await;
+        self.write(&tokens, locks.as_ref()).await;
         let mut other = pin!(other);
         let output = loop {
             tokio::select! {
@@ -64,7 +103,7 @@ impl Body {
                 () = sleep(POLL) => self.polled(locks.as_ref()),
             }
         };
-        self.write(&tokens).await;
+        self.write(&tokens, locks.as_ref()).await;
         open.how = Ending::Done;
         output
     }
@@ -86,24 +125,31 @@ impl Body {
     fn polled(&self, locks: Option<&Current>) {
         let (at, held) = (now(), self.held(locks));
         let call = self.call;
-        self.line.say_at(at, Said::Polled { call, held });
+        if held || self.polls.is_new() {
+            self.line.say_at(at, Said::Polled { call, held });
+        }
     }
 
     async fn begun(&self, at: u64, held: bool, tokens: Vec<(String, i64)>) {
         let call = self.call;
+        if !held {
+            self.polls.is_new();
+        }
         let said = Said::Begun { call, held, tokens };
         self.line.acknowledged(at, call, said).await;
     }
 
     /// Writes to the register of each name. A write that is not acknowledged may come late, as with any store.
-    async fn write(&self, tokens: &[(String, i64)]) {
+    async fn write(&self, tokens: &[(String, i64)], locks: Option<&Current>) {
         for (name, token) in tokens.iter().filter(|_| self.writes) {
+            let (at, held) = (now(), self.held(locks));
             let said = Said::Write {
                 call: self.call,
                 name: name.clone(),
                 token: *token,
+                held: (held || self.polls.is_new()).then_some(held),
             };
-            self.line.acknowledged(now(), self.call, said).await;
+            self.line.acknowledged(at, self.call, said).await;
         }
     }
 
@@ -130,11 +176,12 @@ struct Open<'a> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         let at = now();
-        let said = Said::Ended {
-            call: self.body.call,
-            held: self.body.held(self.locks),
-            how: self.how,
-        };
-        self.body.line.say_at(at, said);
+        let held = self.body.held(self.locks);
+        let (call, how) = (self.body.call, self.how);
+        // One that is dropped is not polled.
+        if how == Ending::Done && !held && self.body.polls.is_new() {
+            self.body.line.say_at(at, Said::Polled { call, held });
+        }
+        self.body.line.say_at(at, Said::Ended { call, held, how });
     }
 }

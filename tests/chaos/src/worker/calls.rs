@@ -1,6 +1,7 @@
 //! Calls that a worker makes: annotated functions and `lock()`, of every kind.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_locked::{Acquire, LockError, LockGuard, current, etcd_locked, lock, lock_names};
@@ -8,7 +9,7 @@ use fastrand::Rng;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::body::Body;
+use super::body::{Body, Polls};
 use super::etcdctl::Etcdctl;
 use super::line::Line;
 use super::mix::Kind;
@@ -325,14 +326,14 @@ impl Caller {
     /// Makes the call by the peer.
     async fn by_peer(&mut self, asking: Asking, lasts: Duration) {
         let (name, ttl) = (asking.names.concat(), asking.ttl);
-        let wait = Some(WAIT);
-        let (mut pending, body) = self.ask(Asking { wait, ..asking }, lasts);
+        let wait = asking.wait;
+        let (mut pending, body) = self.ask(asking, lasts);
         match &mut self.peer {
             Some(Peer::Service(owner)) => {
-                pending.result = owner.call(&name, ttl, WAIT, &body).await;
+                pending.result = owner.call(&name, ttl, wait, &body).await;
             }
             Some(Peer::Etcdctl(etcdctl)) => {
-                pending.result = etcdctl.call(&name, ttl, WAIT, &body).await;
+                pending.result = etcdctl.call(&name, ttl, wait, &body).await;
             }
             None => {}
         }
@@ -414,6 +415,7 @@ impl Caller {
             writes: asked.mode == Mode::Exclusive,
             lies: false,
             draining: self.draining.clone(),
+            polls: Arc::new(Polls::default()),
         };
         self.line.say(Said::Asked { call, asked });
         let pending = Pending {

@@ -6,6 +6,7 @@
 
 use std::env;
 use std::error::Error;
+use std::future::Future;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -17,7 +18,6 @@ use etcd_locked_devkit::binary;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 use tokio::process::{Child, Command};
-use tokio::time::timeout;
 
 use super::body::Body;
 use super::line::Message;
@@ -56,11 +56,11 @@ impl Etcdctl {
         &self,
         name: &str,
         ttl: Duration,
-        wait: Duration,
+        wait: Option<Duration>,
         body: &Body,
     ) -> Outcome {
         let mut command = self.command(name, ttl, body);
-        let called = async { locked(&mut command.spawn()?, wait).await };
+        let called = async { locked(&mut command.spawn()?, body.given_up(wait)).await };
         called
             .await
             .unwrap_or_else(|error: io::Error| Outcome::Wrong(error.to_string()))
@@ -86,7 +86,7 @@ impl Etcdctl {
 }
 
 /// Waits for the body's begin within the wait, and for the end of etcdctl.
-async fn locked(etcdctl: &mut Child, wait: Duration) -> io::Result<Outcome> {
+async fn locked(etcdctl: &mut Child, given_up: impl Future<Output = ()>) -> io::Result<Outcome> {
     let (Some(stdout), Some(mut stderr)) = (etcdctl.stdout.take(), etcdctl.stderr.take()) else {
         return Err(io::Error::other("etcdctl without output"));
     };
@@ -96,9 +96,9 @@ async fn locked(etcdctl: &mut Child, wait: Duration) -> io::Result<Outcome> {
     });
     // The body has the output of etcdctl, and says there that it begins.
     let mut lines = tokio::io::BufReader::new(stdout).lines();
-    let (begun, given_up) = match timeout(wait, lines.next_line()).await {
-        Ok(line) => (line?.is_some(), false),
-        Err(_) => {
+    let (begun, given_up) = tokio::select! {
+        line = lines.next_line() => (line?.is_some(), false),
+        () = given_up => {
             terminate(etcdctl);
             // etcdctl may just have got the lock; then the body runs.
             (lines.next_line().await?.is_some(), true)
@@ -141,7 +141,13 @@ pub(crate) fn run_body(args: &[String]) -> Result<(), Box<dyn Error>> {
     let tokens = vec![(name.clone(), token)];
     witness.acknowledged(Said::Begun { call, held, tokens })?;
     let name = name.clone();
-    witness.acknowledged(Said::Write { call, name, token })?;
+    let write = Said::Write {
+        call,
+        name,
+        token,
+        held: Some(held),
+    };
+    witness.acknowledged(write)?;
     let begun = Instant::now();
     while begun.elapsed() < lasts {
         witness.say(Said::Polled { call, held })?;

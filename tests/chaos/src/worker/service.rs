@@ -4,7 +4,7 @@
 //! the lease is gone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, Error, LockOptions};
@@ -32,7 +32,25 @@ pub(super) struct Owner {
 struct Lease {
     id: i64,
     ttl: Duration,
-    lives: Arc<AtomicBool>,
+    state: Arc<State>,
+}
+
+/// What the renewal of a lease knows.
+#[derive(Debug)]
+struct State {
+    /// Until when the lease lives at least: the last renewal that was answered was sent a TTL before.
+    until: AtomicU64,
+    /// etcd has said that it is gone.
+    gone: AtomicBool,
+    /// It is to be renewed no more.
+    given_up: AtomicBool,
+}
+
+impl State {
+    /// Tells whether the lease lives. The clock is to be read before.
+    fn lives(&self) -> bool {
+        !self.gone.load(Ordering::Acquire) && now() < self.until.load(Ordering::Acquire)
+    }
 }
 
 impl Owner {
@@ -60,22 +78,26 @@ impl Owner {
         &mut self,
         name: &str,
         ttl: Duration,
-        wait: Duration,
+        wait: Option<Duration>,
         body: &Body,
     ) -> Outcome {
-        match timeout(wait, self.lock(name, ttl)).await {
-            Err(_) => {
+        let locked = tokio::select! {
+            locked = self.lock(name, ttl) => Some(locked),
+            () = body.given_up(wait) => None,
+        };
+        match locked {
+            None => {
                 // The request may still be queued at etcd; its lease ends it.
                 self.give_up().await;
                 Outcome::Busy
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 self.give_up().await;
                 Outcome::Refused(error.to_string())
             }
-            Ok(Ok((key, token))) => {
+            Some(Ok((key, token))) => {
                 if !self.work(name, token, body).await {
-                    return Outcome::Lost("Expired".to_owned());
+                    return Outcome::Lost(self.cause().to_owned());
                 }
                 let unlocked = timeout(Duration::from_secs(2), self.client.unlock(key)).await;
                 match unlocked {
@@ -92,7 +114,7 @@ impl Owner {
 
     async fn lock(&mut self, name: &str, ttl: Duration) -> Result<(Vec<u8>, i64), Error> {
         let id = match &self.lease {
-            Some(lease) if lease.ttl == ttl && lease.lives.load(Ordering::Acquire) => lease.id,
+            Some(lease) if lease.ttl == ttl && lease.state.lives() => lease.id,
             _ => self.grant(ttl).await?,
         };
         let options = LockOptions::new().with_lease(id);
@@ -107,85 +129,125 @@ impl Owner {
     async fn grant(&mut self, ttl: Duration) -> Result<i64, Error> {
         self.give_up().await;
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
+        let sent = now();
         let id = self.client.lease_grant(seconds, None).await?.id();
-        let lives = Arc::new(AtomicBool::new(true));
-        tokio::spawn(renew(self.client.clone(), id, ttl, lives.clone()));
-        self.lease = Some(Lease { id, ttl, lives });
+        let state = Arc::new(State {
+            until: AtomicU64::new(sent + nanoseconds(ttl)),
+            gone: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
+        });
+        tokio::spawn(renew(self.client.clone(), id, ttl, state.clone()));
+        self.lease = Some(Lease { id, ttl, state });
         Ok(id)
+    }
+
+    fn lives(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.state.lives())
+    }
+
+    /// Why the lock is lost, in the words of our own library.
+    fn cause(&self) -> &'static str {
+        let state = self.lease.as_ref().map(|lease| &lease.state);
+        match state.is_some_and(|state| state.gone.load(Ordering::Acquire)) {
+            true => "Revoked",
+            false => "Expired",
+        }
     }
 
     /// Gives the lease back, and with it what is queued or held under it.
     pub(super) async fn give_up(&mut self) {
         if let Some(lease) = self.lease.take() {
-            lease.lives.store(false, Ordering::Release);
+            lease.state.given_up.store(true, Ordering::Release);
             let _ = timeout(Duration::from_secs(1), self.client.lease_revoke(lease.id)).await;
         }
     }
 
     /// Works under the lock; false if the lease was lost before.
     async fn work(&self, name: &str, token: i64, body: &Body) -> bool {
-        let held = || {
-            let lives = self.lease.as_ref().map(|lease| &lease.lives);
-            lives.is_some_and(|lives| lives.load(Ordering::Acquire))
-        };
         let (line, call): (&Line, u64) = (&body.line, body.call);
         let tokens = vec![(name.to_owned(), token)];
-        let (at, is_held) = (now(), held());
-        line.acknowledged(
-            at,
-            call,
-            Said::Begun {
-                call,
-                held: is_held,
-                tokens,
-            },
-        )
-        .await;
+        let (at, held) = (now(), self.lives());
+        if !held {
+            return false;
+        }
+        let begun = Said::Begun { call, held, tokens };
+        line.acknowledged(at, call, begun).await;
+        let lost = |at| {
+            let (held, how) = (false, Ending::Dropped);
+            line.say_at(at, Said::Ended { call, held, how });
+        };
+        let (at, held) = (now(), self.lives());
+        if !held {
+            lost(at);
+            return false;
+        }
         let write = Said::Write {
             call,
             name: name.to_owned(),
             token,
+            held: Some(held),
         };
-        line.acknowledged(now(), call, write).await;
+        line.acknowledged(at, call, write).await;
         let end = tokio::time::Instant::now() + body.lasts;
         while tokio::time::Instant::now() < end && !*body.draining.borrow() {
-            let (at, held) = (now(), held());
+            let (at, held) = (now(), self.lives());
             if !held {
-                let how = Ending::Dropped;
-                line.say_at(at, Said::Ended { call, held, how });
+                lost(at);
                 return false;
             }
             line.say_at(at, Said::Polled { call, held });
             sleep(Duration::from_millis(10)).await;
         }
-        let (at, held) = (now(), held());
-        let how = Ending::Done;
-        line.say_at(at, Said::Ended { call, held, how });
+        let (at, held) = (now(), self.lives());
+        if held {
+            let how = Ending::Done;
+            line.say_at(at, Said::Ended { call, held, how });
+        } else {
+            lost(at);
+        }
         held
     }
 }
 
 /// Renews a lease every third of its TTL, until etcd says that it is gone, or nothing for a TTL.
-async fn renew(mut client: Client, id: i64, ttl: Duration, lives: Arc<AtomicBool>) {
-    let renewed = async |client: &mut Client| -> Result<bool, Error> {
-        let (mut keeper, mut answers) = client.lease_keep_alive(id).await?;
+async fn renew(mut client: Client, id: i64, ttl: Duration, state: Arc<State>) {
+    let renewed = async |client: &mut Client| -> Result<(), Error> {
+        let Ok(opened) = timeout(ttl / 3, client.lease_keep_alive(id)).await else {
+            return Ok(());
+        };
+        let (mut keeper, mut answers) = opened?;
         loop {
+            let sent = now();
             keeper.keep_alive().await?;
-            match answers.message().await? {
-                Some(answer) if answer.ttl() > 0 => sleep(ttl / 3).await,
-                _ => return Ok(false),
+            let Ok(answer) = timeout(ttl / 3, answers.message()).await else {
+                return Ok(());
+            };
+            match answer? {
+                Some(answer) if answer.ttl() > 0 => {
+                    state
+                        .until
+                        .store(sent + nanoseconds(ttl), Ordering::Release);
+                    sleep(ttl / 3).await;
+                }
+                Some(_) => {
+                    state.gone.store(true, Ordering::Release);
+                    return Ok(());
+                }
+                None => return Ok(()),
             }
-            if !lives.load(Ordering::Acquire) {
-                return Ok(false);
+            if state.given_up.load(Ordering::Acquire) {
+                return Ok(());
             }
         }
     };
-    // A stream that breaks is opened again.
-    while lives.load(Ordering::Acquire) {
-        match renewed(&mut client).await {
-            Ok(_) => break,
-            Err(_) => sleep(Duration::from_millis(200)).await,
-        }
+    // A stream that breaks, or has no answer, is opened again.
+    while state.lives() && !state.given_up.load(Ordering::Acquire) {
+        // An error is not final: the lease may live on.
+        let _ = renewed(&mut client).await;
+        sleep(Duration::from_millis(200)).await;
     }
-    lives.store(false, Ordering::Release);
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,120 @@
+//! Tests of the judge of exclusion.
+
+use super::*;
+
+#[test]
+fn bodies_one_after_the_other_are_well() {
+    Story::default()
+        .holds(0, 10, 1, 1, 1)
+        .holds(11, 20, 2, 1, 2)
+        .holds_all();
+}
+
+#[test]
+fn bodies_that_overlap_are_found() {
+    Story::default()
+        .holds(0, 10, 1, 1, 1)
+        .holds(9, 20, 2, 1, 2)
+        .breaks(Breach::Overlap);
+}
+
+#[test]
+fn a_killed_holder_overlaps_up_to_its_last_poll() {
+    let story = |poll| {
+        Story::default()
+            .asks(0, 1, 1)
+            .begins(0, 1, 1, 1)
+            .polls(poll, 1, 1, true)
+            .add(30, What::Killed { process: 1 })
+            .holds(20, 40, 2, 1, 2)
+    };
+    story(19).holds_all();
+    story(21).breaks(Breach::Overlap);
+}
+
+#[test]
+fn a_poll_after_the_stop_time_is_measured() {
+    let verdicts = Story::default()
+        .asks(0, 1, 1)
+        .begins(0, 1, 1, 1)
+        .fault(1, 2, "worker stopped", &[])
+        .stops(1, 3_040, 1)
+        .holds(3_000, 3_100, 2, 1, 2)
+        .polls(3_050, 1, 1, false)
+        .returns(3_051, 1, 1, Outcome::Lost("Expired".to_owned()))
+        .judged();
+    assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
+    assert_eq!(verdicts.after_stop, [ms(50)]);
+    assert_eq!(verdicts.late_polls, 1);
+}
+
+#[test]
+fn a_body_that_runs_on_after_its_loss_is_found() {
+    Story::default()
+        .asks(0, 1, 1)
+        .begins(0, 1, 1, 1)
+        .polls(100, 1, 1, false)
+        .polls(110, 1, 1, false)
+        .breaks(Breach::RanOn);
+}
+
+#[test]
+fn a_reader_beside_a_writer_is_found() {
+    let story = |mode| {
+        Story::default()
+            .asks_as(0, 1, 1, asked(&["hot/0"], Mode::Shared))
+            .begins(0, 1, 1, 1)
+            .ends(10, 1, 1)
+            .asks_as(5, 2, 1, asked(&["hot/0"], mode))
+            .begins(5, 2, 1, 2)
+            .ends(15, 2, 1)
+    };
+    story(Mode::Shared).holds_all();
+    story(Mode::Exclusive).breaks(Breach::Overlap);
+}
+
+#[test]
+fn a_permit_too_many_is_found() {
+    let story = |of| {
+        (0..3).fold(Story::default(), |story, process| {
+            story
+                .asks_as(0, process, 1, asked(&["hot/0"], Mode::Permits(of)))
+                .begins(u64::from(process), process, 1, 1)
+                .ends(10, process, 1)
+        })
+    };
+    story(3).holds_all();
+    story(2).breaks(Breach::Permits);
+}
+
+#[test]
+fn one_poll_after_a_loss_needs_a_reason() {
+    let story = |kind: &str| {
+        let asked = Asked {
+            kind: kind.to_owned(),
+            ..asked(&["hot/0"], Mode::Exclusive)
+        };
+        Story::default()
+            .asks_as(0, 1, 1, asked)
+            .begins(0, 1, 1, 1)
+            .polls(100, 1, 1, true)
+            .polls(3_000, 1, 1, false)
+    };
+    story("exclusive").breaks(Breach::RanOn);
+    story("blocking").holds_all();
+    story("exclusive").stops(200, 2_990, 1).holds_all();
+    story("exclusive").stalls(200, 2_990, 1).holds_all();
+    story("exclusive")
+        .stops(200, 2_990, 2)
+        .breaks(Breach::RanOn);
+}
+
+#[test]
+fn a_body_that_begins_twice_is_found() {
+    Story::default()
+        .asks(0, 1, 1)
+        .begins(0, 1, 1, 1)
+        .begins(5, 1, 1, 1)
+        .ends(10, 1, 1)
+        .breaks(Breach::Twice);
+}
