@@ -21,25 +21,33 @@ pub(crate) fn chaos(args: &[String]) -> Result<()> {
     let mut packages = None;
     if let Some(at) = args.iter().position(|arg| arg == "--peer") {
         say::step("the peer");
-        let program = match args.get(at + 1).map(String::as_str) {
-            Some("go") => Some(peers::go("tests/chaos/peers/go", "chaos-worker")?.program),
+        let (program, client) = match args.get(at + 1).map(String::as_str) {
+            Some("go") => {
+                let go = peers::go("tests/chaos/peers/go", "chaos-worker")?;
+                (Some(go.program), format!("clientv3 {}", go.client))
+            }
             Some("aetcd") => {
-                packages = Some(peers::python()?.packages);
-                Some(workspace::root().join("tests/chaos/peers/python/worker.py"))
+                let python = peers::python()?;
+                packages = Some(python.packages);
+                let program = workspace::root().join("tests/chaos/peers/python/worker.py");
+                (Some(program), format!("aetcd {}", python.client))
             }
             Some("etcdctl") => {
                 // The same one for every etcd.
-                current = Some(etcd::choose("newest")?);
-                None
+                let newest = etcd::choose("newest")?;
+                let client = format!("etcdctl {}", newest.ctl_version);
+                current = Some(newest);
+                (None, client)
             }
             // etcd-client's is the runner's own program, and the one that starts etcdctl.
-            Some("lock-service") => None,
+            Some("lock-service") => (None, format!("etcd-client {}", peers::etcd_client()?)),
             _ => {
                 return Err(
                     "there is no such peer; there are go, aetcd, lock-service, etcdctl".to_owned(),
                 );
             }
         };
+        args.extend(["--client".to_owned(), client]);
         if let Some(program) = program {
             args.extend(["--program".to_owned(), program.display().to_string()]);
         }

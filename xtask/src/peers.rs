@@ -10,10 +10,14 @@ use crate::{Result, say, workspace};
 /// Folder in which Debian and its relatives keep the sources of Go packages.
 const GO_PACKAGES: &str = "/usr/share/gocode";
 const GO_PACKAGE: &str = "src/go.etcd.io/etcd/clientv3/concurrency";
+/// The file that names its version.
+const GO_VERSION: &str = "src/go.etcd.io/etcd/version/version.go";
 
 pub(crate) struct Go {
     pub(crate) program: PathBuf,
     pub(crate) version: String,
+    /// The version of etcd's package.
+    pub(crate) client: String,
 }
 
 /// Builds a program that locks by etcd's own Go package, from a folder of the workspace.
@@ -31,6 +35,12 @@ pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
             package.display()
         ));
     }
+    let client = Path::new(GO_PACKAGES).join(GO_VERSION);
+    let client = fs::read_to_string(&client)
+        .map_err(|error| format!("{}: {error}", client.display()))
+        .and_then(|text| {
+            go_version(&text).ok_or_else(|| "etcd's Go package has no version".into())
+        })?;
     let home = home("go")?;
     let program = home.join(name);
     output(
@@ -44,12 +54,27 @@ pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
             .arg("."),
     )?;
     say::note(format_args!("{version}: {}", program.display()));
-    Ok(Go { program, version })
+    Ok(Go {
+        program,
+        version,
+        client,
+    })
+}
+
+/// The version in etcd's `version.go`.
+fn go_version(text: &str) -> Option<String> {
+    let line = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("Version "))?;
+    let (_, version) = line.split_once('"')?;
+    version.split('"').next().map(str::to_owned)
 }
 
 pub(crate) struct Python {
     pub(crate) interpreter: PathBuf,
     pub(crate) packages: PathBuf,
+    /// The version of aetcd.
+    pub(crate) client: String,
 }
 
 /// Installs the packages of the Python programs below `target/tools`, by pip.
@@ -75,11 +100,30 @@ pub(crate) fn python() -> Result<Python> {
         let io = |error: std::io::Error| format!("{}: {error}", packages.display());
         fs::copy(&wanted, packages.join("requirements.txt")).map_err(io)?;
     }
-    say::note(format_args!("aetcd: {}", packages.display()));
+    let client = aetcd_version(&packages).ok_or("pip does not say which aetcd it has installed")?;
+    say::note(format_args!("aetcd {client}: {}", packages.display()));
     Ok(Python {
         interpreter,
         packages,
+        client,
     })
+}
+
+/// The version in the name of the folder in which pip describes aetcd.
+fn aetcd_version(packages: &Path) -> Option<String> {
+    let mut files = fs::read_dir(packages).ok()?.flatten();
+    files.find_map(|file| {
+        let name = file.file_name().into_string().ok()?;
+        let version = name.strip_prefix("aetcd-")?.strip_suffix(".dist-info")?;
+        Some(version.to_owned())
+    })
+}
+
+/// The version of etcd-client in `Cargo.lock`.
+pub(crate) fn etcd_client() -> Result<String> {
+    let id = output(workspace::cargo().args(["pkgid", "etcd-client"]))?;
+    let version = id.trim().rsplit(['@', '#']).next().unwrap_or_default();
+    Ok(version.to_owned())
 }
 
 /// Returns true if the wanted packages are installed, and this interpreter can import them.
@@ -98,4 +142,16 @@ fn home(peer: &str) -> Result<PathBuf> {
     let home = workspace::tools().join("peers").join(peer);
     fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
     Ok(home)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::go_version;
+
+    #[test]
+    fn version_of_the_go_package_is_found() {
+        let text = "\tMinClusterVersion = \"3.0.0\"\n\tVersion           = \"3.4.23\"\n";
+        assert_eq!(go_version(text).as_deref(), Some("3.4.23"));
+        assert_eq!(go_version("package version"), None);
+    }
 }

@@ -14,7 +14,7 @@ use crate::run::Options;
 use crate::witness::Witness;
 
 /// How long a worker may take to end once it is asked to: its calls, their bodies, and the shutdown.
-const ENDS: Duration = Duration::from_secs(60);
+const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
 /// The workers of a run.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ impl Crew {
             let Some(mut worker) = slot.worker.take() else {
                 continue;
             };
-            let ended = worker.process.wait(ENDS);
+            let ended = worker.process.wait(DRAIN_LIMIT);
             let hung = ended.is_err();
             let well = ended.is_ok_and(|status| status.success());
             clean &= well;

@@ -103,6 +103,11 @@ fn carry_out(command: &Command) -> Result<bool> {
         }
     };
     let verdicts = checker::judge(&events);
+    // What is kept first is not lost if a line cannot be printed.
+    let kept = match &command.judge {
+        None if !verdicts.violations.is_empty() => Some(keep(command, &events)?),
+        _ => None,
+    };
     let report = Report::of(&events, &verdicts);
     println!("\n{}", report.text());
     if let Some(folder) = &command.write {
@@ -127,8 +132,8 @@ fn carry_out(command: &Command) -> Result<bool> {
         println!("\n{}", timeline::lines(&short, violation));
     }
     println!("the same schedule again: {}", again(&report.run));
-    if command.judge.is_none() {
-        println!("its history: {}", keep(command, &events)?);
+    if let Some(file) = kept {
+        println!("its history: {file}");
     }
     println!("chaos: failed — {} violations", verdicts.violations.len());
     Ok(false)

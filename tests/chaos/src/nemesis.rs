@@ -19,7 +19,7 @@ use crate::witness::Witness;
 use crate::worker::calls::HOT;
 
 /// The pause between two compactions of a storm.
-const COMPACTS: Duration = Duration::from_millis(100);
+const COMPACTION_PAUSE: Duration = Duration::from_millis(100);
 
 /// Who makes the faults.
 #[derive(Debug)]
@@ -423,7 +423,7 @@ impl Storm {
                 let _ = first(&gateways, |gateway| {
                     gateway.compact(gateway.status()?.revision)
                 });
-                thread::sleep(COMPACTS);
+                thread::sleep(COMPACTION_PAUSE);
             }
         });
         let thread = Some(thread);

@@ -32,9 +32,33 @@ const LAYERS: [(&str, &str, &[&str]); 4] = [
     (
         "operator, storage",
         "#009e73",
-        &["lease", "key", "compaction", "no space"],
+        &[
+            "lease",
+            "key",
+            "junk key",
+            "compaction",
+            "no space",
+            "role",
+            "password",
+            "etcd wiped",
+            "etcd restored",
+        ],
     ),
-    ("network", "#56b4e9", &[""]),
+    (
+        "network",
+        "#56b4e9",
+        &[
+            "worker cut off",
+            "requests",
+            "answers",
+            "connections",
+            "delay",
+            "trickle",
+            "half-open",
+            "endpoint",
+            "all connections",
+        ],
+    ),
 ];
 
 /// Draws a run as SVG.
@@ -128,6 +152,12 @@ pub(crate) fn draw(events: &[Event]) -> String {
     svg + "</svg>\n"
 }
 
+/// The layer of a kind of fault.
+fn layer(kind: &str) -> Option<&'static (&'static str, &'static str, &'static [&'static str])> {
+    let mut layers = LAYERS.iter();
+    layers.find(|(_, _, words)| words.iter().any(|word| kind.starts_with(word)))
+}
+
 /// One band a fault, over both panels; its name shows where the pointer is.
 fn bands(svg: &mut String, events: &[Event], start: u64, length: f64, x: impl Fn(f64) -> f64) {
     let (top, bottom) = (CALLS.0, WAITS.0 + WAITS.1);
@@ -140,10 +170,7 @@ fn bands(svg: &mut String, events: &[Event], start: u64, length: f64, x: impl Fn
         if from >= length {
             continue;
         }
-        let of = |layer: &&(&str, &str, &[&str])| {
-            layer.2.iter().any(|word| fault.kind.starts_with(word))
-        };
-        let color = LAYERS.iter().find(of).map_or("#999999", |layer| layer.1);
+        let color = layer(&fault.kind).map_or("#999999", |layer| layer.1);
         let width = (x(to) - x(from)).max(2.0);
         // Writing to a string does not fail.
         let _ = writeln!(
@@ -209,4 +236,21 @@ fn line(svg: &mut String, points: impl Iterator<Item = (f64, f64)>, color: &str)
         "<path d=\"M{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\"/>",
         points.join("L")
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::layer;
+    use crate::schedule::Kind;
+
+    #[test]
+    fn every_kind_of_fault_has_its_layer() {
+        for word in Kind::words() {
+            assert!(layer(word).is_some(), "{word}");
+        }
+        let name = |word| layer(word).map(|(name, ..)| *name);
+        assert_eq!(name("password changed"), Some("operator, storage"));
+        assert_eq!(name("all connections reset"), Some("network"));
+        assert_eq!(name("all members restarted"), Some("members"));
+    }
 }

@@ -120,6 +120,7 @@ fn text_of(reports: &[Report]) -> String {
     text += "\n## Faults, and how long until every hot name was served again\n\n\
              Of all runs of ours. A member that was killed has healed once it serves again, a worker once it is started. Names whose locks a killed worker held\n\
              are served when its lease has run out, after two or ten seconds.\n\n";
+    text += "*Measured* are faults that were alone, and healed before the next one began.\n\n";
     text += &recoveries(&ours.faults);
     text += "\n## Calls\n\nOf all runs of ours. *Served*: the body began. *Busy*: not within the wait.\n\n";
     text += &kinds(&ours.kinds);

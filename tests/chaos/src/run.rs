@@ -27,14 +27,18 @@ const MEMBERS: usize = 3;
 /// The calm at the end, in which every name must be served.
 const CALM: Duration = Duration::from_secs(15);
 /// How long the nemesis waits at most until every hot name is served again.
-const RECOVERS: Duration = Duration::from_secs(30);
+const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
 /// After so long no lease lives that no worker renews: two TTLs, as after a change of leader, and the wait for etcd.
-const EXPIRES: Duration = Duration::from_secs(26);
+const EXPIRY_LIMIT: Duration = Duration::from_secs(26);
 
 /// How long the witness may take to read the last lines of the workers.
-const READ: Duration = Duration::from_secs(5);
+const READ_LIMIT: Duration = Duration::from_secs(5);
+/// The keys of names that stay locked for a while.
+const RETAINED: &str = "locks/rest/";
+/// How long these stay at most: the shortest lease that etcd grants, and the time until it looks for those that have run out.
+const RETENTION_LIMIT: Duration = Duration::from_secs(5);
 /// How long etcd may take to say what it has.
-const ANSWERS: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// What to play.
 #[derive(Debug, Clone)]
@@ -82,7 +86,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         commit: env!("CHAOS_COMMIT").to_owned(),
     }));
     let mut crew = Crew::start(CREW, &cluster, witness, options)?;
-    until("every hot name is served", RECOVERS, || {
+    until("every hot name is served", RECOVERY_LIMIT, || {
         witness.has_served(HOT as usize, 0)
     })?;
 
@@ -114,11 +118,11 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     crew.tend()?;
     witness.record(What::Draining);
     let clean = crew.drain();
-    witness.settle(READ);
+    witness.settle(READ_LIMIT);
     // A worker that has ended by itself or was killed leaves keys until its lease has run out; peers need not give theirs back.
     let patience = match crew.died() {
-        _ if !clean || options.who.is_some() => EXPIRES,
-        died => EXPIRES.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
+        _ if !clean || options.who.is_some() => EXPIRY_LIMIT,
+        died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
     };
     let keys = remains(&cluster, patience);
     witness.record(What::Left { keys });
@@ -142,7 +146,7 @@ fn carry_out(step: &Step, nemesis: &mut Nemesis<'_>) -> Result<()> {
         nemesis.heal(fault)?;
     }
     let (healed, start) = (now(), Instant::now());
-    while start.elapsed() < RECOVERS
+    while start.elapsed() < RECOVERY_LIMIT
         && !nemesis.witness.has_served(HOT as usize, healed)
         && !interrupted()
     {
@@ -163,10 +167,14 @@ fn remains(cluster: &Cluster, patience: Duration) -> Vec<String> {
         Ok(left)
     };
     let start = Instant::now();
+    // A retention goes on after its process, under a lease of its own.
+    let is_left = |what: &String| !what.starts_with("lease ") && !what.starts_with(RETAINED);
     loop {
+        let over = start.elapsed().checked_sub(patience);
         match left() {
-            Ok(left) if left.is_empty() || start.elapsed() >= patience => return left,
-            Err(error) if start.elapsed() >= patience + ANSWERS => {
+            Ok(left) if left.is_empty() || over >= Some(RETENTION_LIMIT) => return left,
+            Ok(left) if over.is_some() && left.iter().any(is_left) => return left,
+            Err(error) if start.elapsed() >= patience + ANSWER_LIMIT => {
                 return vec![format!("etcd does not say: {error}")];
             }
             _ => thread::sleep(Duration::from_millis(100)),

@@ -272,10 +272,15 @@ fn listen() -> Result<(TcpListener, SocketAddr)> {
 /// Accepts connections in a thread of its own, until the proxy refuses them.
 fn accept(network: Arc<Network>, listener: TcpListener) -> JoinHandle<()> {
     thread::spawn(move || {
-        for near in listener.incoming().flatten() {
+        for near in listener.incoming() {
             if network.state().refuses {
                 return;
             }
+            let Ok(near) = near else {
+                // Without a free file descriptor it fails until another connection ends.
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            };
             let network = Arc::clone(&network);
             thread::spawn(move || network.serve(near));
         }

@@ -87,12 +87,10 @@ class Caller:
         if not await asyncio.wait_for(lock.acquire(timeout=wait), wait):
             return "busy"
         lives = Lives()
-        try:
-            await asyncio.wait_for(lives.renew(lock), ttl)  # aetcd does not say when it sent the request for the lease
-        except asyncio.TimeoutError:
-            pass
         renewal = asyncio.create_task(renew(lock, lives))
         try:
+            # aetcd does not say when it sent the request for the lease, so it is renewed at once.
+            await lives.wait(ttl)
             if not await self.body(call, name, lock.revision << 16, lasts, lives):
                 return {"lost": "Revoked" if lives.gone else "Expired"}
             await asyncio.wait_for(lock.release(), 2)
@@ -152,10 +150,17 @@ class Lives:
     """What is known of a lease: until when it lives at least, and whether etcd says that it is gone."""
 
     def __init__(self):
-        self.until, self.gone = 0, False
+        self.until, self.gone, self.known = 0, False, asyncio.Event()
 
     def held(self):
         return not self.gone and now() < self.until
+
+    async def wait(self, most):
+        """Waits for the first answer."""
+        try:
+            await asyncio.wait_for(self.known.wait(), most)
+        except asyncio.TimeoutError:
+            pass
 
     async def renew(self, lock):
         sent = now()
@@ -164,15 +169,16 @@ class Lives:
             self.gone = True
         else:
             self.until = sent + lock.ttl * 1_000_000_000
+        self.known.set()
 
 
 async def renew(lock, lives):
     while not lives.gone:
-        await asyncio.sleep(lock.ttl / 3)
         try:
             await asyncio.wait_for(lives.renew(lock), lock.ttl / 3)
         except Exception:  # tried again: the lease may live on
             pass
+        await asyncio.sleep(lock.ttl / 3)
 
 
 async def quietly(request):

@@ -13,17 +13,17 @@ use crate::clock::ms;
 use crate::history::Outcome;
 
 /// How much longer than its wait a call may take.
-const BEYOND: u64 = ms(3_000);
+const TOLERANCE: u64 = ms(3_000);
 /// The connect time-out in milliseconds, which bounds every call while etcd cannot be reached.
-const CONNECTS: u64 = 5_000;
+const CONNECT_LIMIT: u64 = 5_000;
 /// How long a call may take to return once its body has ended: a release is awaited for two seconds.
-const RELEASE: u64 = ms(5_000);
+const RELEASE_LIMIT: u64 = ms(5_000);
 /// The wait in milliseconds from which on a call is served in calm.
 const LONG_WAIT: u64 = 10_000;
 /// A body that holds a name for so long makes others wait for it.
 const LONG_BODY: u64 = ms(1_000);
 /// A call that waits for so many milliseconds has an answer by then.
-const PATIENT: u64 = 5_000;
+const PATIENT_WAIT: u64 = 5_000;
 
 pub(super) fn judge(
     calls: &BTreeMap<CallId, Call>,
@@ -52,11 +52,11 @@ fn waits(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts
         let asked = (call.asked_at, answered);
         let unreachable = || !calm::is_calm(call, asked, calm::AFTERMATH, faults, pauses);
         let wait = match wait {
-            0 if unreachable() => CONNECTS,
+            0 if unreachable() => CONNECT_LIMIT,
             _ => wait,
         };
         let took = pauses.ran(process, call.asked_at, answered);
-        if took > ms(wait) + BEYOND {
+        if took > ms(wait) + TOLERANCE {
             let text = format!(
                 "waited for {} ms with a bound of {wait} ms",
                 took / 1_000_000
@@ -67,7 +67,7 @@ fn waits(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts
     // A body that goes on without its caller ends after its call.
     if let Some((ended, _)) = call.ended {
         let took = pauses.ran(process, ended, returned);
-        if took > RELEASE {
+        if took > RELEASE_LIMIT {
             let text = format!("returned {} ms after its body", took / 1_000_000);
             verdicts.breach(Breach::Bound, returned, &call.asked.names, &[call.id], text);
         }
@@ -84,7 +84,7 @@ fn errors(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdict
     let patient = call
         .asked
         .wait
-        .is_none_or(|wait| wait == 0 || wait >= PATIENT);
+        .is_none_or(|wait| wait == 0 || wait >= PATIENT_WAIT);
     let text = match result {
         Outcome::Wrong(error) => error.clone(),
         Outcome::Lost(cause) if !explained() => format!("lost without a fault: {cause}"),
