@@ -102,7 +102,11 @@ impl Owner {
                 let unlocked = timeout(Duration::from_secs(2), self.client.unlock(key)).await;
                 match unlocked {
                     Ok(Ok(_)) => Outcome::Done,
-                    Ok(Err(error)) => Outcome::Refused(error.to_string()),
+                    Ok(Err(error)) => {
+                        // Its key would be there for as long as its lease is renewed.
+                        self.give_up().await;
+                        Outcome::Refused(error.to_string())
+                    }
                     Err(_) => {
                         self.give_up().await;
                         Outcome::Refused("no answer to the unlock".to_owned())
