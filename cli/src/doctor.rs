@@ -4,11 +4,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use etcd_locked::Contender;
 use etcd_locked::etcd_client::{
     AlarmAction, AlarmType, Client, Compare, CompareOp, Error, GetOptions, StatusResponse, Txn,
     TxnOp,
 };
+use etcd_locked::{Contender, etcd_bug};
 use etcd_locked_core::session_root;
 use serde_json::json;
 
@@ -141,21 +141,9 @@ fn member(endpoint: &str, status: &StatusResponse, newest: u64) -> Finding {
 
 /// What is known against a version.
 fn version(endpoint: &str, version: &str) -> Option<Finding> {
-    let mut parts = version
-        .split('.')
-        .map(|part| part.parse::<u32>().unwrap_or_default());
-    let version = (parts.next()?, parts.next()?, parts.next()?);
-    let why = match version {
-        (3, 5, 0..=2) => "may lose data after a crash (etcd#13766)",
-        (3, 0..=3, _) => "is older than what etcd-locked is tested with",
-        (3, 4, _) | (3, 5, 3..=27) | (3, 6, 0..=8) => {
-            "may answer stale reads after a member was stopped, and has bugs with leases"
-        }
-        _ => return None,
-    };
-    let (major, minor, patch) = version;
+    let bug = etcd_bug(version)?;
     Some(Finding::bad(
-        format!("{endpoint}: etcd {major}.{minor}.{patch} {why}"),
+        format!("{endpoint}: etcd {version}: {bug}"),
         "upgrade to 3.5.28, 3.6.9 or later",
     ))
 }

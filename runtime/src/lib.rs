@@ -216,6 +216,13 @@
 //! shutdown has begun. A health check may ask each second, with ten thousand locks held. The feature `serde` makes it the answer of an
 //! endpoint; in the repository, the services of `examples/services` have `/ready` and `/locks`.
 //!
+//! # Logs
+//!
+//! Lines go to `tracing`. Each warning and error has a field `code`, such as `etcd.lost` or `lock.lost`, which stays as it is when the
+//! text changes; [`codes`] lists them, with what to do. A fault is one line, not one for each call: etcd lost, etcd back (with how
+//! long it was away and how many calls were refused), the locks that went with a lease. `info` has the connection and the end of a
+//! shutdown, `debug` each step of each lock.
+//!
 //! # Metrics
 //!
 //! The feature `metrics` reports to the recorder of the [`metrics`](https://docs.rs/metrics) crate, if the process has one:
@@ -351,6 +358,9 @@ mod answer;
 mod api;
 mod call;
 mod clock;
+#[cfg(all(doc, not(doctest)))]
+#[doc = include_str!("../docs/codes.md")]
+pub mod codes {}
 mod engine;
 // The page, not its examples: as tests they run in `tests/ui`.
 #[cfg(all(doc, not(doctest)))]
@@ -394,5 +404,6 @@ pub use crate::values::loss::LossCause;
 pub use crate::values::name::{LockKey, LockName, Name, Segment};
 pub use crate::values::queue::{Contender, Queue, Sharing, Standing};
 pub use crate::values::token::Token;
+pub use crate::values::versions::etcd_bug;
 pub use etcd_client;
 pub use etcd_locked_macros::{LockKey, etcd_locked};

@@ -20,6 +20,7 @@ mod after_outage;
 mod ambiguity;
 mod cancellation;
 mod clusters;
+mod codes;
 mod conditional;
 mod connect_with;
 mod credentials;
@@ -84,6 +85,7 @@ mod traced;
 mod tries_at_once;
 mod upgrade;
 mod waiting;
+mod warnings;
 
 mod lints;
 mod tidy;

@@ -170,10 +170,11 @@ impl Answer {
     fn to(error: &LockError) -> Self {
         let (row, name) = row(error);
         if row.reason == CONFIG.reason {
-            tracing::error!(%error, "a request failed: its lock could not be used");
+            tracing::error!(code = "request.failed", %error, "a request failed: its lock could not be used");
         }
         if row.reason == BACKEND.reason {
-            tracing::warn!(%error, "a request was refused: etcd is out of reach");
+            // The engine has one warning for all of them.
+            tracing::debug!(%error, "a request was refused: etcd does not serve it");
         }
         let (reason, says) = (row.reason, row.says);
         let text = match name {

@@ -156,7 +156,7 @@ impl Gate {
             .as_ref()
             .map(Stopwatch::given)
             .unwrap_or_default();
-        tracing::warn!(lock = %name, ?limit, "a body has not ended within its hold limit: it is dropped");
+        tracing::warn!(code = "lock.hold_limit", lock = %name, ?limit, "a body has not ended within its hold limit: it is dropped");
         LockError::HoldLimit { name, limit }
     }
 }

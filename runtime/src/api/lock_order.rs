@@ -77,6 +77,7 @@ impl Orders {
         };
         if first {
             tracing::warn!(
+                code = "lock.order",
                 %held, %wanted, here, there,
                 "locks are taken in opposite order in two places, which can wait for each other: take them in one call, or \
                  everywhere in one order"

@@ -85,7 +85,7 @@ impl<S: Skipped, E: From<LockError>> Skip for Result<S, E> {
 
 /// The type cannot carry the error, so the log does.
 fn report(error: &LockError) {
-    tracing::error!(%error, "an annotated function was not run to its end: its lock failed");
+    tracing::error!(code = "lock.skipped", %error, "an annotated function was not run to its end: its lock failed");
 }
 
 /// The result of the body, or nothing if the name was held.

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
 use super::effects::{Effect, Taker};
+use super::losses::Losses;
 use super::ownership::{OwnedLock, OwnedLocks, Ownership, Releaser, Reply};
 use crate::clock::{Alarm, Clock, Moment};
 use crate::metrics::{self, Asked};
@@ -138,6 +139,8 @@ pub(super) struct Driver {
     pub(super) effects: Vec<Effect>,
     pub(super) waiting: BTreeMap<CallId, (Arc<[Name]>, Taker)>,
     pub(super) held: BTreeMap<CallId, Held>,
+    /// What has been lost in this step.
+    losses: Losses,
     releasing: BTreeMap<CallId, (Name, Reply)>,
     warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
     stopping: Vec<oneshot::Sender<Drained>>,
@@ -192,6 +195,7 @@ impl Driver {
             effects: Vec::new(),
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
+            losses: Losses::default(),
             releasing: BTreeMap::new(),
             warming: BTreeMap::new(),
             stopping: Vec::new(),
@@ -207,6 +211,7 @@ impl Driver {
         while let Some(output) = self.core.poll() {
             self.follow(output);
         }
+        self.report_losses();
     }
 
     fn carry_out(&mut self, command: Command) {
@@ -288,8 +293,10 @@ impl Driver {
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
                 if let Some((names, reply)) = self.waiting.remove(&call) {
-                    if matches!(why, Refused::Backend(_)) {
-                        self.client.reach().refused();
+                    if let Refused::Backend(cause) = &why
+                        && self.client.reach().refused()
+                    {
+                        self.effects.push(Effect::LogRefusal(cause.clone()));
                     }
                     let name = names.get(why.name()).cloned(); // the refused one, or the first
                     self.effects.push(Effect::Refused(reply, why, name));
@@ -314,7 +321,7 @@ impl Driver {
                     if locks.note_loss(cause) {
                         self.effects.push(Effect::Wake(Arc::clone(&locks)));
                     }
-                    self.effects.push(Effect::LogLoss(locks, cause));
+                    self.losses.add(locks, cause);
                 }
             }
             Output::Released { call, result } => {
@@ -335,8 +342,17 @@ impl Driver {
             }
             Output::Finished => {
                 self.finished = true;
+                self.report_losses();
                 self.close();
             }
+        }
+    }
+
+    /// Logs what has been lost, in one line.
+    fn report_losses(&mut self) {
+        if !self.losses.is_empty() {
+            let losses = mem::take(&mut self.losses);
+            self.effects.push(Effect::LogLosses(losses));
         }
     }
 
@@ -352,6 +368,7 @@ impl Driver {
     /// Ends what calls still hold or wait for: the engine reports no loss any more, and a body that runs on without its lock
     /// ends now.
     fn close(&mut self) {
+        let asked = self.drained.is_some();
         let mut drained = self.drained.take().unwrap_or_default();
         drained.leases = self.client.leases();
         for Held { locks, .. } in mem::take(&mut self.held).into_values() {
@@ -370,6 +387,9 @@ impl Driver {
         let unconfirmed = unconfirmed.chain(mem::take(&mut self.warming).into_values());
         let failed = unconfirmed.map(|reply| Effect::Failed(reply, Refused::ShuttingDown, None));
         self.effects.extend(failed);
+        if asked {
+            self.effects.push(Effect::LogEnd(drained.clone()));
+        }
         let stopping = mem::take(&mut self.stopping);
         let stopped = stopping
             .into_iter()

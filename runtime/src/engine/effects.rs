@@ -15,16 +15,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use etcd_locked_core::{Blocker, Owner, Refused};
+use etcd_locked_core::{Blocker, Cause, Owner, Refused};
 use tokio::sync::oneshot;
 
+use super::losses::Losses;
 use super::ownership::{Answer, OwnedLocks, Ownership, Reply};
 use crate::metrics;
 use crate::values::cycle::Cycle;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
 use crate::values::holder::Holder;
-use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::text::{KEY, shown};
 
@@ -45,7 +45,11 @@ pub(super) enum Effect {
     Stopped(oneshot::Sender<Drained>, Drained),
     /// Wakes the tasks that wait for a loss, which is noted already.
     Wake(Arc<OwnedLocks>),
-    LogLoss(Arc<OwnedLocks>, LossCause),
+    LogLosses(Losses),
+    /// etcd answers, and refuses a call.
+    LogRefusal(Cause),
+    /// A shutdown has come to its end.
+    LogEnd(Drained),
     LogRelease {
         name: Name,
         confirmed: bool,
@@ -68,21 +72,29 @@ impl Effect {
             Self::Stopped(reply, drained) => drop(reply.send(drained)),
             Self::Wake(locks) => locks.wake(),
             // Lines of no span: this may run on the thread of another call.
-            Self::LogLoss(locks, cause) => {
-                let cause = locks.lost().unwrap_or(cause); // it may know better why the lease was not renewed
-                tracing::warn!(parent: None, lock = %locks.first.name, %cause, "a lock was lost: its body is dropped, unless it is to continue");
-                metrics::lost(&locks.first.name, cause);
+            Self::LogLosses(losses) => losses.report(),
+            Self::LogRefusal(cause) => {
+                tracing::warn!(parent: None, code = "etcd.refused", %cause, "etcd refuses what calls need: they are refused");
             }
+            Self::LogEnd(drained) => match drained.is_complete() {
+                true => {
+                    tracing::info!(parent: None, %drained, "the shutdown is complete: nothing is left in etcd");
+                }
+                false => {
+                    tracing::warn!(parent: None, code = "shutdown.incomplete", %drained, "the shutdown has ended, and something is left in etcd for its TTL");
+                }
+            },
             Self::LogRelease { name, confirmed } => match confirmed {
                 true => tracing::debug!(parent: None, lock = %name, "released"),
                 false => tracing::debug!(parent: None, lock = %name, "not released yet"),
             },
             Self::LogWatchesEnded => {
-                tracing::error!(parent: None, "the task that watches etcd has ended; starting another");
+                tracing::error!(parent: None, code = "engine.watches_restarted", "the task that watches etcd has ended; starting another");
             }
             Self::LogHistory => {
                 tracing::error!(
                     parent: None,
+                    code = "etcd.history_lost",
                     "etcd has lost its history: it was wiped, or restored from a snapshot. Every lock held until now is lost. Tokens may \
                      go backwards: what remembers the last token of before refuses new ones, until they have passed it. `etcdutl \
                      snapshot restore --bump-revision` keeps tokens going up"

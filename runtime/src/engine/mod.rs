@@ -3,6 +3,7 @@
 mod driver;
 mod effects;
 mod handle;
+mod losses;
 #[cfg(feature = "opentelemetry")]
 mod owner;
 mod ownership;

@@ -154,7 +154,7 @@ impl Client {
             clusters,
             scout: Arc::new(scout),
             history,
-            reach: Arc::new(Reach::new(clock.clone())),
+            reach: Arc::new(Reach::new(clock.clone(), target.name())),
             renewals: Renewals::new(clock.clone()),
             denied: Arc::default(),
             refusals: Refusals::default(),
@@ -530,7 +530,7 @@ impl Client {
             Ok(_) => self.0.denied.store(false, Ordering::Relaxed),
             Err(Failure::Refused(Refusal::PermissionDenied | Refusal::Other, cause)) => {
                 if !self.0.denied.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(parent: None, %cause, "leases are not renewed, because credentials or a certificate are refused: their locks will be lost");
+                    tracing::warn!(parent: None, code = "etcd.renewals_denied", %cause, "leases are not renewed, because credentials or a certificate are refused: their locks will be lost");
                 }
             }
             Err(_) => {}

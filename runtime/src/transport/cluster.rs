@@ -14,9 +14,14 @@ use tokio::sync::watch;
 use super::errors::named;
 use super::history::History;
 use crate::values::backend::BackendError;
+use crate::values::text::shown;
+use crate::values::versions::etcd_bug;
 
 /// Id of a cluster, in every header of its answers.
 pub(super) type ClusterId = u64;
+
+/// How much of a version is shown, in characters.
+const VERSION: usize = 40;
 
 /// Which cluster each endpoint is of.
 #[derive(Debug, Default)]
@@ -35,6 +40,10 @@ struct Seen {
     endpoints: BTreeMap<String, ClusterId>,
     /// Connections to endpoints that only the member list names. All of them are of home.
     members: BTreeMap<String, Link>,
+    /// The versions with known bugs that have been met.
+    bugs: Vec<&'static str>,
+    /// An endpoint has answered.
+    met: bool,
     /// Former homes, of which no endpoint was left: their cluster was made anew. None of them becomes home again.
     past: Vec<ClusterId>,
 }
@@ -89,11 +98,28 @@ impl Clusters {
         // Logged without the lock, which a subscriber may keep waiting.
         if made_anew {
             let (before, now) = (format_args!("{home:x}"), format_args!("{id:x}"));
-            tracing::warn!(parent: None, before, now, "etcd is another cluster than before");
+            tracing::warn!(parent: None, code = "etcd.cluster_changed", before, now, "etcd is another cluster than before");
         } else if let Some(message) = mixed {
-            tracing::error!(parent: None, "no locks until this is mended: {message}");
+            tracing::error!(parent: None, code = "etcd.two_clusters", "no locks until this is mended: {message}");
         }
         result
+    }
+
+    /// Logs the first endpoint that answers, and each version with a known bug once.
+    pub(super) fn meet(&self, endpoint: &str, id: ClusterId, version: &str) {
+        let mut seen = self.seen();
+        let first = !mem::replace(&mut seen.met, true);
+        let bug = etcd_bug(version).filter(|bug| !seen.bugs.contains(bug));
+        seen.bugs.extend(bug);
+        drop(seen);
+        let version = shown(version, VERSION);
+        if first {
+            let cluster = format_args!("{id:x}");
+            tracing::info!(parent: None, endpoint, cluster, version, "connected to etcd");
+        }
+        if let Some(bug) = bug {
+            tracing::warn!(parent: None, code = "etcd.version", endpoint, version, "this version of etcd has a known bug: {bug}");
+        }
     }
 
     /// The same of an endpoint that only the member list names: one of another cluster is not used, and makes no configuration wrong.

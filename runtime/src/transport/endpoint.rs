@@ -342,6 +342,7 @@ impl Dial {
                         false => clusters.joined(&self.name, id, self.link(generation)),
                     };
                     allowed.map_err(Failure::Unavailable)?;
+                    clusters.meet(&self.name, id, status.version());
                 }
             }
             // A refusal is an answer too: this is an etcd.

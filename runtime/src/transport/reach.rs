@@ -11,12 +11,17 @@ use etcd_locked_core::{Cause, Failure};
 
 use crate::clock::{Clock, Moment};
 
+/// How often it is logged that etcd refuses calls.
+const REFUSED: Duration = Duration::from_secs(60);
+
 /// How old the last answer may be before a status has etcd asked.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// Whether etcd can be reached.
 pub(crate) struct Reach {
     clock: Arc<dyn Clock>,
+    /// What the log calls etcd.
+    name: String,
     state: Mutex<State>,
     /// A question is under way that was asked for a status.
     asking: AtomicBool,
@@ -26,6 +31,10 @@ pub(crate) struct Reach {
 struct State {
     /// When etcd answered last.
     answered: Option<Moment>,
+    /// How many calls were refused since.
+    refused: u64,
+    /// When it was logged last that etcd refuses calls.
+    logged: Option<Moment>,
     outage: Option<Outage>,
 }
 
@@ -35,8 +44,6 @@ struct Outage {
     since: Moment,
     /// Another one has failed that began after that.
     lost: bool,
-    /// How many calls were refused.
-    refused: u64,
 }
 
 /// What an exchange's outcome says about etcd, where that is new.
@@ -47,9 +54,10 @@ pub(super) enum Change {
 }
 
 impl Reach {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(clock: Arc<dyn Clock>, name: String) -> Self {
         Self {
             clock,
+            name,
             state: Mutex::default(),
             asking: AtomicBool::new(false),
         }
@@ -66,11 +74,18 @@ impl Reach {
         self.state().is_lost()
     }
 
-    /// A call is refused because etcd does not serve it.
-    pub(crate) fn refused(&self) {
-        if let Some(outage) = &mut self.state().outage {
-            outage.refused += 1;
+    /// A call is refused because etcd does not serve it. True if that is to be logged: etcd answers, so no other line says why.
+    pub(crate) fn refused(&self) -> bool {
+        let now = self.clock.now();
+        let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
+        let mut state = self.state();
+        state.refused += 1;
+        let answers = state.outage.is_none() && within(FRESH, state.answered);
+        let logs = answers && !within(REFUSED, state.logged);
+        if logs {
+            state.logged = Some(now);
         }
+        logs
     }
 
     /// An exchange begins.
@@ -90,11 +105,11 @@ impl Reach {
         let now = self.clock.now();
         let mut state = self.state();
         state.answered = Some(now);
+        let refused = std::mem::take(&mut state.refused);
         let outage = state.outage.take().filter(|outage| outage.lost)?;
         drop(state);
-        let lasted = now - outage.since;
-        let refused = outage.refused;
-        tracing::warn!(parent: None, code = "etcd.back", ?lasted, refused, "etcd is back: it answers again");
+        let (lasted, endpoints) = (now - outage.since, &self.name);
+        tracing::warn!(parent: None, code = "etcd.back", endpoints, ?lasted, refused, "etcd is back: it answers again");
         Some(Change::Back)
     }
 
@@ -105,7 +120,6 @@ impl Reach {
             state.outage = Some(Outage {
                 since: now,
                 lost: false,
-                refused: 0,
             });
             return None;
         };
@@ -114,7 +128,8 @@ impl Reach {
         }
         outage.lost = true;
         drop(state);
-        tracing::warn!(parent: None, code = "etcd.lost", %cause, "etcd is lost: calls are refused, and locks are lost with their leases, until it answers again");
+        let endpoints = &self.name;
+        tracing::warn!(parent: None, code = "etcd.lost", endpoints, %cause, "etcd is lost: calls are refused, and locks are lost with their leases, until it answers again");
         Some(Change::Lost)
     }
 
@@ -141,5 +156,55 @@ impl Reach {
 impl State {
     fn is_lost(&self) -> bool {
         self.outage.as_ref().is_some_and(|outage| outage.lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootClock;
+
+    fn reach() -> Reach {
+        Reach::new(Arc::new(BootClock), "etcd".to_owned())
+    }
+
+    fn silent() -> Result<(), Failure> {
+        Err(Failure::Unknown(Arc::from(Box::from("no answer"))))
+    }
+
+    #[test]
+    fn exchanges_that_fail_together_do_not_lose_etcd() {
+        let reach = reach();
+        reach.note(reach.begin(), &Ok(()));
+        let together = [reach.begin(), reach.begin()];
+        for began in together {
+            assert_eq!(reach.note(began, &silent()), None);
+        }
+        assert!(reach.is_reached());
+        assert_eq!(reach.note(reach.begin(), &silent()), Some(Change::Lost));
+        assert_eq!(reach.note(reach.begin(), &silent()), None, "it is lost");
+        assert!(!reach.is_reached());
+        assert_eq!(reach.note(reach.begin(), &Ok(())), Some(Change::Back));
+        assert!(reach.is_reached());
+    }
+
+    #[test]
+    fn an_answer_between_two_failures_keeps_etcd_reached() {
+        let reach = reach();
+        assert!(!reach.is_reached(), "nothing was asked yet");
+        for _ in 0..3 {
+            assert_eq!(reach.note(reach.begin(), &silent()), None);
+            assert_eq!(reach.note(reach.begin(), &Ok(())), None);
+        }
+        assert!(reach.is_reached());
+    }
+
+    #[test]
+    fn refused_calls_are_one_line_while_etcd_answers() {
+        let reach = reach();
+        assert!(!reach.refused(), "etcd has not answered");
+        reach.note(reach.begin(), &Ok(()));
+        assert!(reach.refused());
+        assert!(!reach.refused(), "once a minute");
     }
 }

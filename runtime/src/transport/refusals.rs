@@ -42,7 +42,7 @@ impl Refusals {
     pub(super) fn note<T>(&self, now: Moment, txn: &Txn, result: &Result<T, Failure>) {
         match self.line(now, txn, result) {
             Some(Line::First(cause)) => {
-                tracing::warn!(parent: None, %cause, "etcd refuses to delete keys of this process, or to settle what was sent before: tried again as long as their lease lives");
+                tracing::warn!(parent: None, code = "etcd.releases_denied", %cause, "etcd refuses to delete keys of this process, or to settle what was sent before: tried again as long as their lease lives");
             }
             Some(Line::Over) => {
                 tracing::info!(parent: None, "etcd carries out again what it had refused");

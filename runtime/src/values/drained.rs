@@ -4,6 +4,9 @@ use std::fmt;
 
 use super::name::Name;
 
+/// How many locks a text names.
+const NAMED: usize = 5;
+
 /// What a shutdown has come to: what ended within the grace, what it cut off, and what it had to leave in etcd.
 ///
 /// ```no_run
@@ -66,9 +69,12 @@ impl fmt::Display for Drained {
             leases,
         } = self;
         write!(f, "{ended} ended, {cut_off} cut off")?;
-        for (at, name) in left.iter().enumerate() {
+        for (at, name) in left.iter().take(NAMED).enumerate() {
             let begin = if at == 0 { "; still held: " } else { ", " };
             write!(f, "{begin}`{name}`")?;
+        }
+        if let more @ 1.. = left.len().saturating_sub(NAMED) {
+            write!(f, " and {more} more")?;
         }
         match leases {
             0 => Ok(()),
@@ -95,6 +101,12 @@ mod tests {
         assert!(!drained.is_complete());
         let text = drained.to_string();
         assert!(text.contains("; still held: `"), "{text}");
+        assert!(!text.contains(" more"), "{text}");
+        let mut many = drained.clone();
+        many.left = vec!["jobs/nightly".lock_name(); 10_000];
+        let text = many.to_string();
+        assert!(text.contains(" and 9995 more; left"), "{text}");
+        let text = drained.to_string();
         assert!(
             text.ends_with("; left to run out: 1 of the leases"),
             "{text}"

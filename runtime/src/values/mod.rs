@@ -11,4 +11,5 @@ pub(crate) mod name;
 pub(crate) mod queue;
 pub(crate) mod text;
 pub(crate) mod token;
+pub(crate) mod versions;
 pub(crate) mod wait;

@@ -244,6 +244,7 @@ impl Stream {
             if !within(WARNED, self.warned) {
                 self.warned = Some(now);
                 tracing::warn!(
+                    code = "etcd.watches_denied",
                     reason,
                     "etcd refuses watches, which are tried again: locks are handed over late"
                 );

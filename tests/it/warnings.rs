@@ -1,0 +1,187 @@
+//! Warnings: a fault of etcd or of many locks is one line in the log, and its end another.
+
+use std::time::Duration;
+
+use etcd_locked::{LockError, Locks, LossCause, etcd_bug, etcd_locked};
+use etcd_locked_devkit::Proxy;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, yield_now};
+
+use crate::corner::{Corner, connect, take};
+use crate::limit::{run, within};
+use crate::logs;
+
+const TOGETHER: usize = 300;
+const TTL: Duration = Duration::from_secs(5);
+
+#[etcd_locked("lost-together/<id>", locks = &locks, wait = "forever")]
+async fn lost(locks: Locks, id: usize, inside: watch::Sender<usize>) -> Result<(), LockError> {
+    inside.send_modify(|inside| *inside += 1);
+    std::future::pending().await
+}
+
+#[etcd_locked("cut-off-together/<id>", locks = &locks, wait = "forever")]
+async fn cut_off(locks: Locks, id: usize, inside: watch::Sender<usize>) -> Result<(), LockError> {
+    inside.send_modify(|inside| *inside += 1);
+    std::future::pending().await
+}
+
+/// Bodies that have begun.
+async fn all_inside<F>(body: impl Fn(usize, watch::Sender<usize>) -> F) -> JoinSet<F::Output>
+where
+    F: Future<Output = Result<(), LockError>> + Send + 'static,
+{
+    let inside = watch::Sender::new(0);
+    let mut bodies = JoinSet::new();
+    for id in 0..TOGETHER {
+        bodies.spawn(body(id, inside.clone()));
+    }
+    let mut inside = inside.subscribe();
+    let all = inside.wait_for(|inside| *inside == TOGETHER);
+    within("every body inside", all).await.expect("the sender");
+    bodies
+}
+
+/// Awaits that each body has ended with this cause.
+async fn all_lost(mut bodies: JoinSet<Result<(), LockError>>, wanted: LossCause) {
+    while let Some(end) = within("a body's end", bodies.join_next()).await {
+        match end.expect("no panic") {
+            Err(LockError::Lost { cause, .. }) => assert_eq!(cause, wanted),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Awaits this many lines of a code about an address or a template.
+async fn logged(about: &str, code: &str, lines: usize) -> Vec<String> {
+    within(code, async {
+        loop {
+            let mut found = logs::about(about);
+            found.retain(|line| line.contains(&format!("code={code:?}")));
+            if found.len() >= lines {
+                return found;
+            }
+            yield_now().await;
+        }
+    })
+    .await
+}
+
+/// An engine behind a proxy of its own, by whose address its lines are told apart.
+async fn behind_a_proxy(corner: &Corner) -> (Locks, Proxy) {
+    logs::collect();
+    let proxy = Proxy::start(corner.endpoint.trim_start_matches("http://")).expect("a proxy");
+    let config = corner.config_via([proxy.endpoint()]).ttl(TTL);
+    (connect(config).await, proxy)
+}
+
+fn vanish(proxy: &Proxy) {
+    proxy.refuse();
+    proxy.reset_all();
+}
+
+#[test]
+fn locks_lost_in_an_outage_are_one_line() {
+    run(async {
+        let corner = Corner::new().await;
+        let (locks, proxy) = behind_a_proxy(&corner).await;
+        let bodies = all_inside(|id, inside| lost(locks.clone(), id, inside)).await;
+        vanish(&proxy);
+        all_lost(bodies, LossCause::Expired).await;
+        let lost = logged("lost-together/<id>", "lock.lost", 1).await;
+        assert_eq!(lost.len(), 1, "{lost:#?}");
+        logged(&proxy.endpoint(), "etcd.lost", 1).await;
+        for _ in 0..3 {
+            let refused = within("a refusal", locks.lock("refused")).await;
+            refused.expect_err("etcd is out of reach");
+        }
+        proxy.accept_again().expect("the same port");
+        let back = logged(&proxy.endpoint(), "etcd.back", 1).await;
+        assert!(back[0].contains("refused=3"), "{back:?}");
+        assert!(back[0].contains("lasted="), "{back:?}");
+        let lines = logs::about(&proxy.endpoint());
+        let outage = lines.iter().filter(|line| !line.contains("etcd.version"));
+        assert_eq!(outage.count(), 2, "{lines:#?}");
+    });
+}
+
+/// Once the lease is over, the engine has nothing to ask etcd, but whether it is back.
+#[test]
+fn idle_process_logs_that_etcd_is_lost_and_back() {
+    run(async {
+        let corner = Corner::new().await;
+        let (locks, proxy) = behind_a_proxy(&corner).await;
+        vanish(&proxy);
+        logged(&proxy.endpoint(), "etcd.lost", 1).await;
+        within("the end of its lease", async {
+            while !locks.status().leases().is_empty() {
+                yield_now().await;
+            }
+        })
+        .await;
+        proxy.accept_again().expect("the same port");
+        logged(&proxy.endpoint(), "etcd.back", 1).await;
+    });
+}
+
+#[test]
+fn process_that_waits_logs_that_etcd_is_lost_and_back() {
+    run(async {
+        let corner = Corner::new().await;
+        let others = corner.locks().await;
+        let held = take("a free name", others.lock("job")).await;
+        let (locks, proxy) = behind_a_proxy(&corner).await;
+        let waits = tokio::spawn(async move { locks.lock("job").wait_forever().await.map(drop) });
+        corner.until_contenders("job", 2).await;
+        vanish(&proxy);
+        logged(&proxy.endpoint(), "etcd.lost", 1).await;
+        proxy.accept_again().expect("the same port");
+        logged(&proxy.endpoint(), "etcd.back", 1).await;
+        held.release().await.expect("released");
+        let _ = within("the waiter's answer", waits).await; // granted, or refused meanwhile
+    });
+}
+
+#[test]
+fn bodies_that_a_shutdown_cuts_off_are_one_line() {
+    run(async {
+        logs::collect();
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let bodies = all_inside(|id, inside| cut_off(locks.clone(), id, inside)).await;
+        let drained = within("the shutdown", locks.shutdown(Duration::ZERO)).await;
+        assert_eq!(drained.cut_off(), TOGETHER, "{drained}");
+        all_lost(bodies, LossCause::Shutdown).await;
+        let lines = logs::about("cut-off-together/<id>");
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert!(lines[0].contains("code=\"shutdown.cut_off\""), "{lines:?}");
+        assert!(lines[0].contains(&format!("({TOGETHER})")), "{lines:?}");
+    });
+}
+
+#[test]
+fn version_with_a_known_bug_is_one_line() {
+    run(async {
+        let corner = Corner::new().await;
+        let (locks, proxy) = behind_a_proxy(&corner).await;
+        proxy.reset_all();
+        // Over a connection of its own, so the endpoint has answered twice.
+        take("a free name", locks.lock("job"))
+            .await
+            .release()
+            .await
+            .expect("released");
+        let mut client = corner.client.clone();
+        let status = client.status().await.expect("a status");
+        let mut lines = logs::about(&proxy.endpoint());
+        lines.retain(|line| line.contains("code=\"etcd.version\""));
+        match etcd_bug(status.version()) {
+            None => assert_eq!(lines, [""; 0]),
+            Some(bug) => {
+                assert_eq!(lines.len(), 1, "{lines:#?}");
+                assert!(lines[0].contains(bug), "{lines:?}");
+                assert!(lines[0].contains(status.version()), "{lines:?}");
+            }
+        }
+    });
+}
