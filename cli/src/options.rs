@@ -141,9 +141,9 @@ pub(crate) struct Exec {
     /// Try once, and do not queue
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// How long a host that has crashed blocks others: 2s to 300s
-    #[arg(long, env = "ETCD_LOCKED_TTL", default_value = "15s", value_parser = humantime::parse_duration)]
-    pub(crate) ttl: Duration,
+    /// How long a host that has crashed blocks others: 2s to 300s [default: ETCD_LOCKED_TTL, or 15s]
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub(crate) ttl: Option<Duration>,
     /// Share the name with others that share it
     #[arg(long, conflicts_with = "permits")]
     pub(crate) shared: bool,

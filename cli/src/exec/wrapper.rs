@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use etcd_locked::{LockError, LockGuard, Locks};
+use etcd_locked::{Acquire, LockError, LockGuard, Locks};
 use rustix::process::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -22,6 +22,9 @@ use super::{family, is_ignored, status_of_signal};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::options::{Etcd, Exec, OnHeld};
+
+/// TTL where neither option nor environment has one, as in the library.
+const TTL: Duration = Duration::from_secs(15);
 
 /// The longest time that a command has between SIGTERM and SIGKILL.
 const MOST_GRACE: Duration = Duration::from_secs(10);
@@ -44,7 +47,11 @@ pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
     let service = program.and_then(Path::file_name).unwrap_or_default();
     let service = service.to_string_lossy().into_owned();
     let connection = Connection::as_service(etcd, service)?;
-    let status = under_lock(&connection.locks, options, &mut signals).await;
+    // The library has checked the variable.
+    let variable = std::env::var("ETCD_LOCKED_TTL").ok();
+    let configured = variable.and_then(|text| humantime::parse_duration(&text).ok());
+    let ttl = options.ttl.or(configured).unwrap_or(TTL);
+    let status = under_lock(&connection.locks, options, ttl, &mut signals).await;
     // Revokes the lease, so that no other process waits for its end.
     let _ = timeout(GOODBYE, connection.locks.shutdown(Duration::ZERO)).await;
     status
@@ -53,6 +60,7 @@ pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
 async fn under_lock(
     locks: &Locks,
     options: &Exec,
+    ttl: Duration,
     signals: &mut mpsc::Receiver<i32>,
 ) -> Result<u8, Failure> {
     let name = &options.name;
@@ -62,13 +70,13 @@ async fn under_lock(
             eprintln!("etcd-locked: `{name}`: signal {signal} while waiting for the lock");
             return Ok(status_of_signal(signal));
         }
-        answer = call(locks, options).into_future() => answer,
+        answer = call(locks, options, ttl).into_future() => answer,
     };
     let held = match answer {
         Ok(held) => held,
         Err(error) => return not_acquired(options, error),
     };
-    let outcome = match Guardian::start(options, &held) {
+    let outcome = match Guardian::start(options, &held, ttl) {
         Ok(guardian) => guardian.serve(options, &held, signals).await,
         Err(error) => Err(system(&error)),
     };
@@ -82,8 +90,8 @@ async fn under_lock(
     outcome
 }
 
-fn call(locks: &Locks, options: &Exec) -> etcd_locked::Acquire {
-    let mut call = locks.lock(&options.name).ttl(options.ttl);
+fn call(locks: &Locks, options: &Exec, ttl: Duration) -> Acquire {
+    let mut call = locks.lock(&options.name).ttl(ttl);
     if let Some(wait) = options.wait {
         call = call.wait(wait);
     }
@@ -139,18 +147,20 @@ struct Guardian {
     process: Child,
     /// Children that this process had before, because it replaced a shell.
     others: Vec<Pid>,
+    /// How often the guardian is told until when the lock is held.
+    every: Duration,
     messages: mpsc::Receiver<Message>,
     link: OwnedWriteHalf,
 }
 
 impl Guardian {
     /// Starts the guardian, which waits for the first message.
-    fn start(options: &Exec, held: &LockGuard) -> io::Result<Self> {
+    fn start(options: &Exec, held: &LockGuard, ttl: Duration) -> io::Result<Self> {
         // For the case that the guardian dies: its children are the wrapper's then.
         family::adopt_orphans()?;
         let others = family::children();
         let (link, other) = UnixStream::pair()?;
-        let grace = (options.ttl / 6).min(MOST_GRACE).as_nanos();
+        let grace = (ttl / 6).min(MOST_GRACE).as_nanos();
         let process = Command::new("/proc/self/exe")
             .arg0("etcd-locked")
             .args(["guardian", "--grace-ns", &grace.to_string(), "--"])
@@ -165,6 +175,7 @@ impl Guardian {
         Ok(Self {
             process,
             others,
+            every: ttl / 20,
             messages: messages(read),
             link: write,
         })
@@ -177,7 +188,7 @@ impl Guardian {
         held: &LockGuard,
         signals: &mut mpsc::Receiver<i32>,
     ) -> Result<u8, Failure> {
-        let told = self.tell(options, held, signals).await;
+        let told = self.tell(held, signals).await;
         if told.is_none() {
             // It has ended, or does not do what it is for.
             let _ = self.process.kill();
@@ -210,12 +221,10 @@ impl Guardian {
     /// Tells the guardian until when the lock is held, until it says how the command ended. `None`: it has gone, or is overdue.
     async fn tell(
         &mut self,
-        options: &Exec,
         held: &LockGuard,
         signals: &mut mpsc::Receiver<i32>,
     ) -> Option<Message> {
-        let every = options.ttl / 20;
-        let mut tick = interval(every);
+        let mut tick = interval(self.every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lost = std::pin::pin!(held.lost());
         let mut overdue = None;
