@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::checker::liveness::HOT;
 use crate::clock::now;
 use crate::history::{Event, Said, What};
-use crate::worker::line::Message;
+use crate::worker::connection::Message;
 
 /// The witness of a run; clones share it.
 #[derive(Debug, Clone)]

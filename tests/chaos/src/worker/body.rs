@@ -10,7 +10,7 @@ use etcd_locked::Current;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::line::Line;
+use super::connection::WitnessConnection;
 use crate::clock::now;
 use crate::history::{Ending, Said};
 
@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// What the body of one call does.
 #[derive(Debug, Clone)]
 pub(super) struct Body {
-    pub(super) line: Line,
+    pub(super) witness: WitnessConnection,
     pub(super) call: u64,
     pub(super) lasts: Duration,
     /// It writes to the register, as one who has the name alone.
@@ -126,7 +126,7 @@ impl Body {
         let (at, held) = (now(), self.held(locks));
         let call = self.call;
         if held || self.polls.is_new() {
-            self.line.say_at(at, Said::Polled { call, held });
+            self.witness.say_at(at, Said::Polled { call, held });
         }
     }
 
@@ -136,7 +136,7 @@ impl Body {
             self.polls.is_new();
         }
         let said = Said::Begun { call, held, tokens };
-        self.line.acknowledged(at, call, said).await;
+        self.witness.acknowledged(at, call, said).await;
     }
 
     /// Writes to the register of each name. A write that is not acknowledged may come late, as with any store.
@@ -149,7 +149,7 @@ impl Body {
                 token: *token,
                 held: (held || self.polls.is_new()).then_some(held),
             };
-            self.line.acknowledged(at, self.call, said).await;
+            self.witness.acknowledged(at, self.call, said).await;
         }
     }
 
@@ -180,8 +180,10 @@ impl Drop for Open<'_> {
         let (call, how) = (self.body.call, self.how);
         // One that is dropped is not polled.
         if how == Ending::Done && !held && self.body.polls.is_new() {
-            self.body.line.say_at(at, Said::Polled { call, held });
+            self.body.witness.say_at(at, Said::Polled { call, held });
         }
-        self.body.line.say_at(at, Said::Ended { call, held, how });
+        self.body
+            .witness
+            .say_at(at, Said::Ended { call, held, how });
     }
 }

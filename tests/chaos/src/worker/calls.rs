@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::body::{Body, Polls};
+use super::connection::WitnessConnection;
 use super::etcdctl::Etcdctl;
-use super::line::Line;
 use super::mix::Kind;
 use super::sabotage::{Sabotage, release_by_name};
 use super::service::Owner;
@@ -38,7 +38,7 @@ pub(super) enum Peer {
 
 /// One task's calls.
 pub(super) struct Caller {
-    pub(super) line: Line,
+    pub(super) witness: WitnessConnection,
     pub(super) random: Rng,
     pub(super) sabotage: Option<Sabotage>,
     /// A peer, with which exclusive calls are made instead.
@@ -121,7 +121,7 @@ async fn careless(name: String, body: Body) -> Result<(), LockError> {
 
 /// A call that was asked and has not returned; dropped, its caller has dropped it.
 struct Pending {
-    line: Line,
+    witness: WitnessConnection,
     call: u64,
     result: Outcome,
 }
@@ -145,7 +145,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.line.say(Said::Returned {
+        self.witness.say(Said::Returned {
             call: self.call,
             result: self.result.clone(),
         });
@@ -398,7 +398,7 @@ impl Caller {
 
     /// Says that a call is asked, and how its body is to work.
     fn ask(&self, asking: Asking, lasts: Duration) -> (Pending, Body) {
-        let call = self.line.call();
+        let call = self.witness.call();
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let asked = Asked {
             kind: asking.kind.word().to_owned(),
@@ -409,7 +409,7 @@ impl Caller {
             names: asking.names,
         };
         let body = Body {
-            line: self.line.clone(),
+            witness: self.witness.clone(),
             call,
             lasts,
             writes: asked.mode == Mode::Exclusive,
@@ -417,9 +417,9 @@ impl Caller {
             draining: self.draining.clone(),
             polls: Arc::new(Polls::default()),
         };
-        self.line.say(Said::Asked { call, asked });
+        self.witness.say(Said::Asked { call, asked });
         let pending = Pending {
-            line: self.line.clone(),
+            witness: self.witness.clone(),
             call,
             result: Outcome::Dropped,
         };

@@ -20,7 +20,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 use super::body::Body;
-use super::line::Message;
+use super::connection::Message;
 use crate::clock::now;
 use crate::history::{Ending, Outcome, Said};
 use crate::login;

@@ -6,11 +6,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::line::Line;
+use super::connection::WitnessConnection;
 use crate::history::Said;
 
 /// Subscriber that passes lines on.
-pub(super) struct Logs(pub(super) Line);
+pub(super) struct Logs(pub(super) WitnessConnection);
 
 impl Subscriber for Logs {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {

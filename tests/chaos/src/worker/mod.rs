@@ -6,8 +6,8 @@
 
 mod body;
 pub(crate) mod calls;
+pub(crate) mod connection;
 pub(crate) mod etcdctl;
-pub(crate) mod line;
 mod logs;
 pub(crate) mod mix;
 pub(crate) mod sabotage;
@@ -22,8 +22,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use self::calls::{Caller, HOT, Peer};
+use self::connection::WitnessConnection;
 use self::etcdctl::Etcdctl;
-use self::line::Line;
 use self::logs::Logs;
 use self::mix::Mix;
 use self::sabotage::Sabotage;
@@ -38,26 +38,26 @@ const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs the worker to its end.
 pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
-    let [witness, process, seed, mix, sabotage] = args else {
+    let [address, process, seed, mix, sabotage] = args else {
         return Err("usage: worker <witness> <process> <seed> <mix> <sabotage>".into());
     };
     let mix = Mix::named(mix).ok_or("no such mix")?;
     let (who, sabotage) = (sabotage.as_str(), Sabotage::named(sabotage));
-    let line = Line::connect(witness, process.parse()?).await?;
-    let watched = line.clone();
+    let witness = WitnessConnection::connect(address, process.parse()?).await?;
+    let watched = witness.clone();
     stalls::watch(move |since| watched.say(Said::Stalled { since }));
-    tracing::subscriber::set_global_default(Logs(line.clone()))?;
+    tracing::subscriber::set_global_default(Logs(witness.clone()))?;
     let (drain, draining) = watch::channel(false);
     let mut random = Rng::with_seed(seed.parse()?);
     let mut tasks = Vec::new();
     for task in 0..HOT + ROAMERS {
         let mut caller = Caller {
-            line: line.clone(),
+            witness: witness.clone(),
             random: random.fork(),
             sabotage,
             peer: match who {
                 service::NAME => Some(Peer::Service(Box::new(Owner::connect().await?))),
-                etcdctl::NAME => Some(Peer::Etcdctl(Etcdctl::new(witness, process)?)),
+                etcdctl::NAME => Some(Peer::Etcdctl(Etcdctl::new(address, process)?)),
                 _ => None,
             },
             draining: draining.clone(),
@@ -85,10 +85,10 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
         task.await?; // a panic ends the worker, and the witness sees that
     }
     let drained = etcd_locked::shutdown(GRACE).await;
-    line.say(Said::Drained {
+    witness.say(Said::Drained {
         left: drained.left().len(),
         leases: drained.leases(),
     });
-    line.flushed().await;
+    witness.flushed().await;
     Ok(())
 }

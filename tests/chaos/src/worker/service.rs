@@ -11,7 +11,7 @@ use etcd_client::{Client, Error, LockOptions};
 use tokio::time::{sleep, timeout};
 
 use super::body::Body;
-use super::line::Line;
+use super::connection::WitnessConnection;
 use crate::clock::now;
 use crate::history::{Ending, Outcome, Said};
 use crate::login;
@@ -168,17 +168,17 @@ impl Owner {
 
     /// Works under the lock; false if the lease was lost before.
     async fn work(&self, name: &str, token: i64, body: &Body) -> bool {
-        let (line, call): (&Line, u64) = (&body.line, body.call);
+        let (witness, call): (&WitnessConnection, u64) = (&body.witness, body.call);
         let tokens = vec![(name.to_owned(), token)];
         let (at, held) = (now(), self.lives());
         if !held {
             return false;
         }
         let begun = Said::Begun { call, held, tokens };
-        line.acknowledged(at, call, begun).await;
+        witness.acknowledged(at, call, begun).await;
         let lost = |at| {
             let (held, how) = (false, Ending::Dropped);
-            line.say_at(at, Said::Ended { call, held, how });
+            witness.say_at(at, Said::Ended { call, held, how });
         };
         let (at, held) = (now(), self.lives());
         if !held {
@@ -191,7 +191,7 @@ impl Owner {
             token,
             held: Some(held),
         };
-        line.acknowledged(at, call, write).await;
+        witness.acknowledged(at, call, write).await;
         let end = tokio::time::Instant::now() + body.lasts;
         while tokio::time::Instant::now() < end && !*body.draining.borrow() {
             let (at, held) = (now(), self.lives());
@@ -199,13 +199,13 @@ impl Owner {
                 lost(at);
                 return false;
             }
-            line.say_at(at, Said::Polled { call, held });
+            witness.say_at(at, Said::Polled { call, held });
             sleep(Duration::from_millis(10)).await;
         }
         let (at, held) = (now(), self.lives());
         if held {
             let how = Ending::Done;
-            line.say_at(at, Said::Ended { call, held, how });
+            witness.say_at(at, Said::Ended { call, held, how });
         } else {
             lost(at);
         }

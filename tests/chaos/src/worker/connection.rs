@@ -1,4 +1,4 @@
-//! Line to the witness: what a worker says, and the acknowledgement of each body's begin.
+//! Connection to the witness: what a worker says, and the acknowledgement of each body's begin.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) struct Message {
 
 /// A worker's end of the connection; clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Line(Arc<Shared>);
+pub(crate) struct WitnessConnection(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -36,21 +36,21 @@ struct Shared {
     pending: watch::Sender<u64>,
 }
 
-impl Line {
+impl WitnessConnection {
     /// Connects to the witness as this process. The process ends when the witness does.
     pub(crate) async fn connect(witness: &str, process: u32) -> io::Result<Self> {
         let connection = TcpStream::connect(witness).await?;
         connection.set_nodelay(true)?;
         let (read, mut write) = connection.into_split();
         let (send, mut lines) = mpsc::unbounded_channel::<String>();
-        let line = Self(Arc::new(Shared {
+        let connected = Self(Arc::new(Shared {
             send,
             awaited: Mutex::default(),
             calls: AtomicU64::new(0),
             pending: watch::Sender::new(0),
         }));
         write.write_all(format!("{process}\n").as_bytes()).await?;
-        let shared = line.0.clone();
+        let shared = connected.0.clone();
         tokio::spawn(async move {
             while let Some(mut batch) = lines.recv().await {
                 let mut many = 1;
@@ -64,8 +64,8 @@ impl Line {
                 shared.pending.send_modify(|pending| *pending -= many);
             }
         });
-        tokio::spawn(acknowledge(line.clone(), read));
-        Ok(line)
+        tokio::spawn(acknowledge(connected.clone(), read));
+        Ok(connected)
     }
 
     /// Numbers a new call.
@@ -109,11 +109,11 @@ impl Line {
 }
 
 /// Reads the numbers of acknowledged calls, one a line.
-async fn acknowledge(line: Line, read: OwnedReadHalf) {
+async fn acknowledge(witness: WitnessConnection, read: OwnedReadHalf) {
     let mut lines = BufReader::new(read).lines();
     while let Ok(Some(text)) = lines.next_line().await {
         let call = text.parse().ok();
-        if let Some(begun) = call.and_then(|call: u64| line.awaited().remove(&call)) {
+        if let Some(begun) = call.and_then(|call: u64| witness.awaited().remove(&call)) {
             let _ = begun.send(());
         }
     }
