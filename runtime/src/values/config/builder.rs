@@ -21,8 +21,8 @@ use super::tls::Tls;
 /// let config = Config::new(["http://10.0.0.1:2379", "http://10.0.0.2:2379"])
 ///     .prefix("shop/locks/")
 ///     .ttl(Duration::from_secs(20));
-/// etcd_locked::init(config).await
-/// # }
+/// etcd_locked::init(config).await?;
+/// # Ok(()) }
 /// ```
 ///
 /// The methods check nothing: [`init`](crate::init) and [`Locks::connect`](crate::Locks::connect) do, and answer
@@ -71,8 +71,8 @@ impl Config {
     /// use etcd_locked::{Config, etcd_client::Client};
     ///
     /// let config = Config::connect_with(|options| Client::connect(["http://10.0.0.1:2379"], Some(options)));
-    /// etcd_locked::init(config).await
-    /// # }
+    /// etcd_locked::init(config).await?;
+    /// # Ok(()) }
     /// ```
     ///
     /// An error of the closure is a [`LockError::Backend`](crate::LockError::Backend) that names `connect_with`; nothing was sent then.
