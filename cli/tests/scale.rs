@@ -1,0 +1,71 @@
+//! A list of very many names comes as it is read, in memory that does not grow with it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use etcd_locked::etcd_client::{Client, Txn, TxnOp};
+use etcd_locked_devkit::Member;
+
+/// Names of the short list, and of the long one.
+const MANY: [usize; 2] = [10_000, 100_000];
+/// Names that are put in one transaction.
+const BATCH: usize = 100;
+/// Lines that the process has not yet written when its memory is read: more than a pipe holds.
+const UNWRITTEN: usize = 2_000;
+
+/// Puts the keys of holders from one number up to another.
+async fn put(client: &mut Client, from: usize, to: usize) {
+    let record = r#"{"host":"h","pid":7,"service":"shop","function":"shop::ship","template":"orders/<id>","queued_since":"2026-01-01T00:00:00.000Z"}"#;
+    for first in (from..to).step_by(BATCH) {
+        let put = |at: usize| TxnOp::put(format!("locks/orders/{at:06}/7b"), record, None);
+        let puts: Vec<_> = (first..(first + BATCH).min(to)).map(put).collect();
+        client.txn(Txn::new().and_then(puts)).await.expect("puts");
+    }
+}
+
+/// Lists all names; returns how many there are, and how much memory that took at most, in KiB.
+fn list(etcd: &Member, names: usize) -> (usize, usize) {
+    let mut ls = Command::new(env!("CARGO_BIN_EXE_etcd-locked"))
+        .args(["ls", "--json", "--endpoints", &etcd.endpoint()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command line runs");
+    let lines = BufReader::new(ls.stdout.take().expect("a pipe")).lines();
+    let mut memory = 0;
+    let mut listed = 0;
+    for line in lines {
+        line.expect("text");
+        listed += 1;
+        if listed == names - UNWRITTEN {
+            memory = most_memory(ls.id());
+        }
+    }
+    assert!(ls.wait().expect("its end").success());
+    (listed, memory)
+}
+
+fn most_memory(process: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let most = most.and_then(|most| most.trim().strip_suffix(" kB"));
+    most.expect("memory").parse().expect("a number")
+}
+
+#[test]
+fn ls_of_many_names_takes_no_more_memory_than_of_few() {
+    let etcd = Member::start().expect("an etcd");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let mut client = runtime
+        .block_on(Client::connect([etcd.endpoint()], None))
+        .expect("a client");
+    let [few, many] = MANY;
+    runtime.block_on(put(&mut client, 0, few));
+    let (listed, short) = list(&etcd, few);
+    assert_eq!(listed, few);
+    runtime.block_on(put(&mut client, few, many));
+    let (listed, long) = list(&etcd, many);
+    assert_eq!(listed, many);
+    println!("{few} names: {short} KiB; {many} names: {long} KiB");
+    assert!(long < short + short / 4, "{short} KiB, then {long} KiB");
+}
