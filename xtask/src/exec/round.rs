@@ -1,7 +1,7 @@
 //! Round of the show: one process has a lock and meets a fault, another one waits for that lock.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -56,8 +56,10 @@ impl Tool {
         };
         command.args(["sh", "-c", STUBBORN, "sh"]).arg(own);
         command.arg("pulse").arg(folder).args(pulse);
+        let said = File::create(folder.with_extension("said"));
+        let said = said.map_err(|error| format!("{}: {error}", folder.display()))?;
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Stdio::null());
+        command.stderr(said);
         Ok(command)
     }
 
@@ -127,17 +129,33 @@ impl Lane<'_> {
     /// Plays a round; `number` makes its name, and when the fault comes.
     pub(super) fn play(&self, tool: &Tool, fault: Fault, number: usize) -> Result<Seen> {
         self.proxy.heal();
+        let folders = ["one", "other"].map(|it| self.folder.join(format!("{number}-{it}")));
+        let seen = self.meet(tool, fault, number, &folders);
+        seen.map_err(|error| {
+            let said = folders.map(|it| fs::read_to_string(it.with_extension("said")));
+            let said = said.map(Result::unwrap_or_default);
+            let [one, other] = said.each_ref().map(|it| it.trim());
+            format!("{error}\n     the first process said: {one}\n     the second: {other}")
+        })
+    }
+
+    fn meet(
+        &self,
+        tool: &Tool,
+        fault: Fault,
+        number: usize,
+        [one, other]: &[PathBuf; 2],
+    ) -> Result<Seen> {
         let name = format!("show/{number}");
-        let [one, other] = ["one", "other"].map(|it| self.folder.join(format!("{number}-{it}")));
         // It is over long before, if it is ended.
-        let mut first = tool.run(&self.proxy.endpoint(), &name, &one, &["120000", "pair"])?;
+        let mut first = tool.run(&self.proxy.endpoint(), &name, one, &["120000", "pair"])?;
         let mut first = Process::start("the first process", &mut first)?;
         until("the first command", PATIENCE, || {
-            pulse::read(&one).len() == 2
+            pulse::read(one).len() == 2
         })?;
-        let first_command = Pids(pulse::read(&one).iter().map(|it| it.pid).collect());
+        let first_command = Pids(pulse::read(one).iter().map(|it| it.pid).collect());
 
-        let mut second = tool.run(&self.etcd.endpoint(), &name, &other, &["20"])?;
+        let mut second = tool.run(&self.etcd.endpoint(), &name, other, &["20"])?;
         let _second = Process::start("the second process", &mut second)?;
         let (gateway, below) = (self.etcd.gateway(), tool.keys(&name));
         until("the second process's key", PATIENCE, || {
@@ -166,9 +184,9 @@ impl Lane<'_> {
             }
         }
         until("the second command", PATIENCE, || {
-            !pulse::read(&other).is_empty()
+            !pulse::read(other).is_empty()
         })?;
-        let second = pulse::read(&other);
+        let second = pulse::read(other);
         let begun = second.first().map_or(0, |it| it.begun);
         if begun < at {
             return Err(format!("{name}: the second command began before the fault"));
@@ -179,7 +197,7 @@ impl Lane<'_> {
             signal(&all, Signal::CONT);
         }
         thread::sleep(WATCHED);
-        let last = pulse::read(&one).iter().map(|it: &Pulse| it.last).max();
+        let last = pulse::read(one).iter().map(|it: &Pulse| it.last).max();
         Ok(Seen {
             waited: begun - at,
             overlap: last.unwrap_or(0).saturating_sub(from),
