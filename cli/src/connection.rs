@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use etcd_locked::etcd_client::{self, Client};
-use etcd_locked::{Config, Locks};
+use etcd_locked::{Config, Locks, Queue};
 use tokio::time::timeout;
 
 use crate::failure::Failure;
@@ -41,6 +41,15 @@ impl<'a> Connection<'a> {
             locks: Locks::connect_lazy(config.service(service))?,
             prefix: value(etcd, "ETCD_LOCKED_PREFIX").unwrap_or_else(|| "locks/".to_owned()),
         })
+    }
+
+    /// The contenders of a name; says so if there are none.
+    pub(crate) async fn queue(&self, name: &str) -> Result<Option<Queue>, Failure> {
+        let queue = self.locks.queue(name).await?;
+        if queue.is_none() {
+            eprintln!("`{name}` is free: no process holds it or waits for it");
+        }
+        Ok(queue)
     }
 
     /// A client over all endpoints.

@@ -18,11 +18,7 @@ pub(crate) async fn kick(
     options: &Kick,
     json: bool,
 ) -> Result<bool, Failure> {
-    let Some(queue) = connection.locks.queue(&options.name).await? else {
-        eprintln!(
-            "`{}` is free: nobody holds it or waits for it",
-            options.name
-        );
+    let Some(queue) = connection.queue(&options.name).await? else {
         return Ok(false);
     };
     let holders = holders(&queue, options)?;
@@ -102,7 +98,7 @@ fn tell(queue: &Queue, holder: &Contender) -> io::Result<()> {
             process(next),
             time(next)
         ),
-        None => writeln!(out, "  nobody waits for it"),
+        None => writeln!(out, "  no process waits for it"),
     }
 }
 

@@ -16,11 +16,7 @@ pub(crate) async fn who(
     options: &Who,
     json: bool,
 ) -> Result<bool, Failure> {
-    let Some(queue) = connection.locks.queue(&options.name).await? else {
-        eprintln!(
-            "`{}` is free: nobody holds it or waits for it",
-            options.name
-        );
+    let Some(queue) = connection.queue(&options.name).await? else {
         return Ok(false);
     };
     let cycle = cycle::of(connection, &queue).await?;
