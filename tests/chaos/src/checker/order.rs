@@ -45,6 +45,7 @@ fn of_name(
     pauses: &Pauses,
     verdicts: &mut Verdicts,
 ) {
+    let contended = contended(asked);
     for (at, first) in asked.iter().enumerate() {
         if first.asked.names.len() > 1 || first.asked.wait == Some(0) {
             continue;
@@ -56,17 +57,6 @@ fn of_name(
         if !calm::is_calm(first, wait, AFTERMATH, faults, pauses) {
             continue;
         }
-        // Nothing of its process was asked for or held when it was asked: its contender is the process's.
-        let is_head = || {
-            !asked.iter().any(|other| {
-                let end = other.returned.as_ref().map_or(u64::MAX, |(at, _)| *at);
-                other.id != first.id
-                    && other.id.process == first.id.process
-                    && other.asked_at <= first.asked_at
-                    && first.asked_at <= end
-            })
-        };
-        let mut head = None;
         for later in asked[at + 1..]
             .iter()
             .take_while(|later| later.asked_at < served)
@@ -77,12 +67,13 @@ fn of_name(
             let same = later.id.process == first.id.process;
             let margin = if same { SAME_PROCESS } else { ANY_PROCESS };
             let margin = margin + pauses.stalled(first.asked_at, later.asked_at);
-            if !comparable || later.asked_at < first.asked_at + margin {
-                continue;
-            }
-            // A call that was handed the lock inside its process has the place of the call before it.
-            let handed = later.token(name).is_some_and(|token| token & 0xffff != 0);
-            if !same && (handed || !*head.get_or_insert_with(is_head)) {
+            // Of two processes, the places of their contenders are compared, which may be older than these calls.
+            let since = |call: &Call| contended.get(&call.id).copied().unwrap_or(call.asked_at);
+            let (of_first, of_later) = match same {
+                true => (first.asked_at, later.asked_at),
+                false => (since(first), since(later)),
+            };
+            if !comparable || of_first < first.asked_at || of_later < of_first + margin {
                 continue;
             }
             verdicts.ordered += 1;
@@ -103,6 +94,26 @@ fn of_name(
             }
         }
     }
+}
+
+/// Since when the process of each call has had a contender, at most: always since then it had a call for the name.
+fn contended(asked: &[&Call]) -> BTreeMap<CallId, u64> {
+    // Since when, and until when.
+    let mut processes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    asked
+        .iter()
+        .map(|call| {
+            let (since, until) = processes.entry(call.id.process).or_default();
+            // A key may linger for the next call.
+            if *until == 0 || call.asked_at > until.saturating_add(SAME_PROCESS) {
+                *since = call.asked_at;
+            }
+            let returned = call.returned.as_ref().map_or(u64::MAX, |(at, _)| *at);
+            let ended = call.ended.map_or(0, |(at, _)| at);
+            *until = returned.max(ended).max(*until);
+            (call.id, *since)
+        })
+        .collect()
 }
 
 /// When a call was served, or gave up after its wait: until then it stood in the wait queue.

@@ -47,8 +47,25 @@ fn a_first_call_that_another_process_overtakes_is_found() {
     story(3_000, 2 << 16).breaks(Breach::Order);
     // So soon after it, either may have reached etcd first.
     story(900, 2 << 16).holds_all();
-    // It was handed on inside its process.
-    story(3_000, (2 << 16) + 1).holds_all();
+}
+
+#[test]
+fn a_call_may_have_the_place_of_one_before_it() {
+    let story = |before, given_up| {
+        Story::default()
+            .holds(0, 7_000, 1, 1, 1)
+            .asks(before, 3, 1)
+            .asks(1_000, 2, 1)
+            .asks(4_000, 3, 2)
+            .returns(given_up, 3, 1, Outcome::Dropped)
+            .begins(7_100, 3, 2, 2 << 16)
+            .ends(7_200, 3, 2)
+            .begins(7_300, 2, 1, 3 << 16)
+            .ends(7_400, 2, 1)
+    };
+    // Its process has waited for longer, by a call that gave up.
+    story(500, 5_000).holds_all();
+    story(500, 2_000).breaks(Breach::Order);
 }
 
 #[test]
