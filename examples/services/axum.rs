@@ -7,6 +7,7 @@
 //! curl -X POST http://127.0.0.1:8080/orders/1/invoice
 //! curl http://127.0.0.1:8080/shelves/lamp                    # {"left":38,"sold":2}
 //! curl http://127.0.0.1:8080/locks                           # {"ready":true,"reachable":true,"draining":false,"leases":[…],…
+//! curl http://127.0.0.1:8080/metrics                         # for Prometheus; dashboard and alerts are in ops/
 //! ```
 
 mod locks;
@@ -15,16 +16,18 @@ mod signals;
 
 use std::env;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
-use etcd_locked::{Config, etcd_locked};
+use etcd_locked::{BUCKETS, Config, etcd_locked};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde::Deserialize;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 
 use crate::shop::{Error, Order, Shelf, Shop};
 use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
@@ -80,9 +83,21 @@ async fn ready() -> StatusCode {
     }
 }
 
+/// For the liveness probe. It must not ask etcd: a restart ends no outage, and gives up what the process still holds.
+async fn live() {}
+
 /// For operators: which locks this process holds and waits for. It shows names, so keep it from customers.
 async fn locks_now() -> Json<etcd_locked::Status> {
     Json(etcd_locked::status())
+}
+
+/// Sorts what was recorded into the buckets every few seconds: without scrapes it would pile up.
+async fn upkeep(metrics: PrometheusHandle) {
+    let mut every = interval(Duration::from_secs(5));
+    loop {
+        every.tick().await;
+        metrics.run_upkeep();
+    }
 }
 
 impl IntoResponse for Error {
@@ -114,11 +129,18 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let (ends, shut_down) = (asked_to_end()?, asked_to_end()?);
+    // Before the first lock, so that nothing goes unrecorded.
+    let metrics = PrometheusBuilder::new()
+        .set_buckets(&BUCKETS)?
+        .install_recorder()?;
+    tokio::spawn(upkeep(metrics.clone()));
     // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
     etcd_locked::init(Config::from_env()?.service("shop-axum")).await?;
     let router = Router::new()
+        .route("/live", get(live))
         .route("/ready", get(ready))
         .route("/locks", get(locks_now))
+        .route("/metrics", get(async move || metrics.render()))
         .route("/orders/{id}", put(place).get(order))
         .route("/orders/{id}/invoice", post(invoice))
         .route("/shelves/{sku}", get(shelf))
