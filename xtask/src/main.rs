@@ -12,6 +12,7 @@ mod exec;
 mod faults;
 mod load;
 mod mistakes;
+mod ops;
 mod outside;
 mod peers;
 mod protoc;
@@ -59,6 +60,8 @@ usage: cargo xtask <command>
   exec [--times N]
                   `etcd-locked exec` and `etcdctl lock` with partitions, SIGSTOP and SIGKILL: does a command still run when the next
                   begins? N rounds of ours (60), 8 at once (--lanes); --write writes cli/EXEC.md
+  ops             dashboard and alerts of ops/ against a real Prometheus, which scrapes two processes of the axum shop while
+                  faults are injected: does every query return data, and does the right alert fire?
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;
                   --quick in seven minutes and smaller, to target/bench
   bench --row B4  one of them
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         "drills" => process::end_all_on_interrupt().and_then(|()| drills::drills(args)),
         "examples" => process::end_all_on_interrupt().and_then(|()| examples::examples(args)),
         "sim" => process::end_all_on_interrupt().and_then(|()| sim::sim(args)),
+        "ops" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| ops::ops()),
         "exec" => process::end_all_on_interrupt().and_then(|()| exec::exec(args)),
         // What the commands of `exec` run.
         "pulse" => match exec::beat(args) {

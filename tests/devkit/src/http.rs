@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Adds a body.
+    /// Adds a body, which is JSON.
     pub fn body(mut self, body: &'a str) -> Self {
         self.body = body;
         self
@@ -96,8 +96,12 @@ impl<'a> Request<'a> {
             None => String::new(),
         };
         let (length, body) = (self.body.len(), self.body);
+        let kind = match length {
+            0 => "",
+            _ => "Content-Type: application/json\r\n",
+        };
         let request = format!(
-            "{method} {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}{kind}Content-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes())?;
         let mut text = String::new();
