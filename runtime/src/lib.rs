@@ -392,9 +392,9 @@ pub use crate::metrics::BUCKETS;
 pub use crate::templates::__TEMPLATES;
 #[cfg(feature = "templates")]
 pub use crate::templates::{Template, assert_no_overlaps, templates};
-pub use crate::values::config::Config;
 #[cfg(feature = "tls")]
 pub use crate::values::config::Tls;
+pub use crate::values::config::{Config, Credentials};
 pub use crate::values::cycle::Cycle;
 pub use crate::values::drained::Drained;
 pub use crate::values::error::LockError;

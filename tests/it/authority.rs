@@ -1,10 +1,57 @@
 //! Certificate authority for etcds with TLS: certificates are made for each test, so none can expire in the repository.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
+
+/// Files of a client, as an operator puts them on its disk.
+pub(crate) struct ClientFiles {
+    directory: TempDir,
+}
+
+impl ClientFiles {
+    /// Writes an authority's certificate, and a client's certificate and key.
+    pub(crate) fn of(authority: &Authority, (certificate, key): &(String, String)) -> ClientFiles {
+        let files = ClientFiles {
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        };
+        files.replace(authority, certificate, key);
+        files
+    }
+
+    /// Replaces the text of all of them.
+    pub(crate) fn replace(&self, authority: &Authority, certificate: &str, key: &str) {
+        let texts = [authority.pem(), certificate, key];
+        for (path, text) in self.paths().iter().zip(texts) {
+            fs::write(path, text).expect("a file of the client's");
+        }
+    }
+
+    /// Replaces the certificate by the first half of this one.
+    pub(crate) fn begin_to_replace(&self, certificate: &str) {
+        let [_, path, _] = self.paths();
+        let half = &certificate[..certificate.len() / 2];
+        fs::write(path, half).expect("a file of the client's");
+    }
+
+    /// Returns the variables that name them.
+    pub(crate) fn environment(&self) -> [(&'static str, String); 3] {
+        let variables = ["ETCD_LOCKED_CACERT", "ETCD_LOCKED_CERT", "ETCD_LOCKED_KEY"];
+        let mut paths = self.paths().into_iter();
+        variables.map(|name| {
+            let path = paths.next().expect("a path for each");
+            (name, path.display().to_string())
+        })
+    }
+
+    fn paths(&self) -> [PathBuf; 3] {
+        let directory: &Path = self.directory.path();
+        ["ca.pem", "client.pem", "client-key.pem"].map(|name| directory.join(name))
+    }
+}
 
 /// An authority that only clients configured with its certificate trust.
 pub(crate) struct Authority {
@@ -40,7 +87,20 @@ impl Authority {
 
     /// Issues a certificate for this name; returns it and its key.
     pub(crate) fn issue(&self, name: &str) -> (String, String) {
+        let params = CertificateParams::new([name.to_owned()]).expect("a good name");
+        self.sign(params)
+    }
+
+    /// Issues a certificate for this name that has lived for a year and ends after this time.
+    pub(crate) fn issue_ending(&self, name: &str, after: Duration) -> (String, String) {
         let mut params = CertificateParams::new([name.to_owned()]).expect("a good name");
+        let now = SystemTime::now();
+        params.not_before = (now - Duration::from_secs(365 * 86_400)).into();
+        params.not_after = (now + after).into();
+        self.sign(params)
+    }
+
+    fn sign(&self, mut params: CertificateParams) -> (String, String) {
         // etcd presents this certificate as a client, too, when it connects to itself.
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
@@ -67,6 +127,12 @@ impl Authority {
         for (path, text) in self.server_files().iter().zip([certificate, key]) {
             fs::write(path, text).expect("a file of the authority's");
         }
+    }
+
+    /// Has an etcd that is started with these flags again trust `successor` in its place, and present a certificate of it.
+    pub(crate) fn hand_over(&self, successor: &Authority) {
+        self.issue_server(successor);
+        fs::write(self.file(), successor.pem()).expect("the authority's file");
     }
 
     /// Returns the files of etcd's certificate and of its key.

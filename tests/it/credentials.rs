@@ -52,6 +52,28 @@ fn refused_credentials_are_the_cause_of_a_loss() {
 }
 
 #[test]
+fn removed_user_is_the_cause_of_a_loss() {
+    real_etcd_only!();
+    run(async {
+        let mut drill = Drill::begin(
+            "the user is removed and etcd restarted while a lock is held at a TTL of 12 s",
+        );
+        let mut shop = Shop::start("secret").await;
+        let locks = connect(shop.config("secret").ttl(TTL)).await;
+        let held = take("a free name", locks.lock("reports/today")).await;
+        shop.root.user_delete(USER).await.unwrap();
+        shop.etcd.restart().await;
+        let body = within("the loss", held.hold(std::future::pending::<()>())).await;
+        drill.result("a body to its end", &body);
+        match body {
+            Err(LockError::Lost { cause, .. }) => assert_eq!(cause, LossCause::Denied),
+            other => panic!("{other:?}"),
+        }
+        drill.end();
+    });
+}
+
+#[test]
 fn certificate_of_another_authority_costs_the_lock_and_is_named() {
     real_etcd_only!();
     run(async {

@@ -67,6 +67,7 @@ mod restart;
 mod restored;
 mod restored_soon;
 mod retention;
+mod rotation;
 mod runtimes;
 mod scope;
 mod secrets;

@@ -37,6 +37,7 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         "credentials::certificate_of_another_authority_costs_the_lock_and_is_named",
         TLS,
     ),
+    ("credentials::removed_user_is_the_cause_of_a_loss", USERS),
     (
         "credentials::role_revoked_under_a_holder_costs_no_lock_or_says_why",
         USERS,
@@ -101,6 +102,16 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         "restored_soon::ownership_is_lost_soon_and_watches_live_after_a_restore",
         SNAPSHOT,
     ),
+    ("rotation::rotation_of_all_certificates_costs_no_lock", TLS),
+    (
+        "rotation::password_that_changes_in_its_file_costs_no_lock",
+        USERS,
+    ),
+    (
+        "rotation::end_of_a_certificate_is_warned_of_once_a_day",
+        TLS,
+    ),
+    ("rotation::closure_is_asked_again_when_etcd_refuses", USERS),
     ("secrets::no_mistake_in_a_variable_shows_its_secret", USERS),
     (
         "secrets::a_password_in_use_is_in_no_log_line_and_no_record",

@@ -14,12 +14,13 @@ use crate::worker::Worker;
 const PASSWORD: &str = "tiger7secret";
 
 /// Variables of which none is shown, whatever stands in them. Endpoints, prefix and service are shown, as every record shows them.
-const SILENT: [&str; 13] = [
+const SILENT: [&str; 14] = [
     "ETCD_LOCKED_TTL",
     "ETCD_LOCKED_WAIT",
     "ETCD_LOCKED_MAX_WAITERS",
     "ETCD_LOCKED_FOLLOW_MEMBERS",
     "ETCD_LOCKED_USER",
+    "ETCD_LOCKED_PASSWORD_FILE",
     "ETCD_LOCKED_CACERT",
     "ETCD_LOCKED_CERT",
     "ETCD_LOCKED_KEY",

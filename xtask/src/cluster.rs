@@ -16,8 +16,9 @@ pub(crate) const EMBEDDED: (&str, &str) = ("etcd-locked-embedded", "etcd-locked-
 const VARIABLES: [&str; 2] = ["ETCD_LOCKED_ENDPOINTS", "ETCDCTL_ENDPOINTS"];
 
 /// Variables of credentials. The order service's plain client, which it uses for the shop's data, does not read them.
-const CREDENTIALS: [&str; 8] = [
+const CREDENTIALS: [&str; 9] = [
     "ETCD_LOCKED_USER",
+    "ETCD_LOCKED_PASSWORD_FILE",
     "ETCD_LOCKED_CACERT",
     "ETCD_LOCKED_CERT",
     "ETCD_LOCKED_KEY",

@@ -15,8 +15,11 @@ use etcd_locked_core::{
 use super::cluster::Clusters;
 use super::convert::{malformed, send};
 use super::endpoint::{Connection, Endpoint, Means, Share};
-use super::errors::{Class, all, classify, named, silence, unopened, unserved};
+use super::errors::{
+    Class, all, classify, named, silence, unopened, unserved, wants_another_connection,
+};
 use super::history::History;
+use super::keyring::Keyring;
 use super::page::Page;
 use super::reach::{Change, Reach};
 use super::refusals::Refusals;
@@ -78,7 +81,6 @@ struct Shared {
     terms: Terms,
     /// What all keys of ours begin with; read as a key, to learn etcd's revision.
     prefix: Key,
-    authenticates: bool,
     connect_timeout: Duration,
     /// The part of it that each endpoint gets.
     share: Arc<Share>,
@@ -100,29 +102,22 @@ impl Client {
         let targets = target.endpoints();
         let share = Arc::new(Share::new(config.connect_timeout, targets.len()));
         let (interval, timeout) = PING;
-        let mut options = ConnectOptions::new()
+        let options = ConnectOptions::new()
             .with_keep_alive(interval, timeout)
             .with_keep_alive_while_idle(true)
             .with_require_leader(true)
             .with_auto_token_refresh(true)
             .with_connect_timeout(share.each());
-        if let Some((name, password)) = &config.user {
-            options = options.with_user(name, password);
-        }
-        #[cfg(feature = "tls")]
-        let tls = target
-            .may_use_tls(config)
-            .then(|| config.tls.clone().unwrap_or_default().options());
-        #[cfg(feature = "tls")]
-        if let Some(tls) = &tls {
-            options = options.with_tls(tls.clone());
-        }
+        let patience = share.each() / 2;
         let terms = Terms {
             options,
             connect_timeout: share.each(),
             ping: PING,
             #[cfg(feature = "tls")]
-            tls,
+            tls: None,
+            #[cfg(feature = "tls")]
+            encryption: target.encryption(),
+            keyring: Arc::new(Keyring::new(config.source(), patience, clock.clone())),
         };
         let history = Arc::new(History::default());
         let clusters = Arc::new(Clusters::new(Arc::clone(&history)));
@@ -162,7 +157,6 @@ impl Client {
             target,
             terms,
             prefix: config.prefix.as_str().into(),
-            authenticates: config.user.is_some(),
             connect_timeout: config.connect_timeout,
             share,
         })))
@@ -190,6 +184,7 @@ impl Client {
                 self.grant(ttl_secs).await
             }
             Request::KeepAlive { lease, timeout } => {
+                self.mind_certificate();
                 let kept = self.keep_alive(lease, timeout).await;
                 self.note_denial(&kept);
                 kept
@@ -260,11 +255,13 @@ impl Client {
         shared.scout.begin().await;
         self.acquires()?;
         let mut failure = Failure::Unavailable(all(Vec::new()));
+        let terms = shared.terms.current().await;
+        let terms = terms.map_err(|message| Failure::Unavailable(named(&name, message)))?;
         // With credentials, connecting is a call, which a dead endpoint may be picked for (rule P32).
         let endpoints = shared.target.endpoints().len();
         let current = shared.ring.position();
         for first in (0..endpoints).map(|next| (current + next) % endpoints) {
-            let connect = shared.target.connect(&shared.terms, first);
+            let connect = shared.target.connect(&terms, first);
             failure = match self.within(shared.connect_timeout, connect).await {
                 Some(Ok(client)) => return Ok(client),
                 Some(Err(error)) => unopened(&name, shared.target.is_by_url(), &error),
@@ -325,7 +322,7 @@ impl Client {
 
     /// Whether there is a user, and hence a token that can expire.
     pub(super) fn authenticates(&self) -> bool {
-        self.0.authenticates
+        self.0.terms.keyring.authenticates()
     }
 
     /// How many leases etcd may still have.
@@ -482,7 +479,7 @@ impl Client {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let mut authenticated = false;
+        let mut anew = false;
         loop {
             let connected = match proof {
                 Proof::Wanted => self.until(deadline, endpoint.connect()).await,
@@ -508,14 +505,24 @@ impl Client {
                     return Err(Failure::Unknown(endpoint.silence(limit)));
                 }
             };
-            if classify(&error) == Class::StaleToken && !authenticated {
-                // etcd-client's own refresh does not cover it (open streams, old auth revisions): authenticate anew,
-                // once (rule P33).
-                authenticated = true;
+            // etcd-client's own refresh does not cover it (open streams, old auth revisions), or it has the credentials of before:
+            // authenticate anew, once (rule P33).
+            let another = || self.0.terms.keyring.may_change() && wants_another_connection(&error);
+            if !anew && (classify(&error) == Class::StaleToken || another()) {
+                anew = true;
                 endpoint.lose(&connection);
                 continue;
             }
             return Err(endpoint.failed(&connection, &error));
+        }
+    }
+
+    /// Has the certificate's end warned of, if that is near: connections may last longer than their certificates.
+    fn mind_certificate(&self) {
+        let keyring = &self.0.terms.keyring;
+        if keyring.is_due() {
+            let keyring = Arc::clone(keyring);
+            tokio::spawn(async move { drop(keyring.current().await) });
         }
     }
 

@@ -16,6 +16,8 @@ use super::errors::{
 use super::scheme::{speaks_plain, speaks_tls};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
+#[cfg(test)]
+use crate::values::config::Source;
 
 /// How long to find out which scheme a port speaks that has just ended a connection.
 const SCHEME: Duration = Duration::from_millis(500);
@@ -44,12 +46,16 @@ pub(super) struct Means {
 #[cfg(test)]
 impl Means {
     pub(super) fn for_tests(patience: Duration) -> Self {
+        let (source, clock) = (Source::default(), Arc::new(crate::clock::BootClock));
         let terms = Terms {
             options: etcd_client::ConnectOptions::new(),
             connect_timeout: patience,
             ping: (Duration::from_secs(6), Duration::from_secs(3)),
             #[cfg(feature = "tls")]
             tls: None,
+            #[cfg(feature = "tls")]
+            encryption: super::target::Encryption::None,
+            keyring: Arc::new(super::keyring::Keyring::new(source, patience, clock)),
         };
         Self {
             terms,
@@ -326,7 +332,9 @@ impl Dial {
         generation: u64,
         stage: &watch::Sender<Stage>,
     ) -> Result<Arc<Client>, Failure> {
-        let client = match self.target.open(&self.means.terms).await {
+        let terms = self.means.terms.current().await;
+        let terms = terms.map_err(|message| Failure::Unavailable(named(&self.name, message)))?;
+        let client = match self.target.open(&terms).await {
             Ok(client) => Arc::new(client),
             Err(error) => return Err(self.unopened(&error).await),
         };

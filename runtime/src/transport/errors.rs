@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use etcd_locked_core::{Cause, Failure, Refusal};
 
+use super::gather::ENDED;
 use crate::values::backend::{BackendError, BackendErrors, is_permanent};
 use crate::values::text::shown;
 
@@ -102,6 +103,7 @@ pub(super) enum Class {
 const CLASSES: &[(&str, Class)] = &[
     ("tcp connect error", Class::Unavailable),
     ("dns error", Class::Unavailable),
+    (ENDED, Class::Unavailable),
     ("etcdserver: no leader", Class::Unavailable),
     ("etcdserver: not capable", Class::Unavailable),
     ("etcdserver: too many requests", Class::Unavailable),
@@ -172,6 +174,21 @@ pub(super) fn classify(error: &etcd_client::Error) -> Class {
         }
         _ => Class::Unknown,
     }
+}
+
+/// Whether a new connection, with the credentials of that moment, may fare better: this one cannot be made again, or etcd refuses
+/// its user.
+pub(super) fn wants_another_connection(error: &etcd_client::Error) -> bool {
+    let etcd_client::Error::GRpcStatus(status) = error else {
+        return false;
+    };
+    [
+        ENDED,
+        "etcdserver: authentication failed, invalid user ID or password",
+        "etcdserver: user name is empty",
+    ]
+    .iter()
+    .any(|text| status.message().contains(text))
 }
 
 /// What etcd-client makes of a first keepalive answer without a TTL.

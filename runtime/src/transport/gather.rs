@@ -6,6 +6,7 @@
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,15 +20,24 @@ use tower::service_fn;
 /// So much is written without waiting for a flush.
 const FULL: usize = 64 * 1024;
 
-/// A connection to this endpoint, made when it is first used.
-pub(super) fn connect(endpoint: &Endpoint) -> Channel {
+/// What is said of a connection that may not be made again: nothing was sent.
+pub(super) const ENDED: &str = "the connection has ended";
+
+/// A connection to this endpoint, made when it is first used. Only `once`, if its credentials may be others by the time that it has
+/// ended: the channel, which would make it again, keeps those it began with.
+pub(super) fn connect(endpoint: &Endpoint, once: bool) -> Channel {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false); // TLS is tonic's to add
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(endpoint.get_connect_timeout());
+    let made = AtomicBool::new(false);
     endpoint.connect_with_connector_lazy(service_fn(move |uri: Uri| {
+        let ended = once && made.swap(true, Ordering::Relaxed);
         let connecting = tcp.call(uri);
         async move {
+            if ended {
+                return Err(ENDED.into());
+            }
             let stream = connecting.await?.into_inner();
             Ok::<_, tower::BoxError>(TokioIo::new(Gathered::of(stream)))
         }

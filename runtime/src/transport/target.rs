@@ -1,10 +1,12 @@
 //! Target of a client: URLs, or what a closure of the user's reaches.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Channel, Client, ConnectOptions, Error};
 use tonic::transport::Endpoint;
 
+use super::keyring::Keyring;
 use super::{failover, gather};
 use crate::values::config::{Config, Connector};
 
@@ -18,16 +20,56 @@ pub(super) enum Target {
 /// How a client is connected.
 #[derive(Clone)]
 pub(super) struct Terms {
-    /// As etcd-client takes them: what a user's own clients are made with.
+    /// As etcd-client takes them: what a user's own clients are made with. Without credentials until [`current`](Self::current).
     pub(super) options: ConnectOptions,
     pub(super) connect_timeout: Duration,
     /// HTTP/2 pings: how often, and how long their answer may take.
     pub(super) ping: (Duration, Duration),
     #[cfg(feature = "tls")]
     pub(super) tls: Option<etcd_client::TlsOptions>,
+    #[cfg(feature = "tls")]
+    pub(super) encryption: Encryption,
+    pub(super) keyring: Arc<Keyring>,
+}
+
+/// Whether connections are encrypted.
+#[cfg(feature = "tls")]
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Encryption {
+    Tls,
+    None,
+    /// As a closure of the user's has it.
+    Unknown,
 }
 
 impl Terms {
+    /// The same with the credentials of a new connection. An error if there are none yet.
+    pub(super) async fn current(&self) -> Result<Self, String> {
+        let credentials = self.keyring.current().await?;
+        let mut terms = self.clone();
+        if let Some((name, password)) = credentials.user {
+            terms.options = terms.options.with_user(name, password);
+        }
+        #[cfg(feature = "tls")]
+        {
+            let tls = match (self.encryption, credentials.tls) {
+                (Encryption::Tls, tls) => Some(tls.unwrap_or_default()),
+                (Encryption::Unknown, tls) => tls,
+                (Encryption::None, None) => None,
+                (Encryption::None, Some(_)) => {
+                    return Err(
+                        "`credentials` has certificates, but the endpoints are not encrypted: write `https://`".into(),
+                    );
+                }
+            };
+            terms.tls = tls.map(|tls| tls.options());
+            if let Some(tls) = &terms.tls {
+                terms.options = terms.options.with_tls(tls.clone());
+            }
+        }
+        Ok(terms)
+    }
+
     /// The same for one connection by URL.
     fn endpoint(&self, url: &str) -> Result<Endpoint, Error> {
         let (interval, timeout) = self.ping;
@@ -83,12 +125,15 @@ impl Target {
         matches!(self, Self::Connector(connector) if connector.is_at_hand())
     }
 
-    /// Whether it may speak TLS.
+    /// Whether it speaks TLS.
     #[cfg(feature = "tls")]
-    pub(super) fn may_use_tls(&self, config: &Config) -> bool {
+    pub(super) fn encryption(&self) -> Encryption {
         match self {
-            Self::Urls(urls) => urls.iter().any(|url| url.starts_with("https://")),
-            Self::Connector(_) => config.tls.is_some(),
+            Self::Urls(urls) if urls.iter().any(|url| url.starts_with("https://")) => {
+                Encryption::Tls
+            }
+            Self::Urls(_) => Encryption::None,
+            Self::Connector(_) => Encryption::Unknown,
         }
     }
 
@@ -124,7 +169,10 @@ impl Target {
         let Some(url) = url else {
             return self.connect(terms, 0).await;
         };
-        let channel = Channel::Tonic(gather::connect(&terms.endpoint(url)?));
+        let channel = Channel::Tonic(gather::connect(
+            &terms.endpoint(url)?,
+            terms.keyring.may_change(),
+        ));
         Client::from_channel(channel, Some(terms.options.clone())).await
     }
 }

@@ -1,5 +1,6 @@
 //! Config: where etcd is and how to lock by default.
 
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
@@ -7,7 +8,10 @@ use std::time::Duration;
 use crate::values::wait::Wait;
 
 use super::connector::Connector;
+use super::credentials::Credentials;
+use super::files::Files;
 use super::hidden::{HIDDEN, shown_endpoints};
+use super::source::{Provider, Source};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 
@@ -39,6 +43,9 @@ pub struct Config {
     pub(crate) user: Option<(String, String)>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
+    /// Where environment variables have the two from: they are read again for each connection.
+    pub(super) files: Files,
+    pub(super) provider: Option<Provider>,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: Option<usize>,
     pub(crate) follow_members: bool,
@@ -138,6 +145,8 @@ impl Config {
             user: None,
             #[cfg(feature = "tls")]
             tls: None,
+            files: Files::default(),
+            provider: None,
             connect_timeout: Duration::from_secs(5),
             max_waiters: None,
             follow_members: false,
@@ -240,9 +249,13 @@ impl Config {
         self
     }
 
-    /// The etcd user to authenticate as. Default: none. Variable: `ETCD_LOCKED_USER`, as `name:password`.
+    /// The etcd user to authenticate as. Default: none. Variable: `ETCD_LOCKED_USER`, as `name:password`; or as `name`, with
+    /// `ETCD_LOCKED_PASSWORD_FILE`.
+    ///
+    /// For a password that changes while the process runs: [`credentials`](Self::credentials), or the file.
     #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.files.without_user();
         self.user = Some((name.into(), password.into()));
         self
     }
@@ -250,10 +263,53 @@ impl Config {
     /// Certificates for `https` endpoints. Default: the system's authorities, no certificate of one's own.
     ///
     /// Variables: `ETCD_LOCKED_CACERT`, `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`.
+    ///
+    /// For certificates that change while the process runs: [`credentials`](Self::credentials), or the variables' files.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
+        self.files.without_certificates();
         self.tls = Some(tls);
+        self
+    }
+
+    /// User, password and certificates as this closure has them at the time, for those that change while the process runs. What it leaves
+    /// out is as [`user`](Self::user) and `tls` say. Default: none.
+    ///
+    /// The closure is called for every new connection, and when etcd refuses a login: what it answers then is tried at once. Open
+    /// connections go on, so that held locks survive a change, if etcd takes the old credentials or the new ones at any time. Where it
+    /// fails, answers certificates that are not whole, or takes longer than half of [`connect_timeout`](Self::connect_timeout), the
+    /// last good credentials stay in use. A warning says so, with the field `code = "credentials.unreadable"`, and the next connection
+    /// asks again. The first connection has none of before: then the call is refused with
+    /// [`LockError::Backend`](crate::LockError::Backend), retryable.
+    ///
+    /// It runs on the engine's thread, which renews the leases: it must not block. It is dropped when it takes too long, and when the
+    /// engine ends.
+    ///
+    /// ```no_run
+    /// # async fn start() -> Result<(), etcd_locked::LockError> {
+    /// use etcd_locked::{Config, Credentials};
+    ///
+    /// let config = Config::new(["http://10.0.0.1:2379"]).credentials(|| async {
+    ///     let password = tokio::task::spawn_blocking(|| std::fs::read_to_string("/run/secrets/etcd"));
+    ///     let password = password.await.map_err(std::io::Error::other)??;
+    ///     Ok::<_, std::io::Error>(Credentials::new().user("shop", password.trim_end()))
+    /// });
+    /// etcd_locked::init(config).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Endpoints must have their schemes, as nothing else says before the first connection whether there will be certificates. Files that
+    /// [environment variables](Self::from_env) name are read like that without a closure. A client of
+    /// [`Locks::client`](crate::Locks::client) keeps the credentials it was made with.
+    #[must_use]
+    pub fn credentials<F, C, E>(mut self, provide: F) -> Self
+    where
+        F: Fn() -> C + Send + Sync + 'static,
+        C: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.provider = Some(Provider::new(provide));
         self
     }
 
@@ -280,6 +336,16 @@ impl Config {
             .collect()
     }
 
+    /// Where the credentials of connections come from.
+    pub(crate) fn source(&self) -> Source {
+        let configured = Credentials {
+            user: self.user.clone(),
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone(),
+        };
+        Source::new(configured, self.files.clone(), self.provider.clone())
+    }
+
     pub(super) fn has_tls(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.is_some();
@@ -303,6 +369,8 @@ impl fmt::Debug for Config {
             .field("user", &self.user.as_ref().map(|(name, _)| (name, HIDDEN)));
         #[cfg(feature = "tls")]
         shown.field("tls", &self.tls);
+        shown.field("files", &self.files);
+        shown.field("provider", &self.provider);
         shown
             .field("connect_timeout", &self.connect_timeout)
             .field("max_waiters", &self.max_waiters)

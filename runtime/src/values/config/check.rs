@@ -19,6 +19,14 @@ impl Config {
         for (endpoint, shown) in self.endpoints.iter().zip(shown_endpoints(&self.endpoints)) {
             check_endpoint(endpoint).map_err(|wrong| format!("endpoint `{shown}`: {wrong}"))?;
         }
+        if self.provider.is_some()
+            && !self.has_tls()
+            && self.endpoints.iter().any(|it| !it.contains("://"))
+        {
+            return Err(
+                "`credentials` may have certificates, so endpoints need their schemes: write `https://` or `http://`".into(),
+            );
+        }
         self.check_scheme()?;
         check_prefix(&self.prefix).map_err(|wrong| format!("prefix `{}`: {wrong}", self.prefix))?;
         check_ttl(self.ttl).map_err(|wrong| format!("ttl {:?}: {wrong}", self.ttl))?;
@@ -153,6 +161,7 @@ pub(crate) fn check_at_least(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::config::Credentials;
 
     #[test]
     fn defaults_are_right() {
@@ -184,6 +193,10 @@ mod tests {
             (
                 Config::connect_with(|_| async { unreachable!() }).follow_members(true),
                 "follow_members needs",
+            ),
+            (
+                Config::new(["a:1"]).credentials(|| async { Ok::<_, String>(Credentials::new()) }),
+                "need their schemes",
             ),
             #[cfg(not(feature = "tls"))]
             (Config::new(["https://a:1"]), "feature `tls`"),

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::builder::Config;
 use super::check::{check_endpoint, check_prefix, check_ttl};
-#[cfg(feature = "tls")]
-use super::tls::Tls;
+use super::files::{File, Files, UserFile};
 use crate::values::error::LockError;
 use crate::values::wait::Wait;
 
@@ -23,12 +22,17 @@ impl Config {
     /// | `ETCD_LOCKED_FOLLOW_MEMBERS` | [`follow_members`](Self::follow_members), `true` or `false` | `false` |
     /// | `ETCD_LOCKED_NAMES_IN_SPANS` | [`names_in_spans`](Self::names_in_spans), `true` or `false` | `false` |
     /// | `ETCD_LOCKED_SERVICE` | [`service`](Self::service) | the executable's file name |
-    /// | `ETCD_LOCKED_USER` | [`user`](Self::user), as `name:password` | `ETCDCTL_USER`, `ETCDCTL_PASSWORD` |
+    /// | `ETCD_LOCKED_USER` | [`user`](Self::user), as `name:password`, or as `name` with the next one | `ETCDCTL_USER`, `ETCDCTL_PASSWORD` |
+    /// | `ETCD_LOCKED_PASSWORD_FILE` | file with the user's password; without a user's name, with `name:password` | no file |
     /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | `ETCDCTL_CACERT` |
     /// | `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY` | files with the client's certificate and key (PEM) | `ETCDCTL_CERT`, `ETCDCTL_KEY` |
     ///
     /// Durations are `<integer>(ms|s|m|h)`. An empty variable counts as unset. As for `etcdctl`, its own certificate
     /// variables mean nothing where every endpoint is `http://`.
+    ///
+    /// Files are read now, and again for each new connection and when etcd refuses a login: a certificate or a password that is replaced
+    /// needs no restart. A file that cannot be read then, or is not whole, leaves the last good credentials in use. A warning says so,
+    /// with the field `code = "credentials.unreadable"`, and the next connection tries again.
     ///
     /// # Errors
     ///
@@ -93,43 +97,21 @@ impl Config {
         if let Some(service) = env.get("ETCD_LOCKED_SERVICE") {
             config.service = service.value;
         }
-        config.user = env.user()?;
-        config.read_tls(&env)?;
+        config.files = env.files(&config)?;
+        let read = config.files.read();
+        let read = read.map_err(|message| LockError::Config { message })?;
+        config.user = match read.user {
+            Some(user) => Some(user),
+            None => env.user()?,
+        };
+        #[cfg(feature = "tls")]
+        {
+            config.tls = read.tls;
+        }
         config
             .check()
             .map_err(|message| LockError::Config { message })?;
         Ok(config)
-    }
-
-    #[cfg(feature = "tls")]
-    fn read_tls(&mut self, env: &Environment<'_>) -> Result<(), LockError> {
-        let [authorities, certificate, key] = env.tls_files(self);
-        let mut tls = Tls::new();
-        if let Some(file) = &authorities {
-            tls = tls.ca_pem(file.read()?);
-        }
-        match (&certificate, &key) {
-            (Some(certificate), Some(key)) => {
-                tls = tls.identity_pem(certificate.read()?, key.read()?);
-            }
-            (Some(alone), None) => return Err(alone.wrong("the key's file is not set as well")),
-            (None, Some(alone)) => {
-                return Err(alone.wrong("the certificate's file is not set as well"));
-            }
-            (None, None) => {}
-        }
-        if authorities.is_some() || certificate.is_some() {
-            self.tls = Some(tls);
-        }
-        Ok(())
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn read_tls(&mut self, env: &Environment<'_>) -> Result<(), LockError> {
-        match env.tls_files(self).into_iter().flatten().next() {
-            Some(file) => Err(file.wrong("TLS needs the feature `tls` of etcd-locked: enable it")),
-            None => Ok(()),
-        }
     }
 }
 
@@ -165,6 +147,49 @@ impl Environment<'_> {
         match self.get("ETCDCTL_PASSWORD") {
             Some(password) if user.name == "ETCDCTL_USER" => Ok(Some((user.value, password.value))),
             _ => Err(user.wrong("has no `:`: write `name:password`")),
+        }
+    }
+
+    /// All files that are named.
+    fn files(&self, config: &Config) -> Result<Files, LockError> {
+        let mut files = Files::default();
+        if let Some(file) = self.get("ETCD_LOCKED_PASSWORD_FILE") {
+            let user = self.either("ETCD_LOCKED_USER", "ETCDCTL_USER");
+            if let Some(user) = user.as_ref().filter(|user| user.value.contains(':')) {
+                let other = user.name;
+                return Err(file.wrong(format_args!(
+                    "`{other}` has a password too: leave one of the two out"
+                )));
+            }
+            files.user = Some(UserFile {
+                name: user.map(|user| user.value),
+                file: file.file(),
+            });
+        }
+        self.add_certificates(config, &mut files)?;
+        Ok(files)
+    }
+
+    #[cfg(feature = "tls")]
+    fn add_certificates(&self, config: &Config, files: &mut Files) -> Result<(), LockError> {
+        let [authorities, certificate, key] = self.tls_files(config);
+        files.authorities = authorities.map(Variable::file);
+        files.identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate.file(), key.file())),
+            (Some(alone), None) => return Err(alone.wrong("the key's file is not set as well")),
+            (None, Some(alone)) => {
+                return Err(alone.wrong("the certificate's file is not set as well"));
+            }
+            (None, None) => None,
+        };
+        Ok(())
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn add_certificates(&self, config: &Config, _: &mut Files) -> Result<(), LockError> {
+        match self.tls_files(config).into_iter().flatten().next() {
+            Some(file) => Err(file.wrong("TLS needs the feature `tls` of etcd-locked: enable it")),
+            None => Ok(()),
         }
     }
 
@@ -220,10 +245,12 @@ impl Variable {
         ))
     }
 
-    #[cfg(feature = "tls")]
-    fn read(&self) -> Result<Vec<u8>, LockError> {
-        std::fs::read(&self.value)
-            .map_err(|error| self.wrong(format_args!("cannot read the file of this name: {error}")))
+    /// The file that the variable names.
+    fn file(self) -> File {
+        File {
+            variable: self.name,
+            path: self.value.into(),
+        }
     }
 }
 
@@ -396,6 +423,36 @@ mod tests {
         assert!(
             shown.contains("me") && !shown.contains("hunter2"),
             "{shown}"
+        );
+    }
+
+    #[test]
+    fn password_comes_from_a_file() {
+        let file = std::env::temp_dir().join(format!("etcd-locked-{}", std::process::id()));
+        let name = file.display().to_string();
+        let endpoints = ("ETCD_LOCKED_ENDPOINTS", "http://a:1");
+        let of_file = ("ETCD_LOCKED_PASSWORD_FILE", &*name);
+        let user = |environment: &[(&str, &str)]| read(environment).map(|config| config.user);
+        std::fs::write(&file, "hunter2\n").unwrap();
+        for name in ["ETCD_LOCKED_USER", "ETCDCTL_USER"] {
+            let named = user(&[endpoints, of_file, (name, "me")]).unwrap();
+            assert_eq!(named, Some(("me".into(), "hunter2".into())));
+        }
+        let twice = user(&[endpoints, of_file, ("ETCD_LOCKED_USER", "me:secret")]).unwrap_err();
+        assert!(twice.to_string().contains("a password too"), "{twice}");
+        let nameless = user(&[endpoints, of_file]).unwrap_err().to_string();
+        assert!(
+            nameless.contains("name:password") && !nameless.contains("hunter2"),
+            "{nameless}"
+        );
+        std::fs::write(&file, "me:hunter2").unwrap();
+        let whole = user(&[endpoints, of_file]).unwrap();
+        assert_eq!(whole, Some(("me".into(), "hunter2".into())));
+        std::fs::remove_file(&file).unwrap();
+        let missing = user(&[endpoints, of_file]).unwrap_err().to_string();
+        assert!(
+            missing.contains("`ETCD_LOCKED_PASSWORD_FILE`: cannot read"),
+            "{missing}"
         );
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::hidden::HIDDEN;
 
 /// Certificates for `https` endpoints, all of them PEM texts (not file names).
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     authorities: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -19,7 +19,8 @@ impl Tls {
         Self::default()
     }
 
-    /// Trust these authorities' certificates, and only these. Variable: `ETCD_LOCKED_CACERT` (a file).
+    /// Trust these authorities' certificates, and only these. Variable: `ETCD_LOCKED_CACERT` (a file, read again
+    /// for each connection).
     #[must_use]
     pub fn ca_pem(mut self, certificates: impl Into<Vec<u8>>) -> Self {
         self.authorities = Some(certificates.into());
@@ -27,7 +28,10 @@ impl Tls {
     }
 
     /// Show this certificate to an etcd with `--client-cert-auth`. Variables: `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`
-    /// (files).
+    /// (files, read again for each connection).
+    ///
+    /// From two weeks before its end, a warning with the field `code = "certificate.ends"` is logged once a day; of a certificate that
+    /// lives for less than six weeks, in the last third of that time.
     #[must_use]
     pub fn identity_pem(
         mut self,
@@ -45,8 +49,15 @@ impl Tls {
         self
     }
 
+    /// The client's certificate.
+    pub(crate) fn certificate(&self) -> Option<&[u8]> {
+        self.identity
+            .as_ref()
+            .map(|(certificate, _)| &**certificate)
+    }
+
     /// What rustls would take for an empty list, or refuse without saying which text it was.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let certificate = |pem: &[u8]| contains(pem, b"-----BEGIN CERTIFICATE-----");
         if self
             .authorities

@@ -1,0 +1,96 @@
+//! Expiry of the client's certificate.
+
+use std::time::{Duration, SystemTime};
+
+use crate::values::config::Credentials;
+
+/// How long before its end a certificate is to be replaced.
+const NEAR: Duration = Duration::from_secs(14 * 86_400);
+
+/// When a certificate ends, and when that is near.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expiry {
+    ends: SystemTime,
+    near: SystemTime,
+}
+
+impl Expiry {
+    /// The first end of the client's certificate and those that it rests on; `None` if there is none, or none that can be parsed.
+    #[cfg(feature = "tls")]
+    pub(super) fn of(credentials: &Credentials) -> Option<Self> {
+        use x509_cert::Certificate;
+        use x509_cert::der::DecodePem;
+
+        const END: &str = "-----END CERTIFICATE-----";
+        let pem = std::str::from_utf8(credentials.tls.as_ref()?.certificate()?).ok()?;
+        let begins = pem.match_indices("-----BEGIN CERTIFICATE-----");
+        let expiries = begins.filter_map(|(begin, _)| {
+            let block = pem.get(begin..)?;
+            let block = block.get(..block.find(END)? + END.len())?;
+            let validity = Certificate::from_pem(block).ok()?.tbs_certificate.validity;
+            let [begins, ends] = [validity.not_before, validity.not_after]
+                .map(|time| time.to_unix_duration().as_secs());
+            Some(Self::between(begins, ends))
+        });
+        expiries.min_by_key(|it| it.ends)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(super) fn of(_: &Credentials) -> Option<Self> {
+        None
+    }
+
+    /// Near is two weeks before the end; of a certificate that lives for less than six weeks, the last third.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code))] // nothing else parses certificates
+    fn between(begins: u64, ends: u64) -> Self {
+        let life = Duration::from_secs(ends.saturating_sub(begins));
+        let ends = Duration::from_secs(ends);
+        let at = |time| {
+            SystemTime::UNIX_EPOCH
+                .checked_add(time)
+                .unwrap_or(SystemTime::UNIX_EPOCH)
+        };
+        Self {
+            ends: at(ends),
+            near: at(ends.saturating_sub(NEAR.min(life / 3))),
+        }
+    }
+
+    pub(super) fn ends(&self) -> SystemTime {
+        self.ends
+    }
+
+    pub(super) fn is_near(&self, now: SystemTime) -> bool {
+        now >= self.near
+    }
+
+    pub(super) fn is_over(&self, now: SystemTime) -> bool {
+        now >= self.ends
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn days(days: u64) -> u64 {
+        days * 86_400
+    }
+
+    fn at(days_: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(days(days_))
+    }
+
+    #[test]
+    fn end_is_near_two_weeks_before() {
+        let expiry = Expiry::between(days(100), days(465));
+        assert!(!expiry.is_near(at(450)) && expiry.is_near(at(451)));
+        assert!(!expiry.is_over(at(464)) && expiry.is_over(at(465)));
+    }
+
+    #[test]
+    fn end_of_a_short_life_is_near_in_its_last_third() {
+        let expiry = Expiry::between(days(100), days(103));
+        assert!(!expiry.is_near(at(101)) && expiry.is_near(at(102)));
+    }
+}
