@@ -154,7 +154,47 @@ fn shortened(time: &str, least: u64) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dashboard, ranges_shortened, short_alerts, shortened, substituted};
+    use std::fs;
+
+    use super::{Dashboard, ranges_shortened, read, short_alerts, shortened, substituted};
+    use crate::workspace;
+
+    /// The number that follows this text, of each place where it occurs.
+    fn numbers(text: &str, before: &str) -> Vec<u64> {
+        let after = text.split(before).skip(1);
+        let digits = after.map(|it| it.split(|it: char| !it.is_ascii_digit()).next());
+        digits.filter_map(|it| it?.parse().ok()).collect()
+    }
+
+    #[test]
+    fn every_alert_is_explained_and_fires_in_a_test() {
+        let (alerts, tests) = (read("alerts.yml"), read("alerts_test.yml"));
+        let (alerts, tests) = (alerts.expect("alerts"), tests.expect("tests"));
+        let parts: Vec<_> = alerts.split("- alert: ").skip(1).collect();
+        assert!(!parts.is_empty());
+        for alert in parts {
+            let name = alert.lines().next().unwrap_or_default();
+            let fires = format!("ALERTS{{alertname=\"{name}\", alertstate=\"firing\"");
+            assert!(tests.contains(&fires), "no series on which {name} fires");
+            for text in ["summary: ", "meaning: ", "action: ", "severity: "] {
+                assert!(alert.contains(text), "{name} has no {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_has_the_time_that_the_shop_needs_to_end() {
+        let signals = workspace::root().join("examples/services/signals.rs");
+        let signals = fs::read_to_string(signals).expect("the shop's times");
+        let pod = read("kubernetes/shop.yaml").expect("a pod");
+        let needs = numbers(&signals, "Duration::from_secs(");
+        assert_eq!(needs.len(), 2, "grace and last answers");
+        let sleeps = numbers(&pod, "sleep: { seconds: ");
+        assert_eq!(sleeps.len(), 1, "preStop");
+        let has = numbers(&pod, "\n      terminationGracePeriodSeconds: ");
+        let needs: u64 = needs.iter().chain(&sleeps).sum();
+        assert!(has.iter().any(|has| *has > needs), "{has:?} for {needs} s");
+    }
 
     #[test]
     fn shortens_ranges_and_leaves_other_brackets() {

@@ -98,7 +98,7 @@ pub(crate) struct Refused {
 pub(crate) struct Service {
     pub(crate) stage: Stage,
     pub(crate) program: Program,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Service {
