@@ -1,5 +1,5 @@
 //! The checker can fail: workers that make a mistake are found out, within a minute. Each plays that minute on a real cluster, so
-//! these run by `--ignored` only; each verdict by itself is tested in `src/checker/tests.rs`.
+//! these run by `--ignored` only; each verdict by itself is tested in `src/checker/tests`.
 
 use std::path::Path;
 use std::process::Command;
