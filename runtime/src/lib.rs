@@ -237,7 +237,7 @@
 //! | `etcd_locked_lost_total` | counter: locks that were lost | `lock`; `cause`: `expired`, `revoked`, `deleted`, … as in [`LossCause`] |
 //! | `etcd_locked_deadlocks_total` | counter: calls that were refused to end a deadlock | `lock` |
 //! | `etcd_locked_history_lost_total` | counter: how often etcd has lost its history, and with it every lock | |
-//! | `etcd_locked_reachable` | gauge: 1 while etcd answers, 0 once it is lost, as of the last renewal | |
+//! | `etcd_locked_reachable` | gauge: 1 while etcd answers, 0 once it is lost | |
 //! | `etcd_locked_lease_remaining_seconds` | gauge: how long the lease nearest to its end lived, without another renewal; infinite without a lease | |
 //! | `etcd_locked_request_seconds` | histogram: how long an exchange with etcd took | `kind`: `grant`, `keep_alive`, `revoke`, `read`, `write`; `outcome`: `ok`, `refused`, `unavailable`, `unknown` |
 //!

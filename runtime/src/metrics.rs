@@ -5,10 +5,10 @@ use std::time::Duration;
 #[cfg(feature = "metrics")]
 pub use on::BUCKETS;
 #[cfg(feature = "metrics")]
-pub(crate) use on::{Asked, Measurement, history_lost, lost};
+pub(crate) use on::{Asked, Measurement, history_lost, lost, reachable};
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Asked, Measurement, history_lost, lost};
+pub(crate) use off::{Asked, Measurement, history_lost, lost, reachable};
 
 /// What is done later, on a thread of a caller or of the engine: a recorder is the user's code.
 pub(crate) type Later = Box<dyn FnOnce() + Send>;
@@ -225,17 +225,25 @@ mod on {
                 Err(Failure::Unknown(_)) => "unknown",
             };
             let (kind, took) = (self.kind, now() - self.since);
-            let etcd = etcd();
+            // What concerns leases comes three times within a TTL.
+            let etcd = ["grant", "keep_alive"].contains(&kind).then(etcd);
             Some(Box::new(move || {
-                gauge!("etcd_locked_reachable").set(f64::from(u8::from(etcd.reachable)));
-                let shortest = etcd
-                    .shortest
-                    .map_or(f64::INFINITY, |left| left.as_secs_f64());
-                gauge!("etcd_locked_lease_remaining_seconds").set(shortest);
+                if let Some(etcd) = etcd {
+                    self::reachable(etcd.reachable);
+                    let shortest = etcd
+                        .shortest
+                        .map_or(f64::INFINITY, |left| left.as_secs_f64());
+                    gauge!("etcd_locked_lease_remaining_seconds").set(shortest);
+                }
                 histogram!("etcd_locked_request_seconds", "kind" => kind, "outcome" => outcome)
                     .record(took);
             }))
         }
+    }
+
+    /// Notes that etcd was lost, or is back.
+    pub(crate) fn reachable(reachable: bool) {
+        gauge!("etcd_locked_reachable").set(f64::from(u8::from(reachable)));
     }
 
     /// Counts a lost history of etcd.
@@ -298,6 +306,8 @@ mod off {
             None
         }
     }
+
+    pub(crate) fn reachable(_: bool) {}
 
     pub(crate) fn history_lost() {}
 

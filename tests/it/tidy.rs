@@ -123,7 +123,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("call", &["api", "clock", "values"]),
     ("api", &["clock", "engine", "metrics", "values"]),
     ("engine", &["clock", "metrics", "transport", "values"]),
-    ("transport", &["clock", "values"]),
+    ("transport", &["clock", "metrics", "values"]),
     ("testing", &["api", "clock", "engine", "values"]),
     ("answer", &["values"]),
     ("metrics", &["clock", "values"]),

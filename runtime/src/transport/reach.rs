@@ -10,6 +10,7 @@ use std::time::Duration;
 use etcd_locked_core::{Cause, Failure};
 
 use crate::clock::{Clock, Moment};
+use crate::metrics;
 
 /// How often it is logged that etcd refuses calls.
 const REFUSED: Duration = Duration::from_secs(60);
@@ -110,6 +111,7 @@ impl Reach {
         drop(state);
         let (lasted, endpoints) = (now - outage.since, &self.name);
         tracing::warn!(parent: None, code = "etcd.back", endpoints, ?lasted, refused, "etcd is back: it answers again");
+        metrics::reachable(true);
         Some(Change::Back)
     }
 
@@ -130,6 +132,7 @@ impl Reach {
         drop(state);
         let endpoints = &self.name;
         tracing::warn!(parent: None, code = "etcd.lost", endpoints, %cause, "etcd is lost: calls are refused, and locks are lost with their leases, until it answers again");
+        metrics::reachable(false);
         Some(Change::Lost)
     }
 
