@@ -1,5 +1,6 @@
 //! Stage of the faults: an etcd, two processes of the shop, and a Prometheus that scrapes them.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -45,9 +46,12 @@ impl Stage {
         for member in cluster.members() {
             member.snapshot(&place.path().join(SNAPSHOT))?;
         }
+        let password = place.path().join("password");
+        fs::write(&password, USER.1).map_err(|error| format!("a password: {error}"))?;
         let variables = [
             ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
-            ("ETCD_LOCKED_USER", format!("{}:{}", USER.0, USER.1)),
+            ("ETCD_LOCKED_USER", USER.0.to_owned()),
+            ("ETCD_LOCKED_PASSWORD_FILE", password.display().to_string()),
         ];
         let shop = || Shop::start(executable, &place.path().join("shop.db"), &variables);
         let (first, second) = (shop()?, shop()?);
