@@ -16,7 +16,7 @@ mod signals;
 
 use std::env;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -25,18 +25,33 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use etcd_locked::{BUCKETS, Config, etcd_locked};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
-use tokio::time::{interval, timeout};
+use tokio::sync::oneshot;
+use tokio::time::{interval, sleep, timeout};
 
 use crate::shop::{Error, Order, Shelf, Shop};
 use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
+
+/// The least time for which the server goes on listening after the signal, and says that it is not ready. Longer than the period of
+/// a balancer's probes; zero will do where the balancer forgets the replica before the signal, as with `ops/kubernetes`.
+const NOTICE: Duration = Duration::from_secs(2);
 
 /// The body of a customer's order.
 #[derive(Deserialize)]
 struct Wanted {
     sku: String,
     pieces: u32,
+}
+
+/// The answer to it: the order, and when the body began and ended, in microseconds since 1970. `cargo xtask roll` measures
+/// hand-overs by these times.
+#[derive(Serialize)]
+struct Placed {
+    #[serde(flatten)]
+    order: Order,
+    begun_us: u64,
+    ended_us: u64,
 }
 
 /// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
@@ -46,8 +61,14 @@ async fn place(
     State(shop): State<Shop>,
     Path(id): Path<u64>,
     Json(wanted): Json<Wanted>,
-) -> Result<Json<Order>, Error> {
-    shop.place(id, &wanted.sku, wanted.pieces).await.map(Json)
+) -> Result<Json<Placed>, Error> {
+    let begun_us = now_us();
+    let order = shop.place(id, &wanted.sku, wanted.pieces).await?;
+    Ok(Json(Placed {
+        order,
+        begun_us,
+        ended_us: now_us(),
+    }))
 }
 
 /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
@@ -100,6 +121,11 @@ async fn upkeep(metrics: PrometheusHandle) {
     }
 }
 
+fn now_us() -> u64 {
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+}
+
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let status = match self {
@@ -128,7 +154,7 @@ async fn main() -> ExitCode {
 }
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
-    let (ends, shut_down) = (asked_to_end()?, asked_to_end()?);
+    let ends = asked_to_end()?;
     // Before the first lock, so that nothing goes unrecorded.
     let metrics = PrometheusBuilder::new()
         .set_buckets(&BUCKETS)?
@@ -151,21 +177,21 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let listener = TcpListener::bind(&listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
 
-    // On a signal the server accepts no more requests and answers those it has. The locks shut down at the same time: waiting
-    // requests are refused, so that their clients ask another replica. Bodies run to their end or are dropped after the grace,
-    // so the server ends as well. All locks are released, and no lease is left.
-    let server = axum::serve(listener, router).with_graceful_shutdown(ends);
+    let (close, closed) = oneshot::channel::<()>();
+    let server = axum::serve(listener, router).with_graceful_shutdown(async {
+        let _ = closed.await;
+    });
     let mut server = tokio::spawn(server.into_future());
-    let ended = tokio::select! {
-        () = shut_down => None,
-        ended = &mut server => Some(ended), // it had no open requests, or has failed
-    };
-    etcd_locked::shutdown(GRACE).await; // also waits for detached bodies whose clients have gone
-    let ended = match ended {
-        None => timeout(LAST_ANSWERS, server).await.ok(),
-        ended => ended,
-    };
-    if let Some(ended) = ended {
+    tokio::select! {
+        () = ends => {}
+        failed = &mut server => failed??,
+    }
+    // On a signal the locks shut down: `/ready` and new requests for a lock get 503, and so do waiting ones, so that their clients ask
+    // another replica. Bodies run to their end or are dropped after the grace. All locks are released, and no lease is left. The
+    // server listens meanwhile, and at least until balancers have seen that it is not ready: a closed port is no answer.
+    tokio::join!(etcd_locked::shutdown(GRACE), sleep(NOTICE)); // also waits for detached bodies whose clients have gone
+    drop(close);
+    if let Ok(ended) = timeout(LAST_ANSWERS, server).await {
         ended??;
     }
     Ok(())

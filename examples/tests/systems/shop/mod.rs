@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-pub(crate) use self::scenes::{contention, disconnect, held, outage, shutdown};
+pub(crate) use self::scenes::{contention, disconnect, held, notice, outage, shutdown};
 use crate::limit::within;
 use crate::stage::{Program, Stage};
 

@@ -226,6 +226,27 @@ pub(crate) fn shutdown<C: Customer>() {
     });
 }
 
+/// Plays SIGTERM to a service with a running body. The service says that it is not ready, and refuses new requests as retryable.
+pub(crate) fn notice<C: Customer>() {
+    run(async {
+        let town = Town::found().await;
+        let mut service = town.service::<C>(Duration::from_secs(4), AT_ONCE).await;
+        let mut clerk: C = service.customer().await;
+        clerk.restock("lamp", 10).await;
+        let first = tokio::spawn(async move { clerk.place(1, "lamp").await });
+        service.until::<C>(1, paying).await;
+
+        service.program.terminate();
+        service.until_ready::<C>(false).await;
+        let mut late: C = service.customer().await;
+        let refused = late.place(2, "sofa").await.unwrap_err();
+        assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
+        assert_eq!(refused.retry_after, Some(1), "{refused:?}");
+        assert!(paid(&within("the answer", first).await.unwrap().unwrap()));
+        service.stage.ends_well(&mut service.program).await;
+    });
+}
+
 /// Plays an outage of etcd. Requests that need a lock are refused as retryable, reads go on, and all work once etcd is back.
 pub(crate) fn outage<C: Customer>() {
     run(async {
