@@ -17,6 +17,7 @@ mod outside;
 mod peers;
 mod protoc;
 mod report;
+mod roll;
 mod say;
 mod service;
 mod sim;
@@ -62,6 +63,9 @@ usage: cargo xtask <command>
                   begins? N rounds of ours (60), 8 at once (--lanes); --write writes cli/EXEC.md
   ops             dashboard and alerts of ops/ against a real Prometheus, which scrapes two processes of the axum shop while
                   faults are injected: does every query return data, and does the right alert fire?
+  roll [--times N]
+                  three replicas of the axum shop are restarted one after the other, under load, until N locks (100) were handed over
+                  after SIGTERM: which answers do clients see, how long is a hand-over, what is left behind?
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;
                   --quick in seven minutes and smaller, to target/bench
   bench --row B4  one of them
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         "examples" => process::end_all_on_interrupt().and_then(|()| examples::examples(args)),
         "sim" => process::end_all_on_interrupt().and_then(|()| sim::sim(args)),
         "ops" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| ops::ops()),
+        "roll" => process::end_all_on_interrupt().and_then(|()| roll::roll(args)),
         "exec" => process::end_all_on_interrupt().and_then(|()| exec::exec(args)),
         // What the commands of `exec` run.
         "pulse" => match exec::beat(args) {

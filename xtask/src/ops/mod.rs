@@ -3,7 +3,7 @@
 mod faults;
 mod files;
 mod prometheus;
-mod shop;
+pub(crate) mod shop;
 mod stage;
 
 use std::collections::BTreeSet;

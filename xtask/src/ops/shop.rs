@@ -18,7 +18,7 @@ use crate::process::Process;
 pub(crate) const BINARY: (&str, &str) = ("etcd-locked-examples", "shop-axum");
 
 /// The article that all customers want, so that they wait for each other.
-const ARTICLE: &str = "lamp";
+pub(crate) const ARTICLE: &str = "lamp";
 /// The pause of a customer between two orders. The test wants some traffic, not much.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The limit of an order, longer than any that the shop has.
@@ -36,18 +36,19 @@ pub(crate) struct Shop {
 }
 
 impl Shop {
-    /// Starts a process that connects with these variables, on a database that several may share. Its printer takes ten minutes.
+    /// Starts a process with these variables, on a database that several may share. Its printer takes ten minutes, unless they
+    /// say otherwise.
     pub(crate) fn start(
         executable: &Path,
         database: &Path,
-        etcd: &[(&str, String)],
+        variables: &[(&str, String)],
     ) -> Result<Self> {
         let mut command = Command::new(executable);
         command
-            .envs(etcd.iter().map(|(name, value)| (name, value)))
             .env("SHOP_LISTEN", "127.0.0.1:0")
             .env("SHOP_DATABASE", database)
             .env("SHOP_PRINTER_MS", "600000")
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null()); // of refused requests, which the faults want
@@ -71,8 +72,8 @@ impl Shop {
     }
 
     /// Puts so many pieces on the shelf that nothing is ever sold out.
-    pub(crate) fn restock(&self) -> Result<()> {
-        let path = format!("/shelves/{ARTICLE}/4000000000");
+    pub(crate) fn restock(&self, article: &str) -> Result<()> {
+        let path = format!("/shelves/{article}/4000000000");
         let answer = http::request("PUT", self.address, &path)?;
         match answer.status {
             200 => Ok(()),
@@ -103,7 +104,7 @@ impl Shop {
         })
     }
 
-    /// Stops it as an orchestrator would.
+    /// Stops it as an orchestrator would: by SIGTERM, after which it must end well.
     pub(crate) fn stop(mut self) -> Result<()> {
         let status = self.process.terminate(END)?;
         match status.success() {

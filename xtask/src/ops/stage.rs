@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::files::{self, Dashboard};
 use super::prometheus::{Prometheus, Rule, Tools};
-use super::shop::Shop;
+use super::shop::{ARTICLE, Shop};
 use crate::etcd::Etcd;
 use crate::process::output;
 use crate::{Result, say};
@@ -55,7 +55,7 @@ impl Stage {
         ];
         let shop = || Shop::start(executable, &place.path().join("shop.db"), &variables);
         let (first, second) = (shop()?, shop()?);
-        first.restock()?;
+        first.restock(ARTICLE)?;
         for path in ["/live", "/ready", "/metrics"] {
             if first.status(path) != 200 {
                 return Err(format!(
