@@ -221,7 +221,8 @@
 //! Lines go to `tracing`. Each warning and error has a field `code`, such as `etcd.lost` or `lock.lost`, which stays as it is when the
 //! text changes; [`codes`] lists them, with what to do. A fault is one line, not one for each call: etcd lost, etcd back (with how
 //! long it was away and how many calls were refused), the locks that went with a lease. `info` has the connection and the end of a
-//! shutdown, `debug` each step of each lock.
+//! shutdown, `debug` each step of each lock. A subscriber must not block, such as on a pipe that is full: lines are written on
+//! threads of callers and on the engine's own, which renews leases.
 //!
 //! # Metrics
 //!
@@ -231,17 +232,18 @@
 //! |---|---|---|
 //! | `etcd_locked_wait_seconds` | histogram: how long a call waited | `lock`; `outcome`: `granted`, `held`, `timeout`, `deadlock`, `dropped` with its caller, `failed` |
 //! | `etcd_locked_waiters` | gauge: how many calls of this process wait | `lock` |
-//! | `etcd_locked_held` | gauge: how many locks this process holds, until they are given back, lost or not | `lock` |
+//! | `etcd_locked_held` | gauge: how many calls of this process hold their locks, until they give them back, lost or not | `lock` |
 //! | `etcd_locked_hold_seconds` | histogram: how long a lock was held, in the same sense | `lock` |
 //! | `etcd_locked_handovers_total` | counter: locks that were got from another call | `lock`; `kind`: `local`, handed over in this process; `remote`, after another client of etcd |
-//! | `etcd_locked_lost_total` | counter: locks that were lost | `lock`; `cause`: `expired`, `revoked`, `deleted`, … as in [`LossCause`] |
+//! | `etcd_locked_lost_total` | counter: calls whose locks were lost | `lock`; `cause`: `expired`, `revoked`, `deleted`, … as in [`LossCause`] |
 //! | `etcd_locked_deadlocks_total` | counter: calls that were refused to end a deadlock | `lock` |
 //! | `etcd_locked_history_lost_total` | counter: how often etcd has lost its history, and with it every lock | |
 //! | `etcd_locked_reachable` | gauge: 1 while etcd answers, 0 once it is lost | |
 //! | `etcd_locked_lease_remaining_seconds` | gauge: how long the lease nearest to its end lived, without another renewal; infinite without a lease | |
 //! | `etcd_locked_request_seconds` | histogram: how long an exchange with etcd took | `kind`: `grant`, `keep_alive`, `revoke`, `read`, `write`; `outcome`: `ok`, `refused`, `unavailable`, `unknown` |
 //!
-//! Counters and gauges of a template are there, with the value 0, from its first call on. [`BUCKETS`] fit the histograms.
+//! Counters and gauges of a template are there, with the value 0, from its first call on, so install the recorder before that.
+//! [`BUCKETS`] fit the histograms. A recorder must not block: it runs on threads of callers and on the engine's own, which renews leases.
 //!
 //! `lock` is the template, never a value; of a call with several names it is the first. A lock that is used again (`reentrant`) is not
 //! counted again.
@@ -264,9 +266,9 @@
 //! `#[etcd_locked]`.
 //!
 //! With the feature `opentelemetry` and a layer of `tracing-opentelemetry` 0.34, the record of a lock in etcd names the place of its call
-//! in a trace ([`Holder::trace`]), and the `lock.wait` of a call that waits for a second, or that is refused with [`LockError::Held`] or
-//! [`Timeout`](LockError::Timeout), is linked to it: from a slow request one gets to the one that held it up. This costs a read of
-//! one key for each such call, at most a hundred a second.
+//! in a trace ([`Holder::trace`]), and the `lock.wait` of a call that waits for about a second, or that is refused with [`LockError::Held`] or
+//! [`Timeout`](LockError::Timeout), is linked to it: from a slow request one gets to the one that held it up. It costs a read
+//! of one key a second for each name that is waited for, at most twenty a second in each process.
 //!
 //! # By hand
 //!

@@ -225,8 +225,8 @@ mod on {
                 Err(Failure::Unknown(_)) => "unknown",
             };
             let (kind, took) = (self.kind, now() - self.since);
-            // What concerns leases comes three times within a TTL.
-            let etcd = ["grant", "keep_alive"].contains(&kind).then(etcd);
+            // They come three times within a TTL, and when a lease is no longer needed.
+            let etcd = ["grant", "keep_alive", "revoke"].contains(&kind).then(etcd);
             Some(Box::new(move || {
                 if let Some(etcd) = etcd {
                     self::reachable(etcd.reachable);

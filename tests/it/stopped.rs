@@ -157,6 +157,31 @@ fn a_killed_waiter_lets_the_others_pass() {
     });
 }
 
+/// The body may learn of it by its own clock before the engine does.
+#[test]
+fn a_stopped_holders_loss_is_logged() {
+    run(async {
+        let corner = Corner::new().await;
+        let mut environment = corner.environment();
+        environment.push(("ETCD_LOCKED_TTL", "2s".to_owned()));
+        environment.push(("WORKER_LOGS", "warn".to_owned()));
+        let mut holder = Worker::start(environment);
+        for _ in 0..3 {
+            holder.send("work till");
+            holder.says("held").await;
+            holder.stop();
+            corner.until_contenders("jobs/till", 0).await;
+            holder.cont();
+            let (mut lost, mut logged) = (false, false);
+            while !(lost && logged) {
+                let line = within("the loss and its line", holder.line()).await;
+                lost |= line.starts_with("lost");
+                logged |= line.starts_with("logged") && line.contains("lock.lost");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_stopped_waiter_is_passed_and_queues_again() {
     run(async {

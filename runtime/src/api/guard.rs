@@ -56,17 +56,20 @@ impl LockGuard {
     }
 
     fn of(locks: Arc<OwnedLocks>, ownership: Option<Ownership>, engine: Engine) -> Self {
-        let OwnedLock { name, .. } = &locks.first;
-        let measurement = ownership
-            .as_ref()
-            .map(|_| Measurement::holds(name, locks.since, locks.first.predecessor()));
-        Self {
+        let mut guard = Self {
             locks,
             ownership,
             engine,
             limit: None,
-            measurement,
+            measurement: None,
+        };
+        // Last: a recorder is the user's code, and may panic.
+        if guard.ownership.is_some() {
+            let OwnedLocks { first, since, .. } = &*guard.locks;
+            let measurement = Measurement::holds(&first.name, *since, first.predecessor());
+            guard.measurement = Some(measurement);
         }
+        guard
     }
 
     /// Limits bodies to this long from now on.

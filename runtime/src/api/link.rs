@@ -1,34 +1,20 @@
 //! Link between traces (feature `opentelemetry`): from the span of a call that waits to the call that has its lock.
 //!
-//! A call's record in etcd has its place in a trace, as W3C's `traceparent` writes it. A call that waits for a second reads the
-//! record of the owner.
+//! A call's record in etcd has its place in a trace, as W3C's `traceparent` writes it. A call that waits for about a second
+//! learns what the owner's record says.
 
 use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
 };
-use tokio::task::AbortHandle;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use crate::engine::{Engine, Key};
+use crate::engine::Waiter;
 use crate::values::holder::Holder;
 
-/// A link that is to be made later; dropped, it is not.
-#[derive(Debug)]
-pub(crate) struct Link(AbortHandle);
-
-impl Link {
-    /// Links the span to the trace of the name's owner after a second.
-    pub(crate) fn later(span: &Span, engine: &Engine, name: &Key) -> Self {
-        let span = span.clone();
-        let found = move |owner: &Holder| link(&span, Some(owner));
-        Self(engine.when_owned_for_long(name.clone(), found))
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.0.abort();
+impl Waiter for Span {
+    fn owned_by(&self, owner: &Holder) {
+        link(self, Some(owner));
     }
 }
 

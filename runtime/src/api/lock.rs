@@ -303,8 +303,7 @@ impl Acquire {
         }
         let templates = templates.as_deref();
         let all = names.iter().map(|(name, _)| name);
-        #[cfg_attr(not(feature = "opentelemetry"), allow(unused_mut))]
-        let mut span = WaitSpan::begin(&engine, templates, all, mode);
+        let span = WaitSpan::begin(&engine, templates, all, mode);
         let trace = span.trace();
         let origin = Origin {
             record: (engine.author()).record(self.function, templates, trace.as_deref()),
@@ -325,10 +324,6 @@ impl Acquire {
             span.answered(Some(error), || engine.now());
         }
         let (call, reply) = sent?;
-        #[cfg(feature = "opentelemetry")]
-        if let Some((_, key)) = names.first() {
-            span.link_later(&engine, key);
-        }
         Ok(Begun::Sent(Sent {
             reply,
             engine,
@@ -338,6 +333,8 @@ impl Acquire {
             answered: false,
             measurement,
             span,
+            #[cfg(feature = "opentelemetry")]
+            first: names.into_iter().next().map(|(_, key)| key),
         }))
     }
 
@@ -445,6 +442,9 @@ struct Sent {
     answered: bool,
     measurement: Option<Measurement>,
     span: WaitSpan,
+    /// The first of its names, with the prefix.
+    #[cfg(feature = "opentelemetry")]
+    first: Option<Key>,
 }
 
 impl Drop for Sent {
@@ -475,20 +475,26 @@ impl Future for Acquiring {
         let State::Sent(sent) = &mut self.0 else {
             return Poll::Pending; // polled after it was done
         };
-        let answer = ready!(Pin::new(&mut sent.reply).poll(cx));
+        let answer = Pin::new(&mut sent.reply).poll(cx);
+        #[cfg(feature = "opentelemetry")]
+        if let (true, Some(first)) = (answer.is_pending(), &sent.first) {
+            sent.span.waits(&sent.engine, first);
+        }
+        let answer = ready!(answer);
         sent.answered = true;
         // An engine that has ended answers no call.
         let answer = answer.unwrap_or_else(|_| Err(LockError::ShuttingDown.into()));
+        // Before what runs a recorder or a subscriber, which may panic.
+        match &answer {
+            Ok(ownership) => sent.engine.note_held(sent.call, ownership.locks().clone()),
+            Err(_) => sent.engine.note_end(sent.call),
+        }
         let refused = answer.as_ref().err().map(Box::as_ref);
         if let Some(measurement) = &sent.measurement {
             measurement.waited(refused, || sent.engine.now());
         }
         sent.span.answered(refused, || sent.engine.now());
         let (at_most, at_least) = (sent.at_most, sent.at_least);
-        match &answer {
-            Ok(ownership) => sent.engine.note_held(sent.call, ownership.locks().clone()),
-            Err(_) => sent.engine.note_end(sent.call),
-        }
         let guarded = answer.map(|ownership| LockGuard::new(ownership, sent.engine.clone()));
         self.0 = State::Done;
         let guarded = guarded.inspect_err(|error| tracing::debug!(%error, "no lock"));

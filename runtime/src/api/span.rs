@@ -2,6 +2,8 @@
 //!
 //! Both are children of the caller's span. Without a subscriber that wants them nothing is made, and no clock is read.
 
+use std::sync::Arc;
+
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
@@ -16,11 +18,12 @@ pub(crate) struct WaitSpan(Option<Box<Open>>);
 
 #[derive(Debug)]
 struct Open {
-    span: Span,
+    /// Shared, so that a link which comes late does not keep it open.
+    span: Arc<Span>,
     since: Moment,
-    /// Links the span to the trace of the owner, later.
+    /// It is to be linked to the trace of the owner.
     #[cfg(feature = "opentelemetry")]
-    link: Option<super::link::Link>,
+    links: bool,
 }
 
 impl WaitSpan {
@@ -43,10 +46,10 @@ impl WaitSpan {
             return Self(None);
         }
         Self(Some(Box::new(Open {
-            span,
+            span: Arc::new(span),
             since: engine.now(),
             #[cfg(feature = "opentelemetry")]
-            link: None,
+            links: false,
         })))
     }
 
@@ -58,11 +61,14 @@ impl WaitSpan {
         None
     }
 
-    /// Links it to the trace of the name's owner, if the call still waits after a second.
+    /// The call waits: links it to the trace of the name's owner, if it still waits in about a second.
     #[cfg(feature = "opentelemetry")]
-    pub(crate) fn link_later(&mut self, engine: &Engine, name: &crate::engine::Key) {
-        if let Some(open) = &mut self.0 {
-            open.link = Some(super::link::Link::later(&open.span, engine, name));
+    pub(crate) fn waits(&mut self, engine: &Engine, name: &crate::engine::Key) {
+        if let Some(open) = &mut self.0
+            && !std::mem::replace(&mut open.links, true)
+        {
+            let span: std::sync::Weak<Span> = Arc::downgrade(&open.span);
+            engine.show_owner(name, span);
         }
     }
 

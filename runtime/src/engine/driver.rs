@@ -156,6 +156,8 @@ pub(super) struct Held {
     pub(super) locks: Arc<OwnedLocks>,
     /// How many histories of etcd had ended when they were granted.
     histories: u64,
+    /// Their loss is reported.
+    reported: bool,
 }
 
 impl Driver {
@@ -237,6 +239,13 @@ impl Driver {
                 reply,
             } => {
                 let held = self.held.remove(&call);
+                // The caller's clock was faster than the engine's: its process, or the engine's thread, stood still.
+                if let Some(held) = &held
+                    && !held.reported
+                    && held.locks.was_lost()
+                {
+                    self.losses.add(Arc::clone(&held.locks), LossCause::Expired);
+                }
                 if let (Some(drained), Some(held)) = (&mut self.drained, &held) {
                     match held.locks.was_lost() {
                         true => drained.cut_off += 1,
@@ -310,8 +319,9 @@ impl Driver {
                 }
             }
             Output::Lost { call, cause } => {
-                if let Some(Held { locks, histories }) = self.held.get(&call) {
-                    let (locks, histories) = (Arc::clone(locks), *histories);
+                if let Some(held) = self.held.get_mut(&call) {
+                    held.reported = true;
+                    let (locks, histories) = (Arc::clone(&held.locks), held.histories);
                     let cause = LossCause::from(cause);
                     // One lost history costs many locks, and their sessions find out one after the other.
                     if cause == LossCause::Wiped && histories == self.client.histories() {
@@ -321,7 +331,10 @@ impl Driver {
                     if locks.note_loss(cause) {
                         self.effects.push(Effect::Wake(Arc::clone(&locks)));
                     }
-                    self.losses.add(locks, cause);
+                    // One that the caller gives back just now is no loss.
+                    if locks.lost() != Some(LossCause::Released) {
+                        self.losses.add(locks, cause);
+                    }
                 }
             }
             Output::Released { call, result } => {
@@ -453,6 +466,7 @@ impl Driver {
         let held = Held {
             locks: locks.clone(),
             histories,
+            reported: false,
         };
         self.held.insert(call, held);
         let granted = Effect::Granted(reply, Ownership::new(locks));

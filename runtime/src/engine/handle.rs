@@ -259,22 +259,34 @@ impl Engine {
         Ok((call, answer))
     }
 
+    /// Whether this is the process that started the engine. In one that was forked from it, a thread that is not there may have
+    /// taken any mutex.
+    fn is_here(&self) -> bool {
+        self.0.process == process::id()
+    }
+
     /// Notes that the caller has these locks.
     pub(crate) fn note_held(&self, call: CallId, locks: Arc<OwnedLocks>) {
-        self.0.registry.hold(call, locks);
+        if self.is_here() {
+            self.0.registry.hold(call, locks);
+        }
     }
 
     /// Notes that a call neither waits nor holds any more.
     pub(crate) fn note_end(&self, call: CallId) {
-        self.0.registry.leave(call);
+        if self.is_here() {
+            self.0.registry.leave(call);
+        }
     }
 
     /// Shows the engine as it is now, without stopping it. If etcd has not answered for a while, the engine asks it, for the next
     /// time.
     pub(crate) fn view(&self) -> View {
+        if !self.is_here() {
+            return View::default();
+        }
         let shared = &self.0;
         let client = shared.client.upgrade();
-        let client = client.filter(|_| shared.process == process::id());
         if let Some(client) = &client
             && client.reach().wants_asking()
         {
@@ -344,14 +356,10 @@ impl Engine {
         }
     }
 
-    /// Has something done with the owner that a name has in a second; aborted, nothing.
+    /// Has a waiter learn within about a second who owns a name, given with its prefix, if it is still there.
     #[cfg(feature = "opentelemetry")]
-    pub(crate) fn when_owned_for_long(
-        &self,
-        name: Key,
-        found: impl FnOnce(&crate::values::holder::Holder) + Send + 'static,
-    ) -> tokio::task::AbortHandle {
-        self.0.owners.later(&self.0.runtime, name, found)
+    pub(crate) fn show_owner(&self, name: &Key, waiter: std::sync::Weak<dyn super::owner::Waiter>) {
+        self.0.owners.show(&self.0.runtime, name, waiter);
     }
 
     fn new_call(&self) -> CallId {

@@ -14,6 +14,8 @@ mod registry;
 #[cfg(feature = "testing")]
 pub(crate) use handle::WeakEngine;
 pub(crate) use handle::{Engine, Origin, View, runtime};
+#[cfg(feature = "opentelemetry")]
+pub(crate) use owner::Waiter;
 pub(crate) use ownership::{Answer, OwnedLock, OwnedLocks, Ownership, Wakeup};
 #[cfg(feature = "testing")]
 pub(crate) use probe::Names;

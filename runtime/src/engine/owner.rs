@@ -1,30 +1,41 @@
-//! Owner of a name, read for the span of a call that waits: one read at a time and at most a hundred a second, however many
-//! calls wait.
+//! Owner of a name, read for the spans of calls that wait: once for all calls of a name that wait in the same second.
+//!
+//! Reads come one after the other, with a pause before each: an etcd that is slow is not asked more because calls wait for it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use etcd_locked_core::{Op, Request, Txn};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
 
 use super::Key;
 use crate::clock::Clock;
 use crate::transport::client::WeakClient;
 use crate::values::holder::Holder;
 
-/// How long a call waits before it is worth a read. An owner's record is that of its call after as long.
+/// How long calls wait before it is worth a read. An owner's record is that of its call after as long.
 const LONG: Duration = Duration::from_secs(1);
 /// The pause before each read.
-const PACE: Duration = Duration::from_millis(10);
+const PACE: Duration = Duration::from_millis(50);
 
-/// Reads of owners.
-#[derive(Debug)]
+/// What wants to know who owns a name.
+pub(crate) trait Waiter: Send + Sync {
+    fn owned_by(&self, owner: &Holder);
+}
+
+type Waiters = Vec<Weak<dyn Waiter>>;
+
+/// Reads of owners. Clones share them.
+#[derive(Clone)]
 pub(super) struct Owners {
     client: WeakClient,
     clock: Arc<dyn Clock>,
     turn: Arc<Semaphore>,
+    /// Those who have come since the last read of a name.
+    waiters: Arc<Mutex<BTreeMap<Key, Waiters>>>,
 }
 
 impl Owners {
@@ -33,26 +44,44 @@ impl Owners {
             client,
             clock,
             turn: Arc::new(Semaphore::new(1)),
+            waiters: Arc::default(),
         }
     }
 
-    /// Has something done with the owner that a name, given with its prefix, has in a second. Aborted, nothing is done.
-    pub(super) fn later(
-        &self,
-        runtime: &Handle,
-        name: Key,
-        found: impl FnOnce(&Holder) + Send + 'static,
-    ) -> AbortHandle {
-        let (client, clock, turn) = (self.client.clone(), self.clock.clone(), self.turn.clone());
-        let read = async move {
-            clock.sleep_until(clock.now() + LONG).await;
-            let _turn = turn.acquire().await;
-            clock.sleep_until(clock.now() + PACE).await;
-            if let Some(owner) = owner(&client, &name).await {
-                found(&owner);
-            }
+    /// Has a waiter learn within about a second who owns a name, given with its prefix, if it is still there.
+    pub(super) fn show(&self, runtime: &Handle, name: &Key, waiter: Weak<dyn Waiter>) {
+        let mut all = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_name = all.entry(name.clone()).or_default();
+        of_name.push(waiter);
+        if of_name.len() == 1 {
+            drop(all);
+            runtime.spawn(self.clone().read(name.clone()));
+        }
+    }
+
+    /// Reads a name's owner in a second, for all who wait by then.
+    async fn read(self, name: Key) {
+        self.clock.sleep_until(self.clock.now() + LONG).await;
+        let _turn = self.turn.acquire().await;
+        let waiters = {
+            let mut all = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+            all.remove(&name).unwrap_or_default()
         };
-        runtime.spawn(read).abort_handle()
+        if waiters.iter().all(|waiter| waiter.strong_count() == 0) {
+            return;
+        }
+        self.clock.sleep_until(self.clock.now() + PACE).await;
+        if let Some(owner) = owner(&self.client, &name).await {
+            for waiter in waiters.iter().filter_map(Weak::upgrade) {
+                waiter.owned_by(&owner);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owners").finish_non_exhaustive()
     }
 }
 

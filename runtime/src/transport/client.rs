@@ -218,15 +218,15 @@ impl Client {
     /// Notes what an exchange says about etcd. While it is lost, it is asked again and again, for an engine that has nothing else to
     /// ask.
     fn note(&self, began: Moment, result: &Result<Response, Failure>) {
-        if self.0.reach.note(began, result) != Some(Change::Lost) {
+        let Some(Change::Lost(since)) = self.0.reach.note(began, result) else {
             return;
-        }
+        };
         let (client, clock) = (self.downgrade(), self.0.clock.clone());
         tokio::spawn(async move {
             loop {
                 clock.sleep_until(clock.now() + AGAIN).await;
                 match client.upgrade() {
-                    Some(client) if client.0.reach.is_lost() => client.inquire().await,
+                    Some(client) if client.0.reach.is_lost_since(since) => client.inquire().await,
                     _ => return,
                 }
             }

@@ -50,7 +50,8 @@ struct Outage {
 /// What an exchange's outcome says about etcd, where that is new.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    Lost,
+    /// Since its first exchange failed, which no other loss shares.
+    Lost(Moment),
     Back,
 }
 
@@ -70,9 +71,11 @@ impl Reach {
         state.answered.is_some() && !state.is_lost()
     }
 
-    /// Whether etcd is lost.
-    pub(super) fn is_lost(&self) -> bool {
-        self.state().is_lost()
+    /// Whether etcd is still lost, since then.
+    pub(super) fn is_lost_since(&self, then: Moment) -> bool {
+        let state = self.state();
+        let outage = state.outage.as_ref();
+        outage.is_some_and(|outage| outage.lost && outage.since == then)
     }
 
     /// A call is refused because etcd does not serve it. True if that is to be logged: etcd answers, so no other line says why.
@@ -129,11 +132,12 @@ impl Reach {
             return None;
         }
         outage.lost = true;
+        let since = outage.since;
         drop(state);
         let endpoints = &self.name;
         tracing::warn!(parent: None, code = "etcd.lost", endpoints, %cause, "etcd is lost: calls are refused, and locks are lost with their leases, until it answers again");
         metrics::reachable(false);
-        Some(Change::Lost)
+        Some(Change::Lost(since))
     }
 
     /// Whether a status should have etcd asked: then [`asked`](Self::asked) must follow.
@@ -184,7 +188,8 @@ mod tests {
             assert_eq!(reach.note(began, &silent()), None);
         }
         assert!(reach.is_reached());
-        assert_eq!(reach.note(reach.begin(), &silent()), Some(Change::Lost));
+        let lost = reach.note(reach.begin(), &silent());
+        assert!(matches!(lost, Some(Change::Lost(_))), "{lost:?}");
         assert_eq!(reach.note(reach.begin(), &silent()), None, "it is lost");
         assert!(!reach.is_reached());
         assert_eq!(reach.note(reach.begin(), &Ok(())), Some(Change::Back));

@@ -296,7 +296,7 @@ pub(crate) fn kinds(kinds: &BTreeMap<String, Tally>) -> String {
 /// The table of faults, with the times until every hot name was served again.
 pub(crate) fn recoveries(faults: &BTreeMap<String, Happened>) -> String {
     let mut text = String::from(
-        "| fault | times | measured | all names served again: p50 | max |\n|---|---:|---:|---:|---:|\n",
+        "| fault | times | measured | all names served again: p50 | p99 | max |\n|---|---:|---:|---:|---:|---:|\n",
     );
     for (kind, happened) in faults {
         let mut took = happened.recoveries.clone();
@@ -304,10 +304,11 @@ pub(crate) fn recoveries(faults: &BTreeMap<String, Happened>) -> String {
         let at = |share: f64| quantile(&took, share);
         let _ = writeln!(
             text,
-            "| {kind} | {} | {} | {} | {} |",
+            "| {kind} | {} | {} | {} | {} | {} |",
             happened.times,
             took.len(),
             at(0.5),
+            at(0.99),
             at(1.0)
         );
     }
