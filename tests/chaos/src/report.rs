@@ -229,7 +229,7 @@ impl Measured {
         format!(
             "- {} overlaps with a holder whose key etcd no longer had, before its process knew; the longest {:.1} ms{}\n\
              - {} polls of a body after its stop time while the next one was there, the latest {:.1} ms after that one's begin\n\
-             - {} bodies polled once after their loss: they block their thread for longer than their TTL, or their process stood still\n\
+             - {} bodies polled once after their loss: it came between the gate and the poll, they block their thread, or their process stood still\n\
              - {} late writes refused by the register\n\
              - {} pairs of calls compared for their order in {:.0} s of calm, {} of them of two processes\n\
              - {:.0} s of calm in which every error was judged\n\

@@ -9,7 +9,10 @@ use super::calls::{Call, CallId};
 use super::pauses::Pauses;
 use super::removals::Removals;
 use super::verdicts::{Breach, Verdicts};
-use crate::history::Mode;
+use crate::history::{Mode, Outcome};
+
+/// How soon a call returns that gives its body up after the poll in which it was lost, on a busy machine.
+const GIVEN_UP: u64 = 100_000_000;
 
 /// The kind of calls whose bodies block their threads for longer than their TTL.
 const BLOCKING: &str = "blocking";
@@ -45,10 +48,14 @@ pub(super) fn judge(
     }
 }
 
-/// Tells whether a loss may have come after the gate and before or in the poll: its body blocks its thread, or the process stood still.
+/// Tells whether a loss may have come after the gate and before or in the poll: its body blocks its thread, the process stood still, or
+/// the call gave the body up right after it. (The engine notes a loss on its own thread, between any two steps of the body's.)
 fn may_be_late(call: &Call, late: u64, pauses: &Pauses) -> bool {
     let since = call.held_until.max(call.asked_at);
-    call.asked.kind == BLOCKING || pauses.ran(call.id.process, since, late) < late - since
+    let given_up = matches!(&call.returned, Some((at, Outcome::Lost(_))) if *at < late + GIVEN_UP);
+    given_up
+        || call.asked.kind == BLOCKING
+        || pauses.ran(call.id.process, since, late) < late - since
 }
 
 /// The bodies that held each name, in the order in which they began.

@@ -49,6 +49,20 @@ fn a_poll_after_the_stop_time_is_measured() {
 }
 
 #[test]
+fn a_loss_between_gate_and_poll_is_no_breach_if_it_ends_the_body() {
+    let story = |returns| {
+        Story::default()
+            .asks(0, 1, 1)
+            .begins(0, 1, 1, 1)
+            .fault(90, 95, "lease revoked", &["hot/0"])
+            .polls(100, 1, 1, false)
+            .returns(returns, 1, 1, Outcome::Lost("Revoked".to_owned()))
+    };
+    assert_eq!(story(110).judged().late_polls, 1);
+    story(300).breaks(Breach::RanOn);
+}
+
+#[test]
 fn a_body_that_runs_on_after_its_loss_is_found() {
     Story::default()
         .asks(0, 1, 1)
