@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::failure::Failure;
 use crate::options::Etcd;
+use crate::say;
 
 /// How long one request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +48,9 @@ impl<'a> Connection<'a> {
     pub(crate) async fn queue(&self, name: &str) -> Result<Option<Queue>, Failure> {
         let queue = self.locks.queue(name).await?;
         if queue.is_none() {
-            eprintln!("`{name}` is free: no process holds it or waits for it");
+            say(format_args!(
+                "`{name}` is free: no process holds it or waits for it"
+            ));
         }
         Ok(queue)
     }

@@ -11,6 +11,7 @@ use crate::connection::{Connection, answer};
 use crate::contender::{object, process, time};
 use crate::failure::Failure;
 use crate::options::Kick;
+use crate::say;
 use crate::time::shown;
 
 pub(crate) async fn kick(
@@ -29,7 +30,7 @@ pub(crate) async fn kick(
         }
     }
     if !options.yes && !is_confirmed(&queue)? {
-        eprintln!("nothing was done");
+        say(format_args!("nothing was done"));
         return Ok(false);
     }
     let mut all = true;

@@ -17,6 +17,8 @@ mod time;
 mod top;
 mod who;
 
+use std::fmt::Arguments;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -36,7 +38,9 @@ fn main() -> ExitCode {
         return match exec::guardian(guardian) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("etcd-locked: the guardian of a command fails: {error}");
+                say(format_args!(
+                    "etcd-locked: the guardian of a command fails: {error}"
+                ));
                 ExitCode::FAILURE
             }
         };
@@ -46,10 +50,16 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("etcd-locked: {failure}");
+            say(format_args!("etcd-locked: {failure}"));
             ExitCode::from(failure.status())
         }
     }
+}
+
+/// Says something on standard error, where there is one: a closed pipe is no reason to panic.
+fn say(text: Arguments<'_>) {
+    // One write, so that no line of a command comes in between.
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Carries out a command, and returns the exit status.
@@ -75,11 +85,11 @@ async fn inspect(options: Options) -> Result<bool, Failure> {
         Command::Doctor(doctor) => doctor::doctor(&connect()?, doctor, json).await,
         Command::Completions { shell } => {
             let mut command = Options::command();
-            clap_complete::generate(*shell, &mut command, "etcd-locked", &mut std::io::stdout());
+            clap_complete::generate(*shell, &mut command, "etcd-locked", &mut io::stdout());
             Ok(true)
         }
         Command::Man => {
-            clap_mangen::Man::new(Options::command()).render(&mut std::io::stdout())?;
+            clap_mangen::Man::new(Options::command()).render(&mut io::stdout())?;
             Ok(true)
         }
         // Both are carried out above.
