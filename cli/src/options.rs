@@ -79,8 +79,8 @@ pub(crate) enum Command {
     /// user: what `sudo` runs cannot be killed. Run etcd-locked as that user instead.
     ///
     /// Exit status: the command's, 128 + N if the signal N has ended it; 126 or 127 if it cannot be run. As long as it has not run: 0
-    /// not acquired with `--on-held skip`; 1 not acquired; 2 wrong use; 3 etcd out of reach; 128 + N ended by the
-    /// signal N. etcd-locked says each of these on standard error, in a line that begins with `etcd-locked:`.
+    /// not acquired with `--on-held skip`; 1 not acquired, or lost before the command was started; 2 wrong use; 3 etcd out of reach;
+    /// 128 + N ended by the signal N. etcd-locked says each of these on standard error, in a line that begins with `etcd-locked:`.
     #[cfg(target_os = "linux")]
     Exec(Exec),
     /// The guardian of `exec`, which starts it
@@ -185,7 +185,7 @@ pub(crate) struct Top {
     /// Only names that begin with this
     #[arg(default_value = "", value_name = "BEGIN")]
     pub(crate) below: String,
-    /// How often etcd is read
+    /// How often etcd is read; where a read takes long, the pause after it is five times as long
     #[arg(long, default_value = "1s", value_parser = at_least_100ms)]
     pub(crate) every: Duration,
 }

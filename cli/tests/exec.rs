@@ -32,9 +32,13 @@ impl Run {
     }
 
     fn of(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        Self::with_stdin(&mut command, Stdio::null())
+    }
+
+    fn with_stdin(command: &mut Command, stdin: Stdio) -> Self {
+        command.stdin(stdin).stdout(Stdio::piped());
         command.stderr(Stdio::piped());
-        let mut process = Process::start("etcd-locked", &mut command).expect("it starts");
+        let mut process = Process::start("etcd-locked", command).expect("it starts");
         let (sender, lines) = channel();
         let streams = process.streams();
         let out = streams.stdout.take().expect("a pipe");
@@ -72,12 +76,18 @@ impl Run {
 
     /// The guardian: the child of this process.
     fn guardian(&self) -> Pid {
-        let own = self.process.pid().as_raw_nonzero().get();
-        let pids = fs::read_dir("/proc").expect("the processes").flatten();
-        let mut pids = pids.filter_map(|it| it.file_name().to_str()?.parse().ok());
-        let guardian = pids.find(|pid| stat(*pid).is_some_and(|(_, parent)| parent == own));
-        pid(guardian.expect("a guardian"))
+        let children = children(self.process.pid());
+        *children.first().expect("a guardian")
     }
+}
+
+/// The children of a process, ended ones too.
+fn children(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_nonzero().get();
+    let pids = fs::read_dir("/proc").expect("the processes").flatten();
+    let pids = pids.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let children = pids.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent));
+    children.map(pid).collect()
 }
 
 fn exec(endpoint: &str, args: &[&str]) -> Command {
@@ -368,7 +378,30 @@ fn wrapper_kills_where_the_guardian_is_stopped() {
     assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
     let (ended, said) = run.end();
     assert_eq!(ended.code(), Some(137), "{said}");
-    assert!(said.contains("the guardian does not answer"), "{said}");
+    assert!(
+        said.contains("the lock was lost: the command is killed"),
+        "{said}"
+    );
+    assert!(!said.contains("does not answer"), "{said}");
+}
+
+/// The wrapper goes on where the guardian has left so many messages unread that the link takes no more.
+#[test]
+fn wrapper_kills_where_the_link_is_full() {
+    let etcd = Member::start().expect("an etcd");
+    let proxy = Proxy::start(etcd.address()).expect("a proxy");
+    let (mut run, pids) = Run::stubborn(&proxy.endpoint(), "jobs/a");
+    kill_process(run.guardian(), Signal::STOP).expect("it lives");
+    // Each is a message, unless the wrapper sees two of them as one. The link takes less than 300.
+    for signal in [Signal::USR1, Signal::USR2].repeat(600) {
+        run.process.signal(signal);
+        thread::sleep(Duration::from_millis(1));
+    }
+    proxy.cut(Direction::Requests);
+    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(137), "{said}");
+    assert!(said.contains("the lock was lost"), "{said}");
 }
 
 #[test]
@@ -392,6 +425,42 @@ fn nothing_of_the_command_outlives_the_lock() {
     let (ended, said) = run.end();
     assert_eq!(ended.code(), Some(3), "{said}");
     assert!(!pids.into_iter().any(lives));
+}
+
+#[test]
+fn orphans_that_have_ended_are_reaped_at_once() {
+    let etcd = Member::start().expect("an etcd");
+    let script = "for i in 1 2 3 4 5 6 7 8; do (sleep 0.1 &); done; echo $$; \
+                  echo ready; read it; exit 5";
+    let mut command = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", script]);
+    let (stdin, more) = std::io::pipe().expect("a pipe");
+    let run = Run::with_stdin(&mut command, stdin.into());
+    let leader = pid(run.line().parse().expect("a process id"));
+    assert_eq!(run.line(), "ready");
+    let guardian = run.guardian();
+    let one = || children(guardian) == [leader];
+    until("the end of all orphans", PATIENCE, one).expect("only the command is left");
+    drop(more);
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(5), "{said}");
+}
+
+#[test]
+fn closed_standard_error_changes_no_status() {
+    let etcd = Member::start().expect("an etcd");
+    let (_holder, _) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    for (args, status) in [
+        (&["jobs/a", "--no-wait", "--", "true"], 1),
+        (&["jobs/b", "--no-wait", "--", "/no/such/program"], 127),
+        (&["jobs//b", "--no-wait", "--", "true"], 2),
+    ] {
+        let (read, write) = std::io::pipe().expect("a pipe");
+        drop(read);
+        let mut command = exec(&etcd.endpoint(), args);
+        let ended = command.stderr(write).status().expect("it runs");
+        assert_eq!(ended.code(), Some(status), "{args:?}");
+    }
+    assert_eq!(etcd.gateway().keys("locks/jobs/b/").expect("keys"), [""; 0]);
 }
 
 #[test]

@@ -2,14 +2,18 @@
 
 use std::fs;
 use std::io;
+use std::thread;
+use std::time::Duration;
 
-use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
-    kill_process_group, set_child_subreaper, waitid, waitpid,
+    kill_process_group, set_child_subreaper, wait, waitid, waitpid,
 };
 
 use super::status_of_signal;
+
+/// How long to wait until killed processes are read again.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Has the system give the orphans of this process's children to this process.
 pub(super) fn adopt_orphans() -> io::Result<()> {
@@ -22,14 +26,18 @@ pub(super) fn has_ended(child: Pid) -> bool {
     !matches!(waitid(WaitId::Pid(child), unreaped), Ok(None))
 }
 
-/// Reaps adopted children that have ended.
-pub(super) fn reap_orphans(leader: Pid) {
-    for child in children() {
-        if child != leader {
-            // It fails for no child of ours.
-            let _ = waitpid(Some(child), WaitOptions::NOHANG);
+/// Reaps adopted children that have ended, as long as the leader has not. Returns the leader's exit status if it ended in between
+/// and is reaped too.
+pub(super) fn reap_orphans(leader: Pid) -> Option<u8> {
+    // No safe call reads the id of a child that stays unreaped, and a walk through `/proc` for each would be slow.
+    while !has_ended(leader) {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((child, ended))) if child == leader => return Some(status_of(ended)),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => break,
         }
     }
+    None
 }
 
 /// Kills all children but the spared ones, and their children, and waits for their end. `leader`: a child that leads a group, which is
@@ -49,22 +57,20 @@ pub(super) fn end(leader: Option<Pid>, spared: &[Pid]) -> Option<u8> {
         for child in &doomed {
             let _ = kill_process(*child, Signal::KILL);
         }
-        // The system gives a child's children to this process before it tells the child's end: so there may be new ones.
+        // One that is slow to die keeps none of the others alive.
+        let mut remain = false;
         for child in doomed {
-            let ended = reap(child);
-            if Some(child) == leader {
-                status = ended;
+            match waitpid(Some(child), WaitOptions::NOHANG) {
+                Ok(Some((child, ended))) if Some(child) == leader => {
+                    status = Some(status_of(ended));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => remain = true,
             }
         }
-    }
-}
-
-/// Waits for the end of a child; returns its exit status.
-fn reap(child: Pid) -> Option<u8> {
-    loop {
-        match waitpid(Some(child), WaitOptions::empty()) {
-            Err(Errno::INTR) => {}
-            ended => return ended.ok().flatten().map(|(_, ended)| status_of(ended)),
+        // The system gives a child's children to this process before it tells the child's end: so there may be new ones.
+        if remain {
+            thread::sleep(PAUSE);
         }
     }
 }

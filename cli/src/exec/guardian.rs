@@ -48,17 +48,20 @@ pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
     let Some(mut guarded) = Guarded::start(options, &link, stdin)? else {
         return Ok(());
     };
-    while !guarded.is_over(&link) {
+    let mut ended = None;
+    while ended.is_none() && !guarded.is_over(&link) {
         timerfd_settime(
             &timer,
             TimerfdTimerFlags::ABSTIME,
             &at(guarded.watch.next()),
         )?;
         if wait_for(&link, &wakeup, &timer, guarded.is_alone)? {
-            family::reap_orphans(guarded.leader);
+            ended = family::reap_orphans(guarded.leader);
         }
     }
-    if let Some(status) = family::end(Some(guarded.leader), &[]) {
+    // The group of a leader that is reaped may be another's.
+    let leader = ended.is_none().then_some(guarded.leader);
+    if let Some(status) = family::end(leader, &[]).or(ended) {
         send(&link, Message::Ended(status.into()));
     }
     Ok(())
@@ -116,6 +119,7 @@ impl Guarded {
         };
         let mut watch = Watch::new(stop, options.grace_ns);
         if watch.due(now()) != Due::Nothing {
+            send(link, Message::TooLate);
             return Ok(None);
         }
         let started = Command::new(program)
@@ -148,7 +152,8 @@ impl Guarded {
                 Received::Message(Message::Until(stop)) => self.watch.extend(stop),
                 Received::Message(Message::Lost) => self.watch.lose(),
                 Received::Message(Message::Signal(signal)) => self.pass_on(signal),
-                Received::Message(Message::Refused(_) | Message::Ended(_)) => {}
+                // These are the guardian's own.
+                Received::Message(Message::TooLate | Message::Refused(_) | Message::Ended(_)) => {}
                 Received::Nothing => break,
                 Received::Closed => {
                     self.is_alone = true;
@@ -234,5 +239,28 @@ fn at(nanos: u64) -> Itimerspec {
             tv_sec: i64::try_from(when.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(when.subsec_nanos()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_not_started_when_the_lock_is_as_good_as_lost() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        near.set_nonblocking(true).expect("a socket");
+        let grace = 1_000_000_000_000;
+        for left in [0, grace / 2] {
+            let options = Guardian {
+                grace_ns: grace,
+                command: vec!["true".into()],
+            };
+            let (stdin, _) = io::pipe().expect("a pipe");
+            send(&near, Message::Until(now() + left));
+            let guarded = Guarded::start(&options, &far, stdin.into()).expect("no error");
+            assert!(guarded.is_none(), "{left}");
+            assert_eq!(receive(&near), Received::Message(Message::TooLate));
+        }
     }
 }

@@ -27,6 +27,8 @@ pub(super) enum Message {
     Signal(u64),
     /// Wrapper: the lock is lost.
     Lost,
+    /// Guardian: the command was not started, because the lock was lost before, or about to be.
+    TooLate,
     /// Guardian: the command could not be started, with this error of the system.
     Refused(u64),
     /// Guardian: nothing of the command is left; its exit status.
@@ -39,6 +41,7 @@ impl Message {
             Self::Until(nanos) => (b'u', nanos),
             Self::Signal(signal) => (b's', signal),
             Self::Lost => (b'l', 0),
+            Self::TooLate => (b't', 0),
             Self::Refused(error) => (b'r', error),
             Self::Ended(status) => (b'e', status),
         };
@@ -55,6 +58,7 @@ impl Message {
             b'u' => Self::Until(number),
             b's' => Self::Signal(number),
             b'l' => Self::Lost,
+            b't' => Self::TooLate,
             b'r' => Self::Refused(number),
             b'e' => Self::Ended(number),
             _ => return None,
@@ -84,7 +88,11 @@ pub(super) fn receive(mut link: &UnixStream) -> Received {
     }
 }
 
-/// Writes a message. It fails only if the other process has gone, which the next read shows.
+/// Writes a message to a link that does not block. It fails if the other process has gone, which the next read shows, and if that
+/// process has left too much unread.
+///
+/// Linux puts so short a message into a single buffer of the socket, or refuses all of it: so no part of one is written. `receive`
+/// would take a part for the end of the wrapper, and the guardian would end the command.
 pub(super) fn send(mut link: &UnixStream, message: Message) {
     let _ = link.write_all(&message.bytes());
 }
@@ -140,6 +148,7 @@ mod tests {
             Message::Until(u64::MAX),
             Message::Signal(15),
             Message::Lost,
+            Message::TooLate,
             Message::Refused(2),
             Message::Ended(137),
         ];
@@ -152,6 +161,24 @@ mod tests {
         assert_eq!(receive(&far), Received::Nothing);
         drop(near);
         assert_eq!(receive(&far), Received::Closed);
+    }
+
+    #[test]
+    fn full_link_drops_whole_messages() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        for link in [&near, &far] {
+            link.set_nonblocking(true).expect("a socket");
+        }
+        let sent = 10_000;
+        (0..sent).for_each(|nanos| send(&near, Message::Until(nanos)));
+        let mut received = 0;
+        while received < sent && receive(&far) == Received::Message(Message::Until(received)) {
+            received += 1;
+        }
+        assert!((1..sent).contains(&received), "{received}");
+        assert_eq!(receive(&far), Received::Nothing);
+        send(&near, Message::Lost);
+        assert_eq!(receive(&far), Received::Message(Message::Lost));
     }
 
     #[test]

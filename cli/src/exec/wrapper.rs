@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use etcd_locked::{Acquire, LockError, LockGuard, Locks};
 use rustix::process::Pid;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-use super::link::{LENGTH, Message, now, send_file};
+use super::link::{LENGTH, Message, now, send, send_file};
 use super::{family, is_ignored, status_of_signal};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::options::{Etcd, Exec, OnHeld};
+use crate::say;
 
 /// TTL where neither option nor environment has one, as in the library.
 const TTL: Duration = Duration::from_secs(15);
@@ -67,7 +67,7 @@ async fn under_lock(
     let answer = tokio::select! {
         biased;
         Some(signal) = signals.recv() => {
-            eprintln!("etcd-locked: `{name}`: signal {signal} while waiting for the lock");
+            say(format_args!("etcd-locked: `{name}`: signal {signal} while waiting for the lock"));
             return Ok(status_of_signal(signal));
         }
         answer = call(locks, options, ttl).into_future() => answer,
@@ -83,9 +83,15 @@ async fn under_lock(
     match held.release().await {
         Ok(()) => {}
         Err(LockError::Lost { cause, .. }) => {
-            eprintln!("etcd-locked: `{name}`: the lock was lost: {cause}");
+            say(format_args!(
+                "etcd-locked: `{name}`: the lock was lost: {cause}"
+            ));
         }
-        Err(error) => eprintln!("etcd-locked: `{name}`: the lock is released later: {error}"),
+        Err(error) => {
+            say(format_args!(
+                "etcd-locked: `{name}`: the lock is released later: {error}"
+            ));
+        }
     }
     outcome
 }
@@ -138,7 +144,10 @@ fn not_acquired(options: &Exec, error: LockError) -> Result<u8, Failure> {
         OnHeld::Skip => (" skipped:", 0),
         OnHeld::Fail => ("", crate::NOTHING),
     };
-    eprintln!("etcd-locked:{skipped} `{}` {text}", options.name);
+    say(format_args!(
+        "etcd-locked:{skipped} `{}` {text}",
+        options.name
+    ));
     Ok(status)
 }
 
@@ -150,7 +159,7 @@ struct Guardian {
     /// How often the guardian is told until when the lock is held.
     every: Duration,
     messages: mpsc::Receiver<Message>,
-    link: OwnedWriteHalf,
+    link: UnixStream,
 }
 
 impl Guardian {
@@ -171,13 +180,13 @@ impl Guardian {
             .spawn()?;
         send_file(&link, io::stdin().as_fd())?;
         link.set_nonblocking(true)?;
-        let (read, write) = tokio::net::UnixStream::from_std(link)?.into_split();
+        let read = tokio::net::UnixStream::from_std(link.try_clone()?)?;
         Ok(Self {
             process,
             others,
             every: ttl / 20,
             messages: messages(read),
-            link: write,
+            link,
         })
     }
 
@@ -188,8 +197,8 @@ impl Guardian {
         held: &LockGuard,
         signals: &mut mpsc::Receiver<i32>,
     ) -> Result<u8, Failure> {
-        let told = self.tell(held, signals).await;
-        if told.is_none() {
+        let outcome = self.tell(held, signals).await;
+        if !matches!(outcome, Outcome::Said(_)) {
             // It has ended, or does not do what it is for.
             let _ = self.process.kill();
         }
@@ -197,61 +206,81 @@ impl Guardian {
         let _ = self.process.wait();
         family::end(None, &self.others);
         let name = &options.name;
-        match told {
-            Some(Message::Ended(status)) => Ok(u8::try_from(status).unwrap_or(u8::MAX)),
-            Some(Message::Refused(error)) => {
+        match outcome {
+            Outcome::Said(Message::Ended(status)) => Ok(u8::try_from(status).unwrap_or(u8::MAX)),
+            Outcome::Said(Message::TooLate) => {
+                say(format_args!(
+                    "etcd-locked: `{name}`: the lock was lost, or about to be, before the command was started: it has not run"
+                ));
+                Ok(crate::NOTHING)
+            }
+            Outcome::Said(Message::Refused(error)) => {
                 let error = io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(0));
                 let program = options.command.first();
                 let program = program.map(|it| it.to_string_lossy()).unwrap_or_default();
-                eprintln!("etcd-locked: `{program}` cannot be run: {error}");
+                say(format_args!(
+                    "etcd-locked: `{program}` cannot be run: {error}"
+                ));
                 Ok(match error.kind() {
                     io::ErrorKind::NotFound => NOT_FOUND,
                     _ => NOT_RUNNABLE,
                 })
             }
-            _ => {
-                eprintln!(
+            Outcome::Overdue => {
+                say(format_args!(
+                    "etcd-locked: `{name}`: the lock was lost: the command is killed"
+                ));
+                Ok(status_of_signal(KILLED))
+            }
+            Outcome::Said(_) | Outcome::Gone => {
+                say(format_args!(
                     "etcd-locked: `{name}`: the guardian does not answer any more: the command is killed"
-                );
+                ));
                 Ok(status_of_signal(KILLED))
             }
         }
     }
 
-    /// Tells the guardian until when the lock is held, until it says how the command ended. `None`: it has gone, or is overdue.
-    async fn tell(
-        &mut self,
-        held: &LockGuard,
-        signals: &mut mpsc::Receiver<i32>,
-    ) -> Option<Message> {
+    /// Tells the guardian until when the lock is held, until it says how the command ended, or nothing more is to be expected.
+    ///
+    /// No write waits for the guardian, so one that is stopped does not hide that the lock is lost. What a full link drops is of no
+    /// use: the next renewal makes up for the last, and after a loss the wrapper kills the command itself.
+    async fn tell(&mut self, held: &LockGuard, signals: &mut mpsc::Receiver<i32>) -> Outcome {
         let mut tick = interval(self.every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lost = std::pin::pin!(held.lost());
         let mut overdue = None;
         // First of all: the guardian starts the command by it.
-        self.send(Message::Until(until(held))).await;
+        send(&self.link, Message::Until(until(held)));
         loop {
             tokio::select! {
-                message = self.messages.recv() => return message,
+                message = self.messages.recv() => return message.map_or(Outcome::Gone, Outcome::Said),
                 Some(signal) = signals.recv() => {
-                    self.send(Message::Signal(signal.unsigned_abs().into())).await;
+                    send(&self.link, Message::Signal(signal.unsigned_abs().into()));
                 }
                 _ = &mut lost, if overdue.is_none() => {
                     overdue = Some(Instant::now() + OVERDUE);
-                    self.send(Message::Lost).await;
+                    send(&self.link, Message::Lost);
                 }
                 () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
-                    return None;
+                    return Outcome::Overdue;
                 }
-                _ = tick.tick(), if overdue.is_none() => self.send(Message::Until(until(held))).await,
+                _ = tick.tick(), if overdue.is_none() => {
+                    send(&self.link, Message::Until(until(held)));
+                }
             }
         }
     }
+}
 
-    async fn send(&mut self, message: Message) {
-        // It fails only if the guardian has gone, which the next read shows.
-        let _ = self.link.write_all(&message.bytes()).await;
-    }
+/// What has become of the guardian.
+enum Outcome {
+    /// It has said what became of the command, and ends.
+    Said(Message),
+    /// It has gone without a word.
+    Gone,
+    /// The lock is lost, and it has not said in time that nothing of the command is left.
+    Overdue,
 }
 
 /// Until when the lock is held. The clock is read before: if this process is stopped in between, the answer is too early.
@@ -261,7 +290,7 @@ fn until(held: &LockGuard) -> u64 {
 }
 
 /// What the guardian says; it ends with the guardian.
-fn messages(mut link: OwnedReadHalf) -> mpsc::Receiver<Message> {
+fn messages(mut link: tokio::net::UnixStream) -> mpsc::Receiver<Message> {
     let (all, messages) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut bytes = [0; LENGTH];
