@@ -1,9 +1,7 @@
 //! Promises of the command line, on real etcd.
 
 use std::future::IntoFuture;
-use std::io::{Read, Write};
-use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::channel;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use etcd_locked::etcd_client::Txn;
@@ -262,51 +260,6 @@ fn kick_never_hits_a_later_holder() {
         strays.is_empty(),
         "{strays:?} were lost, and {taken:?} were meant"
     );
-}
-
-/// On a terminal that `script` makes.
-#[test]
-fn top_shows_a_name_and_kicks_its_holder() {
-    let scene = Scene::new();
-    let call = scene.service("shop").lock("orders/7").into_future();
-    let held = scene.runtime.block_on(call).expect("free");
-    let program = env!("CARGO_BIN_EXE_etcd-locked");
-    let endpoint = scene.etcd.endpoint();
-    let top = format!("stty rows 20 cols 100 && {program} top --endpoints {endpoint}");
-    let mut script = Command::new("script")
-        .args(["-qec", &top, "/dev/null"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("`script` (bsdutils)");
-    let mut screen = script.stdout.take().expect("a pipe");
-    let mut keys = script.stdin.take().expect("a pipe");
-    let (shows, shown) = channel();
-    let reader = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let mut bytes = [0; 4096];
-        while let Ok(many @ 1..) = screen.read(&mut bytes) {
-            text.extend(&bytes[..many]);
-            let _ = shows.send(String::from_utf8_lossy(&text).into_owned());
-        }
-        String::from_utf8_lossy(&text).into_owned()
-    });
-    let await_word = |word: &str| {
-        let text = || shown.recv_timeout(PATIENCE).expect("it shows the word");
-        while !text().contains(word) {}
-    };
-    await_word("orders/7");
-    keys.write_all(b"\r").expect("it reads keys");
-    await_word("holds");
-    keys.write_all(b"ky").expect("it reads keys");
-    let cause = scene.runtime.block_on(held.lost());
-    assert_eq!(cause, LossCause::Deleted);
-    keys.write_all(b"q").expect("it reads keys");
-    let ended = script.wait().expect("it ends");
-    let text = reader.join().expect("no panic");
-    assert!(ended.success(), "{text}");
-    // The terminal is as it was.
-    assert!(text.contains("\x1b[?1049h") && text.contains("\x1b[?1049l"));
 }
 
 #[test]

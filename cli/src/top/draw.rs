@@ -68,7 +68,9 @@ fn foot(model: &Model) -> String {
 
 fn names(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let time = |time: Option<_>| time.map_or_else(|| "-".to_owned(), shown);
-    let rows = model.shown().into_iter().map(|row| {
+    // One line is the header's.
+    let (rows, at) = model.window(usize::from(area.height).saturating_sub(1));
+    let rows = rows.into_iter().map(|row| {
         Cells::new([
             row.name.clone(),
             row.mode.to_owned(),
@@ -76,7 +78,8 @@ fn names(frame: &mut Frame<'_>, area: Rect, model: &Model) {
             time(row.held),
             row.waiting.to_string(),
             time(row.longest),
-            format!("{:.1}", row.handovers),
+            row.handovers
+                .map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")),
         ])
     });
     let widths = [
@@ -100,12 +103,13 @@ fn names(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let table = Table::new(rows, widths)
         .header(Cells::new(heads).bold())
         .row_highlight_style(Style::new().reversed());
-    let mut state = TableState::new().with_selected(model.at());
+    let mut state = TableState::new().with_selected(at);
     frame.render_stateful_widget(table, area, &mut state);
 }
 
 fn name(frame: &mut Frame<'_>, area: Rect, model: &Model) {
-    let rows = model.places.iter().map(|place| {
+    let places = model.places.iter().take(usize::from(area.height));
+    let rows = places.map(|place| {
         Cells::new([
             place.standing.to_owned(),
             place.process.clone(),
@@ -165,6 +169,17 @@ mod tests {
                 "/ filter  s sort  Enter look into  q quit",
             ]
         );
+    }
+
+    #[test]
+    fn hand_overs_that_are_not_known_are_a_dash() {
+        let mut rows = rows();
+        rows[1].handovers = None;
+        let mut model = Model::new();
+        model.update(rows);
+        let lines = captured(&model, 100, 7);
+        assert!(lines[2].ends_with(" -            -"), "{lines:#?}");
+        assert!(lines[3].ends_with(" -            0.0"), "{lines:#?}");
     }
 
     #[test]

@@ -13,8 +13,8 @@ pub(super) struct Row {
     pub(super) held: Option<Duration>,
     pub(super) waiting: usize,
     pub(super) longest: Option<Duration>,
-    /// Keys that left the name a second: what passes from process to process.
-    pub(super) handovers: f64,
+    /// Keys that left the name a second: what passes from process to process. `None`: not known.
+    pub(super) handovers: Option<f64>,
 }
 
 /// A contender of the name that is looked into.
@@ -128,9 +128,11 @@ impl Model {
                 .rows
                 .sort_by_key(|row| Reverse((row.waiting, row.longest))),
             Sort::Held => self.rows.sort_by_key(|row| Reverse(row.held)),
-            Sort::Handovers => self
-                .rows
-                .sort_by(|one, other| other.handovers.total_cmp(&one.handovers)),
+            Sort::Handovers => {
+                let of = |row: &Row| row.handovers.unwrap_or(-1.0);
+                self.rows
+                    .sort_by(|one, other| of(other).total_cmp(&of(one)));
+            }
             Sort::Name => self.rows.sort_by(|one, other| one.name.cmp(&other.name)),
         }
     }
@@ -148,9 +150,21 @@ impl Model {
         self.rows.iter().filter(passes).collect()
     }
 
+    /// The shown rows that fit on so many lines, the selected one among them, and where that one stands there.
+    pub(super) fn window(&self, lines: usize) -> (Vec<&Row>, Option<usize>) {
+        let shown = self.shown();
+        let at = self.at_among(&shown);
+        let first = at.unwrap_or(0).saturating_sub(lines.saturating_sub(1));
+        let rows = shown.into_iter().skip(first).take(lines).collect();
+        (rows, at.map(|at| at - first))
+    }
+
     /// Where the selected row stands among those that are shown.
     pub(super) fn at(&self) -> Option<usize> {
-        let shown = self.shown();
+        self.at_among(&self.shown())
+    }
+
+    fn at_among(&self, shown: &[&Row]) -> Option<usize> {
         let of_name = shown
             .iter()
             .position(|row| Some(&row.name) == self.selected.as_ref());
@@ -271,7 +285,7 @@ pub(super) mod tests {
             held: Some(Duration::from_secs(held)),
             waiting,
             longest: None,
-            handovers,
+            handovers: Some(handovers),
         };
         vec![
             row("accounts/3", 1, 90, 0.0),
@@ -353,6 +367,30 @@ pub(super) mod tests {
         assert_eq!(model.at(), None);
         assert_eq!(model.press(Press::Enter), Effect::Nothing);
         assert_eq!(model.mode, Mode::Table);
+    }
+
+    #[test]
+    fn window_holds_the_selected_row() {
+        let mut model = model();
+        for (presses, first, at) in [(0, "orders/7", 0), (1, "orders/7", 1), (1, "accounts/3", 1)] {
+            (0..presses).for_each(|_| _ = model.press(Press::Down));
+            let (rows, selected) = model.window(2);
+            assert_eq!((rows.len(), &*rows[0].name), (2, first));
+            assert_eq!(selected, Some(at));
+        }
+        assert_eq!(model.window(0).0, [] as [&Row; 0]);
+        model.update(Vec::new());
+        assert_eq!(model.window(2), (vec![], None));
+    }
+
+    #[test]
+    fn unknown_hand_overs_are_sorted_last() {
+        let mut model = model();
+        let mut rows = rows();
+        rows[1].handovers = None;
+        model.sort = Sort::Handovers;
+        model.update(rows);
+        assert_eq!(names(&model), ["orders/19", "accounts/3", "orders/7"]);
     }
 
     #[test]

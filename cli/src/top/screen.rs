@@ -1,23 +1,25 @@
 //! Terminal of `top`: reads keys and etcd, draws, and does what the model says.
 
-use std::collections::HashMap;
 use std::io::{self, IsTerminal};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use etcd_locked::etcd_client::{Client, EventType, WatchFilterType, WatchOptions};
+use etcd_locked::etcd_client::Client;
 use etcd_locked::{Contender, Queue, Standing};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::draw::draw;
+use super::handovers::{Handovers, count};
 use super::model::{Effect, Model, Place, Press, Row};
 use crate::connection::Connection;
 use crate::contender::{held_for, mode, process, queued_for, standing, time};
 use crate::failure::Failure;
 use crate::kick::take;
 use crate::options::Top;
+
+/// How many times as long as a read the pause after it is at least: etcd is not to be busy with `top`.
+const REST: u32 = 5;
 
 /// Shows the table until the user quits.
 pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bool, Failure> {
@@ -27,25 +29,26 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
         ));
     }
     let mut client = connection.client().await?;
-    let gone = Gone::default();
+    let handovers = Handovers::default();
     tokio::spawn(count(
         client.clone(),
         connection.prefix.clone(),
-        gone.clone(),
+        options.below.clone(),
+        handovers.clone(),
     ));
     let mut model = Model::new();
-    let read = |name: Option<&str>, since, after| {
+    let read = |name: Option<&str>, after| {
         let name = name.map(str::to_owned);
-        Box::pin(read(connection, options, &gone, name, since, after))
+        Box::pin(read(connection, options, &handovers, name, after))
     };
     // Before the terminal changes, so that its failure is read.
-    let first = read(None, Instant::now(), Duration::ZERO).await?;
-    let mut since = first.at;
+    let first = read(None, Duration::ZERO).await?;
+    let mut pause = pause(options.every, first.took);
     model.update(first.rows);
     let mut terminal = ratatui::try_init()?;
     let _restored = Restored;
     let mut keys = keys();
-    let mut reading = read(None, since, options.every);
+    let mut reading = read(None, pause);
     loop {
         terminal.draw(|frame| draw(frame, &model))?;
         // Keys count while etcd does not answer.
@@ -58,24 +61,24 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
             seen = &mut reading => {
                 match seen {
                     Ok(seen) => {
-                        since = seen.at;
+                        pause = self::pause(options.every, seen.took);
                         model.update(seen.rows);
                         model.look(seen.places);
                     }
                     // What is shown stays, and says that it is old.
                     Err(failure) => model.note = failure.to_string(),
                 }
-                reading = read(model.name(), since, options.every);
+                reading = read(model.name(), pause);
                 Effect::Nothing
             }
         };
         match effect {
             Effect::Quit => return Ok(true),
             Effect::Nothing => {}
-            Effect::Read => reading = read(model.name(), since, Duration::ZERO),
+            Effect::Read => reading = read(model.name(), Duration::ZERO),
             Effect::Kick(holders) => {
                 model.note = kick(&mut client, &holders).await;
-                reading = read(model.name(), since, Duration::ZERO);
+                reading = read(model.name(), Duration::ZERO);
             }
         }
     }
@@ -131,81 +134,56 @@ fn key(event: &Event) -> Option<Key> {
     }))
 }
 
-/// How many keys of each name have gone since they were counted last.
-#[derive(Debug, Clone, Default)]
-struct Gone(Arc<Mutex<HashMap<String, u32>>>);
-
-impl Gone {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> HashMap<String, u32> {
-        std::mem::take(&mut *self.lock())
-    }
-}
-
-/// Counts keys that go, as long as etcd tells of them; after that there are no hand-overs to see.
-async fn count(mut client: Client, prefix: String, gone: Gone) {
-    let options = WatchOptions::new()
-        .with_prefix()
-        .with_filters([WatchFilterType::NoPut]);
-    let Ok(mut events) = client.watch(&*prefix, Some(options)).await else {
-        return;
-    };
-    while let Ok(Some(answer)) = events.message().await {
-        for event in answer.events() {
-            let Some(kv) = event
-                .kv()
-                .filter(|_| event.event_type() == EventType::Delete)
-            else {
-                continue;
-            };
-            let key = String::from_utf8_lossy(kv.key());
-            let name = key
-                .strip_prefix(&*prefix)
-                .and_then(|key| key.rsplit_once('/'));
-            if let Some((name, _)) = name {
-                *gone.lock().entry(name.to_owned()).or_default() += 1;
-            }
-        }
-    }
-}
-
 /// What etcd has said.
 struct Seen {
     rows: Vec<Row>,
     /// The contenders of the name that is looked into.
     places: Vec<Place>,
-    at: Instant,
+    /// How long the read took.
+    took: Duration,
 }
 
-/// Reads all names, and all contenders of one, after this time. `since`: when they were read last.
+/// How long to wait until the next read.
+fn pause(every: Duration, took: Duration) -> Duration {
+    every.max(took.saturating_mul(REST))
+}
+
+/// Reads all names, and all contenders of one, after this time.
 async fn read(
     connection: &Connection<'_>,
     options: &Top,
-    gone: &Gone,
+    handovers: &Handovers,
     name: Option<String>,
-    since: Instant,
     after: Duration,
 ) -> Result<Seen, Failure> {
     sleep(after).await;
+    let began = Instant::now();
+    let listed = list(connection, options, name.as_deref()).await;
+    // After a failure too: while etcd answers no read, the counts must not grow by every name.
+    let rates = handovers.take();
+    let (mut rows, places) = listed?;
+    for row in &mut rows {
+        row.handovers = rates.as_ref().map(|rates| rates.of(&row.name));
+    }
+    let took = began.elapsed();
+    Ok(Seen { rows, places, took })
+}
+
+/// Reads all names, and all contenders of one.
+async fn list(
+    connection: &Connection<'_>,
+    options: &Top,
+    name: Option<&str>,
+) -> Result<(Vec<Row>, Vec<Place>), Failure> {
     let mut names = connection.locks.list(&options.below);
     let (mut rows, mut places) = (Vec::new(), Vec::new());
     while let Some(queue) = names.next().await? {
-        if name.as_deref() == Some(queue.name()) {
+        if name == Some(queue.name()) {
             places = queue.contenders().iter().map(place).collect();
         }
         rows.push(row(&queue));
     }
-    let at = Instant::now();
-    let seconds = (at - since).max(Duration::from_millis(1)).as_secs_f64();
-    let gone = gone.take();
-    for row in &mut rows {
-        let gone = gone.get(&row.name).copied().unwrap_or(0);
-        row.handovers = f64::from(gone) / seconds;
-    }
-    Ok(Seen { rows, places, at })
+    Ok((rows, places))
 }
 
 fn row(queue: &Queue) -> Row {
@@ -221,7 +199,7 @@ fn row(queue: &Queue) -> Row {
         held: holders.iter().filter_map(|it| held_for(it)).max(),
         waiting: queue.waiters().count(),
         longest: queue.waiters().filter_map(queued_for).max(),
-        handovers: 0.0,
+        handovers: None,
     }
 }
 
@@ -249,4 +227,16 @@ async fn kick(client: &mut Client, holders: &[Place]) -> String {
         });
     }
     said.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_reads_are_farther_apart() {
+        let (every, ms) = (Duration::from_secs(1), Duration::from_millis);
+        assert_eq!(pause(every, ms(200)), every);
+        assert_eq!(pause(every, ms(900)), ms(4_500));
+    }
 }

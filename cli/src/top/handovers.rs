@@ -1,0 +1,148 @@
+//! Hand-overs that `top` shows: keys that go, counted by a watch.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use etcd_locked::etcd_client::{self, Client, EventType, WatchFilterType, WatchOptions};
+use tokio::time::sleep;
+
+/// How long to wait until a watch that has ended is begun again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How many keys of each name have gone since they were counted last; `None` while there is no watch.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Handovers(Arc<Mutex<Option<Counts>>>);
+
+#[derive(Debug)]
+struct Counts {
+    names: HashMap<String, u32>,
+    since: Instant,
+}
+
+/// How many keys of each name have gone a second.
+#[derive(Debug)]
+pub(super) struct Rates {
+    names: HashMap<String, u32>,
+    seconds: f64,
+}
+
+impl Rates {
+    pub(super) fn of(&self, name: &str) -> f64 {
+        let gone = self.names.get(name).copied().unwrap_or(0);
+        f64::from(gone) / self.seconds
+    }
+}
+
+impl Counts {
+    fn begin() -> Self {
+        Self {
+            names: HashMap::new(),
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Handovers {
+    fn lock(&self) -> MutexGuard<'_, Option<Counts>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) {
+        *self.lock() = Some(Counts::begin());
+    }
+
+    fn end(&self) {
+        *self.lock() = None;
+    }
+
+    fn add(&self, name: &str) {
+        if let Some(counts) = &mut *self.lock() {
+            *counts.names.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Returns what was counted, and counts anew. `None`: there is no watch, so nothing is known.
+    pub(super) fn take(&self) -> Option<Rates> {
+        let counts = mem::replace(self.lock().as_mut()?, Counts::begin());
+        let time = counts.since.elapsed().max(Duration::from_millis(1));
+        Some(Rates {
+            names: counts.names,
+            seconds: time.as_secs_f64(),
+        })
+    }
+}
+
+/// Counts the keys that go below `below`, for ever.
+pub(super) async fn count(mut client: Client, prefix: String, below: String, handovers: Handovers) {
+    loop {
+        // Why it ended is of no use: the reads say what is wrong with etcd.
+        let _ = watch(&mut client, &prefix, &below, &handovers).await;
+        handovers.end();
+        sleep(PAUSE).await;
+    }
+}
+
+/// Counts as long as etcd tells of keys that go.
+async fn watch(
+    client: &mut Client,
+    prefix: &str,
+    below: &str,
+    handovers: &Handovers,
+) -> Result<(), etcd_client::Error> {
+    let options = WatchOptions::new()
+        .with_prefix()
+        .with_filters([WatchFilterType::NoPut]);
+    let mut events = client
+        .watch([prefix, below].concat(), Some(options))
+        .await?;
+    while let Some(answer) = events.message().await? {
+        if answer.canceled() {
+            break;
+        }
+        if answer.created() {
+            handovers.begin();
+        }
+        let gone = answer.events().iter();
+        let gone = gone.filter(|event| event.event_type() == EventType::Delete);
+        for kv in gone.filter_map(|event| event.kv()) {
+            let key = String::from_utf8_lossy(kv.key());
+            let name = key
+                .strip_prefix(prefix)
+                .and_then(|key| key.rsplit_once('/'));
+            if let Some((name, _)) = name {
+                handovers.add(name);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_known_without_a_watch() {
+        let handovers = Handovers::default();
+        handovers.add("orders/7");
+        assert!(handovers.take().is_none());
+        handovers.begin();
+        let rates = handovers.take().expect("a watch");
+        assert!(rates.of("orders/7").abs() < f64::EPSILON);
+        handovers.end();
+        assert!(handovers.take().is_none());
+    }
+
+    #[test]
+    fn each_key_is_counted_once() {
+        let handovers = Handovers::default();
+        handovers.begin();
+        (0..3).for_each(|_| handovers.add("orders/7"));
+        let rates = handovers.take().expect("a watch");
+        assert!(rates.of("orders/7") > 0.0 && rates.of("orders/8").abs() < f64::EPSILON);
+        let rates = handovers.take().expect("a watch");
+        assert!(rates.of("orders/7").abs() < f64::EPSILON);
+    }
+}
