@@ -40,10 +40,16 @@ pub(crate) fn link(span: &Span, holder: Option<&Holder>) {
 }
 
 fn parse(trace: &str) -> Option<SpanContext> {
-    let mut parts = trace.split('-').skip(1);
-    let trace = TraceId::from_hex(parts.next()?).ok()?;
-    let span = SpanId::from_hex(parts.next()?).ok()?;
-    let flags = u8::from_str_radix(parts.next()?, 16).ok()?;
+    let parts: Vec<&str> = trace.split('-').collect();
+    let [_, trace, span, flags] = parts[..] else {
+        return None;
+    };
+    if (trace.len(), span.len()) != (32, 16) {
+        return None; // too short a number would be another one
+    }
+    let trace = TraceId::from_hex(trace).ok()?;
+    let span = SpanId::from_hex(span).ok()?;
+    let flags = u8::from_str_radix(flags, 16).ok()?;
     let flags = TraceFlags::new(flags);
     let context = SpanContext::new(trace, span, flags, true, TraceState::default());
     context.is_valid().then_some(context)
