@@ -377,7 +377,7 @@ fn a_detached_body_keeps_its_span() {
         .build()
         .unwrap();
     let spans = Spans::default();
-    let _subscriber = tracing::subscriber::set_default(spans.clone());
+    let _subscriber = spans.subscribe();
     runtime.block_on(async {
         let locks = Corner::new().await.locks().await;
         let call = traced(locks.clone()).instrument(tracing::info_span!("request"));

@@ -26,6 +26,14 @@ pub(crate) struct Seen {
 }
 
 impl Spans {
+    /// Makes it the subscriber of this thread.
+    pub(crate) fn subscribe(&self) -> tracing::subscriber::DefaultGuard {
+        let guard = tracing::subscriber::set_default(self.clone());
+        // A thread without a subscriber may have had these spans switched off for all: tracing asks one thread only.
+        tracing_core::callsite::rebuild_interest_cache();
+        guard
+    }
+
     /// The spans of a name, in the order in which they were made.
     pub(crate) fn named(&self, name: &str) -> Vec<Seen> {
         let known = self.known.lock().expect("not poisoned");

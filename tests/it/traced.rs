@@ -30,7 +30,7 @@ fn spans_say_what_was_waited_for_and_held() {
         .build()
         .unwrap();
     let spans = Spans::default();
-    let _subscriber = tracing::subscriber::set_default(spans.clone());
+    let _subscriber = spans.subscribe();
     runtime.block_on(async {
         let corner = Corner::new().await;
         let locks = corner.locks().await;
