@@ -12,13 +12,13 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use etcd_locked::{LockError, etcd_locked};
+use etcd_locked::{LockError, Locked, Name, etcd_locked};
 use tokio::time::sleep;
 
 /// Leads until the lock is lost, and returns only the reason. `ttl` is the time that the others wait for a crashed leader.
-#[etcd_locked("leaders/billing", wait = "forever", ttl = "5s")]
+#[etcd_locked("leaders/billing", wait = "forever", ttl = "5s", guard = office)]
 async fn lead(replica: &str) -> Result<Infallible, LockError> {
-    let mut term = Term::begin(replica);
+    let mut term = Term::begin(replica, office);
     loop {
         term.work();
         sleep(Duration::from_millis(50)).await;
@@ -33,10 +33,10 @@ struct Term<'a> {
 }
 
 impl<'a> Term<'a> {
-    fn begin(replica: &'a str) -> Self {
+    /// Begins only where the lock is held.
+    fn begin(replica: &'a str, office: &Locked<Name>) -> Self {
         // Writes to other stores should carry this token, so that the store can refuse an older one: see the example `fencing`.
-        let token = etcd_locked::current().map_or(0, |held| held.token().as_i64());
-        println!("{replica} leads, with token {token}");
+        println!("{replica} leads, with token {}", office.token().as_i64());
         let last = Instant::now();
         Self {
             replica,

@@ -8,20 +8,18 @@
 
 use std::time::Duration;
 
-use etcd_locked::{LockError, current, etcd_locked};
+use etcd_locked::{LockError, etcd_locked};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 /// Works under the lock. The attribute does the rest: lease, heartbeat, queue and watch. A crashed contender blocks others for
 /// 15 seconds.
-#[etcd_locked("contest/demo", ttl = "15s", wait = "forever")]
+#[etcd_locked("contest/demo", ttl = "15s", wait = "forever", guard = contest)]
 async fn work(name: &str, begun: oneshot::Sender<()>) -> Result<(), LockError> {
     let _ = begun.send(());
-    if let Some(lock) = current() {
-        // The revision grows from owner to owner, so it is a fencing token.
-        let revision = lock.token().revision();
-        println!("{name}: lock successfully. [revision]:{revision}");
-    }
+    // The revision grows from owner to owner, so it is a fencing token.
+    let revision = contest.token().revision();
+    println!("{name}: lock successfully. [revision]:{revision}");
     sleep(Duration::from_secs(6)).await;
     println!("{name}: the work is done, unlock.");
     Ok(())

@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
-use etcd_locked::etcd_client::{self, Client};
-use etcd_locked::{Config, Locks, Queue};
+use etcd_locked::etcd_client::{self, Client, GetOptions};
+use etcd_locked::{Config, LockError, LockName, Locks, Queue};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
@@ -36,7 +37,8 @@ impl<'a> Connection<'a> {
     }
 
     fn of(etcd: &'a Etcd, service: String) -> Result<Self, Failure> {
-        let config = Config::from_lookup(|variable| value(etcd, variable))?;
+        let config = Config::from_lookup(|variable| value(etcd, variable))
+            .map_err(|error| worded(etcd, error))?;
         Ok(Self {
             etcd,
             locks: Locks::connect_lazy(config.service(service))?,
@@ -48,6 +50,7 @@ impl<'a> Connection<'a> {
     pub(crate) async fn queue(&self, name: &str) -> Result<Option<Queue>, Failure> {
         let queue = self.locks.queue(name).await?;
         if queue.is_none() {
+            self.check(name)?;
             say(format_args!(
                 "`{name}` is free: no process holds it or waits for it"
             ));
@@ -55,9 +58,51 @@ impl<'a> Connection<'a> {
         Ok(queue)
     }
 
-    /// A client over all endpoints.
+    /// Refuses what no service can lock, and what looks like a key: it is another name than what was meant.
+    fn check(&self, name: &str) -> Result<(), Failure> {
+        let below = name.strip_prefix(&self.prefix);
+        if name.lock_name().text().is_none() {
+            let like = "write it as `ls` shows it, such as orders/7";
+            return Err(Failure::Usage(format!("`{name}` is no name: {like}")));
+        }
+        if let Some(below) = below.filter(|below| !below.is_empty()) {
+            say(format_args!(
+                "a name stands without the prefix `{}`: did you mean `{below}`?",
+                self.prefix
+            ));
+        }
+        Ok(())
+    }
+
+    /// A client of the endpoint that is the first to answer, for some requests: one over all endpoints may ask a member that is down,
+    /// or silent, and what then happened to a request is not known.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
-        Ok(self.locks.client().await?)
+        let each = self.each()?;
+        if each.len() < 2 {
+            return Ok(self.locks.client().await?);
+        }
+        let mut asking = JoinSet::new();
+        for (_, locks) in each {
+            let key = self.prefix.clone();
+            asking.spawn(async move {
+                let mut client = locks.client().await?;
+                let read = GetOptions::new().with_keys_only();
+                match answer(client.get(key, Some(read))).await {
+                    Ok(_) | Err(Failure::Denied(_)) => Ok(client),
+                    Err(failure) => Err(failure),
+                }
+            });
+        }
+        let mut failed = None;
+        while let Some(asked) = asking.join_next().await {
+            match asked {
+                Ok(Ok(client)) => return Ok(client),
+                Ok(Err(failure)) => failed = failed.or(Some(failure)),
+                // Only a panic ends the task before its answer.
+                Err(_) => {}
+            }
+        }
+        Err(failed.unwrap_or_else(|| Failure::Etcd("no endpoint of etcd answers".to_owned())))
     }
 
     /// The endpoints, each with a client of its own.
@@ -70,32 +115,99 @@ impl<'a> Connection<'a> {
                 ENDPOINTS => Some(endpoint.clone()),
                 other => value(self.etcd, other),
             };
-            let locks = Locks::connect_lazy(Config::from_lookup(alone)?)?;
-            Ok((endpoint, locks))
+            let config = Config::from_lookup(alone).map_err(|error| worded(self.etcd, error))?;
+            Ok((endpoint, Locks::connect_lazy(config)?))
         });
         each.collect()
+    }
+
+    /// What the user wrote to log in, as options or variables; empty if nothing.
+    pub(crate) fn login(&self) -> Vec<&'static str> {
+        written(self.etcd, &LOGIN)
+    }
+
+    /// What the user wrote of the way to etcd: endpoints, certificates.
+    pub(crate) fn way(&self) -> Vec<&'static str> {
+        written(self.etcd, &WAY)
     }
 }
 
 const ENDPOINTS: &str = "ETCD_LOCKED_ENDPOINTS";
+/// Where a user's name or password may come from.
+const LOGIN: [&str; 3] = [
+    "ETCD_LOCKED_USER",
+    "ETCD_LOCKED_PASSWORD_FILE",
+    "ETCDCTL_USER",
+];
+/// Where the way to etcd comes from.
+const WAY: [&str; 8] = [
+    ENDPOINTS,
+    "ETCDCTL_ENDPOINTS",
+    "ETCD_LOCKED_CACERT",
+    "ETCDCTL_CACERT",
+    "ETCD_LOCKED_CERT",
+    "ETCDCTL_CERT",
+    "ETCD_LOCKED_KEY",
+    "ETCDCTL_KEY",
+];
+
+/// The options that stand for variables.
+fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 6] {
+    [
+        (ENDPOINTS, "--endpoints", &etcd.endpoints),
+        ("ETCD_LOCKED_PREFIX", "--prefix", &etcd.prefix),
+        ("ETCD_LOCKED_CACERT", "--cacert", &etcd.cacert),
+        ("ETCD_LOCKED_CERT", "--cert", &etcd.cert),
+        ("ETCD_LOCKED_KEY", "--key", &etcd.key),
+        ("ETCD_LOCKED_USER", "--user", &etcd.user),
+    ]
+}
 
 /// The value of a variable: an option stands for it, else the environment has it.
 fn value(etcd: &Etcd, variable: &str) -> Option<String> {
-    let option = match variable {
-        ENDPOINTS => &etcd.endpoints,
-        "ETCD_LOCKED_PREFIX" => &etcd.prefix,
-        "ETCD_LOCKED_CACERT" => &etcd.cacert,
-        "ETCD_LOCKED_CERT" => &etcd.cert,
-        "ETCD_LOCKED_KEY" => &etcd.key,
-        "ETCD_LOCKED_USER" => &etcd.user,
-        _ => &None,
-    };
+    let mut options = options(etcd).into_iter();
+    let option = options.find(|(of, ..)| *of == variable);
+    let given = option.and_then(|(_, _, given)| given.clone());
     let set = || {
         std::env::var(variable)
             .ok()
             .filter(|value| !value.is_empty())
     };
-    option.clone().or_else(set)
+    given.or_else(set)
+}
+
+/// What of these variables is in use, by the names that the user wrote: an option goes before the variables of its kind.
+fn written(etcd: &Etcd, variables: &[&'static str]) -> Vec<&'static str> {
+    let mut written = Vec::new();
+    for variable in variables {
+        // `ETCD_LOCKED_X` is used and not `ETCDCTL_X`, if both are there.
+        let ours = variable.replace("ETCDCTL_", "ETCD_LOCKED_");
+        if ours != *variable && value(etcd, &ours).is_some() || value(etcd, variable).is_none() {
+            continue;
+        }
+        let option = options(etcd)
+            .into_iter()
+            .find(|(of, _, given)| of == variable && given.is_some());
+        written.push(option.map_or(*variable, |(_, option, _)| option));
+    }
+    written
+}
+
+/// An error of the configuration, which names variables, for one who gave options.
+fn worded(etcd: &Etcd, error: LockError) -> Failure {
+    if let LockError::NotInitialized { .. } = error {
+        return Failure::Usage(
+            "no endpoint of etcd is known: name it with --endpoints, or in ETCD_LOCKED_ENDPOINTS"
+                .to_owned(),
+        );
+    }
+    let mut text = error.to_string();
+    for (variable, option, given) in options(etcd) {
+        if given.is_some() {
+            text = text.replace(&format!("`{variable}`"), &format!("`{option}`"));
+        }
+    }
+    Failure::Usage(text)
 }
 
 /// Waits for an answer of etcd, not for ever.

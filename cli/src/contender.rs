@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_locked::{Contender, Sharing, Standing};
+use etcd_locked::{Contender, Queue, Standing};
 use serde_json::{Value, json};
 
 use crate::time::{ago, shown};
@@ -19,18 +19,28 @@ pub(crate) fn process(contender: &Contender) -> String {
     }
 }
 
-/// The mode as an option of the attribute names it.
-pub(crate) fn mode(contender: &Contender) -> &'static str {
-    match contender.sharing() {
-        Sharing::Shared => "shared",
-        Sharing::Permit => "permit",
-        _ => "exclusive",
-    }
+/// Who holds a name: the first, and how many more; permits that hold it or wait for one are counted apart. Nothing if no process
+/// does.
+pub(crate) fn holders(queue: &Queue) -> Option<String> {
+    let mut holds = queue.holders();
+    let first = process(holds.next()?);
+    let (more, may): (Vec<_>, Vec<_>) = holds.partition(|it| it.standing() == Standing::Holds);
+    let more = match more.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let may = match may.len() {
+        0 => String::new(),
+        may => format!(", {may} may hold it"),
+    };
+    Some(first + &more + &may)
 }
 
-/// How long it has held its name; nothing in its first second, and of a client of another kind.
+/// How long it has held its name; nothing of a client of another kind.
 pub(crate) fn held_for(contender: &Contender) -> Option<Duration> {
-    ago(contender.holder()?.held_since()?)
+    // In its first second a holder has not written since when.
+    let since = contender.holder()?.held_since();
+    Some(since.and_then(ago).unwrap_or_default())
 }
 
 /// How long it has waited, or had waited.
@@ -50,8 +60,8 @@ pub(crate) fn standing(contender: &Contender) -> &'static str {
 /// For how long it has done so.
 pub(crate) fn time(contender: &Contender) -> String {
     let time = match contender.standing() {
-        Standing::Waits => queued_for(contender),
-        _ => held_for(contender),
+        Standing::Holds => held_for(contender),
+        _ => queued_for(contender),
     };
     match (time, contender.holder()) {
         (Some(time), _) => shown(time),
@@ -65,7 +75,7 @@ pub(crate) fn object(contender: &Contender) -> Value {
     let holder = contender.holder();
     json!({
         "standing": standing(contender),
-        "mode": mode(contender),
+        "mode": contender.sharing().word(),
         "service": holder.map(|it| it.service()),
         "host": holder.map(|it| it.host()),
         "pid": holder.map(|it| it.pid()),
@@ -75,6 +85,7 @@ pub(crate) fn object(contender: &Contender) -> Value {
         "held_since": holder.and_then(|it| it.held_since()),
         "key": contender.shown_key(),
         "create_revision": contender.created(),
+        "mod_revision": contender.changed(),
         "lease": contender.lease().map(|lease| format!("{lease:x}")),
         "group": contender.group(),
     })

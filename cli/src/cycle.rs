@@ -1,74 +1,162 @@
-//! Cycle of names: each is held by a task that waits for the next one.
+//! Cycle of names: each is held by a task that waits for the next one. Found by the library's own search.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use etcd_locked::Queue;
-use etcd_locked::etcd_client::{Client, GetOptions};
-use etcd_locked_core::{edges_of, session_root};
+use etcd_locked::etcd_client::{
+    Client, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+};
+use etcd_locked::{Contender, Queue};
+use etcd_locked_core::{Cycle, Key, Kv, Op, Revision, Search, TxnAnswer};
+use tokio::time::timeout;
 
 use crate::connection::{Connection, answer};
 use crate::failure::Failure;
 
-/// How many names are looked at: as many as the library's own search.
-const NAMES: usize = 16;
+/// How many ranges of keys are read for one name at most, all searches from its waiters together.
+const RANGES: usize = 1_024;
+
+/// How long all of it may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Finds a cycle that a name is in, from that name on; empty, if it is in none. A task writes what it waits for after a second.
+///
+/// All is read at one revision, so a cycle that is found was there.
 pub(crate) async fn of(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String>, Failure> {
-    let mut client = connection.client().await?;
-    let start = queue.name().to_owned();
-    let mut cameby: BTreeMap<String, String> = BTreeMap::new();
-    let mut next = VecDeque::from([queue.clone()]);
-    let mut seen = 0;
-    while let Some(queue) = next.pop_front()
-        && seen < NAMES
-    {
-        seen += 1;
-        for holder in queue.holders() {
-            for waited in edges(&mut client, connection, holder.key()).await? {
-                if waited == start {
-                    return Ok(path(&cameby, queue.name(), &start));
-                }
-                if cameby.contains_key(&waited) {
-                    continue;
-                }
-                cameby.insert(waited.clone(), queue.name().to_owned());
-                next.extend(connection.locks.queue(&waited).await?);
+    let search = search(connection, queue);
+    let found = timeout(PATIENCE, search).await;
+    found.unwrap_or_else(|_| Err(Failure::Etcd(format!("it takes longer than {PATIENCE:?}"))))
+}
+
+async fn search(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String>, Failure> {
+    let mut waiters = queue.waiters().peekable();
+    if waiters.peek().is_none() {
+        return Ok(Vec::new()); // a cycle through a name goes through a call that waits for it
+    }
+    let mut ranges = Ranges::new(connection.client().await?);
+    for waiter in waiters {
+        let Some(start) = incarnation(waiter) else {
+            continue;
+        };
+        let mut search = Search::new(&connection.prefix, start);
+        loop {
+            let reads = search.reads();
+            if reads.is_empty() {
+                break;
+            }
+            let answer = ranges.read(&reads).await?;
+            if let Some(cycle) = search.answered(Some(answer)) {
+                return Ok(names(&cycle, &connection.prefix));
             }
         }
     }
-    Ok(Vec::new())
-}
-
-/// The names that the task waits for which holds this key.
-async fn edges(
-    client: &mut Client,
-    connection: &Connection<'_>,
-    key: &[u8],
-) -> Result<Vec<String>, Failure> {
-    let Ok(key) = std::str::from_utf8(key) else {
-        return Ok(Vec::new());
-    };
-    let edges = edges_of(&session_root(&connection.prefix), key);
-    let options = GetOptions::new().with_prefix().with_keys_only();
-    let found = answer(client.get(&*edges, Some(options))).await?;
-    let names = found.kvs().iter().filter_map(|kv| {
-        let waiting = kv.key_str().ok()?.strip_prefix(&*edges)?;
-        let (name, _) = waiting
-            .strip_prefix(&*connection.prefix)?
-            .rsplit_once('/')?;
-        Some(name.to_owned())
-    });
-    Ok(names.collect())
-}
-
-/// The way from the start to the last name, and back to the start.
-fn path(cameby: &BTreeMap<String, String>, last: &str, start: &str) -> Vec<String> {
-    let mut path = vec![start.to_owned(), last.to_owned()];
-    let mut at = last;
-    while let Some(before) = cameby.get(at).filter(|_| at != start) {
-        path.push(before.clone());
-        at = before;
+    match queue.contenders().len() > Search::CONTENDERS as usize {
+        true => Err(Failure::Etcd(format!(
+            "of its contenders only the oldest {} are looked at",
+            Search::CONTENDERS
+        ))),
+        false => Ok(Vec::new()),
     }
-    path.reverse();
-    path
+}
+
+fn incarnation(contender: &Contender) -> Option<(Key, Revision)> {
+    let key = std::str::from_utf8(contender.key()).ok()?;
+    Some((key.into(), Revision::new(contender.created())?))
+}
+
+/// The names of a cycle's keys, from the first one back to it.
+fn names(cycle: &Cycle, prefix: &str) -> Vec<String> {
+    let keys = cycle.keys();
+    let names =
+        keys.filter_map(|(key, _)| Some(key.strip_prefix(prefix)?.rsplit_once('/')?.0.to_owned()));
+    let mut names: Vec<_> = names.collect();
+    // Who waits for a name and who holds it are neighbours.
+    names.dedup();
+    names.extend(names.first().cloned());
+    names
+}
+
+/// Ranges of keys at one revision, each read once.
+struct Ranges {
+    client: Client,
+    known: BTreeMap<Key, Vec<Kv>>,
+    /// That of the first answer; 0 before.
+    revision: i64,
+}
+
+impl Ranges {
+    fn new(client: Client) -> Self {
+        Self {
+            client,
+            known: BTreeMap::new(),
+            revision: 0,
+        }
+    }
+
+    /// Carries out the reads of a search.
+    async fn read(&mut self, reads: &[Op]) -> Result<TxnAnswer, Failure> {
+        let wanted = reads.iter().filter_map(range);
+        let missing: Vec<_> = wanted
+            .filter(|(prefix, _)| !self.known.contains_key(*prefix))
+            .collect();
+        if self.known.len() + missing.len() > RANGES {
+            return Err(Failure::Etcd(format!("it takes more than {RANGES} reads")));
+        }
+        if !missing.is_empty() {
+            let gets = missing.iter().map(|(prefix, limit)| {
+                let options = GetOptions::new()
+                    .with_prefix()
+                    .with_limit(*limit)
+                    .with_sort(SortTarget::Create, SortOrder::Ascend)
+                    .with_revision(self.revision);
+                TxnOp::get(&***prefix, Some(options))
+            });
+            let gets: Vec<_> = gets.collect();
+            let answered = answer(self.client.txn(Txn::new().and_then(gets))).await?;
+            if self.revision == 0 {
+                self.revision = answered.header().map_or(0, |header| header.revision());
+            }
+            for ((prefix, _), found) in missing.into_iter().zip(answered.op_responses()) {
+                self.known.insert(prefix.clone(), keys(found));
+            }
+        }
+        let found = |read| Some(self.known.get(range(read)?.0)?.clone());
+        let answers = reads.iter().map(|read| found(read).unwrap_or_default());
+        let malformed = || Failure::Etcd("etcd gives no revision".to_owned());
+        Ok(TxnAnswer {
+            revision: Revision::new(self.revision).ok_or_else(malformed)?,
+            succeeded: true,
+            answers: answers.collect(),
+        })
+    }
+}
+
+/// The prefix that a search reads, and how many keys of it; a search reads nothing else.
+fn range(read: &Op) -> Option<(&Key, i64)> {
+    match read {
+        Op::Range { prefix, limit, .. } => Some((prefix, limit.map_or(0, i64::from))),
+        _ => None,
+    }
+}
+
+fn keys(answer: TxnOpResponse) -> Vec<Kv> {
+    let TxnOpResponse::Get(mut found) = answer else {
+        return Vec::new();
+    };
+    let keys = found.take_kvs().into_iter().filter_map(|kv| {
+        let (create_revision, mod_revision) = (
+            Revision::new(kv.create_revision())?,
+            Revision::new(kv.mod_revision())?,
+        );
+        let lease = kv.lease();
+        let (key, value) = kv.into_key_value();
+        Some(Kv {
+            key,
+            value,
+            create_revision,
+            mod_revision,
+            lease,
+        })
+    });
+    keys.collect()
 }

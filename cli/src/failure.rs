@@ -5,13 +5,26 @@ use std::io;
 
 use etcd_locked::{LockError, etcd_client};
 
+/// What etcd says to a user who may not do it.
+const DENIED: &str = "etcdserver: permission denied";
+/// What etcd's own words begin with.
+const SPOKEN: &str = "etcdserver: ";
+
 /// Why a command could not be carried out.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// It was asked for in a way that makes no sense.
     Usage(String),
-    /// etcd is out of reach, or refuses.
+    /// etcd is out of reach, or failed.
     Etcd(String),
+    /// etcd does not know the user, or not by this password.
+    Login(String),
+    /// There is no way to etcd that time alone mends: a scheme, an authority or a certificate is wrong.
+    Way(String),
+    /// etcd does not let this user do it.
+    Denied(String),
+    /// etcd is at its quota.
+    Full(String),
     /// The system refuses what a command needs.
     #[cfg(target_os = "linux")]
     System(String),
@@ -23,7 +36,8 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Etcd(_) | Self::Output(_) => 3,
+            Self::Etcd(_) | Self::Login(_) | Self::Way(_) | Self::Denied(_) | Self::Full(_) => 3,
+            Self::Output(_) => 4,
             #[cfg(target_os = "linux")]
             Self::System(_) => 126,
         }
@@ -37,7 +51,15 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(text) | Self::Etcd(text) => f.write_str(text),
+            Self::Usage(text)
+            | Self::Etcd(text)
+            | Self::Login(text)
+            | Self::Way(text)
+            | Self::Full(text) => f.write_str(text),
+            Self::Denied(text) => write!(
+                f,
+                "{text}; `etcd-locked doctor` names the rights that are missing"
+            ),
             #[cfg(target_os = "linux")]
             Self::System(text) => f.write_str(text),
             Self::Output(error) => write!(f, "the output cannot be written: {error}"),
@@ -47,18 +69,39 @@ impl fmt::Display for Failure {
 
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
+        let text = error.to_string();
         match error {
-            LockError::NotInitialized { .. } | LockError::Config { .. } => {
-                Self::Usage(error.to_string())
-            }
-            error => Self::Etcd(error.to_string()),
+            LockError::NotInitialized { .. } | LockError::Config { .. } => Self::Usage(text),
+            LockError::PermissionDenied { .. } => Self::Denied(text),
+            LockError::Backend { .. } if text.contains(DENIED) => Self::Denied(text),
+            // What stays until an operator changes something: etcd has said so, or no word of etcd's has come.
+            LockError::Backend { .. } if !error.is_retryable() => match text.contains(SPOKEN) {
+                true => Self::Login(text),
+                false => Self::Way(text),
+            },
+            _ => Self::Etcd(text),
         }
     }
 }
 
 impl From<etcd_client::Error> for Failure {
     fn from(error: etcd_client::Error) -> Self {
-        Self::Etcd(format!("etcd failed: {error}"))
+        let etcd_client::Error::GRpcStatus(status) = &error else {
+            return Self::Etcd(format!("etcd failed: {error}"));
+        };
+        match status.message() {
+            DENIED => Self::Denied(format!("etcd failed: {DENIED}")),
+            text @ "etcdserver: mvcc: database space exceeded" => Self::Full(text.to_owned()),
+            text @ "etcdserver: user name is empty" => Self::Login(format!(
+                "etcd failed: {text}: it wants to know who asks, by --user or ETCD_LOCKED_USER"
+            )),
+            text @ "etcdserver: authentication failed, invalid user ID or password" => {
+                Self::Login(format!("etcd failed: {text}"))
+            }
+            // What did not come from etcd may have no more than a code.
+            "" => Self::Etcd(format!("etcd failed: {error}")),
+            text => Self::Etcd(format!("etcd failed: {text}")),
+        }
     }
 }
 

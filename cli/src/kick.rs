@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use etcd_locked::etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
-use etcd_locked::{Contender, Queue};
+use etcd_locked::{Contender, Queue, Standing};
 use serde_json::json;
 
 use crate::connection::{Connection, answer};
@@ -24,47 +24,61 @@ pub(crate) async fn kick(
     };
     let holders = holders(&queue, options)?;
     let mut client = connection.client().await?;
-    if !json {
-        for holder in &holders {
-            tell(&queue, holder)?;
-        }
+    if !(json && options.yes) {
+        tell(&queue, &holders);
     }
     if !options.yes && !is_confirmed(&queue)? {
         say(format_args!("nothing was done"));
         return Ok(false);
     }
     let mut all = true;
+    let mut failed = None;
     for holder in holders {
-        let stops = stops_within(&mut client, holder).await?;
-        let taken = take(&mut client, holder.key(), holder.created()).await?;
+        // Only for what is said of it.
+        let stops = stops_within(&mut client, holder).await.ok().flatten();
+        let taken = match take(&mut client, &Target::of(holder)).await {
+            Ok(taken) => taken,
+            Err(failure) => {
+                say(format_args!(
+                    "etcd-locked: whether it was taken from {} is not known: {failure}",
+                    process(holder)
+                ));
+                failed = Some(failure);
+                continue;
+            }
+        };
         all &= taken;
-        if json {
+        let mut out = io::stdout();
+        // The locks are taken away already, also if this cannot be written.
+        let _ = if json {
             let object = json!({
                 "name": queue.name(),
                 "taken": taken,
                 "holder": object(holder),
                 "stops_within_ms": stops.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)),
             });
-            writeln!(io::stdout(), "{object}")?;
+            writeln!(out, "{object}")
         } else if taken {
-            writeln!(
-                io::stdout(),
-                "taken from {}{}",
-                process(holder),
-                end(holder, stops)
-            )?;
+            writeln!(out, "taken from {}{}", process(holder), end(holder, stops))
         } else {
-            writeln!(io::stdout(), "{} had given it back before", process(holder))?;
-        }
+            writeln!(
+                out,
+                "{} has given it back, or to another of its calls: nothing was taken from it",
+                process(holder)
+            )
+        };
     }
-    Ok(all)
+    match failed {
+        None => Ok(all),
+        Some(failure) => Err(failure),
+    }
 }
 
-/// Whom it hits.
+/// Whom it hits: all that are known to hold the name, or the one that was asked for.
 fn holders<'a>(queue: &'a Queue, options: &Kick) -> Result<Vec<&'a Contender>, Failure> {
     let all = queue.holders();
     let Some(key) = &options.key else {
-        return Ok(all.collect());
+        return Ok(all.filter(|it| is_known_to_hold(it)).collect());
     };
     let of_key: Vec<_> = all.filter(|it| it.shown_key() == *key).collect();
     match of_key.is_empty() {
@@ -76,30 +90,39 @@ fn holders<'a>(queue: &'a Queue, options: &Kick) -> Result<Vec<&'a Contender>, F
     }
 }
 
-fn tell(queue: &Queue, holder: &Contender) -> io::Result<()> {
-    let mut out = io::stdout();
-    writeln!(
-        out,
-        "{} is held by {}, for {}",
-        queue.name(),
-        process(holder),
-        time(holder)
-    )?;
-    if !holder.group().is_empty() {
-        writeln!(
-            out,
-            "  its call holds these too, and loses them: {}",
-            holder.group().join(" ")
-        )?;
+/// False for a permit that may as well wait for another one.
+pub(crate) fn is_known_to_hold(contender: &Contender) -> bool {
+    contender.standing() == Standing::Holds
+}
+
+/// Says whom it hits, and who is next.
+fn tell(queue: &Queue, holders: &[&Contender]) {
+    for holder in holders {
+        let (who, time) = (process(holder), time(holder));
+        say(format_args!(
+            "{} is held by {who}, for {time}",
+            queue.name()
+        ));
+        if !holder.group().is_empty() {
+            say(format_args!(
+                "  its call holds these too, and loses them: {}",
+                holder.group().join(" ")
+            ));
+        }
+    }
+    let may = queue.holders().filter(|it| !is_known_to_hold(it)).count();
+    if may > 0 {
+        say(format_args!(
+            "  {may} more hold a permit or wait for one: to take one away, name its key with --holder"
+        ));
     }
     match queue.waiters().next() {
-        Some(next) => writeln!(
-            out,
+        Some(next) => say(format_args!(
             "  next is {}, waiting for {}",
             process(next),
             time(next)
-        ),
-        None => writeln!(out, "  no process waits for it"),
+        )),
+        None => say(format_args!("  no process waits for it")),
     }
 }
 
@@ -110,11 +133,11 @@ fn is_confirmed(queue: &Queue) -> Result<bool, Failure> {
         ));
     }
     write!(
-        io::stdout(),
+        io::stderr(),
         "Take `{}` away? What its holder has half done stays so. [y/N] ",
         queue.name()
     )?;
-    io::stdout().flush()?;
+    io::stderr().flush()?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
@@ -134,12 +157,44 @@ async fn stops_within(
         .map(Duration::from_secs))
 }
 
-/// Deletes a holder's key, if that is still this very contender's; tells whether it was.
-pub(crate) async fn take(client: &mut Client, key: &[u8], created: i64) -> Result<bool, Failure> {
-    let still = Compare::create_revision(key, CompareOp::Equal, created);
-    let txn = Txn::new()
-        .when([still])
-        .and_then([TxnOp::delete(key, None)]);
+/// A contender's key as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    key: Vec<u8>,
+    created: i64,
+    changed: i64,
+}
+
+impl Target {
+    pub(crate) fn of(contender: &Contender) -> Self {
+        Self {
+            key: contender.key().to_vec(),
+            created: contender.created(),
+            changed: contender.changed(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn named(key: &str) -> Self {
+        Self {
+            key: key.into(),
+            created: 7,
+            changed: 7,
+        }
+    }
+}
+
+/// Deletes a holder's key, if neither the contender nor what its key says of the holder has changed; tells whether it did.
+///
+/// So it hits no later process, and no later call of the same process that has held the lock for a second. Before that a process hands
+/// its key on without a word to etcd.
+pub(crate) async fn take(client: &mut Client, target: &Target) -> Result<bool, Failure> {
+    let key = &*target.key;
+    let still = [
+        Compare::create_revision(key, CompareOp::Equal, target.created),
+        Compare::mod_revision(key, CompareOp::Equal, target.changed),
+    ];
+    let txn = Txn::new().when(still).and_then([TxnOp::delete(key, None)]);
     Ok(answer(client.txn(txn)).await?.succeeded())
 }
 

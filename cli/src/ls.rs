@@ -7,10 +7,11 @@ use etcd_locked::{Contender, Queue, Standing};
 use serde_json::json;
 
 use crate::connection::Connection;
-use crate::contender::{mode, object, process, queued_for, time};
+use crate::contender::{holders, object, queued_for, time};
 use crate::failure::Failure;
 use crate::options::Ls;
 use crate::page::Page;
+use crate::say;
 use crate::time::shown;
 
 /// Clears a terminal and goes to its first line.
@@ -21,20 +22,47 @@ pub(crate) async fn ls(
     options: &Ls,
     json: bool,
 ) -> Result<bool, Failure> {
+    // Before `--watch` asked for the `=`, this was how its time was written.
+    if options.watch.is_some() && humantime::parse_duration(&options.below).is_ok() {
+        return Err(Failure::Usage(format!(
+            "`{0}` would be what the names begin with: write `--watch={0}`",
+            options.below
+        )));
+    }
     let Some(every) = options.watch else {
         return list(connection, &options.below, json).await;
     };
-    loop {
-        if !json && io::stdout().is_terminal() {
-            write!(io::stdout(), "{CLEAR}")?;
-        }
-        list(connection, &options.below, json).await?;
-        io::stdout().flush()?;
-        tokio::select! {
-            () = tokio::time::sleep(every) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(true),
-        }
+    // Ctrl-C is to end a list under way too, in particular one that etcd does not answer.
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => Ok(true),
+        failure = watch(connection, &options.below, json, every) => Err(failure),
     }
+}
+
+/// Lists until the output fails. A watch is for the time when etcd fails: then it says so, and goes on.
+async fn watch(connection: &Connection<'_>, below: &str, json: bool, every: Duration) -> Failure {
+    loop {
+        match watched(connection, below, json).await {
+            Ok(()) => {}
+            Err(failure @ (Failure::Output(_) | Failure::Usage(_))) => return failure,
+            Err(failure) => say(format_args!("etcd-locked: {failure}")),
+        }
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Lists once, on an empty terminal.
+async fn watched(connection: &Connection<'_>, below: &str, json: bool) -> Result<(), Failure> {
+    if !json && io::stdout().is_terminal() {
+        write!(io::stdout(), "{CLEAR}")?;
+    }
+    list(connection, below, json).await?;
+    if json {
+        // Shows the end of a round, also of one without a name.
+        writeln!(io::stdout())?;
+    }
+    Ok(io::stdout().flush()?)
 }
 
 /// Lists once; tells whether there is a name.
@@ -68,19 +96,14 @@ async fn list(connection: &Connection<'_>, below: &str, json: bool) -> Result<bo
 }
 
 fn row(queue: &Queue) -> [String; 6] {
-    let mut holders = queue.holders();
-    let first = holders.next();
-    let more = match holders.count() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let first = queue.holders().next();
     let of = |what: fn(&Contender) -> String| first.map_or_else(|| "-".to_owned(), what);
     let waiting = queue.waiters().count();
     let longest = longest_wait(queue);
     [
         queue.name().to_owned(),
-        of(|it| mode(it).to_owned()),
-        of(process) + &more,
+        of(|it| it.sharing().word().to_owned()),
+        holders(queue).unwrap_or_else(|| "-".to_owned()),
         of(time),
         waiting.to_string(),
         longest.map_or_else(|| "-".to_owned(), shown),

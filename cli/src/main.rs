@@ -13,6 +13,7 @@ mod kick;
 mod ls;
 mod options;
 mod page;
+mod paragraph;
 mod time;
 mod top;
 mod who;
@@ -32,22 +33,26 @@ const NOTHING: u8 = 1;
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    // These two need no runtime.
     #[cfg(target_os = "linux")]
-    if let Command::Guardian(guardian) = &options.command {
-        // One thread, and no runtime.
-        return match exec::guardian(guardian) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                say(format_args!(
-                    "etcd-locked: the guardian of a command fails: {error}"
-                ));
-                ExitCode::FAILURE
-            }
-        };
+    match &options.command {
+        Command::Guardian(guardian) => {
+            return match exec::guardian(guardian) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    say(format_args!(
+                        "etcd-locked: the guardian of a command fails: {error}"
+                    ));
+                    ExitCode::FAILURE
+                }
+            };
+        }
+        Command::Launcher(launcher) => return ExitCode::from(exec::launcher(launcher)),
+        _ => {}
     }
-    // What is piped into `head` ends without a word.
     match run(options) {
         Ok(status) => ExitCode::from(status),
+        // What is piped into `head` ends without a word. A command whose status says more does not end by it: see `doctor`.
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             say(format_args!("etcd-locked: {failure}"));
@@ -66,7 +71,9 @@ fn say(text: Arguments<'_>) {
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: Options) -> Result<u8, Failure> {
     #[cfg(target_os = "linux")]
-    if let Command::Exec(exec) = &options.command {
+    if let Command::Exec(exec) = &options.command
+        && !options.json
+    {
         return exec::exec(&options.etcd, exec).await;
     }
     let done = inspect(options).await?;
@@ -77,6 +84,11 @@ async fn run(options: Options) -> Result<u8, Failure> {
 async fn inspect(options: Options) -> Result<bool, Failure> {
     let connect = || Connection::new(&options.etcd);
     let json = options.json;
+    if json && !options.command.has_json() {
+        return Err(Failure::Usage(
+            "--json is for ls, who, kick and doctor".to_owned(),
+        ));
+    }
     match &options.command {
         Command::Ls(ls) => ls::ls(&connect()?, ls, json).await,
         Command::Who(who) => who::who(&connect()?, who, json).await,
@@ -85,15 +97,18 @@ async fn inspect(options: Options) -> Result<bool, Failure> {
         Command::Doctor(doctor) => doctor::doctor(&connect()?, doctor, json).await,
         Command::Completions { shell } => {
             let mut command = Options::command();
-            clap_complete::generate(*shell, &mut command, "etcd-locked", &mut io::stdout());
+            // Made first: what cannot be written is a panic there.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut command, "etcd-locked", &mut script);
+            io::stdout().write_all(&script)?;
             Ok(true)
         }
         Command::Man => {
             clap_mangen::Man::new(Options::command()).render(&mut io::stdout())?;
             Ok(true)
         }
-        // Both are carried out above.
+        // They are carried out above, or refused.
         #[cfg(target_os = "linux")]
-        Command::Exec(_) | Command::Guardian(_) => Ok(false),
+        Command::Exec(_) | Command::Guardian(_) | Command::Launcher(_) => Ok(false),
     }
 }

@@ -12,14 +12,14 @@ use clap_complete::Shell;
 /// It connects as the library does: by ETCD_LOCKED_ENDPOINTS and the other variables, where these are unset by ETCDCTL_ENDPOINTS
 /// and the others of etcdctl, or by the options below.
 ///
-/// Exit status: 0 done; 1 not found, not done, or something to mend; 2 wrong use; 3 etcd out of reach. `exec` has that of its
-/// command, once that runs.
+/// Exit status: 0 done; 1 not found, not done, or something to mend; 2 wrong use; 3 etcd out of reach, or it refuses; 4 the output
+/// cannot be written (a closed pipe is no fault). `exec` has that of its command, once that runs.
 #[derive(Debug, Parser)]
 #[command(name = "etcd-locked", version, max_term_width = 110)]
 pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) etcd: Etcd,
-    /// One JSON object a line.
+    /// One JSON object a line, of ls, who, kick and doctor. cli/JSON.md has the fields
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -45,7 +45,8 @@ pub(crate) struct Etcd {
     /// File with its key
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key: Option<String>,
-    /// User of etcd, as NAME:PASSWORD; others on this machine can see it here, so prefer ETCD_LOCKED_USER
+    /// User of etcd, as NAME:PASSWORD; others on this machine can see it here, so prefer ETCD_LOCKED_USER and
+    /// ETCD_LOCKED_PASSWORD_FILE
     #[arg(long, global = true, value_name = "NAME:PASSWORD")]
     pub(crate) user: Option<String>,
 }
@@ -53,16 +54,27 @@ pub(crate) struct Etcd {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List the names that are locked: who holds each, for how long, and how many wait
+    /// List the names that are locked: who holds each, for how long, and how many processes wait
     Ls(Ls),
     /// Show who holds a name and who waits for it, in order
+    ///
+    /// Each line is a key in etcd. A process has one for all its calls that wait for the name, or read under it: how many calls those
+    /// are, its own `/locks` and metrics say.
+    ///
+    /// If the name is in a deadlock, that is shown too. With --json `cycle` has its names, from this one back to it; it is empty if there
+    /// is none, and null where that is not known, for which standard error has the reason.
     Who(Who),
     /// Take a lock away from its holder
-    Kick(Kick),
-    /// Watch the names that are locked: by waiters, hold time or hand-overs a second; look into one, and kick
     ///
-    /// Keys: `/` filters, `s` sorts, the arrows select, Enter shows all contenders of a name, and there `k` takes the lock away from
-    /// those that hold it, after it has asked. Hand-overs are those from process to process.
+    /// It deletes the holder's key, after it has asked, if the key is still as it was read: so no later process is hit, and no later
+    /// call of the same process that has held the lock for a second. In its first second such a call is not told from the one before.
+    /// All readers of a process share one key. Of permits only those are taken that are known to be held; `--holder` names another.
+    Kick(Kick),
+    /// Watch the names that are locked: by waiters, hold time or contenders gone a second; look into one, and kick
+    ///
+    /// Keys: `/` filters, `s` sorts, the arrows select, Enter shows all contenders of a name, where the arrows scroll, and `k` takes the
+    /// lock away from those that hold it, after it has asked. GONE/S counts the keys that left a name a second: released, handed to
+    /// another process, lost, or given up while they waited. What a narrow terminal has no room for is left out, from the right.
     Top(Top),
     /// Run a command under a lock, and end it before another process can have that lock
     ///
@@ -72,10 +84,11 @@ pub(crate) enum Command {
     ///
     /// When the lock cannot be renewed, the command and its process group get SIGTERM, a sixth of the TTL (10 s at most) before
     /// the lock may no longer be relied on; then SIGKILL, with everything that it started. A guardian process does that, also when
-    /// etcd-locked is stopped or killed. When an operator has taken the lock away, it is SIGKILL at once.
+    /// etcd-locked is stopped or killed. When an operator has taken the lock away, it is SIGKILL at once. If the guardian is killed while
+    /// etcd-locked is stopped, the command's first process dies with it, but what that has started runs until etcd-locked goes on.
     ///
     /// The lock is released when the command has ended and nothing that it started is left: what it leaves behind is killed, a daemon
-    /// too. It has no controlling terminal, so Ctrl-Z stops etcd-locked only, and with that the lock is lost. It must not change its
+    /// too, and etcd-locked says so. It has no controlling terminal, so Ctrl-Z stops etcd-locked only, and with that the lock is lost. It must not change its
     /// user: what `sudo` runs cannot be killed. Run etcd-locked as that user instead.
     ///
     /// Exit status: the command's, 128 + N if the signal N has ended it; 126 or 127 if it cannot be run. As long as it has not run: 0
@@ -87,7 +100,15 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Guardian(Guardian),
+    /// The launcher of `exec`'s command, which the guardian starts
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Launcher(Launcher),
     /// Look for what is wrong with etcd, with rights, and with what lies below the prefix
+    ///
+    /// Each finding begins with `ok`, `BAD`, or `?` where this user may not see it; with --json `ok` is true, false or null. What to do
+    /// stands below it. Exit status: 1 if a finding is BAD. It leaves nothing in etcd: the leases that it grants to time etcd are
+    /// revoked at once.
     Doctor(Doctor),
     /// Print completions for a shell
     Completions {
@@ -98,14 +119,25 @@ pub(crate) enum Command {
     Man,
 }
 
+impl Command {
+    /// Whether it prints objects with `--json`.
+    pub(crate) fn has_json(&self) -> bool {
+        matches!(
+            self,
+            Self::Ls(_) | Self::Who(_) | Self::Kick(_) | Self::Doctor(_)
+        )
+    }
+}
+
 /// Options of `ls`.
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Only names that begin with this
     #[arg(default_value = "", value_name = "BEGIN")]
     pub(crate) below: String,
-    /// List again every so often, until Ctrl-C
-    #[arg(long, value_name = "EVERY", num_args = 0..=1, default_missing_value = "2s", value_parser = humantime::parse_duration)]
+    /// List again every so often, `--watch=5s`, until Ctrl-C [every 2s if no time is given]; while etcd does not answer, it says so and
+    /// goes on
+    #[arg(long, value_name = "EVERY", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = at_least_100ms)]
     pub(crate) watch: Option<Duration>,
 }
 
@@ -135,15 +167,19 @@ pub(crate) struct Kick {
 pub(crate) struct Exec {
     /// The name to lock, such as jobs/backup
     pub(crate) name: String,
-    /// How long to queue [default: ETCD_LOCKED_WAIT, or 10s]
-    #[arg(long, value_parser = humantime::parse_duration)]
-    pub(crate) wait: Option<Duration>,
+    /// How long to queue: 10s, none, forever [default: ETCD_LOCKED_WAIT, or 10s]
+    #[arg(long, value_parser = wait)]
+    pub(crate) wait: Option<Wait>,
     /// Try once, and do not queue
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// How long a host that has crashed blocks others: 2s to 300s [default: ETCD_LOCKED_TTL, or 15s]
-    #[arg(long, value_parser = humantime::parse_duration)]
+    #[arg(long, value_parser = ttl)]
     pub(crate) ttl: Option<Duration>,
+    /// Keep the name locked for this long from when the lock is acquired, also when the command ends earlier, fails, or cannot be run: so
+    /// a cron line runs once, though the clocks of its hosts differ
+    #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "shared")]
+    pub(crate) at_least: Option<Duration>,
     /// Share the name with others that share it
     #[arg(long, conflicts_with = "permits")]
     pub(crate) shared: bool,
@@ -158,13 +194,48 @@ pub(crate) struct Exec {
     pub(crate) command: Vec<OsString>,
 }
 
+/// How long a command queues for its lock.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wait {
+    Once,
+    For(Duration),
+    Forever,
+}
+
+/// Reads how long to queue, in the words of `ETCD_LOCKED_WAIT`.
+#[cfg(target_os = "linux")]
+fn wait(text: &str) -> Result<Wait, String> {
+    match text {
+        "none" => Ok(Wait::Once),
+        "forever" => Ok(Wait::Forever),
+        _ => match humantime::parse_duration(text) {
+            Ok(Duration::ZERO) => Ok(Wait::Once),
+            Ok(wait) => Ok(Wait::For(wait)),
+            Err(error) => Err(format!(
+                "{error}; write a time such as 10s, none, or forever"
+            )),
+        },
+    }
+}
+
+/// Reads the TTL of a lease, within the bounds that the library has.
+#[cfg(target_os = "linux")]
+fn ttl(text: &str) -> Result<Duration, String> {
+    let ttl = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match (Duration::from_secs(2)..=Duration::from_secs(300)).contains(&ttl) {
+        true => Ok(ttl),
+        false => Err("from 2s to 300s".to_owned()),
+    }
+}
+
 /// What to do if the lock is not acquired.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnHeld {
     /// Exit status 1
     Fail,
-    /// Exit status 0: another process does the work
+    /// Exit status 0: another process does the work. 1, where a key without a lease keeps the name locked for ever
     Skip,
 }
 
@@ -175,6 +246,17 @@ pub(crate) struct Guardian {
     /// How long before the stop time the command is asked to end, in nanoseconds
     #[arg(long)]
     pub(crate) grace_ns: u64,
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What the guardian tells the launcher when it starts it.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct Launcher {
+    /// The guardian's process
+    #[arg(long)]
+    pub(crate) guardian: i32,
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
@@ -190,7 +272,7 @@ pub(crate) struct Top {
     pub(crate) every: Duration,
 }
 
-/// Reads the time between two reads; every one reads all names.
+/// Reads the time between two reads, of which every one reads all names.
 fn at_least_100ms(text: &str) -> Result<Duration, String> {
     let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     match every >= Duration::from_millis(100) {
@@ -202,7 +284,7 @@ fn at_least_100ms(text: &str) -> Result<Duration, String> {
 /// Options of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// How many reads to time
+    /// How many leases to grant and revoke, which times etcd's writes
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) probes: u32,
 }

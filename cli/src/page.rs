@@ -7,6 +7,9 @@ use comfy_table::{ContentArrangement, Table, presets};
 /// How many rows are laid out together, on a terminal.
 const ROWS: usize = 100;
 
+/// How many blanks stand between columns.
+const GAP: u16 = 2;
+
 /// Rows under way to the standard output.
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -64,8 +67,11 @@ impl Page {
         table.add_rows(self.rows.drain(..));
         let widths = self.widths.clone();
         for (column, width) in table.column_iter_mut().zip(widths) {
+            // The gap behind a column is a part of its width.
+            let width = u16::try_from(width.min(60)).unwrap_or(u16::MAX) + GAP;
+            column.set_padding((0, GAP));
             column.set_constraint(comfy_table::ColumnConstraint::LowerBoundary(
-                comfy_table::Width::Fixed(u16::try_from(width.min(60)).unwrap_or(u16::MAX)),
+                comfy_table::Width::Fixed(width),
             ));
         }
         self.begun = true;

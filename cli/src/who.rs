@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use serde_json::json;
 
 use crate::connection::Connection;
-use crate::contender::{mode, object, process, standing, time};
+use crate::contender::{object, process, standing, time};
 use crate::cycle;
 use crate::failure::Failure;
 use crate::options::Who;
 use crate::page::Page;
+use crate::say;
 
 pub(crate) async fn who(
     connection: &Connection<'_>,
@@ -19,7 +20,17 @@ pub(crate) async fn who(
     let Some(queue) = connection.queue(&options.name).await? else {
         return Ok(false);
     };
-    let cycle = cycle::of(connection, &queue).await?;
+    // Whatever becomes of the search: who holds the name and who waits is known.
+    let cycle = match cycle::of(connection, &queue).await {
+        Ok(cycle) => Some(cycle),
+        Err(failure) => {
+            say(format_args!(
+                "etcd-locked: whether `{}` is in a deadlock is not known: {failure}",
+                queue.name()
+            ));
+            None
+        }
+    };
     if json {
         let contenders: Vec<_> = queue.contenders().iter().map(object).collect();
         let object = json!({ "name": queue.name(), "contenders": contenders, "cycle": cycle });
@@ -32,14 +43,14 @@ pub(crate) async fn who(
         page.row([
             standing(contender).to_owned(),
             process(contender),
-            mode(contender).to_owned(),
+            contender.sharing().word().to_owned(),
             time(contender),
             lease.map_or_else(|| "none: never expires".to_owned(), |it| format!("{it:x}")),
             contender.group().join(" "),
         ])?;
     }
     page.flush()?;
-    if !cycle.is_empty() {
+    if let Some(cycle) = cycle.filter(|cycle| !cycle.is_empty()) {
         writeln!(
             io::stdout(),
             "deadlock: {}; one of these calls is refused with `Deadlock` within five seconds",

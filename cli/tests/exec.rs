@@ -65,13 +65,22 @@ impl Run {
 
     /// The next line of the command, or of etcd-locked.
     fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line")
+        let line = self.lines.recv_timeout(PATIENCE);
+        line.unwrap_or_else(|_| panic!("no line after {PATIENCE:?}; {}", self.now()))
     }
 
     /// Waits for the end; returns how it ended, and what was said since.
     fn end(mut self) -> (ExitStatus, String) {
-        let status = self.process.wait(PATIENCE).expect("it ends");
+        let ended = self.process.wait(PATIENCE);
+        let status = ended.unwrap_or_else(|error| panic!("{error}; {}", self.now()));
         (status, self.lines.iter().collect::<Vec<_>>().join("\n"))
+    }
+
+    /// What was said since the last line that was read, and how wrapper, guardian and command are.
+    fn now(&self) -> String {
+        let said: Vec<_> = self.lines.try_iter().collect();
+        let processes = described(self.process.pid()).join("\n");
+        format!("it said {said:?}; its processes:\n{processes}")
     }
 
     /// The guardian: the child of this process.
@@ -90,6 +99,21 @@ fn children(parent: Pid) -> Vec<Pid> {
     children.map(pid).collect()
 }
 
+/// A line for a process and each one below it: state, and the signals that it has not taken yet, blocks, ignores and handles.
+fn described(process: Pid) -> Vec<String> {
+    let raw = process.as_raw_nonzero();
+    let status = fs::read_to_string(format!("/proc/{raw}/status")).unwrap_or_default();
+    let fields = status.lines().filter(|line| {
+        let begins = [
+            "Name", "State", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt",
+        ];
+        begins.iter().any(|field| line.starts_with(field))
+    });
+    let own = format!("{raw}: {}", fields.collect::<Vec<_>>().join(", "));
+    let below = children(process).into_iter().flat_map(described);
+    [own].into_iter().chain(below).collect()
+}
+
 fn exec(endpoint: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
     command
@@ -97,6 +121,14 @@ fn exec(endpoint: &str, args: &[&str]) -> Command {
         .args(args)
         .env("ETCD_LOCKED_TTL", ""); // as if it were not set
     command
+}
+
+/// A command that another program becomes.
+fn through(program: &str, args: &[&str], command: &Command) -> Command {
+    let mut first = Command::new(program);
+    let rest = command.get_args();
+    first.args(args).arg(command.get_program()).args(rest);
+    first
 }
 
 fn pid(raw: i32) -> Pid {
@@ -121,8 +153,9 @@ fn seen_by_next(etcd: &Member, name: &str, pids: &[Pid]) -> String {
         .iter()
         .map(|pid| pid.as_raw_nonzero().to_string())
         .collect();
+    // One that has ended lives no more, even if its parent is stopped and does not reap it.
     let script = format!(
-        "for pid in {}; do kill -0 $pid && echo $pid lives; done; echo begun",
+        "for pid in {}; do grep -qs '^State:.[^ZX]' /proc/$pid/status && echo $pid lives; done; echo begun",
         pids.join(" ")
     );
     let args = [name, "--wait", "60s", "--", "sh", "-c", &script];
@@ -197,8 +230,9 @@ fn signals_are_passed_on() {
         (Signal::USR2, "USR2"),
     ] {
         let script = format!("trap 'exit 40' {name}; echo ready; while :; do sleep 0.02; done");
-        let args = ["jobs/a", "--", "sh", "-c", &script];
-        let mut run = Run::start(&etcd.endpoint(), &args);
+        let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", &script]);
+        // A script has its background jobs ignore SIGINT and SIGQUIT, these tests too: then no signal would come here.
+        let mut run = Run::of(through("env", &["--default-signal"], &exec));
         assert_eq!(run.line(), "ready");
         run.process.signal(signal);
         let (ended, said) = run.end();
@@ -212,12 +246,8 @@ fn signal_that_is_ignored_stays_so() {
     let etcd = Member::start().expect("an etcd");
     let script = "kill -HUP $$; echo lives; while :; do sleep 0.02; done";
     let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", script]);
-    let mut nohup = Command::new("sh");
-    nohup
-        .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
-        .arg(exec.get_program())
-        .args(exec.get_args());
-    let mut run = Run::of(nohup);
+    let nohup = ["-c", "trap '' HUP; exec \"$@\"", "sh"];
+    let mut run = Run::of(through("sh", &nohup, &exec));
     assert_eq!(run.line(), "lives");
     run.process.signal(Signal::HUP);
     run.process.signal(Signal::TERM);
@@ -230,16 +260,8 @@ fn signal_that_is_ignored_stays_so() {
 fn processes_of_others_are_spared() {
     let etcd = Member::start().expect("an etcd");
     let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "true"]);
-    let mut shell = Command::new("sh");
-    shell
-        .args([
-            "-c",
-            "sleep 60 > /dev/null 2>&1 & echo $!; exec \"$@\"",
-            "sh",
-        ])
-        .arg(exec.get_program())
-        .args(exec.get_args());
-    let run = Run::of(shell);
+    let script = "sleep 60 > /dev/null 2>&1 & echo $!; exec \"$@\"";
+    let run = Run::of(through("sh", &["-c", script, "sh"], &exec));
     let other = pid(run.line().parse().expect("a process id"));
     assert_eq!(run.end().0.code(), Some(0));
     assert!(lives(other));
@@ -255,6 +277,8 @@ fn lock_that_is_held_is_said_with_its_holder() {
         (&["--wait", "100ms"], 1),
         (&["--no-wait", "--on-held", "skip"], 0),
         (&["--wait", "100ms", "--on-held", "skip"], 0),
+        (&["--wait", "none", "--on-held", "skip"], 0),
+        (&["--wait", "0s"], 1),
     ] {
         let args = [&["jobs/a"], options, &["--", "echo", "ran"]].concat();
         let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
@@ -264,6 +288,37 @@ fn lock_that_is_held_is_said_with_its_holder() {
         assert!(said.contains(&pid) && !said.contains("ran"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+}
+
+/// No other process holds the name, so no other process does the work, today or tomorrow.
+#[test]
+fn key_that_never_expires_is_not_skipped() {
+    let etcd = Member::start().expect("an etcd");
+    let put = etcd.gateway().put("locks/jobs/a/0", "");
+    put.expect("a key without a lease");
+    let args = ["jobs/a", "--no-wait", "--on-held", "skip", "--", "true"];
+    let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
+    assert_eq!(ended.code(), Some(1), "{said}");
+    assert!(said.contains("has no lease and never expires"), "{said}");
+}
+
+#[test]
+fn name_stays_locked_after_a_short_command() {
+    let etcd = Member::start().expect("an etcd");
+    let line = [
+        "jobs/a",
+        "--at-least",
+        "60s",
+        "--no-wait",
+        "--on-held",
+        "skip",
+    ];
+    let args = [&line[..], &["--", "echo", "ran"]].concat();
+    let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
+    assert_eq!((ended.code(), &*said), (Some(0), "ran"));
+    let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
+    assert_eq!(ended.code(), Some(0), "{said}");
+    assert!(said.contains("skipped: `jobs/a` is held"), "{said}");
 }
 
 #[test]
@@ -368,6 +423,22 @@ fn command_of_a_killed_guardian_is_killed() {
     assert!(said.contains("the guardian does not answer"), "{said}");
 }
 
+/// The system kills the command itself, because no process of ours can. What the command has started lives until the wrapper goes on.
+#[test]
+fn command_dies_with_its_guardian_where_the_wrapper_is_stopped() {
+    let etcd = Member::start().expect("an etcd");
+    let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    let guardian = run.guardian();
+    run.process.stop().expect("it stops");
+    kill_process(guardian, Signal::KILL).expect("it lives");
+    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids[2..]), "begun\n");
+    run.process.cont();
+    let (ended, said) = run.end();
+    assert_eq!(ended.code(), Some(137), "{said}");
+    assert!(said.contains("the lock was lost"), "{said}");
+    assert!(!pids.into_iter().any(lives));
+}
+
 #[test]
 fn wrapper_kills_where_the_guardian_is_stopped() {
     let etcd = Member::start().expect("an etcd");
@@ -424,6 +495,7 @@ fn nothing_of_the_command_outlives_the_lock() {
     let pids = [run.line(), run.line()].map(|line| pid(line.parse().expect("a process id")));
     let (ended, said) = run.end();
     assert_eq!(ended.code(), Some(3), "{said}");
+    assert!(said.contains("left behind is killed: 2 process"), "{said}");
     assert!(!pids.into_iter().any(lives));
 }
 

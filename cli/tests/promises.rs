@@ -1,12 +1,14 @@
 //! Promises of the command line, on real etcd.
 
 use std::future::IntoFuture;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use etcd_locked::etcd_client::Txn;
 use etcd_locked::{Config, LockError, Locks, LossCause};
-use etcd_locked_devkit::{Gateway, Member, until};
+use etcd_locked_devkit::process::text;
+use etcd_locked_devkit::{Gateway, Member, Terminal, until};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -49,6 +51,18 @@ impl Scene {
         lines.collect::<Result<_, _>>().expect("an object a line")
     }
 
+    /// Waits until `orders/7` is said to be held since another time than this one, which it returns.
+    fn await_held_since(&self, before: &Value) -> Value {
+        let mut since = Value::Null;
+        until("the time", PATIENCE, || {
+            let found = self.json(&["who", "orders/7"]);
+            since = found[0]["contenders"][0]["held_since"].clone();
+            !since.is_null() && since != *before
+        })
+        .expect("the time");
+        since
+    }
+
     fn gateway(&self) -> Gateway {
         self.etcd.gateway()
     }
@@ -69,15 +83,6 @@ fn run(endpoints: &str, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
     command.args(args).args(["--endpoints", endpoints]);
     command.output().expect("the command line runs")
-}
-
-fn text(output: &Output) -> String {
-    let (out, errors) = (&output.stdout, &output.stderr);
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(out),
-        String::from_utf8_lossy(errors)
-    )
 }
 
 #[test]
@@ -121,6 +126,50 @@ fn ls_shows_who_holds_each_name_and_how_many_wait() {
     scene.runtime.block_on(served.release()).expect("released");
 }
 
+/// etcd does not say how many permits there are, so a permit behind others may hold the name or wait.
+#[test]
+fn ls_counts_permits_apart_that_may_wait() {
+    let scene = Scene::new();
+    let services = ["one", "two", "three"].map(|name| scene.service(name));
+    let take = |service: &Locks| service.lock("imports").permits(2).into_future();
+    let held = [&services[0], &services[1]].map(|service| {
+        let held = scene.runtime.block_on(take(service));
+        held.expect("free")
+    });
+    let waiting = scene.runtime.spawn(take(&services[2]));
+    scene.await_contenders("imports", 3);
+    // A holder writes that it holds its lock after a second.
+    until("both holders", PATIENCE, || {
+        text(&scene.run(&["ls"])).contains(" and 1 more, 1 may hold it\t")
+    })
+    .expect("both holders");
+    for held in held {
+        scene.runtime.block_on(held.release()).expect("released");
+    }
+    let served = scene.runtime.block_on(waiting).expect("no panic");
+    let served = served.expect("served");
+    scene.runtime.block_on(served.release()).expect("released");
+}
+
+#[test]
+fn table_breaks_no_cell_that_fits() {
+    let scene = Scene::new();
+    let service = scene.service("shop");
+    let call = service.lock("orders/7").into_future();
+    let held = scene.runtime.block_on(call).expect("free");
+    let found = scene.json(&["who", "orders/7"]).remove(0);
+    let lease = found["contenders"][0]["lease"].as_str().expect("a lease");
+
+    let mut who = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
+    who.args(["who", "orders/7", "--endpoints", &scene.etcd.endpoint()]);
+    let mut terminal = Terminal::start(&who, 20, 100).expect("a terminal");
+    terminal.wait(PATIENCE).expect("it ends");
+    let lines = terminal.lines();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert!(lines[1].contains(lease), "{lines:#?}");
+    scene.runtime.block_on(held.release()).expect("released");
+}
+
 #[test]
 fn ls_goes_on_from_page_to_page() {
     let scene = Scene::new();
@@ -140,6 +189,25 @@ fn ls_goes_on_from_page_to_page() {
         (&jobs["name"], &jobs["waiting"]),
         (&"jobs".into(), &1.into())
     );
+}
+
+#[test]
+fn watch_ends_each_round_of_objects_with_an_empty_line() {
+    let scene = Scene::new();
+    let gateway = scene.gateway();
+    gateway.put("locks/orders/7/1f", "").expect("a put");
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_etcd-locked"))
+        .args(["ls", "--watch=100ms", "--json"])
+        .args(["--endpoints", &scene.etcd.endpoint()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command line runs");
+    let lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
+    let lines: Vec<String> = lines.take(4).map(|line| line.expect("text")).collect();
+    watch.kill().expect("it ends");
+    watch.wait().expect("its end");
+    let is_empty: Vec<bool> = lines.iter().map(String::is_empty).collect();
+    assert_eq!(is_empty, [false, true, false, true], "{lines:#?}");
 }
 
 #[test]
@@ -262,56 +330,57 @@ fn kick_never_hits_a_later_holder() {
     );
 }
 
+/// A process hands its key on to its next call without a write: the key is the same, and yet another call has the lock.
+#[test]
+fn kick_spares_a_later_call_of_the_same_process() {
+    let scene = Scene::new();
+    let service = scene.service("shop");
+    let take = || service.lock("orders/7").into_future();
+    let first = scene.runtime.block_on(take()).expect("free");
+    let next = scene.runtime.spawn(take());
+    let since = scene.await_held_since(&Value::Null);
+    let mut kick = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
+    kick.args(["kick", "orders/7", "--endpoints", &scene.etcd.endpoint()]);
+    let mut kick = Terminal::start(&kick, 20, 100).expect("a terminal");
+    let shows = |kick: &Terminal, word: &str| {
+        until(word, PATIENCE, || kick.written().contains(word)).expect("the words");
+    };
+    shows(&kick, "away?");
+    scene.runtime.block_on(first.release()).expect("released");
+    let next = scene.runtime.block_on(next).expect("no panic");
+    let next = next.expect("its turn");
+    scene.await_held_since(&since);
+    kick.press(b"y\r").expect("it reads keys");
+    shows(&kick, "to another of its calls");
+    assert!(next.is_held());
+    scene.runtime.block_on(next.release()).expect("released");
+}
+
+#[test]
+fn kick_takes_no_permit_that_may_be_waited_for() {
+    let scene = Scene::new();
+    let (shop, bank) = (scene.service("shop"), scene.service("bank"));
+    let permit = |service: &Locks| service.lock("smtp").permits(1).wait_forever().into_future();
+    let held = scene.runtime.block_on(permit(&shop)).expect("free");
+    let waiting = scene.runtime.spawn(permit(&bank));
+    scene.await_contenders("smtp", 2);
+    let kicked = scene.json(&["kick", "smtp", "--yes"]);
+    let hit: Vec<_> = kicked
+        .iter()
+        .map(|it| it["holder"]["service"].as_str())
+        .collect();
+    assert_eq!(hit, [Some("shop")]);
+    drop(held);
+    let served = scene.runtime.block_on(waiting).expect("no panic");
+    assert!(served.expect("the permit that was taken away").is_held());
+}
+
 #[test]
 fn top_without_a_terminal_says_what_to_use() {
     let scene = Scene::new();
     let output = scene.run(&["top"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output).contains("ls --watch"), "{}", text(&output));
-}
-
-#[test]
-fn doctor_names_keys_that_close_a_name_for_ever() {
-    let scene = Scene::new();
-    let found = text(&scene.run(&["doctor"]));
-    for well in [
-        "no alarm",
-        "may read the locks",
-        "may write the session keys",
-        "0 names are locked",
-    ] {
-        assert!(found.contains(well), "`{well}` is not in\n{found}");
-    }
-    scene
-        .gateway()
-        .put("locks/orders/7/operator", "")
-        .expect("a put");
-    let sick = scene.run(&["doctor"]);
-    assert_eq!(sick.status.code(), Some(1));
-    let found = text(&sick);
-    assert!(found.contains("BAD 1 keys hang on no lease"), "{found}");
-    assert!(found.contains("locks/orders/7/operator"), "{found}");
-}
-
-#[test]
-fn doctor_tells_that_etcd_is_full() {
-    let scene = Scene::new();
-    scene.gateway().no_space(true).expect("an alarm");
-    let full = scene.run(&["doctor"]);
-    assert!(
-        text(&full).contains("BAD alarm: etcd is at its quota"),
-        "{}",
-        text(&full)
-    );
-}
-
-#[test]
-fn doctor_writes_nothing() {
-    let scene = Scene::new();
-    let before = scene.gateway().status().expect("a status").revision;
-    scene.run(&["doctor"]);
-    assert_eq!(scene.gateway().status().expect("a status").revision, before);
-    assert_eq!(scene.gateway().leases().expect("leases"), [0; 0]);
 }
 
 #[test]
@@ -332,5 +401,22 @@ fn completions_and_the_man_page_know_every_command() {
         for command in ["ls", "who", "kick", "top", "exec", "doctor"] {
             assert!(printed.contains(command), "no `{command}` from {args:?}");
         }
+    }
+}
+
+/// It is not free: it is another name than what was meant.
+#[test]
+fn name_that_nobody_can_lock_is_refused() {
+    let scene = Scene::new();
+    for command in ["who", "kick"] {
+        for name in ["orders/7/", "/orders/7", "orders//7", "orders/<id>", ""] {
+            let output = scene.run(&[command, name]);
+            assert_eq!(output.status.code(), Some(2), "{name}: {}", text(&output));
+            assert!(text(&output).contains("is no name"), "{}", text(&output));
+        }
+        let output = scene.run(&[command, "locks/orders/7"]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        let meant = "did you mean `orders/7`?";
+        assert!(text(&output).contains(meant), "{}", text(&output));
     }
 }

@@ -1,12 +1,12 @@
-//! Batch: which contenders are put together, which keys are deleted together, and how many such transactions are under way
-//! (rules P6, P7, P9).
+//! Batch: which elements of a kind go in one transaction, and how many such transactions are under way (rules P6, P7, P9): the
+//! puts of a session, and the deletions and records of all.
 //!
 //! While [`WINDOW`] transactions of a kind travel, the next one fills. A transaction that etcd refuses because of one of its
 //! elements is split, and the halves are sent again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-use crate::ids::{ContenderId, SessionId};
+use crate::ids::ContenderId;
 use crate::transactions::{Deletion, LOCKS};
 
 /// Transactions of one kind that may be under way at a time.
@@ -14,7 +14,7 @@ pub const WINDOW: usize = 2;
 
 /// What is to be sent in transactions of one kind.
 #[derive(Debug)]
-struct Line<T> {
+pub struct Line<T> {
     pending: VecDeque<T>,
     /// Transactions that had no answer, and halves of those that etcd refused: they are sent as they are.
     parts: VecDeque<Vec<T>>,
@@ -32,9 +32,14 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
+    /// An element waits to be sent.
+    pub fn push(&mut self, element: T) {
+        self.pending.push_back(element);
+    }
+
     /// The elements of the next transaction, if one may be sent, and whether it is an element that goes alone. `keys` tells how many
     /// keys each has, and whether it goes alone; `None`: it is not wanted any more.
-    fn next(&mut self, keys: impl Fn(&T) -> Option<(usize, bool)>) -> Option<(Vec<T>, bool)> {
+    pub fn next(&mut self, keys: impl Fn(&T) -> Option<(usize, bool)>) -> Option<(Vec<T>, bool)> {
         if self.under_way >= WINDOW {
             return None;
         }
@@ -65,18 +70,22 @@ impl<T> Line<T> {
         })
     }
 
+    /// A transaction was answered, or not.
+    pub fn done(&mut self) {
+        self.under_way -= 1;
+    }
+
     /// A transaction is sent again as it was, or in `halves`.
-    fn again(&mut self, mut elements: Vec<T>, halves: bool) {
+    pub fn again(&mut self, mut elements: Vec<T>, halves: bool) {
         let rest = elements.split_off(if halves { elements.len() / 2 } else { 0 });
         let parts = [elements, rest].into_iter();
         self.parts.extend(parts.filter(|part| !part.is_empty()));
     }
 }
 
-/// All that waits to be sent.
+/// What waits to be sent for all sessions.
 #[derive(Debug, Default)]
 pub struct Batch {
-    puts: BTreeMap<SessionId, Line<ContenderId>>,
     deletions: Line<Deletion>,
     /// Deletions that etcd has refused: one at a time is sent again, as long as its session lives, and all once it is carried out
     /// (rule P34).
@@ -89,45 +98,9 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A contender waits to be put.
-    pub fn put(&mut self, session: SessionId, contender: ContenderId) {
-        let puts = self.puts.entry(session).or_default();
-        puts.pending.push_back(contender);
-    }
-
-    /// Nothing of a transaction was applied: it is sent again, in `halves` if etcd refused it because of one of these.
-    pub fn put_again(&mut self, session: SessionId, contenders: Vec<ContenderId>, halves: bool) {
-        if let Some(puts) = self.puts.get_mut(&session) {
-            puts.again(contenders, halves);
-        }
-    }
-
-    /// The contenders of the next transaction of a session, if one may be sent, and whether it is for a single try. `keys` tells
-    /// the same of each, and how many keys it has; `None`: it is not wanted any more.
-    pub fn next_put(
-        &mut self,
-        session: SessionId,
-        keys: impl Fn(ContenderId) -> Option<(usize, bool)>,
-    ) -> Option<(Vec<ContenderId>, bool)> {
-        let puts = self.puts.get_mut(&session)?;
-        puts.next(|contender| keys(*contender))
-    }
-
-    /// A transaction of puts was answered, or not.
-    pub fn put_done(&mut self, session: SessionId) {
-        if let Some(puts) = self.puts.get_mut(&session) {
-            puts.under_way -= 1;
-        }
-    }
-
-    /// A session takes no more puts.
-    pub fn forget(&mut self, session: SessionId) {
-        self.puts.remove(&session);
-    }
-
     /// Keys are to be deleted.
     pub fn delete(&mut self, deletion: Deletion) {
-        self.deletions.pending.push_back(deletion);
+        self.deletions.push(deletion);
     }
 
     /// The deletions of the next transaction, if one may be sent.
@@ -138,7 +111,7 @@ impl Batch {
 
     /// A transaction of deletes was answered, or not.
     pub fn delete_done(&mut self) {
-        self.deletions.under_way -= 1;
+        self.deletions.done();
     }
 
     /// These deletions had no answer, or are left: they are guarded, so they may be sent as often as need be (rule P24).

@@ -23,6 +23,7 @@ use crate::output::OwnedKey;
 use crate::ownership::Ownership;
 use crate::part::Part;
 use crate::request::{Event, Kv};
+use crate::retention::Retention;
 use crate::seat::{Mode, Seat};
 use crate::simulation::{Mistake, mistake};
 
@@ -57,7 +58,7 @@ pub enum State {
     /// Calls hold it.
     Owned(Ownership),
     /// Its call is over, and its names stay locked (rule P39).
-    Retained { created: Revision },
+    Retained(Retention),
     /// A guarded delete of its keys is queued or under way; their names take no other key of this seat until it is answered.
     Deleting,
 }
@@ -98,18 +99,22 @@ impl Contender {
         }
     }
 
+    /// The session its keys are, or will be, under.
     pub fn session(&self) -> SessionId {
         self.session
     }
 
+    /// What it is put for.
     pub fn purpose(&self) -> &Purpose {
         &self.purpose
     }
 
+    /// Its names, in the order of its call.
     pub fn names(&self) -> &Arc<[Name]> {
         &self.purpose.names
     }
 
+    /// How its calls share its names.
     pub fn mode(&self) -> Mode {
         self.purpose.mode
     }
@@ -119,22 +124,27 @@ impl Contender {
         self.purpose.names.iter().zip(self.seats.iter().copied())
     }
 
+    /// The record of the call it was put for.
     pub fn record(&self) -> &Arc<[u8]> {
         &self.record
     }
 
+    /// Where it is in its life.
     pub fn state(&self) -> &State {
         &self.state
     }
 
+    /// Its keys, each with what is known of those before it; none while nothing was sent.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
+    /// Its keys.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.parts.iter().map(|part| &part.key)
     }
 
+    /// Whether its names go on without it.
     pub fn is_detached(&self) -> bool {
         self.detached
     }
@@ -155,7 +165,8 @@ impl Contender {
     /// The create revision of its keys, where they are known to exist.
     pub fn created(&self) -> Option<Revision> {
         match &self.state {
-            State::Waiting { created, .. } | State::Retained { created } => Some(*created),
+            State::Waiting { created, .. } => Some(*created),
+            State::Retained(retention) => Some(retention.created()),
             State::Owned(ownership) => Some(ownership.created()),
             State::Pending { .. } | State::Creating | State::Ambiguous | State::Deleting => None,
         }
@@ -185,6 +196,14 @@ impl Contender {
     pub fn ownership_mut(&mut self) -> Option<&mut Ownership> {
         match &mut self.state {
             State::Owned(ownership) => Some(ownership),
+            _ => None,
+        }
+    }
+
+    /// How its names stay locked, if they do after its call.
+    pub fn retention(&mut self) -> Option<&mut Retention> {
+        match &mut self.state {
+            State::Retained(retention) => Some(retention),
             _ => None,
         }
     }
@@ -314,10 +333,10 @@ impl Contender {
         })
     }
 
-    /// Its call is over, and its names stay locked.
-    pub fn retain(&mut self) {
+    /// Its call is over, and its names stay locked until then.
+    pub fn retain(&mut self, until: Moment, record: Arc<[u8]>) {
         if let Some(created) = self.created() {
-            self.state = State::Retained { created };
+            self.state = State::Retained(Retention::new(created, until, record));
         }
     }
 

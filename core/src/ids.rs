@@ -176,20 +176,3 @@ pub fn group_of(value: &[u8]) -> Vec<Key> {
     let keys = field.map(|(_, keys)| keys.split(BETWEEN).map(Key::from));
     keys.into_iter().flatten().collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn group_reads_as_it_was_written() {
-        let keys: Vec<Key> = ["l/a/1", "l/b/1", "l/a/c/1"].map(Key::from).to_vec();
-        let record: Arc<[u8]> = (*b"{\"host\":\"x\"}").into();
-        let value = value_of(&record, &keys[0], &keys);
-        assert_eq!(group_of(&value), keys[1..]);
-        assert!(group_of(&record).is_empty());
-        assert_eq!(value_of(&record, &keys[0], &keys[..1]), record);
-        let foreign: Arc<[u8]> = (*b"held by me").into();
-        assert_eq!(value_of(&foreign, &keys[0], &keys), foreign);
-    }
-}

@@ -34,22 +34,24 @@ mod transactions;
 mod wait_queue;
 
 pub use conductor::Core;
+pub use deadlock::{Cycle, Search};
 pub use ids::{
     CallId, Key, LeaseId, Name, RequestId, Revision, WatchId, edges_of, group_of, session_root,
 };
 pub use input::{Acquire, Input, Release, Settings, Wait};
 pub use loss::LossCause;
 pub use moment::{Deadline, Moment};
-pub use output::{
-    Blocker, ContenderState, ContenderView, Grant, Output, OwnedKey, Owner, Refused, SessionState,
-    SessionView,
-};
+pub use output::{Blocker, Grant, Output, OwnedKey, Owner, Refused};
 pub use request::{
     Cause, Compare, Event, Failure, Kv, Op, Refusal, Request, Response, Txn, TxnAnswer, WatchEvent,
 };
 pub use seat::{Mode, Seat, admits};
 #[cfg(feature = "simulation")]
-pub use simulation::{Mistake, make, taken};
+pub use {
+    contender::Contender,
+    session::Session,
+    simulation::{Mistake, make, taken},
+};
 
 /// Names one call may have: they are put in one transaction, which leaves room for others (rules P6, P13).
 pub const NAMES: usize = 32;

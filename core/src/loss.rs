@@ -1,7 +1,5 @@
 //! Cause of a loss: how a lock was lost, as its holder learns it.
 
-use std::fmt;
-
 /// How a lock was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -41,32 +39,5 @@ impl LossCause {
     /// Its place in `ALL`.
     pub(crate) fn number(self) -> u64 {
         self as u64
-    }
-
-    /// Its name in metrics and records: one word, in small letters.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-            Self::Deleted => "deleted",
-            Self::Overwritten => "overwritten",
-            Self::Wiped => "wiped",
-            Self::Shutdown => "shutdown",
-            Self::Released => "released",
-        }
-    }
-}
-
-impl fmt::Display for LossCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its lease could not be renewed in time",
-            Self::Revoked => "its lease is gone at etcd",
-            Self::Deleted => "its key was deleted",
-            Self::Overwritten => "its key was overwritten",
-            Self::Wiped => "etcd has lost its data",
-            Self::Shutdown => "the grace of the shutdown is over",
-            Self::Released => "it was given back",
-        })
     }
 }

@@ -1,13 +1,13 @@
-//! Output: what a core wants done, what it reports to its calls, and what it shows of itself to checkers.
+//! Output: what a core wants done, and what it reports to its calls.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{CallId, Key, LeaseId, Name, RequestId, Revision, WatchId};
+use crate::ids::{CallId, Key, RequestId, Revision, WatchId};
 use crate::loss::LossCause;
 use crate::moment::Deadline;
 use crate::request::{Cause, Failure, Kv, Refusal, Request};
-use crate::seat::{Mode, Seat};
+use crate::seat::Mode;
 
 /// What a core wants done.
 #[derive(Debug)]
@@ -179,62 +179,4 @@ impl Refused {
             other => Self::Backend(other.cause()),
         }
     }
-}
-
-/// One key of a contender, as a core shows it.
-#[derive(Debug, Clone)]
-pub struct ContenderView {
-    /// The name.
-    pub name: Name,
-    /// The key; `None` while nothing was sent.
-    pub key: Option<Key>,
-    /// Its create revision, where it is known to exist.
-    pub created: Option<Revision>,
-    /// Its seat.
-    pub seat: Seat,
-    /// Where it is in its life.
-    pub state: ContenderState,
-    /// The calls that hold it.
-    pub holders: Vec<CallId>,
-    /// Its session accepts no acquisitions, and its name goes on without it.
-    pub detached: bool,
-}
-
-/// Where a contender is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ContenderState {
-    /// Its key was not put, or its put has no answer.
-    Pending,
-    /// It waits.
-    Waiting,
-    /// Calls hold it.
-    Owned,
-    /// Its call is over, and its name stays locked.
-    Retained,
-    /// It is to be deleted.
-    Deleting,
-}
-
-/// One session, as a core shows it.
-#[derive(Debug, Clone)]
-pub struct SessionView {
-    /// Its lease, once granted.
-    pub lease: Option<LeaseId>,
-    /// Where it is in its life.
-    pub state: SessionState,
-    /// How many bodies it has.
-    pub bodies: usize,
-}
-
-/// Where a session is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionState {
-    /// Acquisitions may be sent.
-    Open,
-    /// A barrier is wanted, or under way.
-    Barred,
-    /// No acquisitions: its lease is not granted yet, or it retired.
-    Closed,
-    /// Not to be relied on any more.
-    Lost,
 }

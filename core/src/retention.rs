@@ -1,9 +1,8 @@
 //! Retention: keys that stay locked after their call, on a lease of their own (rule P39).
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::ids::{ContenderId, LeaseId};
+use crate::ids::{LeaseId, Revision};
 use crate::moment::Moment;
 
 /// The shortest lease etcd grants, in whole seconds.
@@ -11,7 +10,8 @@ const SHORTEST: i64 = 2;
 
 /// What a call has left locked.
 #[derive(Debug)]
-struct Retention {
+pub struct Retention {
+    created: Revision,
     until: Moment,
     record: Arc<[u8]>,
     /// The lease its keys are to have; and whether they hang on it.
@@ -29,80 +29,55 @@ pub enum Step {
     Move(LeaseId, Arc<[u8]>),
 }
 
-/// All retentions of a process.
-#[derive(Debug, Default)]
-pub struct Retentions {
-    all: BTreeMap<ContenderId, Retention>,
-    /// Those whose keys are still under a session that may keep them.
-    moving: BTreeSet<ContenderId>,
-}
-
-impl Retentions {
-    /// The keys of a contender are to stay until then.
-    pub fn begin(&mut self, id: ContenderId, until: Moment, record: Arc<[u8]>) {
-        let retention = Retention {
+impl Retention {
+    /// The keys that were created at this revision are to stay until then.
+    pub fn new(created: Revision, until: Moment, record: Arc<[u8]>) -> Self {
+        Self {
+            created,
             until,
             record,
             lease: None,
             moved: false,
             under_way: false,
-        };
-        self.all.insert(id, retention);
-        self.moving.insert(id);
+        }
+    }
+
+    /// The create revision of its keys.
+    pub fn created(&self) -> Revision {
+        self.created
     }
 
     /// When its time is over.
-    pub fn until(&self, id: ContenderId) -> Option<Moment> {
-        Some(self.all.get(&id)?.until)
+    pub fn until(&self) -> Moment {
+        self.until
     }
 
     /// What it needs now, which is under way from now on; `None`: nothing, or an answer.
-    pub fn step(&mut self, id: ContenderId, now: Moment) -> Option<Step> {
-        let kept = self.all.get_mut(&id)?;
-        if kept.moved || std::mem::replace(&mut kept.under_way, true) {
+    pub fn step(&mut self, now: Moment) -> Option<Step> {
+        if self.moved || std::mem::replace(&mut self.under_way, true) {
             return None;
         }
-        let rest = (kept.until - now).as_millis().div_ceil(1000);
+        let rest = (self.until - now).as_millis().div_ceil(1000);
         let ttl_secs = i64::try_from(rest).unwrap_or(i64::MAX).max(SHORTEST);
-        Some(match kept.lease {
+        Some(match self.lease {
             None => Step::Reserve(ttl_secs),
-            Some(lease) => Step::Move(lease, kept.record.clone()),
+            Some(lease) => Step::Move(lease, self.record.clone()),
         })
     }
 
     /// A step was answered, or not: which lease its keys are to have, if it has one.
-    pub fn answered(&mut self, id: ContenderId, lease: Option<LeaseId>) -> Option<()> {
-        let kept = self.all.get_mut(&id)?;
-        kept.under_way = false;
-        kept.lease = lease;
-        Some(())
+    pub fn answered(&mut self, lease: Option<LeaseId>) {
+        self.under_way = false;
+        self.lease = lease;
     }
 
     /// Its keys hang on its lease.
-    pub fn moved(&mut self, id: ContenderId) -> Option<()> {
-        self.moving.remove(&id);
-        self.all.get_mut(&id)?.moved = true;
-        Some(())
+    pub fn moved(&mut self) {
+        self.moved = true;
     }
 
-    /// The session is lost that its keys are still under.
-    pub fn session_lost(&mut self, id: ContenderId) {
-        self.moving.remove(&id);
-    }
-
-    /// Its time is over, or its keys are gone: whether they hung on its lease, and else that lease, which keeps nothing.
-    pub fn end(&mut self, id: ContenderId) -> Option<(bool, Option<LeaseId>)> {
-        self.moving.remove(&id);
-        let kept = self.all.remove(&id)?;
-        Some((kept.moved, kept.lease.filter(|_| !kept.moved)))
-    }
-
-    /// Whether a session has to keep keys until they have their own lease.
-    pub fn are_moving(&self) -> bool {
-        !self.moving.is_empty()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+    /// At its end: whether its keys hang on its lease, and else that lease, which keeps nothing.
+    pub fn rest(&self) -> (bool, Option<LeaseId>) {
+        (self.moved, self.lease.filter(|_| !self.moved))
     }
 }

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::batch::Line;
 use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId};
 use crate::loss::LossCause;
 use crate::moment::{Deadline, Moment};
@@ -119,6 +120,8 @@ pub struct Session {
     barrier: Barrier,
     /// The contenders whose keys are, or may be, under its lease.
     contenders: BTreeSet<ContenderId>,
+    /// Of these, those that wait to be put, and the puts under way.
+    puts: Line<ContenderId>,
     /// Of these, those whose put had no answer.
     ambiguous: BTreeSet<ContenderId>,
     /// Of these, held ones of which a key was seen to be gone, and when that was.
@@ -142,6 +145,7 @@ impl Session {
             failures: 0,
             barrier: Barrier::default(),
             contenders: BTreeSet::new(),
+            puts: Line::default(),
             ambiguous: BTreeSet::new(),
             missing: Vec::new(),
             bodies: 0,
@@ -151,6 +155,7 @@ impl Session {
         }
     }
 
+    /// The TTL it was asked for with, in seconds.
     pub fn ttl_secs(&self) -> i64 {
         self.ttl_secs
     }
@@ -202,6 +207,7 @@ impl Session {
         }
     }
 
+    /// Whether it is not to be relied on any more.
     pub fn is_lost(&self) -> bool {
         self.loss().is_some()
     }
@@ -325,10 +331,16 @@ impl Session {
         !self.accepts() && (self.bodies == 0 || mistake(Mistake::RevokeUnderABody))
     }
 
-    /// A contender's keys may come under it.
+    /// A contender's keys are to be put under it.
     pub fn attach(&mut self, now: Moment, contender: ContenderId) {
         self.last_used = now;
         self.contenders.insert(contender);
+        self.puts.push(contender);
+    }
+
+    /// The contenders to be put under it.
+    pub fn puts(&mut self) -> &mut Line<ContenderId> {
+        &mut self.puts
     }
 
     /// A contender has no key under it any more.
@@ -358,6 +370,7 @@ impl Session {
         self.bodies -= 1;
     }
 
+    /// How many bodies it has, or what keeps it alive like one.
     pub fn bodies(&self) -> usize {
         self.bodies
     }

@@ -26,6 +26,17 @@ pub struct Waiter {
     pub group: bool,
 }
 
+/// Where a contender goes that is, or was, in line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Calls hold it, or have left it locked.
+    Held,
+    /// It is to be deleted: its seat stays taken until that is known.
+    Closing,
+    /// It is gone, or is not its names' any more: its seat is free.
+    Gone,
+}
+
 /// How long a name that other processes were seen to want counts as contended.
 const CONTENDED: Duration = Duration::from_secs(1);
 
@@ -57,9 +68,9 @@ impl Numbers {
 #[derive(Debug, Default)]
 pub struct WaitQueue {
     waiters: BTreeMap<Ticket, Waiter>,
-    /// How many of each mode wait, and how many want several names.
-    modes: BTreeMap<Mode, usize>,
-    groups: usize,
+    /// Of these, those that want several names; and the others by their modes.
+    groups: BTreeSet<Ticket>,
+    modes: BTreeMap<Mode, BTreeSet<Ticket>>,
     tries: BTreeSet<CallId>,
     /// The contenders of this process, each with its seat.
     in_line: Option<(ContenderId, Seat)>,
@@ -91,32 +102,28 @@ impl WaitQueue {
     }
 
     /// The calls ahead of a waiter that may wait for more than it does: the first of each other mode, then the groups.
-    pub fn ahead_of(&self, call: CallId, mode: Mode) -> Vec<CallId> {
-        if self.is_uniform(mode) {
-            return Vec::new();
-        }
-        let ahead = self.waiters().take_while(|ahead| ahead.call != call);
-        let (groups, others): (Vec<Waiter>, Vec<Waiter>) = ahead.partition(|ahead| ahead.group);
-        let mut modes = BTreeSet::from([mode]);
-        let others = others.into_iter();
-        let others = others.filter(|ahead| modes.insert(ahead.mode));
-        others.chain(groups).map(|ahead| ahead.call).collect()
+    pub fn ahead_of(&self, ticket: Ticket, mode: Mode) -> impl Iterator<Item = CallId> + '_ {
+        let others = self.modes.iter().filter(move |(of, _)| **of != mode);
+        let others = others.filter_map(|(_, tickets)| tickets.first());
+        let groups = self.groups.range(..ticket);
+        let ahead = others.filter(move |other| **other < ticket).chain(groups);
+        ahead.filter_map(|ahead| Some(self.waiters.get(ahead)?.call))
     }
 
     /// Whether no call waits but single-name calls of this mode.
     pub fn is_uniform(&self, mode: Mode) -> bool {
-        self.groups == 0 && self.modes.keys().all(|of| *of == mode)
+        self.groups.is_empty() && self.modes.keys().all(|of| *of == mode)
     }
 
     fn leave(&mut self, ticket: Ticket) {
         let Some(waiter) = self.waiters.remove(&ticket) else {
             return;
         };
-        self.groups -= usize::from(waiter.group);
+        self.groups.remove(&ticket);
         self.tries.remove(&waiter.call);
-        if let Some(count) = self.modes.get_mut(&waiter.mode) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(tickets) = self.modes.get_mut(&waiter.mode) {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
                 self.modes.remove(&waiter.mode);
             }
         }
@@ -158,13 +165,27 @@ impl WaitQueue {
         }
     }
 
-    fn close(&mut self, id: ContenderId) {
+    /// Takes a contender with its seat to a place; `None`: it has given the seat back.
+    fn place(&mut self, id: ContenderId, place: Place) -> Option<()> {
         let in_line = self.in_line.take_if(|(of, _)| *of == id);
         let held = self.held.remove(&id);
         self.permits_held -= usize::from(matches!(held, Some(Seat::Permit(_))));
-        if let Some(seat) = held.or(in_line.map(|(_, seat)| seat)) {
-            self.closing.insert(id, seat);
+        let seat = in_line.map(|(_, seat)| seat).or(held);
+        let seat = seat.or_else(|| self.closing.remove(&id))?;
+        match (place, seat) {
+            (Place::Held, _) => {
+                self.permits_held += usize::from(matches!(seat, Seat::Permit(_)));
+                self.held.insert(id, seat);
+            }
+            (Place::Closing, _) => drop(self.closing.insert(id, seat)),
+            (Place::Gone, Seat::Exclusive) => self.exclusive = false,
+            (Place::Gone, Seat::Shared(number)) => self.shared.give_back(number),
+            (Place::Gone, Seat::Permit(number)) => self.permits.give_back(number),
         }
+        if place == Place::Gone && self.in_line.is_none() {
+            self.owner = None; // unknown while this process has no contender
+        }
+        Some(())
     }
 
     pub fn owner(&self) -> Option<&Owner> {
@@ -174,11 +195,6 @@ impl WaitQueue {
     /// Another process was seen to own the name; `None`: none, or it is not known which.
     pub fn set_owner(&mut self, owner: Option<Owner>) {
         self.owner = owner;
-    }
-
-    /// etcd answered about the name.
-    pub fn hear(&mut self, now: Moment) {
-        self.heard = Some(now);
     }
 
     /// Whether etcd has answered about the name since then.
@@ -239,8 +255,10 @@ impl WaitQueues {
         for name in names {
             let queue = self.queues.entry(name.clone()).or_default();
             queue.waiters.insert(ticket, Waiter { call, mode, group });
-            *queue.modes.entry(mode).or_default() += 1;
-            queue.groups += usize::from(group);
+            match group {
+                true => queue.groups.insert(ticket),
+                false => queue.modes.entry(mode).or_default().insert(ticket),
+            };
             if tries {
                 queue.tries.insert(call);
             }
@@ -326,40 +344,16 @@ impl WaitQueues {
         });
     }
 
-    /// The contender in line of its names is held now.
-    pub fn hold(&mut self, names: &[Name], id: ContenderId) {
+    /// A contender that has its seats goes to this place in all its names.
+    pub fn place(&mut self, names: &[Name], id: ContenderId, place: Place) {
         self.each(names, |queue| {
-            if let Some((_, seat)) = queue.in_line.take_if(|(of, _)| *of == id) {
-                queue.permits_held += usize::from(matches!(seat, Seat::Permit(_)));
-                queue.held.insert(id, seat);
-            }
-        });
-    }
-
-    /// A contender is to be deleted: its seats stay taken until that is known.
-    pub fn close(&mut self, names: &[Name], id: ContenderId) {
-        self.each(names, |queue| queue.close(id));
-    }
-
-    /// A contender is gone, or is not its names' any more: its seats are free.
-    pub fn free(&mut self, names: &[Name], id: ContenderId) {
-        self.each(names, |queue| {
-            queue.close(id);
-            match queue.closing.remove(&id) {
-                Some(Seat::Exclusive) => queue.exclusive = false,
-                Some(Seat::Shared(number)) => queue.shared.give_back(number),
-                Some(Seat::Permit(number)) => queue.permits.give_back(number),
-                None => {}
-            }
-            if queue.in_line.is_none() {
-                queue.owner = None; // unknown while this process has no contender
-            }
+            queue.place(id, place);
         });
     }
 
     /// etcd answered about these names.
     pub fn hear(&mut self, names: &[Name], now: Moment) {
-        self.each(names, |queue| queue.hear(now));
+        self.each(names, |queue| queue.heard = Some(now));
     }
 
     /// Forgets a name that no call wants and no contender is for.
@@ -370,22 +364,5 @@ impl WaitQueues {
     /// All of them, for views.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &WaitQueue)> {
         self.queues.iter()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_used_again() {
-        let mut numbers = Numbers::default();
-        (0..4).for_each(|number| numbers.take(number));
-        numbers.give_back(3);
-        numbers.give_back(1);
-        for number in [1, 3, 4] {
-            assert_eq!(numbers.free(), Some(number));
-            numbers.take(number);
-        }
     }
 }

@@ -14,11 +14,16 @@ mod error;
 mod store;
 
 use etcd_locked::etcd_client::DeleteOptions;
-use etcd_locked::{Config, Locks, etcd_locked};
+use etcd_locked::{Config, Locked, Locks, etcd_locked, lock_names};
 use tokio::sync::oneshot;
 
 use crate::error::AppError;
 use crate::store::Store;
+
+lock_names! {
+    /// An invoice, which one client at a time pays.
+    pub(crate) Invoice = "invoices/<id: i64>";
+}
 
 const INVOICE: i64 = 7;
 
@@ -69,32 +74,29 @@ async fn a_late_write(store: &Store) -> Result<(), AppError> {
     Ok(())
 }
 
-#[etcd_locked("invoices/<id>", locks = locks)]
+#[etcd_locked(Invoice { id }, locks = locks, guard = invoice)]
 async fn pay(locks: &Locks, store: &Store, who: &str, id: i64) -> Result<(), AppError> {
-    write(store, who, id, token()).await
+    write(store, who, invoice).await
 }
 
 /// Pays late: `on_lost = "continue"` lets the body write after the loss of its lock.
-#[etcd_locked("invoices/7", locks = locks, on_lost = "continue")]
+#[etcd_locked(Invoice { id: INVOICE }, locks = locks, on_lost = "continue", guard = invoice)]
 async fn pay_slowly(
     locks: &Locks,
     store: &Store,
     held: oneshot::Sender<()>,
     late: oneshot::Receiver<()>,
 ) -> Result<(), AppError> {
-    let token = token();
+    let token = invoice.token().as_i64();
     println!("a has the lock, with token {token}, and is slow");
     let _ = held.send(());
     let _ = late.await;
-    write(store, "a", INVOICE, token).await
+    write(store, "a", invoice).await
 }
 
-/// Returns the token of the calling body, which has to read it before the lock can be lost.
-fn token() -> i64 {
-    etcd_locked::current().map_or(0, |lock| lock.token().as_i64())
-}
-
-async fn write(store: &Store, who: &str, id: i64, token: i64) -> Result<(), AppError> {
+/// Writes with the token of the lock under which it runs: without that lock it cannot be called.
+async fn write(store: &Store, who: &str, invoice: &Locked<Invoice>) -> Result<(), AppError> {
+    let (id, token) = (invoice.name().id, invoice.token().as_i64());
     let state = format!("paid by {who}");
     store.set_unguarded(id, &state).await?;
     match store.set(id, &state, token).await? {

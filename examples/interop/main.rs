@@ -49,10 +49,9 @@ async fn ours(file: &Path, rounds: u32) -> Result<()> {
 }
 
 /// Counts under the lock; to share it with other languages, only the name has to match.
-#[etcd_locked("counter", wait = "60s")]
+#[etcd_locked("counter", wait = "60s", guard = counter)]
 async fn locked_count(file: &Path) -> Result<(u64, i64), CountError> {
-    let token = etcd_locked::current().map(|held| held.token().revision());
-    Ok((count(file).await?, token.unwrap_or_default()))
+    Ok((count(file).await?, counter.token().revision()))
 }
 
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! ```
 
 mod locks;
+mod logs;
 mod shop;
 mod signals;
 
@@ -17,9 +18,10 @@ use actix_web::web::{Data, Json, Path};
 use actix_web::{App, HttpResponse, HttpServer, ResponseError, get, post, put};
 use etcd_locked::{Config, etcd_locked};
 use serde::Deserialize;
+use tokio::time::sleep;
 
 use crate::shop::{Error, Order, Shelf, Shop};
-use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
+use crate::signals::{GRACE, LAST_ANSWERS, NOTICE, asked_to_end};
 
 /// The body of a customer's order.
 #[derive(Deserialize)]
@@ -30,30 +32,31 @@ struct Wanted {
 
 /// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
 /// `detach` the body has a task of its own and runs to its end under its locks. The body and its result must be `Send`:
-/// `actix_web::Error` is not, `Error` is.
+/// `actix_web::Error` is not, `Error` is. (A guard cannot be called `order`: actix makes a type of each handler's name.)
 #[put("/orders/{id}")]
-#[etcd_locked(locks::Order { id: *id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach)]
+#[etcd_locked(locks::Order { id: *id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, guard = (locked_order, locked_shelf))]
 async fn place(
     shop: Data<Shop>,
     id: Path<u64>,
     wanted: Json<Wanted>,
 ) -> Result<Json<Order>, Error> {
-    shop.place(*id, &wanted.sku, wanted.pieces).await.map(Json)
+    let placed = shop.place(locked_order, locked_shelf, &wanted.sku, wanted.pieces);
+    placed.await.map(Json)
 }
 
 /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
 /// order that is locked gets 423 instead of waiting.
 #[post("/orders/{id}/invoice")]
-#[etcd_locked(locks::Order { id: *id }, wait = "none")]
+#[etcd_locked(locks::Order { id: *id }, wait = "none", guard = locked_order)]
 async fn invoice(shop: Data<Shop>, id: Path<u64>) -> Result<Json<Order>, Error> {
-    shop.invoice(*id).await.map(Json)
+    shop.invoice(locked_order).await.map(Json)
 }
 
 #[put("/shelves/{sku}/{pieces}")]
-#[etcd_locked(locks::Shelf { sku: &on.0 }, wait = "5s")]
+#[etcd_locked(locks::Shelf { sku: &on.0 }, wait = "5s", guard = locked_shelf)]
 async fn restock(shop: Data<Shop>, on: Path<(String, u32)>) -> Result<HttpResponse, Error> {
     let (sku, pieces) = on.into_inner();
-    shop.restock(&sku, pieces).await?;
+    shop.restock(locked_shelf, &sku, pieces).await?;
     Ok(HttpResponse::Ok().finish())
 }
 
@@ -90,6 +93,7 @@ impl ResponseError for Error {
             Self::SoldOut => StatusCode::CONFLICT,
             Self::UnknownArticle | Self::UnknownOrder => StatusCode::NOT_FOUND,
             Self::Lock(error) => error.status_code(),
+            Self::TooLate(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -98,6 +102,7 @@ impl ResponseError for Error {
         match self {
             // The feature `actix` makes the answer: 423, 503 with `Retry-After`, …
             Self::Lock(error) => return error.error_response(),
+            Self::TooLate(error) => eprintln!("{error}"),
             Self::Store(error) => eprintln!("{error}"),
             _ => {}
         }
@@ -107,6 +112,7 @@ impl ResponseError for Error {
 
 #[actix_web::main]
 async fn main() -> ExitCode {
+    logs::begin();
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -133,20 +139,23 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let server = HttpServer::new(app)
         // Else actix notices a client that has gone only when it writes the answer, and a body without `detach` runs on.
         .h1_allow_half_closed(false)
-        .disable_signals() // the task below handles them
+        .disable_signals() // they are handled below
         .shutdown_timeout(LAST_ANSWERS.as_secs())
         .listen(listener)?
         .run();
 
-    // On a signal the server accepts no more clients. The locks come first: waiting requests are refused, so that their clients
-    // ask another replica. Bodies run to their end or are dropped after the grace, and all locks are released. The workers end
-    // last, because detached bodies run on them.
-    let handle = server.handle();
-    actix_web::rt::spawn(async move {
-        ends.await;
-        handle.pause().await;
-        etcd_locked::shutdown(GRACE).await;
-        handle.stop(true).await;
-    });
-    Ok(server.await?)
+    let close = server.handle();
+    let mut server = actix_web::rt::spawn(server);
+    tokio::select! {
+        () = ends => {}
+        failed = &mut server => failed??,
+    }
+    // On a signal the locks shut down: `/ready` and new requests for a lock get 503, and so do waiting ones, so that their clients ask
+    // another replica. Bodies run to their end or are dropped after the grace. All locks are released, and no lease is left. The
+    // server listens meanwhile, and at least until balancers have seen that it is not ready: a closed port is no answer. Its
+    // workers end last, because detached bodies run on them.
+    tokio::join!(etcd_locked::shutdown(GRACE), sleep(NOTICE)); // also waits for detached bodies whose clients have gone
+    close.stop(true).await;
+    server.await??;
+    Ok(())
 }

@@ -11,6 +11,7 @@
 //! ```
 
 mod locks;
+mod logs;
 mod shop;
 mod signals;
 
@@ -31,11 +32,7 @@ use tokio::sync::oneshot;
 use tokio::time::{interval, sleep, timeout};
 
 use crate::shop::{Error, Order, Shelf, Shop};
-use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
-
-/// The least time for which the server goes on listening after the signal, and says that it is not ready. Longer than the period of
-/// a balancer's probes; zero will do where the balancer forgets the replica before the signal, as with `ops/kubernetes`.
-const NOTICE: Duration = Duration::from_secs(2);
+use crate::signals::{GRACE, LAST_ANSWERS, NOTICE, asked_to_end};
 
 /// The body of a customer's order.
 #[derive(Deserialize)]
@@ -56,14 +53,14 @@ struct Placed {
 
 /// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
 /// `detach` the body has a task of its own and runs to its end under its locks.
-#[etcd_locked(locks::Order { id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach)]
+#[etcd_locked(locks::Order { id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, guard = (order, shelf))]
 async fn place(
     State(shop): State<Shop>,
     Path(id): Path<u64>,
     Json(wanted): Json<Wanted>,
 ) -> Result<Json<Placed>, Error> {
     let begun_us = now_us();
-    let order = shop.place(id, &wanted.sku, wanted.pieces).await?;
+    let order = shop.place(order, shelf, &wanted.sku, wanted.pieces).await?;
     Ok(Json(Placed {
         order,
         begun_us,
@@ -73,17 +70,17 @@ async fn place(
 
 /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
 /// order that is locked gets 423 instead of waiting.
-#[etcd_locked(locks::Order { id }, wait = "none")]
+#[etcd_locked(locks::Order { id }, wait = "none", guard = order)]
 async fn invoice(State(shop): State<Shop>, Path(id): Path<u64>) -> Result<Json<Order>, Error> {
-    shop.invoice(id).await.map(Json)
+    shop.invoice(order).await.map(Json)
 }
 
-#[etcd_locked(locks::Shelf { sku: &sku }, wait = "5s")]
+#[etcd_locked(locks::Shelf { sku: &sku }, wait = "5s", guard = shelf)]
 async fn restock(
     State(shop): State<Shop>,
     Path((sku, pieces)): Path<(String, u32)>,
 ) -> Result<(), Error> {
-    shop.restock(&sku, pieces).await
+    shop.restock(shelf, &sku, pieces).await
 }
 
 // Reads need no lock.
@@ -131,6 +128,10 @@ impl IntoResponse for Error {
         let status = match self {
             Self::SoldOut => StatusCode::CONFLICT,
             Self::UnknownArticle | Self::UnknownOrder => StatusCode::NOT_FOUND,
+            Self::TooLate(ref error) => {
+                eprintln!("{error}");
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             // The feature `axum` makes the answer: 423, 503 with `Retry-After`, …
             Self::Lock(error) => return error.into_response(),
             Self::Store(ref error) => {
@@ -144,6 +145,7 @@ impl IntoResponse for Error {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    logs::begin();
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

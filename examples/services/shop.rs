@@ -1,5 +1,6 @@
 //! The shop behind all three services: shelves and orders in SQLite, a bank, a printer. It takes no locks; its callers hold
-//! them.
+//! them, and show them. What it writes under a lock is fenced: a replica that was suspended for a minute in the middle of an
+//! order writes nothing into the order or the shelf of the next one.
 
 use std::env::{self, VarError};
 use std::error;
@@ -7,10 +8,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use etcd_locked::LockError;
+use etcd_locked::sqlx::{FencedError, migration};
+use etcd_locked::{LockError, Locked};
 use serde::Serialize;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool};
+use sqlx::{Sqlite, SqliteExecutor, Transaction};
 use tokio::time::sleep;
+
+use crate::locks;
 
 const TABLES: &str = "
     create table if not exists shelves (sku text primary key, pieces integer not null);
@@ -54,6 +59,8 @@ pub(crate) enum Error {
     UnknownOrder,
     /// The lock was refused, or lost during the body.
     Lock(LockError),
+    /// The store has seen the lock's next holder.
+    TooLate(FencedError),
     Store(sqlx::Error),
 }
 
@@ -70,6 +77,16 @@ impl From<sqlx::Error> for Error {
     }
 }
 
+impl From<FencedError> for Error {
+    fn from(error: FencedError) -> Self {
+        match error {
+            FencedError::Lock(error) => Self::Lock(error),
+            FencedError::Database(error) => Self::Store(error),
+            overtaken => Self::TooLate(overtaken),
+        }
+    }
+}
+
 impl Shop {
     /// Opens the database `SHOP_DATABASE`, which several processes may use at a time.
     ///
@@ -83,6 +100,7 @@ impl Shop {
             .busy_timeout(Duration::from_secs(10));
         let store = SqlitePool::connect_with(options).await?;
         sqlx::raw_sql(TABLES).execute(&store).await?;
+        sqlx::query(migration::<Sqlite>()).execute(&store).await?;
         Ok(Self {
             store,
             bank: milliseconds("SHOP_BANK_MS", 5)?,
@@ -90,19 +108,25 @@ impl Shop {
         })
     }
 
-    /// Sets the pieces of an article. The caller holds its `Shelf`.
-    pub(crate) async fn restock(&self, sku: &str, pieces: u32) -> Result<(), Error> {
+    /// Sets the pieces of an article.
+    pub(crate) async fn restock(
+        &self,
+        shelf: &Locked<locks::Shelf<'_>>,
+        sku: &str,
+        pieces: u32,
+    ) -> Result<(), Error> {
+        let mut fenced = shelf.fenced(self.store.begin().await?).await?;
         sqlx::query("insert or replace into shelves (sku, pieces) values (?, ?)")
             .bind(sku)
             .bind(pieces)
-            .execute(&self.store)
+            .execute(&mut *fenced)
             .await?;
-        Ok(())
+        Ok(fenced.commit().await?)
     }
 
     /// Reads how many pieces are left and how many were sold.
     pub(crate) async fn shelf(&self, sku: &str) -> Result<Shelf, Error> {
-        let left = self.left(sku).await?;
+        let left = left(&self.store, sku).await?;
         let paid = "select coalesce(sum(pieces), 0) from orders where sku = ? and state = 'paid'";
         let (sold,) = sqlx::query_as(paid)
             .bind(sku)
@@ -111,30 +135,39 @@ impl Shop {
         Ok(Shelf { left, sold })
     }
 
-    /// Places an order: writes it down, has the bank pay, takes the pieces off the shelf. The caller holds its `Order` and the
-    /// article's `Shelf`.
+    /// Places an order: writes it down, has the bank pay, takes the pieces off the shelf.
     ///
     /// Must not be dropped in the middle, or the order stays `paying` although the bank may have paid. A second request for a
     /// paid order only returns it; for an order that a crash left unpaid, it continues.
-    pub(crate) async fn place(&self, id: u64, sku: &str, pieces: u32) -> Result<Order, Error> {
-        match self.order(id).await {
+    pub(crate) async fn place(
+        &self,
+        order: &Locked<locks::Order>,
+        shelf: &Locked<locks::Shelf<'_>>,
+        sku: &str,
+        pieces: u32,
+    ) -> Result<Order, Error> {
+        let id = order.name().id;
+        let mut begun = self.fenced(order, shelf).await?;
+        // Only after the fences is it certain that no transaction of earlier holders changes what is read here.
+        match find(&mut *begun, id).await {
             Ok(order) if order.state == "paid" => return Ok(order),
             Ok(_) | Err(Error::UnknownOrder) => {}
             Err(error) => return Err(error),
         }
-        // No transaction can stay open for as long as a bank takes, so from here to the end only the lock excludes others.
-        let left = self.left(sku).await?;
+        let left = left(&mut *begun, sku).await?;
         let left = left.checked_sub(pieces).ok_or(Error::SoldOut)?;
-        let begun = "insert or replace into orders values (?, ?, ?, 'paying', 'none')";
-        sqlx::query(begun)
+        sqlx::query("insert or replace into orders values (?, ?, ?, 'paying', 'none')")
             .bind(id.cast_signed())
             .bind(sku)
             .bind(pieces)
-            .execute(&self.store)
+            .execute(&mut *begun)
             .await?;
+        begun.commit().await?;
+        // No transaction can stay open for as long as a bank takes, so from here to the end the locks exclude others. If they
+        // are lost meanwhile, and the next holders write, the second transaction is refused.
         sleep(self.bank).await; // the bank gets the order's number, so it pays for an order once
 
-        let mut both = self.store.begin().await?;
+        let mut both = self.fenced(order, shelf).await?;
         sqlx::query("update shelves set pieces = ? where sku = ?")
             .bind(left)
             .bind(sku)
@@ -148,50 +181,67 @@ impl Shop {
         self.order(id).await
     }
 
-    /// Reads an order, without a lock.
-    pub(crate) async fn order(&self, id: u64) -> Result<Order, Error> {
-        let found = sqlx::query_as("select sku, pieces, state, invoice from orders where id = ?")
-            .bind(id.cast_signed())
-            .fetch_optional(&self.store)
-            .await?;
-        let (sku, pieces, state, invoice) = found.ok_or(Error::UnknownOrder)?;
-        Ok(Order {
-            id,
-            sku,
-            pieces,
-            state,
-            invoice,
-        })
+    /// Begins a transaction that is refused to one who has lost these locks. Those of all orders take them in this sequence, so
+    /// that none waits for another in a cycle.
+    async fn fenced(
+        &self,
+        order: &Locked<locks::Order>,
+        shelf: &Locked<locks::Shelf<'_>>,
+    ) -> Result<Transaction<'static, Sqlite>, Error> {
+        let fenced = order.fenced(self.store.begin().await?).await?;
+        Ok(shelf.fenced(fenced).await?)
     }
 
-    /// Prints the invoice of an order. The caller holds its `Order`, or two invoices would be printed on one sheet.
+    /// Reads an order, without a lock.
+    pub(crate) async fn order(&self, id: u64) -> Result<Order, Error> {
+        find(&self.store, id).await
+    }
+
+    /// Prints the invoice of an order; without its lock, two invoices would be printed on one sheet.
     ///
     /// May be dropped in the middle, because the next call prints again.
-    pub(crate) async fn invoice(&self, id: u64) -> Result<Order, Error> {
+    pub(crate) async fn invoice(&self, order: &Locked<locks::Order>) -> Result<Order, Error> {
+        let id = order.name().id;
         self.order(id).await?;
-        self.invoice_is(id, "printing").await?;
+        self.invoice_is(order, "printing").await?;
         sleep(self.printer).await;
-        self.invoice_is(id, "printed").await?;
+        self.invoice_is(order, "printed").await?;
         self.order(id).await
     }
 
-    async fn invoice_is(&self, id: u64, state: &str) -> Result<(), Error> {
+    async fn invoice_is(&self, order: &Locked<locks::Order>, state: &str) -> Result<(), Error> {
+        let mut fenced = order.fenced(self.store.begin().await?).await?;
         sqlx::query("update orders set invoice = ? where id = ?")
             .bind(state)
-            .bind(id.cast_signed())
-            .execute(&self.store)
+            .bind(order.name().id.cast_signed())
+            .execute(&mut *fenced)
             .await?;
-        Ok(())
+        Ok(fenced.commit().await?)
     }
+}
 
-    async fn left(&self, sku: &str) -> Result<u32, Error> {
-        let found = sqlx::query_as("select pieces from shelves where sku = ?")
-            .bind(sku)
-            .fetch_optional(&self.store)
-            .await?;
-        let (left,) = found.ok_or(Error::UnknownArticle)?;
-        Ok(left)
-    }
+async fn find(store: impl SqliteExecutor<'_>, id: u64) -> Result<Order, Error> {
+    let found = sqlx::query_as("select sku, pieces, state, invoice from orders where id = ?")
+        .bind(id.cast_signed())
+        .fetch_optional(store)
+        .await?;
+    let (sku, pieces, state, invoice) = found.ok_or(Error::UnknownOrder)?;
+    Ok(Order {
+        id,
+        sku,
+        pieces,
+        state,
+        invoice,
+    })
+}
+
+async fn left(store: impl SqliteExecutor<'_>, sku: &str) -> Result<u32, Error> {
+    let found = sqlx::query_as("select pieces from shelves where sku = ?")
+        .bind(sku)
+        .fetch_optional(store)
+        .await?;
+    let (left,) = found.ok_or(Error::UnknownArticle)?;
+    Ok(left)
 }
 
 impl fmt::Display for Error {
@@ -202,7 +252,7 @@ impl fmt::Display for Error {
             Self::UnknownArticle => "no such article",
             Self::UnknownOrder => "no such order",
             // The errors themselves name hosts and files, so they are for the log only.
-            Self::Lock(_) => "busy, try again",
+            Self::Lock(_) | Self::TooLate(_) => "busy, try again",
             Self::Store(_) => "the shop is out of order",
         })
     }
@@ -212,6 +262,7 @@ impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Lock(error) => Some(error),
+            Self::TooLate(error) => Some(error),
             Self::Store(error) => Some(error),
             _ => None,
         }

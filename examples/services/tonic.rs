@@ -5,6 +5,7 @@
 //! ```
 
 mod locks;
+mod logs;
 mod shop;
 mod signals;
 
@@ -12,7 +13,8 @@ use std::env;
 use std::process::ExitCode;
 
 use etcd_locked::{Config, LockStatus, etcd_locked};
-use tokio::time::timeout;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
@@ -20,7 +22,7 @@ use tonic::{Request, Response, Status};
 use crate::proto::orders_server::{Orders, OrdersServer};
 use crate::proto::{Article, Delivery, Lock, LockList, Nothing, Order, OrderId, Shelf, Wanted};
 use crate::shop::{Error, Shop};
-use crate::signals::{GRACE, LAST_ANSWERS, asked_to_end};
+use crate::signals::{GRACE, LAST_ANSWERS, NOTICE, asked_to_end};
 
 /// The code generated from `shop.proto`.
 #[allow(unreachable_pub)]
@@ -40,16 +42,17 @@ impl Orders for Service {
 
     /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for
     /// an order that is locked gets `ABORTED` instead of waiting.
-    #[etcd_locked(locks::Order { id: request.get_ref().id }, wait = "none")]
+    #[etcd_locked(locks::Order { id: request.get_ref().id }, wait = "none", guard = order)]
+    #[allow(unused_variables)] // `request` is in the name alone, which `async_trait` hides from the lint
     async fn invoice(&self, request: Request<OrderId>) -> Result<Response<Order>, Status> {
-        let order = self.shop.invoice(request.get_ref().id).await?;
+        let order = self.shop.invoice(order).await?;
         Ok(Response::new(order.into()))
     }
 
-    #[etcd_locked(locks::Shelf { sku: &request.get_ref().sku }, wait = "5s")]
+    #[etcd_locked(locks::Shelf { sku: &request.get_ref().sku }, wait = "5s", guard = shelf)]
     async fn restock(&self, request: Request<Delivery>) -> Result<Response<Nothing>, Status> {
         let Delivery { sku, pieces } = request.into_inner();
-        self.shop.restock(&sku, pieces).await?;
+        self.shop.restock(shelf, &sku, pieces).await?;
         Ok(Response::new(Nothing {}))
     }
 
@@ -101,9 +104,9 @@ impl From<&LockStatus> for Lock {
 /// that owns its arguments, not a method with `&self`.
 ///
 /// The feature `tonic` makes a `Status` of a `LockError`: `ABORTED`, `UNAVAILABLE`, …
-#[etcd_locked(locks::Order { id: wanted.id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach)]
+#[etcd_locked(locks::Order { id: wanted.id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, guard = (order, shelf))]
 async fn place(shop: Shop, wanted: Wanted) -> Result<Response<Order>, Status> {
-    let order = shop.place(wanted.id, &wanted.sku, wanted.pieces).await?;
+    let order = shop.place(order, shelf, &wanted.sku, wanted.pieces).await?;
     Ok(Response::new(order.into()))
 }
 
@@ -126,6 +129,11 @@ impl From<Error> for Status {
             Error::SoldOut => Self::failed_precondition(said),
             Error::UnknownArticle | Error::UnknownOrder => Self::not_found(said),
             Error::Lock(error) => error.into(),
+            // Not `UNAVAILABLE`, which clients repeat unasked: the body had begun.
+            Error::TooLate(error) => {
+                eprintln!("{error}");
+                Self::aborted(said)
+            }
             Error::Store(error) => {
                 eprintln!("{error}");
                 Self::internal(said)
@@ -136,6 +144,7 @@ impl From<Error> for Status {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    logs::begin();
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -146,7 +155,7 @@ async fn main() -> ExitCode {
 }
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
-    let (ends, shut_down) = (asked_to_end()?, asked_to_end()?);
+    let ends = asked_to_end()?;
     // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
     etcd_locked::init(Config::from_env()?.service("shop-tonic")).await?;
     let shop = Shop::open().await?;
@@ -155,23 +164,23 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let incoming = TcpIncoming::bind(listen.parse()?)?;
     println!("listening on http://{}", incoming.local_addr()?);
 
-    // On a signal the server accepts no more calls and answers those it has. The locks shut down at the same time: waiting
-    // calls are refused, so that their clients ask another replica. Bodies run to their end or are dropped after the grace, so
-    // the server ends as well. All locks are released, and no lease is left.
+    let (close, closed) = oneshot::channel::<()>();
     let server = Server::builder()
         .add_service(OrdersServer::new(Service { shop }))
-        .serve_with_incoming_shutdown(incoming, ends);
+        .serve_with_incoming_shutdown(incoming, async {
+            let _ = closed.await;
+        });
     let mut server = tokio::spawn(server);
-    let ended = tokio::select! {
-        () = shut_down => None,
-        ended = &mut server => Some(ended), // it had no open calls, or has failed
-    };
-    etcd_locked::shutdown(GRACE).await; // also waits for detached bodies whose clients have gone
-    let ended = match ended {
-        None => timeout(LAST_ANSWERS, server).await.ok(),
-        ended => ended,
-    };
-    if let Some(ended) = ended {
+    tokio::select! {
+        () = ends => {}
+        failed = &mut server => failed??,
+    }
+    // On a signal the locks shut down: `Ready` and new calls for a lock get `UNAVAILABLE`, and so do waiting ones, so that their
+    // clients ask another replica. Bodies run to their end or are dropped after the grace. All locks are released, and no lease is
+    // left. The server listens meanwhile, and at least until balancers have seen that it is not ready: a closed port is no answer.
+    tokio::join!(etcd_locked::shutdown(GRACE), sleep(NOTICE)); // also waits for detached bodies whose clients have gone
+    drop(close);
+    if let Ok(ended) = timeout(LAST_ANSWERS, server).await {
         ended??;
     }
     Ok(())

@@ -43,10 +43,9 @@ pub(crate) async fn show() -> Result<()> {
     Ok(())
 }
 
-#[etcd_locked("zookeeper/session", locks = locks)]
+#[etcd_locked("zookeeper/session", locks = locks, guard = held)]
 async fn work(locks: &Locks) -> Result<(), LockError> {
-    let token = etcd_locked::current().map(|held| held.token().to_string());
-    println!("a locks, with token {}", token.unwrap_or_default());
+    println!("a locks, with token {}", held.token());
     pending().await
 }
 

@@ -10,7 +10,9 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::token::Paren;
 use syn::{Error, Expr, Ident, Lit, LitStr, Result, Token};
 
-use crate::options::{Options, example, is_flag, misplaced, miswritten, unknown};
+use crate::options::{
+    Options, example, is_flag, is_name, misplaced, miswritten, replaces, unknown,
+};
 
 #[derive(Default)]
 pub(crate) struct Args {
@@ -19,14 +21,20 @@ pub(crate) struct Args {
     /// True if a name could not be read; the mistake is reported.
     pub(crate) unreadable: bool,
     pub(crate) options: Options,
+    /// Options in the order they were written: word, and all its tokens.
+    pub(crate) given: Vec<(String, TokenStream)>,
+    /// True if the names are those of the method's `impl` block.
+    pub(crate) inherited: bool,
 }
 
+#[derive(Clone)]
 pub(crate) struct Name {
     pub(crate) kind: NameKind,
     /// True for a misplaced name: names come before options.
     pub(crate) after_options: bool,
 }
 
+#[derive(Clone)]
 pub(crate) enum NameKind {
     Template(LitStr),
     /// Any expression that implements `LockName`; rustc checks that.
@@ -36,15 +44,58 @@ pub(crate) enum NameKind {
 impl Args {
     pub(crate) fn parse(tokens: TokenStream, mistakes: &mut Vec<Error>) -> Args {
         let mut reader = Reader::default();
-        let read = |input: ParseStream<'_>| {
-            reader.items(input);
-            Ok(())
-        };
-        if let Err(error) = read.parse2(tokens) {
-            reader.mistakes.push(error);
-        }
+        reader.read(tokens);
         mistakes.append(&mut reader.mistakes);
         reader.args
+    }
+
+    /// Reads the arguments of a method over those of its `impl` block, which are its defaults and without mistake.
+    pub(crate) fn parse_over(
+        defaults: &Args,
+        tokens: TokenStream,
+        mistakes: &mut Vec<Error>,
+    ) -> Args {
+        let mut alone = Vec::new();
+        let own = Args::parse(tokens.clone(), &mut alone);
+        let alone: Vec<_> = alone.iter().map(Error::to_string).collect();
+        let mut reader = Reader::default();
+        for (word, default) in &defaults.given {
+            if !own.given.iter().any(|(own, _)| replaces(own, word)) {
+                reader.read(default.clone());
+            }
+        }
+        reader.seen.clear();
+        reader.read(tokens);
+        mistakes.extend(reader.mistakes.into_iter().map(|mistake| {
+            let message = mistake.to_string();
+            if alone.contains(&message) {
+                return mistake;
+            }
+            let message = format!("{message} (the other one stands at the `impl`)");
+            Error::new(mistake.span(), message)
+        }));
+        let mut args = reader.args;
+        if args.names.is_empty() && !args.unreadable {
+            args.names.clone_from(&defaults.names);
+            args.inherited = true;
+        }
+        args
+    }
+
+    /// Returns the names that are one word, each an expression or a mistake.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &Ident> {
+        self.names.iter().filter_map(|name| match &name.kind {
+            NameKind::Template(_) => None,
+            NameKind::Expression(expression) => bare_word(expression),
+        })
+    }
+}
+
+/// Returns the word of an expression that is one word.
+pub(crate) fn bare_word(expression: &Expr) -> Option<&Ident> {
+    match expression {
+        Expr::Path(path) if path.attrs.is_empty() => path.path.get_ident(),
+        _ => None,
     }
 }
 
@@ -57,8 +108,19 @@ struct Reader {
 }
 
 impl Reader {
+    fn read(&mut self, tokens: TokenStream) {
+        let items = |input: ParseStream<'_>| {
+            self.items(input);
+            Ok(())
+        };
+        if let Err(error) = items.parse2(tokens) {
+            self.mistakes.push(error);
+        }
+    }
+
     fn items(&mut self, input: ParseStream<'_>) {
         while !input.is_empty() {
+            let (begin, seen) = (input.cursor(), self.seen.len());
             let item = if begins_option(input) {
                 self.option(input)
             } else if is_bare(input, is_flag) {
@@ -69,6 +131,10 @@ impl Reader {
             if let Err(mistake) = item {
                 self.mistakes.push(mistake);
                 skip_to_comma(input);
+            }
+            if let Some(word) = self.seen.get(seen) {
+                let tokens = between(begin, input.cursor());
+                self.args.given.push((word.clone(), tokens));
             }
             if input.is_empty() || input.parse::<Token![,]>().is_ok() {
                 continue;
@@ -118,7 +184,8 @@ impl Reader {
         let twice = self.seen.contains(&key);
         self.seen.push(key.clone());
         let Some(write) = example(&key) else {
-            return refuse(unknown(&word));
+            self.args.unreadable |= is_name(&key);
+            return refuse(unknown(&word, false));
         };
         if twice {
             return refuse(format!("option `{key}` is given twice; keep one"));
@@ -218,7 +285,7 @@ mod tests {
     use quote::quote;
 
     use super::*;
-    use crate::value::{OnHeld, OnLost, Release, Wait};
+    use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 
     fn read(tokens: TokenStream) -> (Args, Vec<String>) {
         let mut mistakes = Vec::new();
@@ -238,6 +305,10 @@ mod tests {
         let (args, mistakes) = read(tokens);
         assert_eq!(mistakes, [""; 0]);
         args
+    }
+
+    fn literal<T: Copy>(value: &Option<Given<T>>) -> Option<T> {
+        value.as_ref().and_then(Given::literal).copied()
     }
 
     fn only_mistake(tokens: TokenStream) -> String {
@@ -271,22 +342,28 @@ mod tests {
                 "reentrant",
             ]
         );
-        assert_eq!(args.options.wait, Some(Wait::For(Duration::from_secs(5))));
-        assert_eq!(args.options.ttl, Some(Duration::from_secs(30)));
+        assert_eq!(
+            literal(&args.options.wait),
+            Some(Wait::For(Duration::from_secs(5)))
+        );
+        assert_eq!(literal(&args.options.ttl), Some(Duration::from_secs(30)));
         assert_eq!(args.options.on_held, OnHeld::Skip);
         assert_eq!(args.options.release, Release::Background);
-        assert_eq!(args.options.at_most, Some(Duration::from_secs(60)));
+        assert_eq!(
+            literal(&args.options.at_most),
+            Some(Duration::from_secs(60))
+        );
         assert_eq!(args.options.on_lost, OnLost::Continue);
         assert!(args.options.detach && args.options.reentrant);
         assert!(args.options.deadline.is_some() && args.options.when.is_some());
         assert!(args.options.map_err.is_some() && args.options.on_error.is_none());
         assert!(args.options.locks.is_some() && args.options.krate.is_some());
         assert_eq!(
-            good(quote!("a", wait = "none")).options.wait,
+            literal(&good(quote!("a", wait = "none")).options.wait),
             Some(Wait::Once)
         );
         assert_eq!(
-            good(quote!("a", wait = "forever")).options.wait,
+            literal(&good(quote!("a", wait = "forever")).options.wait),
             Some(Wait::Forever)
         );
     }
@@ -325,14 +402,18 @@ mod tests {
         let args = good(quote!("a", shared, wait = "5s"));
         assert!(args.options.shared && args.options.permits.is_none());
         assert_eq!(args.options.written, ["shared", r#"wait = "5s""#]);
-        assert_eq!(good(quote!("a", permits = 5)).options.permits, Some(5));
         assert_eq!(
-            good(quote!("a", permits = 1_024)).options.permits,
+            literal(&good(quote!("a", permits = 5)).options.permits),
+            Some(5)
+        );
+        assert_eq!(
+            literal(&good(quote!("a", permits = 1_024)).options.permits),
             Some(1024)
         );
         for both in [
             quote!("a", shared, permits = 5),
             quote!("a", permits = 5, shared),
+            quote!("a", permits = config.limit, shared),
         ] {
             assert!(only_mistake(both).ends_with("keep one"));
         }
@@ -351,19 +432,23 @@ mod tests {
             ),
             (
                 quote!(permits = "3"),
-                "`permits` takes an integer literal; write `permits = 3`",
+                "`permits` takes an integer literal, or a `u16`; write `permits = 3`",
             ),
             (
-                quote!(permits = LIMIT),
-                "`permits` takes an integer literal; write `permits = 5`",
+                quote!(permits = "three"),
+                "`permits` takes an integer literal, or a `u16`; write `permits = 5`",
             ),
             (
-                quote!(permits = 5u8),
-                "`permits` takes an integer literal; write `permits = 5`",
+                quote!(permits = 3u8),
+                "`permits` takes an integer literal, or a `u16`; write `permits = 3`",
+            ),
+            (
+                quote!(permits = 0u16),
+                "`permits` of 0 is out of range; write one from 1 to 1024",
             ),
             (
                 quote!(permits = -1),
-                "`permits` takes an integer literal; write `permits = 5`",
+                "`permits` of -1 is out of range; write one from 1 to 1024",
             ),
             (
                 quote!(permits =),
@@ -383,8 +468,68 @@ mod tests {
         for kept in [
             quote!(shared, at_least = "5s"),
             quote!(at_least = "5s", shared),
+            quote!(at_least = time, shared),
         ] {
             assert!(only_mistake(quote!("a", #kept)).starts_with("readers keep nothing locked"));
+        }
+    }
+
+    #[test]
+    fn limits_may_be_expressions() {
+        let options = good(quote!(
+            "a",
+            wait = timeout,
+            ttl = Duration::from_secs(n),
+            at_most = self.limits.most,
+            at_least = if urgent { A } else { B },
+            permits = config.limit,
+        ))
+        .options;
+        assert!(options.wait.is_some_and(|it| it.expression().is_some()));
+        assert!(options.ttl.is_some_and(|it| it.expression().is_some()));
+        assert!(options.at_most.is_some_and(|it| it.expression().is_some()));
+        assert!(options.at_least.is_some_and(|it| it.expression().is_some()));
+        assert!(options.permits.is_some_and(|it| it.expression().is_some()));
+        assert_eq!(options.written[0], "wait = timeout");
+        assert_eq!(options.written[4], "permits = config . limit");
+        assert_eq!(
+            literal(&good(quote!("a", permits = 5u16)).options.permits),
+            Some(5)
+        );
+        for expression in [
+            quote!(wait = ("5s")),
+            quote!(wait = (none)),
+            quote!(ttl = forever),
+            quote!(permits = LIMIT),
+            quote!(permits = { 5 }),
+            quote!(permits = 2 + 3),
+            quote!(permits = -n),
+            // Which is longer is only known when the function is called.
+            quote!(at_least = "1h", at_most = most),
+            quote!(wait = config.wait, deadline = due),
+        ] {
+            good(quote!("a", #expression));
+        }
+    }
+
+    #[test]
+    fn an_expression_that_is_half_typed_is_one_mistake() {
+        for key in ["wait", "ttl", "at_most", "at_least", "permits"] {
+            let key = Ident::new(key, proc_macro2::Span::call_site());
+            for half in [
+                quote!(config.),
+                quote!(config.limit +),
+                quote!(Duration::),
+                quote!(if urgent),
+                quote!(fn),
+                quote!(&),
+            ] {
+                for args in [quote!("a", #key = #half), quote!("a", #key = #half, detach)] {
+                    let begin = format!("`{key}` takes an expression, such as `{key} = ");
+                    let mistake = only_mistake(args.clone());
+                    assert!(mistake.starts_with(&begin), "{args}: {mistake}");
+                }
+            }
         }
     }
 
@@ -414,6 +559,43 @@ mod tests {
     }
 
     #[test]
+    fn guard_names_variables() {
+        let variables = |tokens| {
+            let guard = good(tokens).options.guard.expect("a guard");
+            let shown = |it: &Option<Ident>| it.as_ref().map_or("_".to_owned(), Ident::to_string);
+            guard.variables.iter().map(shown).collect::<Vec<_>>()
+        };
+        assert_eq!(variables(quote!("a", guard = order)), ["order"]);
+        assert_eq!(variables(quote!("a", guard = (order))), ["order"]);
+        assert_eq!(
+            variables(quote!("a", guard = (from, _, to,), shared)),
+            ["from", "_", "to"]
+        );
+        for bad in [
+            quote!("a", guard = "order"),
+            quote!("a", guard = _),
+            quote!("a", guard = self),
+            quote!("a", "b", guard = (from to)),
+            quote!("a", guard = (5)),
+        ] {
+            assert_eq!(
+                only_mistake(bad),
+                "`guard` takes the name of a variable; write `guard = order`, or `guard = (from, to)` for two locks"
+            );
+        }
+        assert_eq!(
+            only_mistake(quote!("a", "b", guard = (x, x))),
+            "`x` stands for two locks; give each a name of its own"
+        );
+        for both in [
+            quote!("a", guard = a, when = b),
+            quote!("a", when = b, guard = a),
+        ] {
+            assert!(only_mistake(both).starts_with("with `when` there may be no lock"));
+        }
+    }
+
+    #[test]
     fn names_the_mistyped_option() {
         assert_eq!(
             only_mistake(quote!("a", wiat = "5s")),
@@ -422,7 +604,19 @@ mod tests {
         assert!(only_mistake(quote!("a", colour = 5)).contains("the options are `wait`, `ttl`"));
         assert_eq!(
             only_mistake(quote!("a", ttl = 30)),
-            r#"`ttl` takes a string literal; write `ttl = "30s"`"#
+            r#"`ttl` takes a string literal, or a `Duration`; write `ttl = "30s"`"#
+        );
+        assert_eq!(
+            only_mistake(quote!("a", wait = 5m)),
+            r#"`wait` takes a string literal, or a `Duration`; write `wait = "5m"`"#
+        );
+        assert_eq!(
+            only_mistake(quote!("a", wait = forever)),
+            r#"`wait` takes a string literal, or a `Duration`; write `wait = "forever"`"#
+        );
+        assert_eq!(
+            only_mistake(quote!("a", at_most = 1.5)),
+            r#"`at_most` takes a string literal, or a `Duration`; write `at_most = "5s"`"#
         );
         for valueless in [
             quote!("a", wait =),
@@ -453,6 +647,33 @@ mod tests {
         assert!(
             only_mistake(quote!("a", map_err = fn)).starts_with("`map_err` takes an expression")
         );
+    }
+
+    #[test]
+    fn an_option_by_another_name_is_answered_with_what_compiles() {
+        for typed in [
+            quote!(timeout = "5s"),
+            quote!(max_wait = "5s"),
+            quote!(lease = 30),
+            quote!(expire = "30s"),
+            quote!(semaphore = 3),
+            quote!(limit = 3),
+            quote!(read = true),
+            quote!(skip = true),
+        ] {
+            let message = only_mistake(quote!("a", #typed));
+            let (_, write) = message.split_once("; write `").expect("what to write");
+            let write: TokenStream = write.trim_end_matches('`').parse().expect("tokens");
+            assert_eq!(
+                good(quote!("a", #write)).options.written.len(),
+                1,
+                "{message}"
+            );
+        }
+        for named in [quote!(key = "a"), quote!(name = "a")] {
+            assert!(only_mistake(named).contains("write the name first"));
+        }
+        assert!(only_mistake(quote!("a", detahc = true)).ends_with("`detach`, without a value?"));
     }
 
     #[test]

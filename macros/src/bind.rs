@@ -12,7 +12,7 @@ use syn::{
     Token, Type,
 };
 
-use crate::args::{Args, NameKind};
+use crate::args::{Args, NameKind, bare_word};
 use crate::borrowed;
 use crate::declared::{VARIABLE, declared_only};
 use crate::function::{Body, Function};
@@ -54,6 +54,9 @@ pub(crate) fn bind(
         .as_ref()
         .and_then(|function| shape(function, &mut mistakes));
     let names = names(&args, function.as_ref(), &mut mistakes);
+    if names.len() == args.names.len() && !args.unreadable {
+        mistakes.extend(miscounted(&args));
+    }
     if args.options.detach
         && let Some(function) = &function
     {
@@ -119,7 +122,11 @@ fn shape(function: &Function, mistakes: &mut Vec<Error>) -> Option<Shape> {
 }
 
 /// Checks the names and returns the good ones.
-fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) -> Vec<Name> {
+pub(crate) fn names(
+    args: &Args,
+    function: Option<&Function>,
+    mistakes: &mut Vec<Error>,
+) -> Vec<Name> {
     let bindings = function.map(|function| Bindings::of(&function.sig));
     let mut names = Vec::new();
     let mut templates: Vec<String> = Vec::new();
@@ -156,9 +163,24 @@ fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) ->
                     );
                     mistakes.push(Error::new(text.span(), message));
                 }
+                let before = mistakes.len();
+                let values = values(text, bindings.as_ref(), mistakes);
+                // What the template itself has wrong is reported at the `impl`, what a method lacks at that method.
+                if args.inherited
+                    && let Some(function) = function
+                    && let Some(mistake) = mistakes.get(before).map(Error::to_string)
+                {
+                    mistakes.truncate(before);
+                    let method = &function.sig.ident;
+                    let message = format!(
+                        "`{method}` cannot take {shown}, the lock of its `impl`: {mistake}. \
+                         Give it a name of its own, or write `#[etcd_locked(unlocked)]` above it"
+                    );
+                    mistakes.push(Error::new(method.span(), message));
+                }
                 Name::Template {
                     text: text.clone(),
-                    values: values(text, bindings.as_ref(), mistakes),
+                    values,
                 }
             }
             NameKind::Expression(expression) => Name::Expression(expression.clone()),
@@ -192,12 +214,28 @@ fn names(args: &Args, function: Option<&Function>, mistakes: &mut Vec<Error>) ->
     names
 }
 
-/// Returns the word of an expression that is one word.
-fn bare_word(expression: &Expr) -> Option<&Ident> {
-    match expression {
-        Expr::Path(path) if path.attrs.is_empty() => path.path.get_ident(),
-        _ => None,
+/// Returns true if the word is an argument of the function.
+pub(crate) fn is_argument(sig: &Signature, word: &Ident) -> bool {
+    Bindings::of(sig).has(word)
+}
+
+/// Refuses a `guard` that has not one variable for each name.
+fn miscounted(args: &Args) -> Option<Error> {
+    let guard = args.options.guard.as_ref()?;
+    let (locks, variables) = (args.names.len(), guard.variables.len());
+    if locks == variables || locks == 0 {
+        return None;
     }
+    let many = |count: usize| match count {
+        1 => "one lock".to_owned(),
+        count => format!("{count} locks"),
+    };
+    let message = format!(
+        "this call takes {}, and `guard` names {}; write one variable for each, `_` for one you do not need",
+        many(locks),
+        many(variables)
+    );
+    Some(Error::new(guard.span, message))
 }
 
 fn values(name: &LitStr, bindings: Option<&Bindings<'_>>, mistakes: &mut Vec<Error>) -> Vec<Value> {

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::visit_mut::{self, VisitMut};
-use syn::{LitStr, ReturnType, Type};
+use syn::{Expr, LitStr, ReturnType, Type};
 
 use crate::bind::{Bound, Name, Value};
 use crate::declared::VARIABLE;
 use crate::function::Function;
-use crate::options::Options;
+use crate::options::{Options, literal};
 use crate::shape::Frame;
-use crate::value::{OnHeld, OnLost, Release, Wait};
+use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 
 /// Expands a bound function into its locked form.
 ///
@@ -44,6 +44,28 @@ use crate::value::{OnHeld, OnLost, Release, Wait};
 /// }
 /// ```
 ///
+/// With `guard = order` the names are values, of which the proof is made in the body, where the call's locks are at hand:
+///
+/// ```text
+///     let (mut __lock, __proofs) = {
+///         let __proofs = (::etcd_locked::__private::prove(Order { id }),);
+///         let __names = [__proofs.0.name()];
+///         (::etcd_locked::__private::lock(&__names, ..), __proofs)
+///     };
+///     .. async move {
+///         ..
+///         let order = &__proofs.0.locked::<::etcd_locked::__private::Exclusive>().await;
+///         { BODY }
+///     }
+/// ```
+///
+/// An option that is an expression, such as `permits = config.limit`, is evaluated after the names:
+///
+/// ```text
+///         let __permits: ::core::primitive::u16 = { config.limit };
+///         ::etcd_locked::__private::lock(&__names, ..).permits(__permits)
+/// ```
+///
 /// The names have a block of their own: their `&dyn LockKey` must be gone before the await, else the future is not
 /// `Send`. With `detach` the call is `detach(__lock, async move { .. }).await`. A function that returns one `async move`
 /// block instead has all of this in that block, except the registration.
@@ -61,8 +83,12 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
         }
     };
     let mutable = (!bound.options.detach).then(|| quote_spanned!(here=> mut));
+    let locked = match &bound.options.guard {
+        None => quote_spanned!(here=> #mutable __lock),
+        Some(_) => quote_spanned!(here=> (#mutable __lock, __proofs)),
+    };
     let statements = quote_spanned! {here=>
-        let #mutable __lock = #lock;
+        let #locked = #lock;
         #result
         #conversion
     };
@@ -88,15 +114,16 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
     quote!(#(#attrs)* #vis #sig #braced)
 }
 
-/// Writes `::etcd_locked::__register_template!("orders/<id>", "shop::ship", "wait = \"5s\"");` for each template. Declared
-/// names register themselves.
+/// Writes `::etcd_locked::__register_template!("orders/<id>", "shop::ship", "wait = \"5s\"");` for each template, with the
+/// number of `permits` behind that if it is a literal. Declared names register themselves.
 ///
 /// By `option_env!` cargo learns that the crate depends on that variable, and compiles it again once the variable is set.
-fn registration(bound: &Bound) -> Option<TokenStream> {
+pub(crate) fn registration(bound: &Bound) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let krate = krate(&bound.options, here);
     let function = function(bound);
     let options = LitStr::new(&bound.options.written.join(", "), here);
+    let permits = literal(&bound.options.permits).map(|permits| quote_spanned!(here=> , #permits));
     let sites: Vec<TokenStream> = bound
         .names
         .iter()
@@ -105,7 +132,7 @@ fn registration(bound: &Bound) -> Option<TokenStream> {
             Name::Expression(_) => None,
         })
         .map(
-            |text| quote_spanned!(here=> #krate::__register_template!(#text, #function, #options);),
+            |text| quote_spanned!(here=> #krate::__register_template!(#text, #function, #options #permits);),
         )
         .collect();
     (!sites.is_empty()).then(|| {
@@ -119,8 +146,15 @@ fn registration(bound: &Bound) -> Option<TokenStream> {
 /// Writes `[::etcd_locked::__private::name("orders/<id>", &[&id])]`.
 fn names(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
+    let names = bound.names.iter().map(|name| rendered(bound, name));
+    quote_spanned!(here=> [#(#names),*])
+}
+
+/// Writes `::etcd_locked::__private::name("orders/<id>", &[&id])`, or `..::name_of(&Order { id })`.
+fn rendered(bound: &Bound, name: &Name) -> TokenStream {
+    let here = Span::mixed_site();
     let private = private(&bound.options, here);
-    let names = bound.names.iter().map(|name| match name {
+    match name {
         Name::Template { text, values } => {
             // Located at the template, where rustc reports a value that is no `LockKey`.
             let there = here.located_at(text.span());
@@ -135,8 +169,48 @@ fn names(bound: &Bound) -> TokenStream {
             let name = quote_spanned!(there=> &#name);
             quote_spanned!(here=> #private::name_of(#name))
         }
+    }
+}
+
+/// Writes `(::etcd_locked::__private::prove(Order { id }),)`.
+pub(crate) fn proofs(bound: &Bound) -> TokenStream {
+    let here = Span::mixed_site();
+    let private = private(&bound.options, here);
+    let proofs = bound.names.iter().map(|name| {
+        let name = match name {
+            Name::Template { .. } => rendered(bound, name),
+            Name::Expression(name) => quote!(#name),
+        };
+        quote_spanned!(here=> #private::prove(#name),)
     });
-    quote_spanned!(here=> [#(#names),*])
+    quote_spanned!(here=> (#(#proofs)*))
+}
+
+/// Writes `let order = &__proofs.0.locked::<::etcd_locked::__private::Exclusive>().await;` for each variable of `guard`.
+///
+/// A reference to a temporary, located at the variable: so a proof that is to leave the body is one error, and shows nothing
+/// of ours.
+///
+/// `proofs` stands in the place of `__proofs`.
+pub(crate) fn guards(bound: &Bound, proofs: Option<&TokenStream>) -> TokenStream {
+    let variables = bound.options.guard.iter().flat_map(|it| &it.variables);
+    let bindings = variables.enumerate().filter_map(|(at, variable)| {
+        let variable = variable.as_ref()?;
+        let there = Span::mixed_site().located_at(variable.span());
+        let private = private(&bound.options, there);
+        let mode = match (bound.options.shared, &bound.options.permits) {
+            (true, _) => quote_spanned!(there=> #private::Shared),
+            (_, Some(_)) => quote_spanned!(there=> #private::Permit),
+            _ => quote_spanned!(there=> #private::Exclusive),
+        };
+        let at = Literal::usize_unsuffixed(at);
+        let proofs = match proofs {
+            None => quote_spanned!(there=> __proofs),
+            Some(proofs) => proofs.clone(),
+        };
+        Some(quote_spanned!(there=> let #variable = &#proofs.#at.locked::<#mode>().await;))
+    });
+    bindings.collect()
 }
 
 /// Writes `::core::concat!(::core::module_path!(), "::ship")`.
@@ -150,13 +224,26 @@ fn function(bound: &Bound) -> TokenStream {
 /// Writes `{ let __names = [..]; ::etcd_locked::__private::lock(&__names, const { &Site { .. } }) }`.
 ///
 /// With `when`, in an `if`. The user's expression has a statement of its own, as not every expression may be a condition.
-fn lock(bound: &Bound) -> TokenStream {
+pub(crate) fn lock(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
-    let (names, call) = (names(bound), call(bound));
+    let (names, limits, call) = (names(bound), limits(&bound.options), call(bound));
+    if let Some(guard) = &bound.options.guard {
+        let proofs = proofs(bound);
+        let each = (0..guard.variables.len()).map(Literal::usize_unsuffixed);
+        return quote_spanned! {here=>
+            {
+                let __proofs = #proofs;
+                let __names = [#(__proofs.#each.name()),*];
+                #limits
+                (#call, __proofs)
+            }
+        };
+    }
     let lock = quote_spanned! {here=>
         {
             let __names = #names;
+            #limits
             #call
         }
     };
@@ -170,12 +257,37 @@ fn lock(bound: &Bound) -> TokenStream {
     }
 }
 
+/// Writes `let __permits: ::core::primitive::u16 = { config.limit };` for each such option that is an expression.
+///
+/// A statement of its own, so that nothing which the expression borrows is kept until the lock is there. In braces, and
+/// located at the expression: so rustc reports another type there, once, and shows nothing of ours.
+fn limits(options: &Options) -> TokenStream {
+    let here = Span::mixed_site();
+    let limit = |name: &str, value: Option<&Expr>, of: &TokenStream| {
+        let value = value?;
+        let there = here.located_at(value.span());
+        let variable = Ident::new(name, here);
+        let value = braces(value.to_token_stream(), there);
+        Some(quote_spanned!(there=> let #variable: #of = #value;))
+    };
+    let time = quote_spanned!(here=> ::core::time::Duration);
+    let number = quote_spanned!(here=> ::core::primitive::u16);
+    let limits = [
+        limit("__wait", expression(&options.wait), &time),
+        limit("__ttl", expression(&options.ttl), &time),
+        limit("__at_most", expression(&options.at_most), &time),
+        limit("__at_least", expression(&options.at_least), &time),
+        limit("__permits", expression(&options.permits), &number),
+    ];
+    limits.into_iter().flatten().collect()
+}
+
 /// Writes `::etcd_locked::__private::lock(&__names, const { &Site { .. } })` and a method call for each option.
 fn call(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
     let function = function(bound);
-    let wait = option(bound.options.wait.map(|wait| match wait {
+    let wait = option(literal(&bound.options.wait).map(|wait| match *wait {
         Wait::Once => quote_spanned!(here=> #private::Wait::Once),
         Wait::Forever => quote_spanned!(here=> #private::Wait::Forever),
         Wait::For(time) => {
@@ -183,7 +295,7 @@ fn call(bound: &Bound) -> TokenStream {
             quote_spanned!(here=> #private::Wait::For(#time))
         }
     }));
-    let ttl = option(bound.options.ttl.map(duration));
+    let ttl = option(literal(&bound.options.ttl).copied().map(duration));
     let site = quote_spanned! {here=>
         const {
             &#private::Site {
@@ -198,23 +310,33 @@ fn call(bound: &Bound) -> TokenStream {
         Some(locks) => quote_spanned!(here=> #private::lock_on(#locks, &__names, #site)),
     };
     let mut methods = TokenStream::new();
+    if expression(&bound.options.wait).is_some() {
+        methods.extend(quote_spanned!(here=> .wait(__wait)));
+    }
+    if expression(&bound.options.ttl).is_some() {
+        methods.extend(quote_spanned!(here=> .ttl(__ttl)));
+    }
     if let Some(deadline) = &bound.options.deadline {
         let there = here.located_at(deadline.span());
         methods.extend(quote_spanned!(there=> .deadline(#deadline)));
     }
-    if let Some(limit) = bound.options.at_most.map(duration) {
+    if let Some(limit) = &bound.options.at_most {
+        let limit = given(limit, duration, quote_spanned!(here=> __at_most));
         methods.extend(quote_spanned!(here=> .at_most(#limit)));
     }
     if bound.options.reentrant {
         methods.extend(quote_spanned!(here=> .reentrant()));
     }
-    if let Some(time) = bound.options.at_least.map(duration) {
+    if let Some(time) = &bound.options.at_least {
+        let time = given(time, duration, quote_spanned!(here=> __at_least));
         methods.extend(quote_spanned!(here=> .at_least(#time)));
     }
     if bound.options.shared {
         methods.extend(quote_spanned!(here=> .shared()));
     }
-    if let Some(permits) = bound.options.permits {
+    if let Some(permits) = &bound.options.permits {
+        let number = |permits| Literal::u16_suffixed(permits).into_token_stream();
+        let permits = given(permits, number, quote_spanned!(here=> __permits));
         methods.extend(quote_spanned!(here=> .permits(#permits)));
     }
     if bound.options.on_lost == OnLost::Continue {
@@ -238,12 +360,14 @@ fn body(bound: &Bound) -> TokenTree {
     // the user's span, or rustc would call them unused.
     let user = &bound.shape.body;
     let scope = braces(user.stream(), here.located_at(user.span()));
+    let guards = guards(bound, None);
     let statements = quote_spanned! {here=>
         #[allow(#lints)]
         if false {
             let __ret: #pinned = loop {};
             return __ret;
         }
+        #guards
         #scope
     };
     braces(statements, here)
@@ -282,7 +406,7 @@ fn pinned(output: &ReturnType) -> Type {
 /// Writes the one conversion of a lock error to the function's own value.
 ///
 /// It is located at the return type, so that a type that cannot be converted to is one error there.
-fn conversion(bound: &Bound) -> TokenStream {
+pub(crate) fn conversion(bound: &Bound) -> TokenStream {
     let Options {
         on_held,
         map_err,
@@ -328,6 +452,19 @@ fn duration(time: Duration) -> TokenStream {
     quote_spanned!(Span::mixed_site()=> ::core::time::Duration::from_millis(#millis))
 }
 
+fn expression<T>(value: &Option<Given<T>>) -> Option<&Expr> {
+    value.as_ref().and_then(Given::expression)
+}
+
+/// Writes the literal, or the variable that has the expression's value.
+fn given<T: Copy>(
+    value: &Given<T>,
+    write: impl FnOnce(T) -> TokenStream,
+    variable: TokenStream,
+) -> TokenStream {
+    value.literal().map_or(variable, |value| write(*value))
+}
+
 fn option(value: Option<TokenStream>) -> TokenStream {
     match value {
         Some(value) => quote_spanned!(Span::mixed_site()=> ::core::option::Option::Some(#value)),
@@ -335,7 +472,7 @@ fn option(value: Option<TokenStream>) -> TokenStream {
     }
 }
 
-fn braces(statements: TokenStream, span: Span) -> TokenTree {
+pub(crate) fn braces(statements: TokenStream, span: Span) -> TokenTree {
     let mut group = Group::new(Delimiter::Brace, statements);
     group.set_span(span);
     group.into()
@@ -343,8 +480,6 @@ fn braces(statements: TokenStream, span: Span) -> TokenTree {
 
 #[cfg(test)]
 mod tests {
-    use quote::ToTokens as _;
-
     use super::*;
 
     fn expanded(args: TokenStream, item: TokenStream) -> String {
@@ -398,6 +533,27 @@ mod tests {
                 }
             },
         );
+    }
+
+    #[test]
+    fn a_literal_number_of_permits_is_registered() {
+        let item = || {
+            quote!(
+                async fn f() {}
+            )
+        };
+        let registered = |args| {
+            let expansion = expanded(args, item());
+            let (_, registered) = expansion.split_once("\"::f\") , ").expect("registered");
+            let (registered, _) = registered.split_once(") ;").expect("a statement");
+            registered.to_owned()
+        };
+        assert_eq!(
+            registered(quote!("a", permits = 5)),
+            r#""permits = 5" , 5u16"#
+        );
+        assert_eq!(registered(quote!("a", permits = n)), r#""permits = n""#);
+        assert_eq!(registered(quote!("a")), r#""""#);
     }
 
     /// Returns the statements after `__result`.
@@ -502,6 +658,40 @@ mod tests {
     }
 
     #[test]
+    fn expressions_are_evaluated_once_after_the_names() {
+        let expansion = expanded(
+            quote!(
+                "a",
+                permits = config.limit,
+                wait = wait,
+                at_least = least,
+                when = urgent,
+                at_most = "5s",
+                ttl = Duration::from_secs(5),
+                deadline = due
+            ),
+            quote!(
+                async fn f(config: &Config) {}
+            ),
+        );
+        let lock = quote! {
+            let __names = [::etcd_locked::__private::name("a", &[])];
+            let __wait: ::core::time::Duration = { wait };
+            let __ttl: ::core::time::Duration = { Duration::from_secs(5) };
+            let __at_least: ::core::time::Duration = { least };
+            let __permits: ::core::primitive::u16 = { config.limit };
+            ::etcd_locked::__private::lock(&__names, const { &::etcd_locked::__private::Site {
+                function: ::core::concat!(::core::module_path!(), "::f"),
+                wait: ::core::option::Option::None,
+                ttl: ::core::option::Option::None,
+            } }).wait(__wait).ttl(__ttl).deadline(due).at_most(::core::time::Duration::from_millis(5000))
+            .at_least(__at_least).permits(__permits)
+        };
+        let lock = format!("if __when {{ {lock} }} else {{");
+        assert!(expansion.contains(&lock), "{expansion}");
+    }
+
+    #[test]
     fn detach_moves_the_body_to_the_runtime() {
         let expansion = expanded(
             quote!("a", detach, reentrant),
@@ -553,6 +743,44 @@ mod tests {
         assert!(expansion.contains(&names.to_string()), "{expansion}");
         assert_eq!(expansion.matches("__register_template").count(), 2);
         assert_eq!(expansion.matches("option_env").count(), 1);
+    }
+
+    #[test]
+    fn guard_binds_the_proofs_in_the_body() {
+        let expansion = expanded(
+            quote!(
+                "accounts/<from>",
+                Account { id: to },
+                "ledger",
+                guard = (from, to, _),
+                shared
+            ),
+            quote!(
+                async fn f(from: u64, to: u64) {
+                    g()
+                }
+            ),
+        );
+        let proofs = quote! {
+            let __proofs = (
+                ::etcd_locked::__private::prove(::etcd_locked::__private::name("accounts/<from>", &[&from])),
+                ::etcd_locked::__private::prove(Account { id: to }),
+                ::etcd_locked::__private::prove(::etcd_locked::__private::name("ledger", &[])),
+            );
+            let __names = [__proofs.0.name(), __proofs.1.name(), __proofs.2.name()];
+        };
+        let before = format!("let (mut __lock , __proofs) = {{ {proofs}");
+        assert!(expansion.contains(&before), "{expansion}");
+        assert!(
+            expansion.contains(". shared () , __proofs) } ;"),
+            "{expansion}"
+        );
+        let bound = quote! {
+            let from = &__proofs.0.locked::<::etcd_locked::__private::Shared>().await;
+            let to = &__proofs.1.locked::<::etcd_locked::__private::Shared>().await;
+            { g() }
+        };
+        assert!(expansion.contains(&bound.to_string()), "{expansion}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! So the macro works while the user types a body, and rustc alone judges it.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use quote::{ToTokens, TokenStreamExt as _};
 use syn::parse::{Parse, ParseStream, Parser as _};
 use syn::{Attribute, Error, Result, Signature, Token, Visibility};
 
@@ -41,11 +42,24 @@ impl Function {
         let other = other_item(&item);
         Self::parse_tokens.parse2(item).map_err(|error| match other {
             None => error, // a function that syn cannot read: rustc reports what is wrong with it
-            Some(found) => Error::new(
-                found.span(),
-                format!("`#[etcd_locked]` needs an `async fn`, found `{found}`; put it on the functions that need the lock"),
-            ),
+            Some(found) => {
+                let remedy = match found.to_string().as_str() {
+                    "trait" => "put it on the `impl` blocks of the trait, or on its methods that have a body",
+                    _ => "put it on the functions that need the lock",
+                };
+                Error::new(
+                    found.span(),
+                    format!("`#[etcd_locked]` needs an `async fn` or an `impl` block, found `{found}`; {remedy}"),
+                )
+            }
         })
+    }
+
+    /// Takes the attributes of this macro off the function.
+    pub(crate) fn take_ours(&mut self) -> Vec<Attribute> {
+        let (ours, others) = self.attrs.drain(..).partition(is_ours);
+        self.attrs = others;
+        ours
     }
 
     fn parse_tokens(input: ParseStream<'_>) -> Result<Self> {
@@ -56,6 +70,31 @@ impl Function {
             body: input.parse()?,
         })
     }
+}
+
+impl ToTokens for Function {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.append_all(&self.attrs);
+        self.vis.to_tokens(tokens);
+        self.sig.to_tokens(tokens);
+        match &self.body {
+            Body::Block(block) => block.to_tokens(tokens),
+            Body::Missing(semi) => semi.to_tokens(tokens),
+        }
+    }
+}
+
+/// Returns true for this macro's attribute, by whatever path.
+pub(crate) fn is_ours(attribute: &Attribute) -> bool {
+    let last = attribute.path().segments.last();
+    last.is_some_and(|last| last.ident == "etcd_locked")
+}
+
+/// Refuses an attribute of this macro below another one.
+pub(crate) fn twice(second: &Attribute) -> Error {
+    let message = "`#[etcd_locked]` stands here twice; write both names in one attribute, \
+                   such as `#[etcd_locked(\"accounts/<from>\", \"accounts/<to>\")]`";
+    Error::new_spanned(second.path(), message)
 }
 
 impl Parse for Body {

@@ -7,8 +7,10 @@
 
 mod args;
 mod bind;
+mod block;
 mod borrowed;
 mod declared;
+mod editor;
 mod expand;
 mod field;
 mod function;
@@ -35,7 +37,8 @@ use proc_macro2::TokenStream;
 /// Calls with the same `id` run one after the other, in whichever process they are made. Calls with different ids do not
 /// meet. Several names, `#[etcd_locked("accounts/<from>", "accounts/<to>")]`, are locked all or none. No two such calls
 /// can deadlock if their tasks hold nothing else. Where two of the names are equal at run time, that name is locked once.
-/// Free functions and methods alike; the signature, other attributes and the body stay as they are written.
+/// Free functions and methods alike, and whole [`impl` blocks](#impl-blocks); the signature, other attributes and the body stay
+/// as they are written.
 ///
 /// # Grammar
 ///
@@ -48,6 +51,7 @@ use proc_macro2::TokenStream;
 /// placeholder := "<" ident ("." (ident | index))* ">"    <id>, <order.id>, <self.shard>, <pair.0>
 /// option      := word "=" value | "shared" | "detach" | "reentrant"
 /// duration    := a string literal, integer and unit      "250ms", "5s", "2m", "1h"
+///              | an expression of type Duration          config.timeout
 /// ```
 ///
 /// An expression is anything that implements `LockName`, such as a name declared by `lock_names!`. `word =` begins an
@@ -66,21 +70,73 @@ use proc_macro2::TokenStream;
 /// | `detach` | off | run the body in a task of its own on the caller's tokio runtime: dropping the caller does not cancel it, and the lock lives as long as the body does |
 /// | `reentrant` | off | a lock of this name that the task holds already is used again, without asking etcd. Off: `LockError::SelfDeadlock` |
 /// | `on_held = "skip"` | `"error"` | when another holder has the lock for all of `wait`, return without running the body. Where the type carries no error (`()`, `Option`), other failures skip as well and are reported as a `tracing` error event |
-/// | `on_lost = "continue"` | `"cancel"` | when the lock is lost, let the body run to its end; the call returns the body's result. `current()` shows the loss (`is_held`, `lost`). A `shutdown` whose grace is over ends the body all the same |
+/// | `on_lost = "continue"` | `"cancel"` | when the lock is lost, let the body run to its end; the call returns the body's result. The proof (`guard`) shows the loss (`is_held`, `lost`). A `shutdown` whose grace is over ends the body all the same |
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, a round trip before etcd confirms that the lock is free. A call of this process that comes within a millisecond takes the lock over; `shutdown` waits for the releases that are left |
 /// | `shared` | off: one holder | share the lock with other readers, who run together. Each reader waits for earlier calls that do not share, and those wait for earlier readers; excludes `permits` |
-/// | `permits = 5` | off: one holder | at most so many holders at a time, over all processes, in order of arrival. An integer literal from 1 to 1024. Functions of one name may differ in it, as in a rolling deployment: the call's own number counts, so it is served when fewer than that many older permits are held or asked for |
+/// | `permits = 5` | off: one holder | at most so many holders at a time, over all processes, in order of arrival. An integer literal from 1 to 1024, or an expression of type `u16`, `permits = config.limit`. Calls of one name may differ in it, as in a rolling deployment: the call's own number counts, so it is served when fewer than that many older permits are held or asked for. Functions of one binary whose literals differ are found by `assert_no_overlaps()` |
+/// | `guard = order` | – | binds the proof of the lock in the body, an `&Locked<Order>` (of a template `&Locked<Name>`, of a reader `&Locked<_, Shared>`, of a permit `&Locked<_, Permit>`), for its token and for helpers that ask for it. `guard = (from, to)`: one variable for each name, `_` for one without a use. A name that is an expression moves into it. Not with `when`, which may take no lock |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |
 /// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported |
+///
+/// # Limits from configuration
+///
+/// `wait`, `ttl`, `at_most` and `at_least` take a string literal or an expression of type `Duration`, and `permits` an integer
+/// literal or an expression of type `u16`, over the arguments or a configuration:
+///
+/// ```text
+/// #[etcd_locked("smtp/<region>", permits = config.limit, wait = config.patience)]
+/// async fn send(config: &Config, region: &str) -> Result<(), LockError> { … }
+/// ```
+///
+/// A literal is checked while compiling. The value of an expression is checked when the function is called, and refused with
+/// `LockError::Config` if it makes no sense: `permits` of 0, a `ttl` out of range, an `at_least` longer than `at_most`. Times that are
+/// computed may be over, or very long: a `wait` of zero is a single try, like `"none"`, an `at_most` of zero `HoldLimit` at the first poll.
+/// `"none"` and `"forever"` are literals only. An expression may await. A `?` in it ends the function without the lock.
+/// What it borrows is free again before the lock is asked for.
+///
+/// # `impl` blocks
+///
+/// ```text
+/// #[etcd_locked("accounts/<self.id>", wait = "5s")]
+/// impl Account {
+///     pub async fn debit(&self, amount: u64) -> Result<(), AppError> { … }      // under `accounts/<self.id>`
+///
+///     #[etcd_locked(shared)]
+///     pub async fn balance(&self) -> Result<u64, AppError> { … }                // under it too, with other readers
+///
+///     #[etcd_locked("audits/<self.id>", wait = "1s")]
+///     async fn audit(&self) -> Result<(), AppError> { … }                       // under a name of its own
+///
+///     #[etcd_locked(unlocked)]
+///     pub fn id(&self) -> u64 { … }                                             // without a lock, as it says
+///
+///     pub fn new(id: u64) -> Self { … }                                         // no `self`: left alone
+/// }
+/// ```
+///
+/// On an `impl` block, of a type or of a trait, every method with a receiver takes the lock, or says
+/// `#[etcd_locked(unlocked)]`. One that says nothing and cannot take the lock, such as one that is not `async`, does not
+/// compile: no lock is forgotten. A function without a receiver is left alone, unless it has the attribute itself.
+///
+/// A method expands as if the attribute stood on it, with the block's names and options:
+///
+/// * Names above a method replace all names of the block. If every locked method has names of its own, the block needs none.
+/// * An option above a method replaces the block's option of that word; `shared` and `permits` replace each other, and so do
+///   `map_err` and `on_error`. A flag of the block cannot be taken back by a method.
+/// * `unlocked` stands alone. Above the call of a macro it says that no method which the macro writes needs the lock.
+/// * With `#[async_trait]`, either attribute may be the upper one. Where `#[etcd_locked]` is, arguments may be patterns.
+/// * The attribute above a method is known by its last word, `etcd_locked`, so it cannot be renamed there.
+///
+/// Callers outside the block are not checked: a method that another `impl` block has of the same type takes no lock.
 ///
 /// # Typing requirements
 ///
 /// * The function is an `async fn` with a body: no `const`, no `extern`, no trait method without one. Above
 ///   `#[tokio::main]` and `#[tokio::test]`, which remove `async`; above or below `#[tracing::instrument]`; on methods below
 ///   `#[async_trait]`, where the arguments are plain names. A function that returns `impl Future` or `Pin<Box<dyn Future>>`
-///   will do if all of its body is one `async move` block.
+///   will do if all of its body is one `async move` block. The attribute stands once on a function: write all names in it.
 /// * `<id>` names a binding of the arguments, also one inside a pattern, such as `id` of `Path(id): Path<u64>`;
 ///   `<self.shard>` a field of the receiver. What it names implements `LockKey`: integers, strings, `bool`, `char`,
 ///   addresses, references, `Box`, `Rc` and `Arc` of those, and what has `#[derive(LockKey)]`.
@@ -97,8 +153,9 @@ use proc_macro2::TokenStream;
 ///
 /// 0. `when` is evaluated. If it is false, the body runs, without a lock, and nothing of the following happens.
 /// 1. The values of the placeholders are written into the name, left to right. A name that is an expression is evaluated,
-///    with the arguments in scope; what it moves is gone for the body. Then `locks`, then `deadline` is evaluated. All of
-///    this happens once per call, before anything else. A value is always exactly one segment, with any characters.
+///    with the arguments in scope; what it moves is gone for the body. Then the options that are expressions are evaluated,
+///    in this order: `wait`, `ttl`, `at_most`, `at_least`, `permits`, `locks`, `deadline`. All of this happens once per call,
+///    before anything else. A value is always exactly one segment, with any characters.
 /// 2. The lock is taken. Without it the body never starts.
 /// 3. The body runs as long as the lock is held, and not longer than `at_most`, counted from when the call has the lock.
 ///    If the lock is lost, the body is dropped at its next await and the call ends in `LockError::Lost`. `return` and `?`
@@ -117,7 +174,7 @@ use proc_macro2::TokenStream;
 /// If the caller runs on no tokio runtime, the call is refused with `LockError::Config`. The body is `Send` and `'static`:
 /// its arguments are owned, `self` is `Arc<Self>`.
 ///
-/// With `reentrant` the body runs under the lock of the body around it, and has its tokens. At its end nothing is released.
+/// With `reentrant` the body runs under the lock of the body around it, has its tokens, and `guard` proves that lock. At its end nothing is released.
 /// If the outer body's lock is lost, this one is lost too; so such a body is never `detach`ed. "The task holds" is what
 /// `current()` sees: nested and joined, not spawned. Of several names all must be held, or none; else the call is refused
 /// with `LockError::SelfDeadlock`.
@@ -128,8 +185,11 @@ pub fn etcd_locked(
     args: proc_macro::TokenStream,
     item: proc_macro::TokenStream,
 ) -> proc_macro::TokenStream {
-    let item = TokenStream::from(item);
-    let expansion = locked(args.into(), &item).unwrap_or_else(|error| {
+    let (args, item) = (TokenStream::from(args), TokenStream::from(item));
+    if let Some(block) = block::Block::of(&item) {
+        return block.expand(args).into();
+    }
+    let expansion = locked(args, &item).unwrap_or_else(|error| {
         // The function stays, so that the mistake costs one error and no "cannot find function". The `allow` keeps rustc
         // from warning about arguments that only the lock name mentions.
         let error = error.into_compile_error();
@@ -141,11 +201,18 @@ pub fn etcd_locked(
 fn locked(args: TokenStream, item: &TokenStream) -> syn::Result<TokenStream> {
     let mut mistakes = Vec::new();
     let args = args::Args::parse(args, &mut mistakes);
+    if let Some(refusal) = block::misplaced_unlocked(&args) {
+        return Err(refusal);
+    }
     let function = function::Function::parse(item.clone())
         .map_err(|mistake| mistakes.push(mistake))
         .ok();
+    let second = function.iter().flat_map(|function| &function.attrs);
+    if let Some(second) = second.into_iter().find(|it| function::is_ours(it)) {
+        return Err(function::twice(second));
+    }
     let bound = bind::bind(args, function, mistakes)?;
-    Ok(expand::expand(&bound))
+    Ok(editor::expand_for_reader(&bound))
 }
 
 /// Declares lock names: `lock_names!` of etcd-locked hands its input to this macro, after the path of that crate.

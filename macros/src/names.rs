@@ -304,6 +304,19 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
         let types = fields.iter().map(|field| &field.ty);
         quote_spanned!(template.span()=> { #(#[doc = #docs] #vis #names: #types,)* })
     };
+    // A proof outlives what the name borrows, so it keeps the name's text.
+    let (held, kept, keep) = match borrowed {
+        Some(_) => (
+            quote_spanned!(here=> #ident<'static>),
+            quote_spanned!(here=> #krate::Name),
+            quote_spanned!(here=> ::core::clone::Clone::clone(name)),
+        ),
+        None => (
+            quote!(Self),
+            quote!(Self),
+            quote_spanned!(here=> { let _ = name; self }),
+        ),
+    };
     let names = fields.iter().map(|field| &field.name);
     let values = quote_spanned!(there=> &[#(&self.#names),*]);
     let path = LitStr::new(&format!("::{}", ident.unraw()), here);
@@ -329,8 +342,15 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
         #[allow(deprecated)]
         #[automatically_derived]
         impl #krate::LockName for #ident #elided {
+            type Held = #held;
+            type Kept = #kept;
+
             fn lock_name(&self) -> #krate::Name {
                 #krate::__private::name(Self::TEMPLATE, #values)
+            }
+
+            fn keep(self, name: &#krate::Name) -> #kept {
+                #keep
             }
         }
 

@@ -7,8 +7,8 @@ use syn::{Expr, Ident, Path, Result};
 
 use crate::typo::nearest;
 use crate::value::{
-    OnHeld, OnLost, Release, Wait, absolute_path, at_least, at_most, expression, on_held, on_lost,
-    permits, release, string, ttl, wait,
+    Given, Guard, OnHeld, OnLost, Release, Wait, absolute_path, at_least, at_most, expression,
+    guard, on_held, on_lost, permits, release, string, time, ttl, wait,
 };
 
 /// Every option, with an example; the example of a flag is the word itself.
@@ -26,18 +26,34 @@ const OPTIONS: &[(&str, &str)] = &[
     ("release", r#"release = "background""#),
     ("shared", "shared"),
     ("permits", "permits = 5"),
+    ("guard", "guard = order"),
     ("map_err", "map_err = AppError::from"),
     ("on_error", "on_error = |error| error.into_response()"),
     ("locks", "locks = &self.locks"),
     ("crate", "crate = ::etcd_locked"),
 ];
 
+/// What other libraries call an option, and its word here.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("timeout", "wait"),
+    ("max_wait", "wait"),
+    ("lease", "ttl"),
+    ("expire", "ttl"),
+    ("semaphore", "permits"),
+    ("limit", "permits"),
+    ("read", "shared"),
+    ("skip", "on_held"),
+];
+
+/// Word above a method that its `impl` block leaves without a lock. It is no option: it cannot be combined with one.
+pub(crate) const UNLOCKED: &str = "unlocked";
+
 #[derive(Default)]
 pub(crate) struct Options {
-    pub(crate) wait: Option<Wait>,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) at_most: Option<Duration>,
-    pub(crate) at_least: Option<Duration>,
+    pub(crate) wait: Option<Given<Wait>>,
+    pub(crate) ttl: Option<Given<Duration>>,
+    pub(crate) at_most: Option<Given<Duration>>,
+    pub(crate) at_least: Option<Given<Duration>>,
     pub(crate) deadline: Option<Expr>,
     pub(crate) when: Option<Expr>,
     pub(crate) detach: bool,
@@ -46,7 +62,8 @@ pub(crate) struct Options {
     pub(crate) on_lost: OnLost,
     pub(crate) release: Release,
     pub(crate) shared: bool,
-    pub(crate) permits: Option<u16>,
+    pub(crate) permits: Option<Given<u16>>,
+    pub(crate) guard: Option<Guard>,
     pub(crate) map_err: Option<Expr>,
     pub(crate) on_error: Option<Expr>,
     pub(crate) locks: Option<Expr>,
@@ -59,16 +76,17 @@ impl Options {
     /// Reads the value of an option that has one; `write` is its example.
     pub(crate) fn value(&mut self, key: &str, write: &str, input: ParseStream<'_>) -> Result<()> {
         match key {
-            "wait" => self.wait = Some(wait(&string(input, key, write)?)?),
-            "ttl" => self.ttl = Some(ttl(&string(input, key, write)?)?),
-            "at_most" => self.at_most = Some(at_most(&string(input, key, write)?)?),
-            "at_least" => self.at_least = Some(at_least(&string(input, key, write)?)?),
+            "wait" => self.wait = Some(time(input, key, write, wait)?),
+            "ttl" => self.ttl = Some(time(input, key, write, ttl)?),
+            "at_most" => self.at_most = Some(time(input, key, write, at_most)?),
+            "at_least" => self.at_least = Some(time(input, key, write, at_least)?),
             "deadline" => self.deadline = Some(expression(input, key, write)?),
             "when" => self.when = Some(expression(input, key, write)?),
             "on_lost" => self.on_lost = on_lost(&string(input, key, write)?)?,
             "on_held" => self.on_held = on_held(&string(input, key, write)?)?,
             "release" => self.release = release(&string(input, key, write)?)?,
             "permits" => self.permits = Some(permits(input, write)?),
+            "guard" => self.guard = Some(guard(input, write)?),
             "map_err" => self.map_err = Some(expression(input, key, write)?),
             "on_error" => self.on_error = Some(expression(input, key, write)?),
             "locks" => self.locks = Some(expression(input, key, write)?),
@@ -100,13 +118,18 @@ impl Options {
                 "readers keep nothing locked once they have gone: remove `at_least` or `shared`",
             ),
             "at_least" | "at_most"
-                if self
-                    .at_most
-                    .is_some_and(|most| self.at_least.is_some_and(|least| least > most)) =>
+                if literal(&self.at_least)
+                    .zip(literal(&self.at_most))
+                    .is_some_and(|(least, most)| least > most) =>
             {
                 Some("`at_least` is longer than `at_most`; shorten it, or give the body longer")
             }
-            "wait" | "deadline" if self.wait == Some(Wait::Once) && self.deadline.is_some() => {
+            "when" | "guard" if self.when.is_some() && self.guard.is_some() => Some(
+                "with `when` there may be no lock, so nothing for `guard` to prove; keep one, or branch in the caller",
+            ),
+            "wait" | "deadline"
+                if literal(&self.wait) == Some(&Wait::Once) && self.deadline.is_some() =>
+            {
                 Some(
                     r#"`wait = "none"` does not wait, so there is nothing for `deadline` to bound; keep one"#,
                 )
@@ -114,6 +137,25 @@ impl Options {
             _ => None,
         }
     }
+}
+
+/// Returns the value of an option if it is known while compiling.
+pub(crate) fn literal<T>(value: &Option<Given<T>>) -> Option<&T> {
+    value.as_ref().and_then(Given::literal)
+}
+
+/// Returns true if a method's option `own` takes the place of its `impl` block's `default`.
+pub(crate) fn replaces(own: &str, default: &str) -> bool {
+    let either = [["shared", "permits"], ["map_err", "on_error"]];
+    own == default
+        || either
+            .iter()
+            .any(|pair| pair.contains(&own) && pair.contains(&default))
+}
+
+fn synonym(word: &str) -> Option<&'static str> {
+    let found = SYNONYMS.iter().find(|(other, _)| *other == word);
+    found.map(|(_, option)| *option)
 }
 
 fn words() -> impl Iterator<Item = &'static str> {
@@ -150,12 +192,34 @@ pub(crate) fn misplaced(word: &Ident) -> Option<String> {
     }
     // Types and constants have uppercase letters.
     let lower = !key.contains(char::is_uppercase);
-    (lower && nearest(&key, words()).is_some()).then(|| unknown(word))
+    let meant = synonym(&key).or_else(|| nearest(&key, words()));
+    (lower && meant.is_some()).then(|| unknown(word, true))
 }
 
-/// Words the error for a word that is no option.
-pub(crate) fn unknown(word: &Ident) -> String {
-    match nearest(&word.to_string(), words()) {
+/// Returns true if `word = …` is meant as the lock name.
+pub(crate) fn is_name(word: &str) -> bool {
+    word == "name" || word == "key"
+}
+
+/// Words the error for a word that is no option; `alone` if it has no value. What the error says to write compiles.
+pub(crate) fn unknown(word: &Ident, alone: bool) -> String {
+    let key = word.to_string();
+    if let Some(write) = synonym(&key).and_then(example) {
+        return format!("unknown option `{word}`; write `{write}`");
+    }
+    if is_name(&key) && !alone {
+        return format!(
+            "`{word}` is no option; write the name first, without `{word} =`, such as `#[etcd_locked(\"orders/<id>\")]`"
+        );
+    }
+    match nearest(&key, words()) {
+        Some(near) if alone && !is_flag(near) => {
+            let write = example(near).unwrap_or(near);
+            format!("unknown option `{word}`; did you mean `{write}`?")
+        }
+        Some(near) if !alone && is_flag(near) => {
+            format!("unknown option `{word}`; did you mean `{near}`, without a value?")
+        }
         Some(near) => format!("unknown option `{word}`; did you mean `{near}`?"),
         None => format!(
             "unknown option `{word}`; the options are `{}`",

@@ -91,6 +91,7 @@ const TOKENS: &[&str] = &[
     "when",
     "detach",
     "reentrant",
+    "guard",
     "on_held",
     "on_lost",
     "release",
@@ -245,6 +246,12 @@ fn no_attribute_panics() {
                 }
             ),
         };
+        if n % 8 == 0 {
+            let (any, more) = (seed.tokens(), seed.tokens());
+            let block = quote!(impl A { #any async fn f(&self) {} #[etcd_locked(#args)] #more });
+            let block = crate::block::Block::of(&block).expect("an impl block");
+            drop(block.expand(args.clone()));
+        }
         good += usize::from(crate::locked(args, &item).is_ok());
     }
     assert!(good > 1_000, "only {good} were good");

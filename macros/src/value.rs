@@ -1,10 +1,14 @@
-//! Values of the attribute's options: parsed from tokens and checked against their ranges.
+//! Values of the attribute's options: parsed from tokens; literals are checked against their ranges.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use syn::parse::ParseStream;
-use syn::{Error, Expr, ExprLit, Lit, LitStr, Path, PathSegment, Result};
+use proc_macro2::{Group, Span};
+use syn::parse::{ParseStream, Parser as _};
+use syn::token::Paren;
+use syn::{
+    Error, Expr, ExprLit, ExprUnary, Ident, Lit, LitStr, Path, PathSegment, Result, Token, UnOp,
+};
 
 /// Range of `ttl`. etcd grants no shorter lease; after a crash, a longer one blocks the others for as long.
 const TTL: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(300);
@@ -14,6 +18,30 @@ const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Range of `permits`. It is bounded because each waiter reads the keys of all holders.
 const PERMITS: RangeInclusive<u16> = 1..=1024;
+
+/// Value of an option that is known while compiling, or when the function is called.
+pub(crate) enum Given<T> {
+    /// A literal, which is checked.
+    Literal(T),
+    /// Any other expression: rustc checks its type, and the runtime its value.
+    Expression(Expr),
+}
+
+impl<T> Given<T> {
+    pub(crate) fn literal(&self) -> Option<&T> {
+        match self {
+            Given::Literal(value) => Some(value),
+            Given::Expression(_) => None,
+        }
+    }
+
+    pub(crate) fn expression(&self) -> Option<&Expr> {
+        match self {
+            Given::Literal(_) => None,
+            Given::Expression(value) => Some(value),
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
@@ -43,6 +71,50 @@ pub(crate) enum Release {
     Background,
 }
 
+/// Variables that `guard` binds, one for each name of the call; `None` for `_`.
+pub(crate) struct Guard {
+    pub(crate) variables: Vec<Option<Ident>>,
+    pub(crate) span: Span,
+}
+
+/// Reads `order` or `(from, _)`.
+pub(crate) fn guard(input: ParseStream<'_>, write: &str) -> Result<Guard> {
+    let span = input.span();
+    let refuse = |error: Error| {
+        let message = format!(
+            "`guard` takes the name of a variable; write `{write}`, or `guard = (from, to)` for two locks"
+        );
+        Error::new(error.span(), message)
+    };
+    if !input.peek(Paren) {
+        let variables = vec![Some(input.parse().map_err(refuse)?)];
+        return Ok(Guard { variables, span });
+    }
+    let list: Group = input.parse()?;
+    let read = |content: ParseStream<'_>| {
+        let mut variables: Vec<Option<Ident>> = Vec::new();
+        while !content.is_empty() {
+            let variable = match content.parse::<Option<Token![_]>>()? {
+                Some(_) => None,
+                None => Some(content.parse::<Ident>().map_err(refuse)?),
+            };
+            if let Some(twice) = variable.as_ref().filter(|_| variables.contains(&variable)) {
+                let message =
+                    format!("`{twice}` stands for two locks; give each a name of its own");
+                return Err(Error::new(twice.span(), message));
+            }
+            variables.push(variable);
+            if !content.is_empty() {
+                content.parse::<Token![,]>().map_err(refuse)?;
+            }
+        }
+        Ok(variables)
+    };
+    let variables = read.parse2(list.stream())?;
+    let span = list.span();
+    Ok(Guard { variables, span })
+}
+
 pub(crate) fn expression(input: ParseStream<'_>, key: &str, write: &str) -> Result<Expr> {
     input.parse().map_err(|error| {
         Error::new(
@@ -52,27 +124,56 @@ pub(crate) fn expression(input: ParseStream<'_>, key: &str, write: &str) -> Resu
     })
 }
 
+/// Returns the literal that is all of an expression.
+fn lone_literal(mut value: &Expr) -> Option<&Lit> {
+    while let Expr::Group(group) = value {
+        value = &group.expr; // a `macro_rules!` hands on `$wait:literal` like this
+    }
+    match value {
+        Expr::Lit(ExprLit { lit, .. }) => Some(lit),
+        _ => None,
+    }
+}
+
 pub(crate) fn string(input: ParseStream<'_>, key: &str, write: &str) -> Result<LitStr> {
     let value = expression(input, key, write)?;
-    let mut inner = &value;
-    while let Expr::Group(group) = inner {
-        inner = &group.expr; // a `macro_rules!` hands on `$wait:literal` like this
+    match lone_literal(&value) {
+        Some(Lit::Str(text)) => Ok(text.clone()),
+        _ => Err(Error::new_spanned(
+            value,
+            format!("`{key}` takes a string literal; write `{write}`"),
+        )),
     }
-    let write = match inner {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => return Ok(text.clone()),
-        Expr::Lit(ExprLit {
-            lit: Lit::Int(n), ..
-        }) if !["on_held", "on_lost", "release"].contains(&key) => {
-            format!(r#"{key} = "{}s""#, n.base10_digits())
-        }
-        _ => write.to_owned(),
+}
+
+/// Returns `none` for `wait = none`, for which rustc would suggest `None`.
+fn unquoted(key: &str, value: &Expr) -> Option<&'static str> {
+    let Expr::Path(path) = value else { return None };
+    let mut words = ["none", "forever"].into_iter();
+    words.find(|word| key == "wait" && path.path.is_ident(word))
+}
+
+/// Reads a string literal, which `check` judges, or an expression of type `Duration`.
+pub(crate) fn time<T>(
+    input: ParseStream<'_>,
+    key: &str,
+    write: &str,
+    check: fn(&LitStr) -> Result<T>,
+) -> Result<Given<T>> {
+    let value = expression(input, key, write)?;
+    let write = match lone_literal(&value) {
+        None => match unquoted(key, &value) {
+            None => return Ok(Given::Expression(value)),
+            Some(word) => format!(r#"{key} = "{word}""#),
+        },
+        Some(Lit::Str(text)) => return check(text).map(Given::Literal),
+        Some(Lit::Int(n)) if duration(&n.to_string()).is_some() => format!(r#"{key} = "{n}""#),
+        Some(Lit::Int(n)) => format!(r#"{key} = "{}s""#, n.base10_digits()),
+        Some(_) => write.to_owned(),
     };
     Err(Error::new_spanned(
         value,
-        format!("`{key}` takes a string literal; write `{write}`"),
+        format!("`{key}` takes a string literal, or a `Duration`; write `{write}`"),
     ))
 }
 
@@ -156,36 +257,49 @@ fn one_of<T>(key: &str, values: [(&str, T); 2], value: &LitStr) -> Result<T> {
         .ok_or_else(|| Error::new(value.span(), message))
 }
 
-/// Reads an integer literal within [`PERMITS`].
-pub(crate) fn permits(input: ParseStream<'_>, write: &str) -> Result<u16> {
+/// Reads an integer literal within [`PERMITS`], or an expression of type `u16`.
+pub(crate) fn permits(input: ParseStream<'_>, write: &str) -> Result<Given<u16>> {
     let value = expression(input, "permits", write)?;
-    let mut inner = &value;
-    while let Expr::Group(group) = inner {
-        inner = &group.expr; // a `macro_rules!` hands on `$n:literal` like this
-    }
-    let write = match inner {
-        Expr::Lit(ExprLit {
-            lit: Lit::Int(n), ..
-        }) if n.suffix().is_empty() => match n.base10_parse() {
-            Ok(permits) if PERMITS.contains(&permits) => return Ok(permits),
-            _ => {
-                let message = format!(
-                    "`permits` of {n} is out of range; write one from 1 to {}",
-                    PERMITS.end()
-                );
-                return Err(Error::new(n.span(), message));
-            }
-        },
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) if text.value().parse::<u16>().is_ok() => format!("permits = {}", text.value()),
-        _ => write.to_owned(),
+    let refuse = |message: String| Err(Error::new_spanned(&value, message));
+    let out_of_range = |n: &str| {
+        refuse(format!(
+            "`permits` of {n} is out of range; write one from 1 to {}",
+            PERMITS.end()
+        ))
     };
-    Err(Error::new_spanned(
-        value,
-        format!("`permits` takes an integer literal; write `{write}`"),
+    let write = match lone_literal(&value) {
+        None => match negative(&value) {
+            None => return Ok(Given::Expression(value)),
+            Some(n) => return out_of_range(&n),
+        },
+        Some(Lit::Int(n)) if ["", "u16"].contains(&n.suffix()) => match n.base10_parse() {
+            Ok(permits) if PERMITS.contains(&permits) => return Ok(Given::Literal(permits)),
+            _ => return out_of_range(n.base10_digits()),
+        },
+        Some(Lit::Int(n)) => format!("permits = {}", n.base10_digits()),
+        Some(Lit::Str(text)) if text.value().parse::<u16>().is_ok() => {
+            format!("permits = {}", text.value())
+        }
+        Some(_) => write.to_owned(),
+    };
+    refuse(format!(
+        "`permits` takes an integer literal, or a `u16`; write `{write}`"
     ))
+}
+
+/// Returns `-1` for that expression.
+fn negative(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Unary(ExprUnary {
+            op: UnOp::Neg(_),
+            expr,
+            ..
+        }) => match lone_literal(expr) {
+            Some(Lit::Int(n)) => Some(format!("-{n}")),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
@@ -267,8 +381,6 @@ fn duration(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use proc_macro2::Span;
-
     use super::*;
 
     #[test]

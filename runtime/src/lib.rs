@@ -42,6 +42,27 @@
 //!
 //! That is all there is to it; what follows is for the day on which something is not as it should be.
 //!
+//! # What do you want?
+//!
+//! | you want | you write |
+//! |---|---|
+//! | one at a time for each order | `#[etcd_locked("orders/<id>")]` |
+//! | not to wait longer than two seconds | [`wait = "2s"`](options#wait) |
+//! | to be told at once that it is taken | [`wait = "none"`](options#wait) |
+//! | a job that one replica does, and the others leave out | [`wait = "none", on_held = "skip"`](options#on_held), and [`at_least = "1m"`](options#at_least) against clocks that differ |
+//! | two accounts at once, without deadlocks | `#[etcd_locked("accounts/<from>", "accounts/<to>")]` |
+//! | readers who run together | [`shared`](options#shared) |
+//! | at most five at a time, over all processes | [`permits = 5`](options#permits) |
+//! | a body that ends after 30 s | [`at_most = "30s"`](options#at_most) |
+//! | a body that a lost client does not cut in half | [`detach`](options#detach) |
+//! | a helper that cannot be called without the lock | [`guard = order`](options#guard) and `&`[`Locked<Order>`](Locked) |
+//! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.fenced(transaction)` |
+//! | a name that cannot be misspelt | [`lock_names!`] |
+//! | every method of a type under its lock | [the attribute on its `impl` block](#all-methods-of-a-type) |
+//! | an answer for a web framework | [the feature `axum`, `actix` or `tonic`](#as-an-answer) |
+//! | a lock without the attribute | [`lock(name).await?`](lock()) |
+//! | to see who has it, and to take it away | the command `etcd-locked`, [`Locks::list`], [`status()`] |
+//!
 //! # What it promises
 //!
 //! - **One at a time.** Of all calls with the same name, in all processes that share an etcd, one body is polled at a time.
@@ -50,7 +71,7 @@
 //! - **A lost lock stops its body.** A lock is lost when the lease cannot be renewed in time, or when an
 //!   operator takes it away. Before *every* poll the body's lease is compared with the clock, on the thread that polls: the
 //!   body of a process that was stopped for a minute is not polled again when it goes on. It is dropped where it awaits, and
-//!   the caller gets [`LockError::Lost`]. (`on_lost = "continue"` lets it run on, and `current()` shows it.)
+//!   the caller gets [`LockError::Lost`]. (`on_lost = "continue"` lets it run on, and [`Locked::is_held`] shows it.)
 //! - **Nothing is left behind.** Drop the future of a call wherever it awaits, let its body panic, kill the process: the lock
 //!   is free, at once where the process lives, after the lease's TTL where it does not.
 //! - **The answer is the body's.** A release that fails is carried on in the background and never replaces a result.
@@ -61,13 +82,23 @@
 //!
 //! ```
 //! # use etcd_locked::{LockError, etcd_locked};
-//! # async fn execute(_sql: &str, _id: u64, _token: i64) -> Result<(), LockError> { Ok(()) }
-//! #[etcd_locked("accounts/<id>")]
-//! async fn close_account(id: u64) -> Result<(), LockError> {
-//!     let token = etcd_locked::current().map_or(0, |lock| lock.token().as_i64());
-//!     execute("update accounts set state = 'closed', token = $2 where id = $1 and token <= $2", id, token).await
+//! # enum AppError { Lock(LockError), TooLate }
+//! # impl From<LockError> for AppError { fn from(error: LockError) -> Self { Self::Lock(error) } }
+//! # async fn execute(_sql: &str, _id: u64, _token: i64) -> Result<u64, AppError> { Ok(1) }
+//! #[etcd_locked("accounts/<id>", guard = account)]
+//! async fn close_account(id: u64) -> Result<(), AppError> {
+//!     let close = "update accounts set state = 'closed', token = $2 where id = $1 and token <= $2";
+//!     match execute(close, id, account.token().as_i64()).await? {
+//!         0 => Err(AppError::TooLate), // no row: a later holder has written
+//!         _ => Ok(()),
+//!     }
 //! }
 //! ```
+//!
+//! With the feature `sqlx`, `account.fenced(transaction)` does that for a whole transaction, and needs no column for the token.
+//!
+//! `guard = account` is the lock that is held, as a value: [`Locked`]. What may run under a lock only takes `&Locked<Account>`, and
+//! cannot be called without it.
 //!
 //! # Names
 //!
@@ -87,18 +118,61 @@
 //! Values are escaped, so that whatever they contain they are one segment of one name: `orders/<id>` with the id `1/2`
 //! locks `orders/1%2F2`. What can stand in a placeholder is a [`LockKey`]. Names that several functions share are declared
 //! once, by [`lock_names!`], where a misspelt one does not compile. A function may take several names: all or none. The
-//! attribute's page, [`etcd_locked`](macro@etcd_locked), has the grammar and all options.
+//! attribute's page, [`etcd_locked`](macro@etcd_locked), has the grammar, and [`options`] has each option with an example.
 //!
 //! Each mistake that the compiler refuses is listed with what it says: [`mistakes`]. The feature `templates` lists every lock
 //! site of a binary (`templates()`: template, function, place, options), for a check at start-up, for documentation, or for
 //! the access rights of a service, and `assert_no_overlaps()` finds in a test what only the whole binary can show: two crates
-//! that take the same lock by accident.
+//! that take the same lock by accident, or functions of one name that differ in `permits`.
 //!
 //! In etcd the key is `locks/<name>/<lease id>` and its value says who holds it ([`Holder`]):
 //! `etcdctl get --prefix locks/orders/42/` answers "who?", deleting that key takes the lock away. `etcdctl lock
 //! locks/orders/42`, Go's `concurrency.Mutex` and the server's lock service on that name wait behind us, and we behind them.
 //! They do not stop their work when the lock is lost, and wait for every key below their name; `examples/interop` in the
 //! repository has contenders in several languages, and says what each does not promise.
+//!
+//! # All methods of a type
+//!
+//! A lock that a method forgets does not exclude. On an `impl` block, the attribute locks every method that has a receiver, and
+//! what needs no lock says so. A method that says nothing and cannot take the lock does not compile:
+//!
+//! ```
+//! # use etcd_locked::{LockError, etcd_locked};
+//! struct Account {
+//!     id: u64,
+//!     balance: u64,
+//! }
+//!
+//! #[etcd_locked("accounts/<self.id>", wait = "5s")]
+//! impl Account {
+//!     async fn debit(&mut self, amount: u64) -> Result<(), LockError> {
+//!         self.balance = self.balance.saturating_sub(amount);
+//!         Ok(())
+//!     }
+//!
+//!     #[etcd_locked(shared)] // the same name, and an option more
+//!     async fn balance(&self) -> Result<u64, LockError> {
+//!         Ok(self.balance)
+//!     }
+//!
+//!     #[etcd_locked("audits/<self.id>", wait = "1s")] // a name of its own
+//!     async fn audit(&self) -> Result<(), LockError> {
+//!         Ok(())
+//!     }
+//!
+//!     #[etcd_locked(unlocked)]
+//!     fn id(&self) -> u64 {
+//!         self.id
+//!     }
+//!
+//!     fn new(id: u64) -> Self {
+//!         Account { id, balance: 0 } // no receiver: left alone
+//!     }
+//! }
+//! ```
+//!
+//! `impl Trait for Account` will do as well, with `#[async_trait]` or without. [The attribute's
+//! page](macro@etcd_locked#impl-blocks) has the rules.
 //!
 //! # Timeouts and contention
 //!
@@ -173,11 +247,15 @@
 //!
 //! #[etcd_locked("smtp/<region>", permits = 5)]
 //! async fn send(region: &str) -> Result<(), LockError> { Ok(()) }
+//!
+//! # struct Config { exports: u16, patience: std::time::Duration }
+//! #[etcd_locked("exports/<tenant>", permits = config.exports, wait = config.patience)] // from a configuration
+//! async fn export(config: &Config, tenant: u64) -> Result<(), LockError> { Ok(()) }
 //! ```
 //!
 //! All calls of one name stand in one queue, whatever they are: a writer waits for the readers before it, and later readers for
 //! the writer, so neither starves (readers that find others of their process inside join them, for up to 50 ms and a round
-//! trip after a writer of another process has asked). Functions may ask for different numbers of permits of one name, as in a
+//! trip after a writer of another process has asked). Calls may ask for different numbers of permits of one name, as in a
 //! rolling deployment: each is served when fewer than its own number of older permits are held or asked for. A plain lock on the name, be it Go's,
 //! excludes readers and permits, and waits for them. The tokens of calls that run together lie between those of the calls that were alone
 //! before and after, so a store that refuses the late goes on doing so.
@@ -185,7 +263,9 @@
 //! # Limits and deadlines
 //!
 //! `deadline = expr` bounds the wait by a point in time, such as the end of a request; `at_most = "5s"` bounds the body, which is
-//! dropped before its lock is released ([`LockError::HoldLimit`]). Web frameworks drop a handler whose client has gone, in the
+//! dropped before its lock is released ([`LockError::HoldLimit`]). Where a time is written, so can be an expression of type
+//! `Duration`, such as `at_most = config.longest`: [the attribute's page](macro@etcd_locked#limits-from-configuration) says when it is
+//! evaluated. Web frameworks drop a handler whose client has gone, in the
 //! middle of whatever it does (actix-web with `h1_allow_half_closed(false)` only): `detach` runs the body in a task of its own,
 //! so that it comes to its end under its lock. Where these tasks end with the server (actix-web's workers), [`shutdown`] goes
 //! before the server's own stop.
@@ -251,7 +331,7 @@
 //! # Spans and traces
 //!
 //! A call has two [`tracing`](https://docs.rs/tracing) spans of level `INFO`, children of its caller's: `lock.wait` from the call to its
-//! answer, and `lock.held` around the body, whose own spans and events are below it. Without a subscriber they cost nothing.
+//! answer, and `lock.held` around the body, whose own spans and events are below it. Without a subscriber none is made.
 //!
 //! | field | of | |
 //! |---|---|---|
@@ -272,15 +352,15 @@
 //!
 //! # By hand
 //!
-//! [`lock`](lock()) takes a lock without the attribute, and [`LockGuard`] is what one gets; its names are checked when it is
-//! awaited:
+//! [`lock`](lock()) takes a lock without the attribute, and [`LockGuard`] is what one gets, with its proof
+//! ([`locked`](LockGuard::locked)); its names are checked when it is awaited:
 //!
 //! ```no_run
 //! # use std::time::Duration;
-//! # async fn import() {}
+//! # async fn print() {}
 //! # async fn example(day: u32) -> Result<(), etcd_locked::LockError> {
-//! let held = etcd_locked::lock(format!("imports/{day}")).wait(Duration::from_secs(2)).await?;
-//! held.hold(import()).await?; // stops when the lock is lost
+//! let held = etcd_locked::lock(format!("statements/{day}")).wait(Duration::from_secs(2)).await?;
+//! held.hold(print()).await?; // stops when the lock is lost
 //! held.release().await
 //! # }
 //! ```
@@ -369,6 +449,9 @@ mod engine;
 #[doc = include_str!("../docs/mistakes.md")]
 pub mod mistakes {}
 mod metrics;
+#[cfg(doc)]
+#[doc = include_str!("../docs/options.md")]
+pub mod options {}
 #[cfg(feature = "templates")]
 mod templates;
 #[cfg(feature = "testing")]
@@ -377,9 +460,13 @@ mod transport;
 mod values;
 
 pub use crate::api::current::{Current, current};
+#[cfg(feature = "sqlx")]
+pub use crate::api::fenced as sqlx;
+pub use crate::api::group::{Append, Group};
 pub use crate::api::guard::LockGuard;
 pub use crate::api::listing::Listing;
 pub use crate::api::lock::{Acquire, Acquiring, lock};
+pub use crate::api::locked::{Exclusive, LockMode, Locked, Permit, Shared};
 pub use crate::api::locks::{DefaultGuard, Locks};
 pub use crate::api::process::{init, shutdown, status};
 pub use crate::api::status::{LeaseStatus, LockStatus, Status};

@@ -125,7 +125,10 @@ mod on {
             seconds,
             "How long the lease nearest to its end lives without a renewal"
         );
-        describe_gauge!("etcd_locked_held", "How many locks this process holds now");
+        describe_gauge!(
+            "etcd_locked_held",
+            "How many calls of this process hold their locks now"
+        );
         describe_counter!("etcd_locked_lost_total", "Locks that were lost");
         describe_counter!(
             "etcd_locked_deadlocks_total",

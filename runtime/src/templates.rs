@@ -18,6 +18,8 @@ pub struct Template {
     pub line: u32,
     /// The attribute's options as they are written, such as `wait = "5s", ttl = "30s"`; empty if there are none.
     pub options: &'static str,
+    /// The number of `permits`, if it is a literal.
+    permits: Option<u16>,
 }
 
 impl Template {
@@ -37,7 +39,15 @@ impl Template {
             file,
             line,
             options,
+            permits: None,
         }
+    }
+
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn __of(mut self, permits: u16) -> Self {
+        self.permits = Some(permits);
+        self
     }
 }
 
@@ -94,7 +104,8 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
     sites.into_iter()
 }
 
-/// Panics if two templates of this binary can take the same lock by accident, or one is a path-prefix of the other.
+/// Panics if two templates of this binary can take the same lock by accident, if one is a path-prefix of the other, or if two
+/// functions of one template differ in `permits`.
 ///
 /// To be all of a test, in each binary there is; [`templates`] says what is compared.
 ///
@@ -119,16 +130,51 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 /// A placeholder may be any text, unless its type is written with it and can be none but a number, `bool` or `char`, as
 /// in `orders/<id: u64>`.
 ///
+/// Two functions with `permits = 5` and `permits = 8` above one template do not pass either, because each would count by its own
+/// number. Numbers that are expressions, and those above declared names, are not compared; processes of different versions may
+/// differ, as in a rolling deployment.
+///
 /// # Panics
 /// If there is such a pair; the message names both sites of each.
 #[track_caller]
 pub fn assert_no_overlaps() {
-    let overlaps = overlaps(templates());
-    assert!(
-        overlaps.is_empty(),
-        "lock names overlap; give them different literal text:\n{}",
-        overlaps.join("\n")
-    );
+    let mut found = Vec::new();
+    for (mistake, pairs) in [
+        (
+            "lock names overlap; give them different literal text",
+            overlaps(templates()),
+        ),
+        (
+            "functions of one lock name differ in `permits`; write one number in a constant",
+            disagreements(templates()),
+        ),
+    ] {
+        if !pairs.is_empty() {
+            found.push(format!("{mistake}:\n{}", pairs.join("\n")));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// A message for each site whose literal number of permits is not that of the first site of its template.
+fn disagreements(sites: impl Iterator<Item = &'static Template>) -> Vec<String> {
+    let mut firsts: Vec<(&Template, u16, Vec<Segment>)> = Vec::new();
+    let mut messages = Vec::new();
+    for site in sites {
+        let Some(permits) = site.permits else {
+            continue;
+        };
+        let segments = segments(site.template);
+        let same = firsts.iter().find(|(_, _, of)| means(of, &segments));
+        match same {
+            None => firsts.push((site, permits, segments)),
+            Some((first, of, _)) if *of != permits => messages.push(format!(
+                "  {first}\n  {site}\n    `permits = {of}` and `permits = {permits}`"
+            )),
+            Some(_) => {}
+        }
+    }
+    messages
 }
 
 /// A message for each pair of templates that overlap, with the first site of each.
@@ -143,8 +189,7 @@ fn overlaps(sites: impl Iterator<Item = &'static Template>) -> Vec<String> {
         for (second, other) in &families[n + 1..] {
             let pairs = || one.iter().zip(other);
             let equal_length = one.len() == other.len();
-            let same = equal_length && pairs().all(|(a, b)| a.means(b));
-            if same || pairs().any(|(a, b)| a.differs(b)) {
+            if means(one, other) || pairs().any(|(a, b)| a.differs(b)) {
                 continue;
             }
             let how = if equal_length {
@@ -198,6 +243,11 @@ fn segments(template: &'static str) -> Vec<Segment> {
             None => return segments,
         }
     }
+}
+
+/// Whether two templates were meant to be the same.
+fn means(one: &[Segment], other: &[Segment]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a.means(b))
 }
 
 impl Segment {
@@ -360,6 +410,27 @@ mod tests {
         assert!(!overlap("orders/<id>", "orders/<id>"));
         assert!(!overlap("orders/<id>", "orders/<id: u64>"));
         assert!(!overlap("orders/<id: Cow<'a, str>>/x", "orders/<it>/x"));
+    }
+
+    #[test]
+    fn numbers_of_permits_agree_within_a_template() {
+        let of = |template, permits| -> &'static Template {
+            let site = Template::__new(template, "shop::f", "shop.rs", 1, "");
+            Box::leak(Box::new(match permits {
+                Some(permits) => site.__of(permits),
+                None => site,
+            }))
+        };
+        let found = |sites: &[&'static Template]| disagreements(sites.iter().copied());
+        let five = of("smtp/<region>", Some(5));
+        assert_eq!(
+            found(&[five, of("smtp/<it>", Some(8)), of("smtp/<it>", Some(5))]),
+            [
+                "  shop.rs:1: smtp/<region> (shop::f)\n  shop.rs:1: smtp/<it> (shop::f)\n    `permits = 5` and `permits = 8`"
+            ]
+        );
+        let others = [of("smtp/<it>", None), of("imap/<it>", Some(8))];
+        assert_eq!(found(&[five, others[0], others[1], five]), [""; 0]);
     }
 
     #[test]

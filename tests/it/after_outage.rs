@@ -52,7 +52,7 @@ async fn until_served(locks: Locks, name: String, tries: bool) -> Option<LockErr
     }
 }
 
-async fn names_are_served_again(outage: Outage, ttl: Duration, lasts: Duration) {
+async fn names_are_served_again(outage: Outage, ttl: Duration, lasts: Duration) -> Drill {
     let mut drill = Drill::begin(format!(
         "etcd is {} for {lasts:?} while {NAMES} names are held at a TTL of {ttl:?}, and asked for all the time",
         format!("{outage:?}").to_lowercase()
@@ -115,7 +115,7 @@ async fn names_are_served_again(outage: Outage, ttl: Duration, lasts: Duration) 
     }
     assert!(wrong.is_empty(), "{outage:?}: {wrong:#?}");
     corner.until_empty().await;
-    drill.end();
+    drill
 }
 
 const SHORT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(7));
@@ -123,22 +123,38 @@ const LONG: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs
 
 #[test]
 fn names_are_served_soon_after_etcd_was_frozen() {
-    run(names_are_served_again(Outage::Frozen, SHORT.0, SHORT.1));
+    run(async {
+        names_are_served_again(Outage::Frozen, SHORT.0, SHORT.1)
+            .await
+            .end()
+    });
 }
 
 #[test]
 fn names_are_served_soon_after_etcd_was_killed() {
-    run(names_are_served_again(Outage::Killed, SHORT.0, SHORT.1));
+    run(async {
+        let drill = names_are_served_again(Outage::Killed, SHORT.0, SHORT.1).await;
+        drill.shows("… for longer").await;
+        drill.end();
+    });
 }
 
 #[test]
 #[ignore = "takes 40 s: `cargo test -p etcd-locked-tests --test it served_soon_after_a_long -- --ignored`"]
 fn names_are_served_soon_after_a_long_freeze() {
-    run(names_are_served_again(Outage::Frozen, LONG.0, LONG.1));
+    run(async {
+        names_are_served_again(Outage::Frozen, LONG.0, LONG.1)
+            .await
+            .end()
+    });
 }
 
 #[test]
 #[ignore = "takes 40 s: `cargo test -p etcd-locked-tests --test it served_soon_after_a_long -- --ignored`"]
 fn names_are_served_soon_after_a_long_absence() {
-    run(names_are_served_again(Outage::Killed, LONG.0, LONG.1));
+    run(async {
+        names_are_served_again(Outage::Killed, LONG.0, LONG.1)
+            .await
+            .end()
+    });
 }

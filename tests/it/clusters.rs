@@ -93,6 +93,7 @@ fn endpoints_of_two_clusters_are_refused() {
         for part in ids.iter().chain([&one, &two]) {
             assert!(logged.contains(part.as_str()), "{logged}");
         }
+        drill.shows("endpoints of two clusters").await;
         drill.end();
     });
 }

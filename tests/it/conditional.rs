@@ -69,9 +69,16 @@ fn without_the_condition_no_engine_is_needed() {
 struct Spoken<'a>(&'a Mutex<Vec<&'static str>>, &'static str);
 
 impl LockName for Spoken<'_> {
+    type Held = Name;
+    type Kept = Name;
+
     fn lock_name(&self) -> Name {
         say(self.0, self.1);
         self.1.lock_name()
+    }
+
+    fn keep(self, name: &Name) -> Name {
+        name.clone()
     }
 }
 

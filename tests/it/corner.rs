@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget, WatchOptions};
-use etcd_locked::{Config, LockError, LockGuard, Locks};
+use etcd_locked::{Config, Group, LockError, LockGuard, LockMode, Locks};
 use tokio::time::{sleep, timeout};
 
 use crate::etcd::Etcd;
@@ -249,17 +249,20 @@ pub(crate) async fn connect(config: Config) -> Locks {
 }
 
 /// Takes a lock, and panics if the call is refused.
-pub(crate) async fn take(
+pub(crate) async fn take<N: Group, M: LockMode>(
     what: &str,
-    call: impl IntoFuture<Output = Result<LockGuard, LockError>>,
-) -> LockGuard {
+    call: impl IntoFuture<Output = Result<LockGuard<N, M>, LockError>>,
+) -> LockGuard<N, M> {
     within(what, call)
         .await
         .unwrap_or_else(|error| panic!("{what}: {error:?}"))
 }
 
 /// Takes a lock and releases it, and panics if either fails.
-pub(crate) async fn pass(what: &str, call: impl IntoFuture<Output = Result<LockGuard, LockError>>) {
+pub(crate) async fn pass<N: Group, M: LockMode>(
+    what: &str,
+    call: impl IntoFuture<Output = Result<LockGuard<N, M>, LockError>>,
+) {
     let released = take(what, call).await.release();
     within(what, released)
         .await

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use etcd_locked::{Config, LockError, LossCause, Tls};
+use etcd_client::Txn;
+use etcd_locked::{Acquire, Config, Group, LockError, LockMode, LossCause, Tls};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::authority::Authority;
@@ -47,6 +48,9 @@ fn refused_credentials_are_the_cause_of_a_loss() {
         assert!(matches!(refused, LockError::Backend { .. }), "{refused:?}");
         assert!(!refused.is_retryable(), "{refused}");
         drill.error(&refused);
+        drill
+            .shows("… and stay refused until the lease is over")
+            .await;
         drill.end();
     });
 }
@@ -123,6 +127,58 @@ fn certificate_of_another_authority_costs_the_lock_and_is_named() {
             drill.took(what, mended.elapsed());
         }
         drill.got("the same process, after the old certificate was back: both locks");
+        drill.end();
+    });
+}
+
+/// Takes and releases a free lock; every other time by a single try.
+async fn serve<N: Group, M: LockMode>(
+    drill: &mut Drill,
+    mode: &str,
+    round: u64,
+    call: Acquire<N, M>,
+) {
+    let call = match round % 2 {
+        0 => call,
+        _ => call.try_once(),
+    };
+    let guard = within("a lock", call).await;
+    drill.result(&format!("a call {mode}"), &guard);
+    guard.expect("a lock").release().await.expect("released");
+}
+
+/// The user has the two documented ranges and nothing else, and each renewal finds its token expired.
+#[test]
+fn tokens_that_expire_cost_nothing_in_any_mode() {
+    real_etcd_only!();
+    run(async {
+        const ROUNDS: u64 = 12;
+        let mut drill = Drill::begin(format!(
+            "tokens expire after 2 s without a request, {ROUNDS} times, while a lock is held at a TTL of 10 s and locks of \
+             all modes are taken",
+        ));
+        let shop = Shop::of(Etcd::start_with_tokens_for(2).await, "secret").await;
+        let locks = connect(shop.config("secret").ttl(Duration::from_secs(10))).await;
+        let held = take("a free name", locks.lock("reports/today")).await;
+        let body = held.hold(async {
+            for round in 0..ROUNDS {
+                sleep(Duration::from_millis(3_200)).await;
+                let alone = locks.lock("orders/1");
+                serve(&mut drill, "alone", round, alone).await;
+                let shared = locks.lock("orders/2").shared();
+                serve(&mut drill, "shared", round, shared).await;
+                let permit = locks.lock("orders/3").permits(2);
+                serve(&mut drill, "with a permit", round, permit).await;
+                let both = locks.lock("orders/4").and("orders/5");
+                serve(&mut drill, "with another", round, both).await;
+                let fenced = Txn::new().when([held.fence()]);
+                let mut client = locks.client().await.unwrap();
+                assert!(client.txn(fenced).await.unwrap().succeeded());
+                drill.got("a transaction with the fence: what it asked for");
+            }
+        });
+        body.await.unwrap();
+        drill.got("the holder: its lock");
         drill.end();
     });
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::corner::Corner;
+use crate::drill::Drill;
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
@@ -101,11 +102,11 @@ fn detects_cycle_in_one_engine_at_once() {
 #[test]
 fn detects_cycle_across_processes() {
     run(async {
+        let mut drill = Drill::begin("two processes hold a lock each and want the other's");
         let corner = Corner::new().await;
-        let mut workers = [
-            Worker::start(corner.environment()),
-            Worker::start(corner.environment()),
-        ];
+        let environment = corner.environment().into_iter();
+        let environment = environment.chain(drill.environment());
+        let mut workers = [environment.clone(), environment].map(Worker::start);
         for (worker, [first, second]) in workers.iter_mut().zip([["a", "b"], ["b", "a"]]) {
             worker.send(&format!("nest {first} {second}"));
             assert_eq!(worker.says("holds").await, first);
@@ -119,12 +120,21 @@ fn detects_cycle_across_processes() {
             ends.push(worker.line().await);
         }
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        drill.took(
+            "both had an answer, from the second call's begin",
+            began.elapsed(),
+        );
         ends.sort();
         assert!(
             ends[0].starts_with("failed ") && ends[0].contains(" Deadlock "),
             "{ends:?}"
         );
         assert!(ends[1].starts_with("nested "), "{ends:?}");
+        let (_, text) = ends[0].split_once(" Deadlock ").unwrap_or_default();
+        drill.got_saying("Deadlock", text);
+        drill.got("the other: both locks");
+        drill.shows("calls wait for each other in a cycle").await;
+        drill.end();
         corner.until_empty().await;
     });
 }

@@ -32,7 +32,7 @@ lock_names! {
     /// Serialises every change to one order.
     #[derive(Clone, Copy, PartialEq)]
     pub(crate) Order = "orders/<id: u64>";
-    pub(crate) Transfer = "accounts/<from: AccountId>/to/<to: &AccountId>";
+    pub(crate) Pair = "pairs/<one: AccountId>/with/<other: &AccountId>";
     Nightly = "jobs/nightly";
     File = "files/v<version: u8>.x/<name: &str>/<dir: Cow<str>>/<root: &'static str>";
     Keyword = "keywords/<r#type: char>";
@@ -52,8 +52,8 @@ fn text(name: impl LockName) -> String {
 #[test]
 fn a_declared_name_is_its_template_with_the_fields_filled_in() {
     assert_eq!(text(Order { id: 42 }), "orders/42");
-    let (from, to) = (AccountId(1), AccountId(2));
-    assert_eq!(text(Transfer { from, to: &to }), "accounts/1/to/2");
+    let (one, other) = (AccountId(1), AccountId(2));
+    assert_eq!(text(Pair { one, other: &other }), "pairs/1/with/2");
     assert_eq!(text(Nightly), "jobs/nightly");
     let file = File {
         version: 3,

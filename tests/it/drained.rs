@@ -85,6 +85,7 @@ fn a_shutdown_says_what_ended_and_what_is_left() {
         let body = within("the body's end", body).await.unwrap();
         assert!(matches!(body, Err(LockError::Lost { .. })), "{body:?}");
         drill.result("a body to its end", &body);
+        drill.shows("SIGTERM, and `shutdown(grace)`").await;
         drill.end();
     });
 }

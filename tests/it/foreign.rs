@@ -163,10 +163,7 @@ fn a_foreign_key_directly_below_a_name_blocks_it() {
             matches!(refused, Err(LockError::Held { holder: None, .. })),
             "{refused:?}"
         );
-        let refused = locks
-            .lock("orders/42")
-            .wait(Duration::from_millis(200))
-            .await;
+        let refused = locks.lock("orders/42").wait(Duration::from_secs(1)).await;
         assert!(
             matches!(refused, Err(LockError::Timeout { holder: None, .. })),
             "{refused:?}"

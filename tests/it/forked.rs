@@ -11,7 +11,8 @@ fn a_childs_call_is_refused_at_once() {
         let mut drill =
             Drill::begin("A process forks while it holds a lock; the child asks for it");
         let corner = Corner::new().await;
-        let mut worker = Worker::start(corner.environment());
+        let environment = corner.environment().into_iter();
+        let mut worker = Worker::start(environment.chain(drill.environment()));
         worker.send("fork job");
         // Nothing ends these waits but the answers: no wait of the child's has a bound.
         for (asked, refused) in [("forked", "NotInitialized"), ("released", "ShuttingDown")] {
@@ -27,6 +28,7 @@ fn a_childs_call_is_refused_at_once() {
         worker.send("done job");
         worker.says("released").await;
         pass("the next lock", theirs.lock("job")).await;
+        drill.shows("a process forks after its first lock").await;
         drill.end();
     });
 }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
-use etcd_locked::{Acquire, LockError, LockGuard};
+use etcd_locked::{Acquire, Group, LockError, LockGuard};
 use tokio::task::JoinSet;
 
 use crate::corner::{Corner, pass};
 use crate::limit::{run, within};
 
-type Waiting = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
+type Waiting<N> = Pin<Box<dyn Future<Output = Result<LockGuard<N>, LockError>> + Send>>;
 
 /// Polls the call once, so that it is in the wait queue.
-fn queue_up(call: Acquire) -> Waiting {
-    let mut call: Waiting = Box::pin(call.wait_forever().into_future());
+fn queue_up<N: Group<Proofs: Send>>(call: Acquire<N>) -> Waiting<N> {
+    let mut call: Waiting<N> = Box::pin(call.wait_forever().into_future());
     let mut cx = Context::from_waker(Waker::noop());
     assert!(call.as_mut().poll(&mut cx).is_pending());
     call

@@ -97,6 +97,9 @@ fn lost_history_is_one_error_event() {
                 assert!(errors[0].contains(part), "{errors:?}");
             }
         }
+        drill
+            .shows("etcd is wiped, or restored from a snapshot")
+            .await;
         drill.end();
     });
 }

@@ -60,7 +60,7 @@ fn a_strangers_record_is_escaped_and_cut() {
             let tried = within("a try", locks.lock(name).try_once())
                 .await
                 .unwrap_err();
-            let waited = locks.lock(name).wait(Duration::from_millis(50));
+            let waited = locks.lock(name).wait(Duration::from_secs(1));
             let waited = within("the end of a wait", waited).await.unwrap_err();
             assert!(matches!(tried, LockError::Held { .. }), "{tried}");
             assert!(matches!(waited, LockError::Timeout { .. }), "{waited}");

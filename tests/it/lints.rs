@@ -37,6 +37,7 @@
 use std::future::Future;
 use std::result;
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcd_locked::{LockError, LockKey, Locks, etcd_locked, lock_names};
 use tokio::task;
@@ -64,6 +65,12 @@ async fn bare(id: u64) -> Result<u64> {
 #[etcd_locked("orders/<id>", wait = "5s", ttl = "30s", on_held = "error", map_err = Refused::from)]
 async fn every_option(id: u64, locks: &Locks) -> Result<(), Refused> {
     forget(locks);
+    Ok(())
+}
+
+#[etcd_locked("orders/<id>", wait = limit, ttl = Duration::from_secs(5), at_most = limit, at_least = limit, permits = permits)]
+async fn expressions(id: u64, limit: Duration, permits: u16) -> Result {
+    forget(limit);
     Ok(())
 }
 
@@ -140,6 +147,25 @@ impl Shop {
     #[etcd_locked("shops/<self.id>")]
     async fn shared(self: Arc<Self>) -> Result<u64> {
         Ok(self.id)
+    }
+}
+
+#[etcd_locked("shops/<self.id>", wait = "5s")]
+impl Shop {
+    async fn counted(&self, by: u64) -> Result<u64> {
+        let sum = self.id.saturating_add(by);
+        Ok(sum)
+    }
+
+    #[etcd_locked("shops/<self.id>/<by>", shared)]
+    async fn named(&self, by: u64) -> Result {
+        forget(self.id);
+        Ok(())
+    }
+
+    #[etcd_locked(unlocked)]
+    const fn number(&self) -> u64 {
+        self.id
     }
 }
 
@@ -252,9 +278,12 @@ async fn no_lint_fires_because_of_the_attribute() {
     ));
     if let Some(locks) = locks {
         drop((every_option(1, &locks), own_engine("1", &locks)));
+        drop(expressions(1, Duration::MAX, 1));
         let mut shop = Shop { id: 1, locks };
         drop(shop.by_reference());
         drop(shop.by_mutable_reference(1));
+        forget(shop.number());
+        drop((shop.counted(1), shop.named(1)));
         drop(Arc::new(shop).shared());
     }
 }

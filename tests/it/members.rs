@@ -147,6 +147,9 @@ fn rolling_restart_fails_no_call() {
         drill.got("a long holder: its lock");
         drill.got("all other calls: no error");
         held.release().await.unwrap();
+        drill
+            .shows("one member of several dies, hangs or is replaced")
+            .await;
         drill.end();
     });
 }
@@ -234,5 +237,39 @@ fn a_member_that_lags_is_passed_over() {
         cluster.heal();
         corner.until_empty().await;
         drill.end();
+    });
+}
+
+/// The leases begin anew at the next leader (rule P31), so the holder's may last for two TTLs.
+#[test]
+fn holder_that_dies_with_the_leader_is_followed_in_two_ttls() {
+    real_etcd_only!();
+    run(async {
+        const LATEST: Duration = Duration::from_secs(2 * 5 + 3);
+        let mut cluster = Cluster::start(3).await;
+        let leader = cluster.leader();
+        let corner = Corner::of(&cluster.members[(leader + 1) % 3]).await;
+        let environment = [
+            ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
+            ("ETCD_LOCKED_PREFIX", corner.prefix.clone()),
+        ];
+        let mut holder = Worker::start(environment.clone());
+        let mut next = Worker::start(environment);
+        holder.send("work-five till");
+        holder.says("held").await;
+        next.send("work till");
+        corner.until_contenders("jobs/till", 2).await;
+
+        holder.kill();
+        cluster.members[leader].kill();
+        let killed = Instant::now();
+        within_time(LATEST, "the next holder", next.says("held")).await;
+        assert!(
+            killed.elapsed() >= Duration::from_secs(1),
+            "the holder did not have the lock"
+        );
+        next.send("done till");
+        next.says("released").await;
+        corner.until_empty().await;
     });
 }

@@ -35,6 +35,7 @@ fn a_key_without_a_lease_is_named() {
         assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
         names_the_key(&error, &key);
         drill.error(&error);
+        drill.shows("a key without a lease lies below a name").await;
         drill.end();
     });
 }

@@ -151,6 +151,7 @@ fn a_refused_lock_leaves_no_key() {
             .await;
         }
         corner.until_empty().await;
+        drill.shows("etcd is at its quota").await;
         drill.end();
     });
 }

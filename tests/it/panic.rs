@@ -6,6 +6,7 @@ use std::time::Duration;
 use etcd_locked::{LockError, Locks, etcd_locked};
 
 use crate::corner::{Corner, pass};
+use crate::drill::Drill;
 use crate::limit::{run, within};
 
 /// A panic payload that no library makes.
@@ -25,6 +26,7 @@ fn payload(panic: Box<dyn Any + Send>) -> Payload {
 #[test]
 fn a_panic_in_the_body_releases_the_lock() {
     run(async {
+        let mut drill = Drill::begin("a body panics while it holds a lock");
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
         let task = tokio::spawn({
@@ -38,6 +40,10 @@ fn a_panic_in_the_body_releases_the_lock() {
             let next = locks.lock("orders/7").wait(Duration::from_secs(5));
             pass("the next lock", next).await;
         }
+        drill.got("the caller: the panic");
+        drill.got("another process and this one: the lock");
+        drill.shows("a body panics").await;
+        drill.end();
         corner.until_empty().await;
     });
 }

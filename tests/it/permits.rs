@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use etcd_locked::LockError;
+use etcd_locked::{LockError, LockGuard, LockMode, Name};
 use etcd_locked_tests::Crowd;
 use tempfile::tempdir;
 use tokio::task::JoinSet;
@@ -115,18 +115,75 @@ fn a_rolling_change_of_permits_never_exceeds_the_larger() {
     });
 }
 
+/// Returns the most that are inside at once, as each of these processes sees it from now on.
+async fn most_inside(replicas: &mut [Worker]) -> usize {
+    for replica in &mut *replicas {
+        replica.send("visits 30");
+    }
+    let mut most = 0;
+    for replica in replicas {
+        let seen = replica.says("most").await;
+        most = most.max(seen.parse().expect("a number"));
+    }
+    most
+}
+
+/// Lets a process finish its calls, and shuts its engine down.
+async fn retire(mut replica: Worker) {
+    replica.send("leave mail");
+    replica.says("limited").await;
+    replica.send("shutdown 5000");
+    replica.says("shut").await;
+    assert_eq!(replica.unread(), [""; 0]);
+}
+
+/// Three processes under load are replaced one after the other, each new one starting before its old one ends: from 5 permits
+/// to 8, and back.
+#[test]
+fn rolling_deployments_of_another_number_exceed_none() {
+    run(async {
+        let corner = Corner::new().await;
+        let directory = tempdir().unwrap();
+        let start = |permits: u16| {
+            let mut worker = Worker::start(corner.environment());
+            let crowd = directory.path().display();
+            worker.send(&format!("limited mail {permits} 8 {crowd}"));
+            worker
+        };
+        let mut replicas: Vec<Worker> = (0..3).map(|_| start(5)).collect();
+        let most = most_inside(&mut replicas).await;
+        assert!((2..=5).contains(&most), "{most} of 5 permits");
+        for permits in [8, 5] {
+            for at in 0..replicas.len() {
+                replicas.push(start(permits));
+                let most = most_inside(&mut replicas).await;
+                assert!(most <= 8, "{most} while some ask for 5 and some for 8");
+                retire(replicas.swap_remove(at)).await;
+            }
+            // None of the other number is left, neither inside nor in the queue.
+            let most = most_inside(&mut replicas).await;
+            let reached = if permits == 8 { 6..=8 } else { 2..=5 };
+            assert!(reached.contains(&most), "{most} of {permits} permits");
+        }
+        for replica in replicas {
+            retire(replica).await;
+        }
+        corner.until_empty().await;
+    });
+}
+
 #[test]
 fn permits_readers_and_a_writer_exclude_each_other() {
     run(async {
         let corner = Corner::new().await;
         let (locks, other) = (corner.locks().await, corner.locks().await);
         let short = Duration::from_millis(100);
-        let times_out = |result: Result<etcd_locked::LockGuard, LockError>| {
+        fn times_out<M: LockMode>(result: Result<LockGuard<Name, M>, LockError>) {
             assert!(
                 matches!(result, Err(LockError::Timeout { .. })),
                 "{result:?}"
             );
-        };
+        }
         let permit = locks.lock(REGION).permits(2).await.unwrap();
         for of in [&locks, &other] {
             times_out(of.lock(REGION).wait(short).await);

@@ -37,6 +37,10 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         "credentials::certificate_of_another_authority_costs_the_lock_and_is_named",
         TLS,
     ),
+    (
+        "credentials::tokens_that_expire_cost_nothing_in_any_mode",
+        USERS,
+    ),
     ("credentials::removed_user_is_the_cause_of_a_loss", USERS),
     (
         "credentials::role_revoked_under_a_holder_costs_no_lock_or_says_why",
@@ -54,6 +58,10 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
     ("members::all_members_may_be_replaced", MEMBERS),
     ("members::rolling_restart_fails_no_call", MEMBERS),
     ("members::a_member_that_lags_is_passed_over", MEMBERS),
+    (
+        "members::holder_that_dies_with_the_leader_is_followed_in_two_ttls",
+        MEMBERS,
+    ),
     ("misconfigured::credentials_are_not_retryable", USERS),
     ("misconfigured::tls_mistakes_are_refused_at_once", TLS),
     ("no_space::a_refused_lock_leaves_no_key", SPACE),

@@ -4,7 +4,7 @@ use std::future::{Future, pending, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use etcd_locked::{LockError, LockGuard, Locks, LossCause, Token, current, etcd_locked};
+use etcd_locked::{Group, LockError, LockGuard, Locks, LossCause, Token, current, etcd_locked};
 use tokio::sync::{Barrier, Notify};
 
 use crate::corner::{Corner, pass};
@@ -168,7 +168,7 @@ fn a_reentrant_guard_is_lost_outside_its_body() {
     });
 }
 
-#[etcd_locked("orders/<id>", locks = locks, wait = "200ms", reentrant)]
+#[etcd_locked("orders/<id>", locks = locks, wait = "1s", reentrant)]
 async fn meet(locks: &Locks, id: u64, barrier: &Barrier) -> Result<(), LockError> {
     barrier.wait().await;
     Ok(())
@@ -198,7 +198,7 @@ fn only_branches_of_the_task_share_a_reentrant_lock() {
 }
 
 /// Returns the names with their tokens.
-fn tokens(held: &LockGuard) -> Vec<(String, Token)> {
+fn tokens<N: Group>(held: &LockGuard<N>) -> Vec<(String, Token)> {
     let text = |name: &etcd_locked::Name| name.text().expect("held, hence valid").to_owned();
     held.tokens()
         .map(|(name, token)| (text(name), token))

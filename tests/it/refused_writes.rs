@@ -132,8 +132,9 @@ impl Scene {
         }
     }
 
-    /// The key is there while etcd refuses, and goes soon after; meanwhile one warning was logged.
-    async fn key_goes(mut self, mut drill: Drill, fault: Fault) {
+    /// The key is there while etcd refuses, and goes soon after; meanwhile one warning was logged. Returns the etcd too, which
+    /// outlives the engines.
+    async fn key_goes(mut self, mut drill: Drill, fault: Fault) -> (Drill, Etcd) {
         let lease = self.corner.leases("kept").await;
         sleep(LASTS).await;
         let there = self.corner.contenders("given").await;
@@ -154,7 +155,6 @@ impl Scene {
         }
         drill.took("both processes had been served the name", ended.elapsed());
         drill.got("other locks of the process: held all the time");
-        drill.end();
         let lines = self.lines();
         println!("{fault:?}: {lines:#?}");
         assert_eq!(lines.len(), 1, "{fault:?}: {lines:#?}");
@@ -162,12 +162,12 @@ impl Scene {
             .await
             .expect("released");
         self.corner.until_empty().await;
-        drop(self.etcd);
+        (drill, self.etcd)
     }
 }
 
 /// A release whose delete is refused.
-async fn refused_delete(fault: Fault) {
+async fn refused_delete(fault: Fault) -> (Drill, Etcd) {
     let mut drill = Drill::begin(format!(
         "etcd refuses a release's delete for {LASTS:?}: {}",
         fault.words()
@@ -185,11 +185,11 @@ async fn refused_delete(fault: Fault) {
         "{fault:?}: {refused:?}"
     );
     drill.result("released", &refused);
-    scene.key_goes(drill, fault).await;
+    scene.key_goes(drill, fault).await
 }
 
 /// A put without an answer, whose caller is gone, and whose barrier is refused.
-async fn refused_barrier(fault: Fault) {
+async fn refused_barrier(fault: Fault) -> (Drill, Etcd) {
     let drill = Drill::begin(format!(
         "etcd refuses for {LASTS:?} the barrier after a put without an answer: {}",
         fault.words()
@@ -204,37 +204,41 @@ async fn refused_barrier(fault: Fault) {
     scene.begin(fault).await;
     scene.proxy.reset_all();
     scene.proxy.thaw();
-    scene.key_goes(drill, fault).await;
+    scene.key_goes(drill, fault).await
 }
 
 #[test]
 fn delete_is_repeated_after_a_wrong_password() {
     real_etcd_only!();
-    run(refused_delete(Fault::Password));
+    run(async { refused_delete(Fault::Password).await.0.end() });
 }
 
 #[test]
 fn delete_is_repeated_after_a_revoked_role() {
     real_etcd_only!();
-    run(refused_delete(Fault::Role));
+    run(async {
+        let (drill, _etcd) = refused_delete(Fault::Role).await;
+        drill.shows("the role is taken away").await;
+        drill.end();
+    });
 }
 
 #[test]
 fn barrier_is_repeated_after_a_wrong_password() {
     real_etcd_only!();
-    run(refused_barrier(Fault::Password));
+    run(async { refused_barrier(Fault::Password).await.0.end() });
 }
 
 #[test]
 fn barrier_is_repeated_after_a_revoked_role() {
     real_etcd_only!();
-    run(refused_barrier(Fault::Role));
+    run(async { refused_barrier(Fault::Role).await.0.end() });
 }
 
 #[test]
 fn barrier_is_repeated_after_a_full_etcd() {
     real_etcd_only!();
-    run(refused_barrier(Fault::Space));
+    run(async { refused_barrier(Fault::Space).await.0.end() });
 }
 
 #[test]

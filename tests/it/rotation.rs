@@ -151,6 +151,9 @@ fn password_that_changes_in_its_file_costs_no_lock() {
                 assert!(!line.contains(password), "{line}");
             }
         }
+        drill
+            .shows("user, password or certificate are refused")
+            .await;
         drill.end();
     });
 }
@@ -159,16 +162,18 @@ fn password_that_changes_in_its_file_costs_no_lock() {
 fn end_of_a_certificate_is_warned_of_once_a_day() {
     real_etcd_only!();
     run(async {
-        let drill = Drill::begin("a client's certificate ends in ten days");
+        let mut drill = Drill::begin("a client's certificate ends in ten days");
         let authority = Authority::new();
-        let mut etcd = Etcd::start_with_client_certificates(&authority).await;
+        let etcd = Etcd::start_with_client_certificates(&authority).await;
+        let proxy = Proxy::start(etcd.address()).expect("a proxy");
+        let endpoint = proxy.endpoint().replace("http://", "https://");
         let files = ClientFiles::of(&authority, &authority.issue_ending("client", 10 * DAY));
         let environment = files.environment().into_iter();
-        let environment = environment.chain([("ETCD_LOCKED_ENDPOINTS", etcd.endpoint())]);
+        let environment = environment.chain([("ETCD_LOCKED_ENDPOINTS", endpoint)]);
         let mut scene = Scene::start(environment, &drill);
         scene.locks("orders/1").await;
         assert_eq!(scene.logged("certificate.ends").len(), 1);
-        etcd.restart().await;
+        proxy.reset_all();
         scene.locks("orders/2").await;
         assert_eq!(
             scene.logged("certificate.ends").len(),
@@ -179,9 +184,13 @@ fn end_of_a_certificate_is_warned_of_once_a_day() {
 
         let (certificate, key) = authority.issue_ending("client", 11 * DAY);
         files.replace(&authority, &certificate, &key);
-        etcd.restart().await;
+        proxy.reset_all();
         scene.locks("orders/3").await;
         assert_eq!(scene.logged("certificate.ends").len(), 2, "of another one");
+        drill.got("three locks");
+        drill
+            .shows("the client's certificate is about to end")
+            .await;
         drill.end();
     });
 }

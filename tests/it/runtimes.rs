@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 use crate::corner::{Corner, pass, take};
+use crate::drill::Drill;
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
@@ -43,6 +44,7 @@ async fn block(
 #[test]
 fn a_blocked_executor_keeps_the_lock() {
     run(async {
+        let mut drill = Drill::begin("a body blocks its executor for three TTLs of 2 s");
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks_with_ttl(TTL).await, corner.locks().await);
         let (inside, entered) = oneshot::channel();
@@ -78,6 +80,10 @@ fn a_blocked_executor_keeps_the_lock() {
             "the lock was lost while the executor was blocked"
         );
         assert!(refusals > 50, "only {refusals} tries were refused in 6 s");
+        drill.got("the holder: its lock");
+        drill.got("tries of another process: Held");
+        drill.shows("an executor is blocked").await;
+        drill.end();
         corner.until_empty().await;
     });
 }
@@ -198,7 +204,7 @@ fn a_panicking_waker_harms_no_other_call() {
     });
 }
 
-#[etcd_locked("orders/<id>", locks = locks, wait = "200ms")]
+#[etcd_locked("orders/<id>", locks = locks, wait = "1s")]
 async fn plain(locks: &Locks, id: u64) -> Result<u64, LockError> {
     Ok(id)
 }

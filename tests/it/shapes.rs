@@ -451,22 +451,6 @@ fn a_renamed_crate() {
     });
 }
 
-#[etcd_locked("upper/<n>")]
-#[etcd_locked("lower/<n>")]
-async fn two_attributes(n: u8) -> Result<String, LockError> {
-    // The upper attribute expands first, so its lock is the inner one. A call for the outer name shows that it is held as well.
-    let again = etcd_locked::lock(format!("lower/{n}")).try_once().await;
-    assert!(matches!(again, Err(LockError::SelfDeadlock { .. })));
-    Ok(name())
-}
-
-#[test]
-fn two_attributes_take_two_locks() {
-    alone(async {
-        assert_eq!(two_attributes(7).await.unwrap(), "upper/7");
-    });
-}
-
 #[etcd_locked("shadow/<__lock>")]
 async fn shadowing(__lock: u8, __names: &str, __result: u8) -> Result<(String, u8), LockError> {
     enum Shadow {
@@ -613,7 +597,6 @@ fn futures_of_send_bodies_are_send() {
     is_send(coerced(1));
     is_send(ends(""));
     is_send(returned(7));
-    is_send(two_attributes(1));
     is_send(skipped(1));
     is_send(converted(1, ""));
     is_send(made_by_a_macro(1));

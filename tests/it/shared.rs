@@ -17,11 +17,10 @@ const DAY: &str = "reports/monday";
 /// Long enough to catch a call that is admitted wrongly, and for an earlier read of the queue to be stale.
 const A_WHILE: Duration = Duration::from_millis(400);
 
-#[etcd_locked("reports/<day>", shared, locks = locks, wait = "5s")]
+#[etcd_locked("reports/<day>", shared, locks = locks, wait = "5s", guard = report)]
 async fn read(locks: &Locks, day: &str, together: &Barrier) -> Result<i64, LockError> {
-    let token = etcd_locked::current().map_or(0, |lock| lock.token().as_i64());
     together.wait().await;
-    Ok(token)
+    Ok(report.token().as_i64())
 }
 
 #[test]
@@ -211,7 +210,7 @@ fn several_names_are_shared_together() {
         let (locks, other) = (corner.locks().await, corner.locks().await);
         let both = locks.lock("a").and("b").shared().await.unwrap();
         let one = other.lock("b").shared().await.unwrap();
-        let writer = other.lock("a").wait(Duration::from_millis(100)).await;
+        let writer = other.lock("a").wait(Duration::from_secs(1)).await;
         assert!(
             matches!(writer, Err(LockError::Timeout { .. })),
             "{writer:?}"

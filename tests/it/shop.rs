@@ -21,7 +21,8 @@ impl Shop {
         Self::of(Etcd::start().await, password).await
     }
 
-    async fn of(etcd: Etcd, password: &str) -> Shop {
+    /// The same on this etcd.
+    pub(crate) async fn of(etcd: Etcd, password: &str) -> Shop {
         etcd.enable_auth(USER, password, &["locks/", "locks%s/"])
             .await;
         let root = etcd.client_as(Some(ROOT)).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use etcd_locked_tests::{Subscription, subscribe};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Record};
 use tracing::{Event, Id, Metadata, Subscriber};
@@ -27,11 +28,8 @@ pub(crate) struct Seen {
 
 impl Spans {
     /// Makes it the subscriber of this thread.
-    pub(crate) fn subscribe(&self) -> tracing::subscriber::DefaultGuard {
-        let guard = tracing::subscriber::set_default(self.clone());
-        // A thread without a subscriber may have had these spans switched off for all: tracing asks one thread only.
-        tracing_core::callsite::rebuild_interest_cache();
-        guard
+    pub(crate) fn subscribe(&self) -> Subscription {
+        subscribe(self.clone())
     }
 
     /// The spans of a name, in the order in which they were made.

@@ -149,9 +149,13 @@ fn lost_locks_and_cancelled_waits_are_not_listed() {
 fn status_of_an_engine_that_has_not_connected_connects_it() {
     run(async {
         let corner = Corner::new().await;
-        let locks = Locks::connect_lazy(corner.config()).expect("a configuration");
+        let proxy = Proxy::start(corner.endpoint.trim_start_matches("http://")).expect("a proxy");
+        proxy.refuse();
+        let config = corner.config_via([proxy.endpoint()]);
+        let locks = Locks::connect_lazy(config).expect("a configuration");
         let first = locks.status();
         assert!(!first.ready() && !first.reachable() && !first.draining());
+        proxy.accept_again().expect("the same port");
         let ready = until("an answer of etcd", &locks, Status::ready).await;
         assert_eq!(ready.leases().len(), 0, "a status needs no lease");
         assert_eq!(corner.sessions().await, []);

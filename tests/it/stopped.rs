@@ -8,14 +8,25 @@ use etcd_locked_tests::monotonic_ns;
 use tokio::time::sleep;
 
 use crate::corner::Corner;
+use crate::drill::Drill;
 use crate::limit::{run, within, within_time};
 use crate::worker::Worker;
 
 /// Starts a worker whose locks have this TTL.
 fn worker(corner: &Corner, ttl: &str) -> Worker {
+    Worker::start(environment(corner, ttl))
+}
+
+/// The same in a drill.
+fn worker_in(drill: &Drill, corner: &Corner, ttl: &str) -> Worker {
+    let environment = environment(corner, ttl).into_iter();
+    Worker::start(environment.chain(drill.environment()))
+}
+
+fn environment(corner: &Corner, ttl: &str) -> Vec<(&'static str, String)> {
     let mut environment = corner.environment();
     environment.push(("ETCD_LOCKED_TTL", ttl.to_owned()));
-    Worker::start(environment)
+    environment
 }
 
 fn ns(text: &str) -> u64 {
@@ -28,9 +39,11 @@ fn ns(text: &str) -> u64 {
 #[test]
 fn a_stopped_holder_is_not_polled_after_it_wakes() {
     run(async {
+        let mut drill = Drill::begin("a holder is stopped for three TTLs of 2 s and continued");
         let corner = Corner::new().await;
-        let mut first = worker(&corner, "2s");
-        let mut second = worker(&corner, "2s");
+        let mut first = worker_in(&drill, &corner, "2s");
+        // Only the first is to lose its lock, however busy the machine is.
+        let mut second = worker_in(&drill, &corner, "15s");
         first.send("work till");
         let token: i64 = first
             .says("held")
@@ -72,6 +85,7 @@ fn a_stopped_holder_is_not_polled_after_it_wakes() {
         let lost = lost.await;
         assert!(lost.contains("Expired"), "{lost}");
         assert!(ns(&lost) >= woken);
+        drill.got("the holder: Lost { Expired }, and no poll of the body");
         second.send("done till");
         second.says("released").await;
         // The process that woke up disturbs no holder, and can lock again.
@@ -80,6 +94,10 @@ fn a_stopped_holder_is_not_polled_after_it_wakes() {
         first.send("done till");
         first.says("released").await;
         assert!(!first.unread().iter().any(|line| line.starts_with("lost")));
+        drill
+            .shows("a holder's process stands still for longer than its TTL (SIGSTOP, a suspended machine)")
+            .await;
+        drill.end();
         corner.until_empty().await;
     });
 }
@@ -109,9 +127,10 @@ fn a_short_stop_changes_nothing() {
 #[test]
 fn a_killed_holder_with_a_ttl_of_5_s_is_followed_within_6_s() {
     run(async {
+        let mut drill = Drill::begin("a holder with a TTL of 5 s is killed");
         let corner = Corner::new().await;
-        let mut holder = worker(&corner, "15s");
-        let mut next = worker(&corner, "15s");
+        let mut holder = worker_in(&drill, &corner, "15s");
+        let mut next = worker_in(&drill, &corner, "15s");
         holder.send("work-five till");
         holder.says("held").await;
         next.send("work till");
@@ -124,8 +143,12 @@ fn a_killed_holder_with_a_ttl_of_5_s_is_followed_within_6_s() {
             waited <= Duration::from_secs(6),
             "the next holder was in {waited:?} after the kill"
         );
+        drill.got("the next in the queue: the lock");
+        drill.took("the next holder was in", waited);
         next.send("done till");
         next.says("released").await;
+        drill.shows("a holder's process is killed").await;
+        drill.end();
     });
 }
 

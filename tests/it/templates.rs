@@ -169,3 +169,39 @@ fn overlaps_are_reported_with_both_sites() {
     let by_order = the("overlapping/<order>").to_string();
     assert!(!message.contains(&by_order), "{message}");
 }
+
+#[test]
+fn different_literal_permits_are_reported_with_both_sites() {
+    const NINE: u16 = 9;
+    #[etcd_locked("counted/<region>", permits = 5)]
+    async fn five(region: &str) -> Result<(), LockError> {
+        Ok(())
+    }
+    #[etcd_locked("counted/<to>", permits = 8, wait = "1s")]
+    async fn eight(to: &str) -> Result<(), LockError> {
+        Ok(())
+    }
+    #[etcd_locked("counted/<at>", permits = NINE)]
+    async fn nine(at: &str) -> Result<(), LockError> {
+        Ok(())
+    }
+    #[etcd_locked("counted/<alone>")]
+    async fn alone(alone: &str) -> Result<(), LockError> {
+        Ok(())
+    }
+    drop((five("eu"), eight("eu"), nine("eu"), alone("eu")));
+
+    let panic = std::panic::catch_unwind(assert_no_overlaps).expect_err("they disagree");
+    let message = panic.downcast_ref::<String>().expect("a message");
+    let (_, permits) = message
+        .split_once("differ in `permits`; write one number in a constant:\n")
+        .expect("that mistake");
+    let (five, eight) = (the("counted/<region>"), the("counted/<to>"));
+    let pair = format!("  {five}\n  {eight}\n    `permits = 5` and `permits = 8`");
+    assert!(permits.contains(&pair), "{permits}\nlacks\n{pair}");
+    for other in ["counted/<at>", "counted/<alone>"] {
+        let other = the(other).to_string();
+        assert!(!permits.contains(&other), "{permits}");
+    }
+    assert_eq!(the("counted/<at>").options, "permits = NINE");
+}

@@ -93,7 +93,11 @@ fn every_source_file_is_reachable() {
         ("tests/devkit/src/lib.rs", &[]),
         (
             "tests/src/lib.rs",
-            &["tests/src/bin/traced.rs", "tests/src/bin/worker.rs"],
+            &[
+                "tests/src/bin/fenced.rs",
+                "tests/src/bin/traced.rs",
+                "tests/src/bin/worker.rs",
+            ],
         ),
         ("examples/order-service/main.rs", &[]),
         (

@@ -18,6 +18,7 @@ const ENGINES: usize = 20;
 /// The cause that each of so many holders is given, the body's and the release's, after an operator has done this to its key.
 async fn causes_after<F: Future<Output = ()>>(
     what: &str,
+    row: &str,
     act: impl Fn(Corner) -> F,
 ) -> Vec<LossCause> {
     let mut drill = Drill::begin(format!("an operator {what}, of {ENGINES} holders"));
@@ -52,6 +53,7 @@ async fn causes_after<F: Future<Output = ()>>(
         "the last body had ended, since the last of them",
         done.elapsed(),
     );
+    drill.shows(row).await;
     drill.end();
     causes
 }
@@ -63,7 +65,7 @@ fn revoked_lease_is_always_the_cause() {
             let lease = corner.contenders("orders/7").await[0].lease;
             corner.client.clone().lease_revoke(lease).await.unwrap();
         };
-        let causes = causes_after("revokes the lease", revoke).await;
+        let causes = causes_after("revokes the lease", "an operator revokes a lease", revoke).await;
         assert_eq!(causes, [LossCause::Revoked; ENGINES]);
     });
 }
@@ -75,7 +77,8 @@ fn key_that_an_operator_deletes_is_always_the_cause() {
             let key = corner.contenders("orders/7").await[0].clone();
             corner.client.clone().delete(key.text, None).await.unwrap();
         };
-        let causes = causes_after("deletes the key", delete).await;
+        let row = "an operator takes a lock away (`etcd-locked kick`, a deleted key)";
+        let causes = causes_after("deletes the key", row, delete).await;
         assert_eq!(causes, [LossCause::Deleted; ENGINES]);
     });
 }

@@ -4,7 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use etcd_locked::{Acquire, LockError, LockGuard, Locks};
+use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Locks, Name};
 use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -37,7 +37,11 @@ impl Engine {
     }
 
     /// Makes every try at once; the guards of those that are served. All others must be refused.
-    async fn tried(&self, drill: &mut Drill, call: impl Fn() -> Acquire) -> Vec<LockGuard> {
+    async fn tried<M: LockMode>(
+        &self,
+        drill: &mut Drill,
+        call: impl Fn() -> Acquire<Name, M>,
+    ) -> Vec<LockGuard<Name, M>> {
         self.proxy.freeze(Direction::Answers);
         let (mut tasks, mut ends) = (JoinSet::new(), Vec::new());
         for _ in 0..TRIES {

@@ -28,17 +28,17 @@ async fn after_a_while(locks: &Locks, job: &str) -> Option<u8> {
     Some(7)
 }
 
-#[etcd_locked("jobs/<job>", locks = locks, wait = "300ms")]
+#[etcd_locked("jobs/<job>", locks = locks, wait = "1s")]
 async fn briefly(locks: &Locks, job: &str) -> Result<u8, LockError> {
     Ok(7)
 }
 
-#[etcd_locked("jobs/<job>", locks = locks, wait = "100ms", map_err = |error| error.to_string())]
+#[etcd_locked("jobs/<job>", locks = locks, wait = "1s", map_err = |error| error.to_string())]
 async fn mapped(locks: &Locks, job: &str) -> Result<u8, String> {
     Ok(7)
 }
 
-#[etcd_locked("jobs/<job>", locks = locks, wait = "100ms", on_error = |_| 0)]
+#[etcd_locked("jobs/<job>", locks = locks, wait = "1s", on_error = |_| 0)]
 async fn handled(locks: &Locks, job: &str) -> u8 {
     7
 }
@@ -104,12 +104,8 @@ fn a_wait_that_ends_names_the_holder_and_the_time() {
                 std::process::id()
             );
             assert!(
-                waited >= Duration::from_millis(300) && waited <= elapsed,
+                waited >= Duration::from_secs(1) && waited <= elapsed,
                 "waited {waited:?} of {elapsed:?}"
-            );
-            assert!(
-                elapsed < Duration::from_secs(2),
-                "a wait of 300 ms took {elapsed:?}"
             );
         }
         corner.until_contenders("jobs/nightly", 1).await;
@@ -255,7 +251,7 @@ fn a_calls_own_wait_precedes_the_default() {
         let _held = corner.locks().await.lock("jobs/nightly").await.unwrap();
         let refused = within(
             "the end of its wait",
-            locks.lock("jobs/nightly").wait(Duration::from_millis(50)),
+            locks.lock("jobs/nightly").wait(Duration::from_secs(1)),
         )
         .await;
         assert!(

@@ -5,8 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
 
-use crate::limit::{PATIENCE, within, within_time};
+use crate::limit::{PATIENCE, within};
 
 /// A child process; killed when dropped.
 #[derive(Debug)]
@@ -48,7 +49,8 @@ impl Worker {
 
     /// Awaits such a line under its own limit.
     pub(crate) async fn says_within(&mut self, limit: Duration, word: &str) -> String {
-        within_time(limit, &format!("a worker's `{word}`"), async {
+        let mut others = Vec::new();
+        let said = timeout(limit, async {
             while let Some(line) = self.lines.recv().await {
                 let (first, rest) = line.split_once(' ').unwrap_or((&line, ""));
                 if first == word {
@@ -58,10 +60,17 @@ impl Worker {
                     first != "failed",
                     "a worker, asked for `{word}`, said `{line}`"
                 );
+                others.push(line);
             }
-            panic!("a worker ended without a `{word}`")
-        })
-        .await
+            panic!("a worker ended without a `{word}`; it said {others:?}")
+        });
+        match said.await {
+            Ok(rest) => rest,
+            Err(_) => {
+                let last = &others[others.len().saturating_sub(20)..];
+                panic!("no `{word}` of a worker within {limit:?}; it said last {last:?}")
+            }
+        }
     }
 
     /// Awaits the next line.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use etcd_locked::{LockError, etcd_locked, lock};
+use etcd_locked_tests::subscribe;
 
 use crate::service::start;
 
@@ -119,7 +120,7 @@ async fn warns_once_a_pair_where_inversions_are_allowed() {
     let etcd = start().await;
     etcd.allow_order_inversions();
     let warnings = Warnings::default();
-    let _here = tracing::subscriber::set_default(warnings.clone());
+    let _here = subscribe(warnings.clone());
     for id in 0..3 {
         order_then_stock(id).await.unwrap();
         stock_then_order(id).await.unwrap();

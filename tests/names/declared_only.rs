@@ -10,7 +10,12 @@ use std::process::Command;
 /// Stub of the runtime, with all that expansions name.
 const RUNTIME: &str = r#"
 pub use etcd_locked_macros::etcd_locked;
-pub trait LockName { fn lock_name(&self) -> Name; }
+pub trait LockName {
+    type Held where Self: Sized;
+    type Kept where Self: Sized;
+    fn lock_name(&self) -> Name;
+    fn keep(self, name: &Name) -> Self::Kept where Self: Sized;
+}
 pub trait LockKey {}
 impl LockKey for u64 {}
 pub struct Name;

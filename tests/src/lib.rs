@@ -1,10 +1,14 @@
-//! Shared code of the test targets and the worker process: one clock, and the witnesses of exclusion.
+//! Shared code of the test targets and the worker process: one clock, the subscriber of a thread, the witnesses of exclusion, the
+//! metrics that moved.
 
 mod clock;
 pub mod elsewhere;
+pub mod moved;
+mod subscriber;
 mod witness;
 
 pub use clock::monotonic_ns;
+pub use subscriber::{Subscription, subscribe};
 pub use witness::{Crowd, Witness};
 
 /// The README's example, compiled.

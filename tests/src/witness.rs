@@ -56,14 +56,14 @@ impl Crowd {
         Self { dir: dir.into() }
     }
 
-    /// Enters, stays 30 ms, and leaves. Returns the greatest number of holders that it saw inside.
+    /// Enters, stays 100 ms, and leaves. Returns the greatest number of holders that it saw inside.
     pub async fn visit(&self) -> io::Result<usize> {
         static VISITS: AtomicU64 = AtomicU64::new(0);
         let visit = VISITS.fetch_add(1, Ordering::Relaxed);
         let sign = self.dir.join(format!("{}-{visit}", std::process::id()));
         fs::write(&sign, "")?;
         let before = self.inside()?;
-        tokio::time::sleep(Duration::from_millis(30)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
         let after = self.inside()?;
         fs::remove_file(sign)?;
         Ok(before.max(after))

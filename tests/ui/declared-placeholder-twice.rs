@@ -1,5 +1,5 @@
 etcd_locked::lock_names! {
-    pub Transfer = "accounts/<id: u64>/to/<id: u64>";
+    pub Seat = "flights/<id: u64>/seats/<id: u64>";
 }
 
 fn main() {}

@@ -22,6 +22,8 @@ type Drill = &'static str;
 pub(crate) const DRILLS: &[Drill] = &[
     "told_why::revoked_lease_is_always_the_cause",
     "told_why::key_that_an_operator_deletes_is_always_the_cause",
+    "stopped::a_killed_holder_with_a_ttl_of_5_s_is_followed_within_6_s",
+    "stopped::a_stopped_holder_is_not_polled_after_it_wakes",
     "clusters::endpoints_of_two_clusters_are_refused",
     "clusters::second_cluster_that_appears_later_is_refused",
     "no_space::a_refused_lock_leaves_no_key",
@@ -40,6 +42,7 @@ pub(crate) const DRILLS: &[Drill] = &[
     "after_outage::names_are_served_soon_after_a_long_absence",
     "outage_answers::every_call_answers_soon_when_etcd_is_frozen",
     "outage_answers::every_call_answers_soon_when_etcd_is_killed",
+    "outage_answers::bodies_run_on_and_calls_fail_in_a_short_outage",
     "told_why::release_while_etcd_is_frozen_says_why",
     "told_why::release_after_etcd_was_killed_says_why",
     "credentials::refused_credentials_are_the_cause_of_a_loss",
@@ -77,6 +80,9 @@ pub(crate) const DRILLS: &[Drill] = &[
     "grpc_proxy::locks_work_behind_the_grpc_proxies_of_etcd",
     "members::a_member_that_lags_is_passed_over",
     "forked::a_childs_call_is_refused_at_once",
+    "panic::a_panic_in_the_body_releases_the_lock",
+    "runtimes::a_blocked_executor_keeps_the_lock",
+    "deadlock::detects_cycle_across_processes",
     "secrets::no_mistake_in_a_variable_shows_its_secret",
     "secrets::a_password_in_use_is_in_no_log_line_and_no_record",
     "secrets::debug_of_what_knows_a_secret_does_not_show_it",
@@ -338,8 +344,9 @@ fn page(drills: &[Drill], columns: &[Column]) -> Result<String> {
     let mut page = format!(
         "# Drills: what a real etcd does to us\n\n\
          Written by `cargo xtask drills`, on {} processors. Each drill is a test of `tests/it`, run on etcd {} as it comes from \
-         Debian, on one machine. A row says what its callers got, how many warnings and errors were logged in all processes, and \
-         how long it took: from the end of the fault, unless it says otherwise. Ports, ids and revisions are left out of \
+         Debian, on one machine. A row says what its callers got, how many warnings and errors were logged in all processes, with \
+         which codes, which metrics moved there that do not where nothing is wrong, and how long it took: from the end of the \
+         fault, unless it says otherwise. Ports, ids and revisions are left out of \
          texts. The log is read when the last caller has its answer, so a line that is written just then is missing.\n\n",
         thread::available_parallelism().map_or(1, usize::from),
         versions(columns),
@@ -369,6 +376,7 @@ fn section(page: &mut String, drill: Drill, columns: &[Column]) -> std::fmt::Res
     let mut cells: Vec<(String, Vec<String>)> = vec![
         ("callers got".to_owned(), Vec::new()),
         ("logged".to_owned(), Vec::new()),
+        ("metrics that moved".to_owned(), Vec::new()),
     ];
     let (mut errors, mut lines) = (Texts::default(), Texts::default());
     for (at, column) in columns.iter().enumerate() {
@@ -394,7 +402,10 @@ fn section(page: &mut String, drill: Drill, columns: &[Column]) -> std::fmt::Res
         set(&mut cells, "callers got", at, got.join("<br>"));
         let logged = list(row, "logged").iter().filter_map(Value::as_str);
         let logged: Vec<_> = logged.collect();
-        set(&mut cells, "logged", at, levels(&logged));
+        set(&mut cells, "logged", at, levels(&logged) + &codes(&logged));
+        let moved = list(row, "moved").iter().filter_map(Value::as_str);
+        let moved: Vec<_> = moved.map(|series| format!("`{series}`")).collect();
+        set(&mut cells, "metrics that moved", at, moved.join("<br>"));
         for line in logged {
             lines.add(line, &column.version);
         }
@@ -447,6 +458,21 @@ fn levels(lines: &[&str]) -> String {
     }
 }
 
+/// Counts lines by their codes, each in a line of its own below the levels.
+fn codes(lines: &[&str]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in lines {
+        let code = line.split_once(" code=\"");
+        let code = code.and_then(|(_, code)| code.split('"').next());
+        *counts.entry(code.unwrap_or("no code")).or_default() += 1;
+    }
+    let shown = counts.iter().map(|(code, count)| match count {
+        1 => format!("<br>`{code}`"),
+        count => format!("<br>{count} × `{code}`"),
+    });
+    shown.collect()
+}
+
 /// Begins a title with a capital letter; the name etcd has none.
 fn capital(text: &str) -> String {
     if text.starts_with("etcd ") {
@@ -460,7 +486,7 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{DRILLS, LONGEST, levels, shown};
+    use super::{DRILLS, LONGEST, codes, levels, shown};
 
     #[test]
     fn leaves_numbers_of_one_run_out() {
@@ -486,5 +512,13 @@ mod tests {
             levels(&["WARN a", "ERROR b", "WARN c"]),
             "1 error, 2 warnings"
         );
+    }
+
+    #[test]
+    fn counts_lines_by_code() {
+        let lines = ["lost code=\"b\" n=1", "back code=\"a\"", "code=\"b\""];
+        let lines = lines.map(|line| format!("WARN {line}"));
+        let lines = lines.each_ref().map(String::as_str);
+        assert_eq!(codes(&lines), "<br>`a`<br>2 × `b`");
     }
 }

@@ -6,19 +6,23 @@ mod chaos;
 mod cluster;
 mod demo;
 mod drills;
+mod editor;
 mod etcd;
 mod examples;
 mod exec;
 mod faults;
+mod fenced;
 mod load;
 mod mistakes;
 mod ops;
+mod options;
 mod outside;
 mod peers;
 mod protoc;
 mod report;
 mod roll;
 mod say;
+mod screens;
 mod service;
 mod sim;
 mod sources;
@@ -60,12 +64,20 @@ usage: cargo xtask <command>
                   the same, and keeps the figures: writes tests/chaos/RESULTS.md and its plot
   exec [--times N]
                   `etcd-locked exec` and `etcdctl lock` with partitions, SIGSTOP and SIGKILL: does a command still run when the next
-                  begins? N rounds of ours (60), 8 at once (--lanes); --write writes cli/EXEC.md
+                  begins? N rounds of ours (60), 16 at once (--lanes); --write writes cli/EXEC.md
+  fenced [--times N]
+                  holders of a lock that are stopped in the middle of a transaction until the next has written: does one commit too
+                  late? N rounds (24) on PostgreSQL and on SQLite, 16 at once (--lanes), and some without `fenced`; --write writes
+                  tests/FENCED.md
   ops             dashboard and alerts of ops/ against a real Prometheus, which scrapes two processes of the axum shop while
                   faults are injected: does every query return data, and does the right alert fire?
   roll [--times N]
                   three replicas of the axum shop are restarted one after the other, under load, until N locks (100) were handed over
                   after SIGTERM: which answers do clients see, how long is a hand-over, what is left behind?
+  screens         what `ls`, `who`, `top` and `doctor` show on a terminal, of clusters that are well and of others; writes
+                  cli/SCREENS.md
+  editor          what rust-analyzer shows of a crate of annotated functions: diagnostics, completions and definitions, also while a
+                  statement is half typed
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;
                   --quick in seven minutes and smaller, to target/bench
   bench --row B4  one of them
@@ -75,8 +87,8 @@ usage: cargo xtask <command>
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
 Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
-`test`, `drills`, `chaos` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an
-etcd.
+`test`, `drills`, `chaos`, `exec`, `fenced`, `screens` and `bench` take --etcd: `newest` (Debian sid's), a version such as 3.4 or
+3.5.16, or the path of an etcd.
 ";
 
 fn main() -> ExitCode {
@@ -94,6 +106,11 @@ fn main() -> ExitCode {
         "ops" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| ops::ops()),
         "roll" => process::end_all_on_interrupt().and_then(|()| roll::roll(args)),
         "exec" => process::end_all_on_interrupt().and_then(|()| exec::exec(args)),
+        "editor" if args.is_empty() => {
+            process::end_all_on_interrupt().and_then(|()| editor::editor())
+        }
+        "fenced" => process::end_all_on_interrupt().and_then(|()| fenced::fenced(args)),
+        "screens" => process::end_all_on_interrupt().and_then(|()| screens::screens(args)),
         // What the commands of `exec` run.
         "pulse" => match exec::beat(args) {
             Ok(()) => return ExitCode::SUCCESS,

@@ -4,7 +4,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,16 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn test(etcd: &Etcd, contender: &Etcd) -> Result<()> {
     say::step("a crate outside the workspace, with protoc from PATH");
-    let root = workspace::root();
-    // The copy is as deep below the root as the original, so that its path to the runtime holds.
-    let (kept, copy) = (root.join("tests/outside"), root.join("target/outside"));
-    let io = |error: std::io::Error| format!("{}: {error}", copy.display());
-    fs::create_dir_all(&copy).map_err(io)?;
-    for name in ["Cargo.toml", "main.rs"] {
-        fs::copy(kept.join(name), copy.join(name)).map_err(io)?;
-    }
-    // The versions that the workspace is tested with; cargo resolves nothing anew.
-    fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock")).map_err(io)?;
+    let copy = workspace::outside("outside", "main.rs")?;
     run("cargo build", build(&copy)?.current_dir(env::temp_dir()))?;
 
     let server = Setup::default().binary(&etcd.server).start()?;

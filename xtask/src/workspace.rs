@@ -1,5 +1,6 @@
 //! Workspace of the project: its root, its tools, and cargo in it.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -27,6 +28,25 @@ pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
     cargo
+}
+
+/// Copies a crate with one source file from `tests/` to `target/`, and returns its folder. There it is built as a user's crate
+/// is, and leaves its lock file and its target folder.
+///
+/// The copy is as deep below the root as the original, so that its path to the runtime holds.
+pub(crate) fn outside(name: &str, source: &str) -> Result<PathBuf> {
+    let (kept, copy) = (
+        root().join("tests").join(name),
+        root().join("target").join(name),
+    );
+    let io = |error: std::io::Error| format!("{}: {error}", copy.display());
+    fs::create_dir_all(&copy).map_err(io)?;
+    for name in ["Cargo.toml", source] {
+        fs::copy(kept.join(name), copy.join(name)).map_err(io)?;
+    }
+    // The versions that the workspace is tested with; cargo resolves nothing anew.
+    fs::copy(root().join("Cargo.lock"), copy.join("Cargo.lock")).map_err(io)?;
+    Ok(copy)
 }
 
 /// Compiles binaries, each given by its package and name, and returns the executables in that order.

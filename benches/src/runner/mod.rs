@@ -3,6 +3,7 @@
 mod contest;
 mod crew;
 mod endurance;
+mod fences;
 mod figures;
 mod idle;
 mod inprocess;

@@ -3,7 +3,9 @@
 use super::contest::{Contest, Plot};
 use super::crew::Kind;
 use super::row::Outcome;
-use super::{Pace, endurance, idle, inprocess, kills, memory, nested, retention, shutdowns, tries};
+use super::{
+    Pace, endurance, fences, idle, inprocess, kills, memory, nested, retention, shutdowns, tries,
+};
 use crate::Result;
 
 pub(crate) struct Row {
@@ -257,6 +259,11 @@ pub(crate) const ROWS: &[Row] = &[
         id: "B17",
         title: "`at_least` on very many names",
         parts: &[Part::Own(retention::run)],
+    },
+    Row {
+        id: "B21",
+        title: "a fenced transaction",
+        parts: &[Part::Own(fences::run)],
     },
     // The longest comes last.
     Row {

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use etcd_locked::{LockError, LockGuard, Locks};
+use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Locks, Name};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -29,7 +29,14 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
                 Mode::Permits => None,
                 Mode::Shared | Mode::Exclusive => Some(elsewhere.lock(&*name).await?),
             };
-            let took = tried(&locks, &name, spec.mode, tries).await?;
+            let call = || locks.lock(&*name).try_once();
+            let took = match spec.mode {
+                Mode::Permits => {
+                    tried(|| call().permits(PERMITS), usize::from(PERMITS), tries).await?
+                }
+                Mode::Shared => tried(|| call().shared(), 0, tries).await?,
+                Mode::Exclusive => tried(call, 0, tries).await?,
+            };
             seconds.push(took.as_secs_f64());
             if let Some(holder) = holder {
                 holder.release().await?;
@@ -42,19 +49,18 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn tried(locks: &Locks, name: &str, mode: Mode, tries: u64) -> Result<Duration, Fault> {
+/// Tries all at once, of which so many at most may be served.
+async fn tried<M: LockMode>(
+    call: impl Fn() -> Acquire<Name, M>,
+    most: usize,
+    tries: u64,
+) -> Result<Duration, Fault> {
     let mut tasks = JoinSet::new();
     let from = Instant::now();
     for _ in 0..tries {
-        let call = locks.lock(name);
-        let call = match mode {
-            Mode::Permits => call.permits(PERMITS),
-            Mode::Shared => call.shared(),
-            Mode::Exclusive => call,
-        };
-        tasks.spawn(call.try_once().into_future());
+        tasks.spawn(call().into_future());
     }
-    let mut served: Vec<LockGuard> = Vec::new();
+    let mut served: Vec<LockGuard<Name, M>> = Vec::new();
     while let Some(end) = tasks.join_next().await {
         match end? {
             Ok(guard) => served.push(guard),
@@ -63,10 +69,6 @@ async fn tried(locks: &Locks, name: &str, mode: Mode, tries: u64) -> Result<Dura
         }
     }
     let took = from.elapsed();
-    let most = match mode {
-        Mode::Permits => usize::from(PERMITS),
-        Mode::Shared | Mode::Exclusive => 0,
-    };
     if served.len() > most {
         return Err(format!("{} tries were served, of {most}", served.len()).into());
     }

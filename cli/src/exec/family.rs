@@ -3,8 +3,9 @@
 use std::fs;
 use std::io;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
     kill_process_group, set_child_subreaper, wait, waitid, waitpid,
@@ -12,8 +13,12 @@ use rustix::process::{
 
 use super::status_of_signal;
 
-/// How long to wait until killed processes are read again.
+/// How long to wait until killed processes are read again, the first time and at most.
 const PAUSE: Duration = Duration::from_millis(5);
+const MOST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Who has not died by then is named.
+pub(super) const SLOW: Duration = Duration::from_secs(1);
 
 /// Has the system give the orphans of this process's children to this process.
 pub(super) fn adopt_orphans() -> io::Result<()> {
@@ -41,26 +46,48 @@ pub(super) fn reap_orphans(leader: Pid) -> Option<u8> {
 }
 
 /// Kills all children but the spared ones, and their children, and waits for their end. `leader`: a child that leads a group, which is
-/// killed as a whole first. Returns the leader's exit status.
-pub(super) fn end(leader: Option<Pid>, spared: &[Pid]) -> Option<u8> {
+/// killed as a whole first. `tell` gets those that do not die soon, once. Returns the leader's exit status,
+/// and how many other children were seen at first.
+pub(super) fn end(
+    leader: Option<Pid>,
+    spared: &[Pid],
+    tell: impl Fn(&[Pid]),
+) -> (Option<u8>, usize) {
     if let Some(leader) = leader {
         // It fails only if no process of the group is left.
         let _ = kill_process_group(leader, Signal::KILL);
     }
     let mut status = None;
+    let mut pause = PAUSE;
+    let begun = Instant::now();
+    let mut told = false;
+    let mut others = None;
     loop {
-        let mut doomed = children();
+        // Which children there are cannot always be seen. That there is none can, if none is spared.
+        let seen = children();
+        let mut doomed = seen.clone().unwrap_or_default();
         doomed.retain(|child| !spared.contains(child));
-        if doomed.is_empty() {
-            return status;
-        }
+        let besides = doomed.iter().filter(|child| Some(**child) != leader);
+        let others = *others.get_or_insert(besides.count());
+        let mut remain = match doomed.is_empty() {
+            true if spared.is_empty() => match wait(WaitOptions::NOHANG) {
+                Err(Errno::CHILD) => return (status, others),
+                Ok(Some((child, ended))) => {
+                    status = status.or((Some(child) == leader).then(|| status_of(ended)));
+                    false
+                }
+                Ok(None) | Err(_) => true,
+            },
+            true if seen.is_some() => return (status, others),
+            true => true,
+            false => false,
+        };
         for child in &doomed {
             let _ = kill_process(*child, Signal::KILL);
         }
         // One that is slow to die keeps none of the others alive.
-        let mut remain = false;
-        for child in doomed {
-            match waitpid(Some(child), WaitOptions::NOHANG) {
+        for child in &doomed {
+            match waitpid(Some(*child), WaitOptions::NOHANG) {
                 Ok(Some((child, ended))) if Some(child) == leader => {
                     status = Some(status_of(ended));
                 }
@@ -70,9 +97,26 @@ pub(super) fn end(leader: Option<Pid>, spared: &[Pid]) -> Option<u8> {
         }
         // The system gives a child's children to this process before it tells the child's end: so there may be new ones.
         if remain {
-            thread::sleep(PAUSE);
+            thread::sleep(pause);
+            pause = (pause * 2).min(MOST_PAUSE);
+            if !told && begun.elapsed() > SLOW {
+                told = true;
+                tell(&doomed);
+            }
         }
     }
+}
+
+/// Words for processes that do not die, for the user.
+pub(super) fn immortal(left: &[Pid]) -> String {
+    let pids: Vec<_> = left
+        .iter()
+        .map(|pid| pid.as_raw_pid().to_string())
+        .collect();
+    format!(
+        "waiting for the end of what was killed and still runs, because it waits for a disk or belongs to another user: process {}",
+        pids.join(" ")
+    )
 }
 
 fn status_of(ended: WaitStatus) -> u8 {
@@ -83,10 +127,10 @@ fn status_of(ended: WaitStatus) -> u8 {
     }
 }
 
-/// The children of this process, ended ones too. (`/proc/self/task/*/children` is not in every kernel.)
-pub(super) fn children() -> Vec<Pid> {
+/// The children of this process, ended ones too. (`/proc/self/task/*/children` is not in every kernel.) `None`: they cannot be seen.
+pub(super) fn children() -> Option<Vec<Pid>> {
     let own = getpid().as_raw_nonzero().to_string();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = fs::read_dir("/proc").ok()?.flatten();
     let children = processes.filter_map(|process| {
         let pid: i32 = process.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(process.path().join("stat")).ok()?;
@@ -94,5 +138,5 @@ pub(super) fn children() -> Vec<Pid> {
         let (_, rest) = stat.rsplit_once(") ")?;
         (rest.split(' ').nth(1)? == own).then(|| Pid::from_raw(pid))?
     });
-    children.collect()
+    Some(children.collect())
 }

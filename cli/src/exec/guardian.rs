@@ -3,7 +3,7 @@
 //! It waits for the wrapper's messages, for ends of children and for the time, and needs neither etcd nor the wrapper. Its timer goes
 //! by the boot clock, so it has expired as well when the machine was suspended, and when all of this was stopped and goes on.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process_group, setpriority_process, setsid};
+use rustix::process::{Pid, Signal, getpid, kill_process_group, setpriority_process, setsid};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -19,12 +19,16 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use signal_hook::low_level::pipe;
 
 use super::link::{Message, Received, now, receive, receive_file, send};
+use super::speaker::Speaker;
 use super::watch::{Due, Watch};
 use super::{family, is_ignored};
 use crate::options::Guardian;
 
 /// Signals that may be meant for all processes of a service. The wrapper passes them on, and the guardian has to outlive them.
 const OUTLIVED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+/// A kill that comes later than this after the stop time says so: the machine did not run the guardian in time.
+const TELLING: Duration = Duration::from_millis(5);
 
 /// The most favourable priority.
 const FIRST: i32 = -20;
@@ -49,7 +53,12 @@ pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
         return Ok(());
     };
     let mut ended = None;
-    while ended.is_none() && !guarded.is_over(&link) {
+    let mut over = None;
+    while ended.is_none() {
+        over = guarded.over(&link);
+        if over.is_some() {
+            break;
+        }
         timerfd_settime(
             &timer,
             TimerfdTimerFlags::ABSTIME,
@@ -61,9 +70,17 @@ pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
     }
     // The group of a leader that is reaped may be another's.
     let leader = ended.is_none().then_some(guarded.leader);
-    if let Some(status) = family::end(leader, &[]).or(ended) {
+    let tell = |left: &[Pid]| guarded.speaker.say(family::immortal(left));
+    let (status, behind) = family::end(leader, &[], tell);
+    if behind > 0 && over != Some(Over::Killed) {
+        guarded.speaker.say(format!(
+            "the command has ended; what it left behind is killed: {behind} process(es)"
+        ));
+    }
+    if let Some(status) = status.or(ended) {
         send(&link, Message::Ended(status.into()));
     }
+    guarded.speaker.finish();
     Ok(())
 }
 
@@ -97,6 +114,15 @@ fn wait_for(
     Ok(woken)
 }
 
+/// How a command is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// By itself.
+    Ended,
+    /// Its time is up.
+    Killed,
+}
+
 /// A command that runs.
 #[derive(Debug)]
 struct Guarded {
@@ -105,55 +131,46 @@ struct Guarded {
     watch: Watch,
     /// The wrapper has gone.
     is_alone: bool,
-    name: String,
+    speaker: Speaker,
 }
 
 impl Guarded {
     /// Starts the command once it is known until when the lock is held. `None`: it was not started, and the wrapper knows why.
     fn start(options: &Guardian, link: &UnixStream, stdin: OwnedFd) -> io::Result<Option<Self>> {
-        let Some(stop) = first(link)? else {
+        let Some((watch, early)) = watch(link, options.grace_ns)? else {
             return Ok(None);
         };
-        let Some((program, arguments)) = options.command.split_first() else {
-            return Err(ErrorKind::InvalidInput.into());
-        };
-        let mut watch = Watch::new(stop, options.grace_ns);
-        if watch.due(now()) != Due::Nothing {
-            send(link, Message::TooLate);
-            return Ok(None);
-        }
-        let started = Command::new(program)
-            .args(arguments)
+        let own = getpid().as_raw_nonzero().to_string();
+        // By this thread, which lives as long as the process: the system kills the command when the thread that started it ends.
+        let child = Command::new("/proc/self/exe")
+            .arg0("etcd-locked")
+            .args(["launcher", "--guardian", &own, "--"])
+            .args(&options.command)
             .stdin(Stdio::from(stdin))
             .process_group(0)
-            .spawn();
-        let leader = match started {
-            Ok(child) => Pid::from_child(&child),
-            Err(error) => {
-                let error = error.raw_os_error().unwrap_or_default();
-                send(link, Message::Refused(error.unsigned_abs().into()));
-                return Ok(None);
-            }
-        };
+            .spawn()?;
+        let leader = Pid::from_child(&child);
         // So that a busy machine does not delay it. It needs a right that not every user has.
         let _ = setpriority_process(None, FIRST);
-        Ok(Some(Self {
+        let guarded = Self {
             leader,
             watch,
             is_alone: false,
-            name: std::env::var("ETCD_LOCKED_NAME").unwrap_or_default(),
-        }))
+            speaker: Speaker::start(),
+        };
+        early.into_iter().for_each(|it| guarded.pass_on(it));
+        Ok(Some(guarded))
     }
 
-    /// Does what is due; tells whether the command has ended, or is to be killed.
-    fn is_over(&mut self, link: &UnixStream) -> bool {
+    /// Does what is due; tells how it is over, if it is.
+    fn over(&mut self, link: &UnixStream) -> Option<Over> {
         while !self.is_alone {
             match receive(link) {
                 Received::Message(Message::Until(stop)) => self.watch.extend(stop),
                 Received::Message(Message::Lost) => self.watch.lose(),
                 Received::Message(Message::Signal(signal)) => self.pass_on(signal),
                 // These are the guardian's own.
-                Received::Message(Message::TooLate | Message::Refused(_) | Message::Ended(_)) => {}
+                Received::Message(Message::TooLate | Message::Ended(_)) => {}
                 Received::Nothing => break,
                 Received::Closed => {
                     self.is_alone = true;
@@ -162,11 +179,11 @@ impl Guarded {
             }
         }
         if family::has_ended(self.leader) {
-            return true;
+            return Some(Over::Ended);
         }
         let now = now();
         match self.watch.due(now) {
-            Due::Nothing => false,
+            Due::Nothing => None,
             Due::Ask => {
                 let why = match self.is_alone {
                     true => "etcd-locked itself has ended",
@@ -174,15 +191,19 @@ impl Guarded {
                 };
                 self.signal(Signal::TERM);
                 let left = Duration::from_nanos(self.watch.left(now));
-                self.say(&format!(
+                self.speaker.say(format!(
                     "{why}: the command gets SIGTERM, and SIGKILL in {left:.1?}"
                 ));
-                false
+                None
             }
             Due::Kill => {
                 self.signal(Signal::KILL);
-                self.say("the command is killed");
-                true
+                let late = Duration::from_nanos(self.watch.late(now));
+                self.speaker.say(match late > TELLING {
+                    true => format!("the command is killed, {late:.1?} late"),
+                    false => "the command is killed".to_owned(),
+                });
+                Some(Over::Killed)
             }
         }
     }
@@ -198,17 +219,27 @@ impl Guarded {
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.leader, signal);
     }
+}
 
-    /// Says something where that does not block: a terminal that is stopped, or a full pipe, must not stop the guardian.
-    fn say(&self, text: &str) {
-        let stderr = io::stderr();
-        let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
-        if poll(&mut ready, Some(&Timespec::default())) == Ok(1) {
-            // It fails where there is no standard error any more.
-            let text = format!("etcd-locked: `{}`: {text}\n", self.name);
-            let _ = stderr.lock().write_all(text.as_bytes());
+/// Waits until it is known when the command must have ended; returns the signals that came before, too. `None`: the command is not
+/// to be started, and the wrapper knows why.
+fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<u64>)>> {
+    let Some(mut stop) = first(link)? else {
+        return Ok(None);
+    };
+    let mut early = Vec::new();
+    // On a busy machine the guardian begins late, and the wrapper has renewed the lock since its first message.
+    while Watch::new(stop, grace).due(now()) != Due::Nothing {
+        match receive(link) {
+            Received::Message(Message::Until(renewed)) => stop = stop.max(renewed),
+            Received::Message(Message::Signal(signal)) => early.push(signal),
+            _ => {
+                send(link, Message::TooLate);
+                return Ok(None);
+            }
         }
     }
+    Ok(Some((Watch::new(stop, grace), early)))
 }
 
 /// Waits for the first message: until when the lock is held. `None`: the wrapper has gone, or has lost the lock.
@@ -249,7 +280,9 @@ mod tests {
     #[test]
     fn command_is_not_started_when_the_lock_is_as_good_as_lost() {
         let (near, far) = UnixStream::pair().expect("a pair");
-        near.set_nonblocking(true).expect("a socket");
+        for link in [&near, &far] {
+            link.set_nonblocking(true).expect("a socket");
+        }
         let grace = 1_000_000_000_000;
         for left in [0, grace / 2] {
             let options = Guardian {
@@ -262,5 +295,22 @@ mod tests {
             assert!(guarded.is_none(), "{left}");
             assert_eq!(receive(&near), Received::Message(Message::TooLate));
         }
+    }
+
+    #[test]
+    fn command_is_started_when_the_lock_was_renewed_since() {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        far.set_nonblocking(true).expect("a socket");
+        let (late, renewed) = (now(), now() + 1_000_000_000_000);
+        for message in [
+            Message::Until(late),
+            Message::Signal(15),
+            Message::Until(renewed),
+        ] {
+            send(&near, message);
+        }
+        let started = watch(&far, 1).expect("no error");
+        let (watch, early) = started.expect("it is to be started");
+        assert_eq!((watch.next(), early), (renewed - 1, vec![15]));
     }
 }

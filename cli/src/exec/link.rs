@@ -29,8 +29,6 @@ pub(super) enum Message {
     Lost,
     /// Guardian: the command was not started, because the lock was lost before, or about to be.
     TooLate,
-    /// Guardian: the command could not be started, with this error of the system.
-    Refused(u64),
     /// Guardian: nothing of the command is left; its exit status.
     Ended(u64),
 }
@@ -42,7 +40,6 @@ impl Message {
             Self::Signal(signal) => (b's', signal),
             Self::Lost => (b'l', 0),
             Self::TooLate => (b't', 0),
-            Self::Refused(error) => (b'r', error),
             Self::Ended(status) => (b'e', status),
         };
         let mut bytes = [kind; LENGTH];
@@ -59,7 +56,6 @@ impl Message {
             b's' => Self::Signal(number),
             b'l' => Self::Lost,
             b't' => Self::TooLate,
-            b'r' => Self::Refused(number),
             b'e' => Self::Ended(number),
             _ => return None,
         })
@@ -149,7 +145,6 @@ mod tests {
             Message::Signal(15),
             Message::Lost,
             Message::TooLate,
-            Message::Refused(2),
             Message::Ended(137),
         ];
         for message in all {

@@ -6,15 +6,22 @@
 //!
 //! Both adopt orphans (`PR_SET_CHILD_SUBREAPER`), so what the command leaves becomes a child of its guardian, and of the wrapper
 //! if the guardian dies. Each ends all its children: no process of the command outlives the lock, not even one that left its group.
+//! Where the guardian dies while the wrapper is stopped, the system kills the command itself, and the wrapper the rest once it goes on.
 
 mod family;
 mod guardian;
+mod launcher;
 mod link;
+mod speaker;
 mod watch;
 mod wrapper;
 
 pub(crate) use self::guardian::guardian;
+pub(crate) use self::launcher::launcher;
 pub(crate) use self::wrapper::exec;
+
+/// Exit status of a process that SIGKILL has ended.
+const KILLED: u8 = 137;
 
 /// Exit status of a process that this signal has ended, as shells say it.
 fn status_of_signal(signal: i32) -> u8 {

@@ -72,6 +72,14 @@ impl Watch {
         Due::Ask
     }
 
+    /// How long ago the command had to be killed, in nanoseconds.
+    pub(super) fn late(&self, now: u64) -> u64 {
+        match self.stop {
+            0 => 0, // lost: it is due when that is known
+            stop => now.saturating_sub(stop),
+        }
+    }
+
     /// How long the command still has, in nanoseconds.
     pub(super) fn left(&self, now: u64) -> u64 {
         self.stop.saturating_sub(now)

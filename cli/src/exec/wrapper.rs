@@ -1,4 +1,4 @@
-//! Wrapper: holds the lock, tells the guardian until when, and passes signals on.
+//! Wrapper: holds the lock, renews the guardian's deadline, and passes signals on.
 
 use std::future::IntoFuture;
 use std::io;
@@ -7,20 +7,21 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
-use etcd_locked::{Acquire, LockError, LockGuard, Locks};
+use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Locks, Name};
 use rustix::process::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::link::{LENGTH, Message, now, send, send_file};
-use super::{family, is_ignored, status_of_signal};
+use super::{KILLED, family, is_ignored, status_of_signal};
 use crate::connection::Connection;
 use crate::failure::Failure;
-use crate::options::{Etcd, Exec, OnHeld};
+use crate::options::{Etcd, Exec, OnHeld, Wait};
 use crate::say;
 
 /// TTL where neither option nor environment has one, as in the library.
@@ -35,11 +36,6 @@ const OVERDUE: Duration = Duration::from_millis(100);
 /// How long the end of the engine may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Exit status of a command that there is not, or that cannot be run, as shells have it.
-const NOT_FOUND: u8 = 127;
-const NOT_RUNNABLE: u8 = 126;
-const KILLED: i32 = 9;
-
 /// Runs a command under a lock; returns the exit status.
 pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
     let mut signals = signals().map_err(|error| system(&error))?;
@@ -51,14 +47,19 @@ pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
     let variable = std::env::var("ETCD_LOCKED_TTL").ok();
     let configured = variable.and_then(|text| humantime::parse_duration(&text).ok());
     let ttl = options.ttl.or(configured).unwrap_or(TTL);
-    let status = under_lock(&connection.locks, options, ttl, &mut signals).await;
+    let call = call(&connection.locks, options, ttl);
+    let status = match options.permits {
+        Some(permits) => under_lock(call.permits(permits), options, ttl, &mut signals).await,
+        None if options.shared => under_lock(call.shared(), options, ttl, &mut signals).await,
+        None => under_lock(call, options, ttl, &mut signals).await,
+    };
     // Revokes the lease, so that no other process waits for its end.
     let _ = timeout(GOODBYE, connection.locks.shutdown(Duration::ZERO)).await;
     status
 }
 
 async fn under_lock(
-    locks: &Locks,
+    call: Acquire<Name, impl LockMode>,
     options: &Exec,
     ttl: Duration,
     signals: &mut mpsc::Receiver<i32>,
@@ -70,7 +71,7 @@ async fn under_lock(
             say(format_args!("etcd-locked: `{name}`: signal {signal} while waiting for the lock"));
             return Ok(status_of_signal(signal));
         }
-        answer = call(locks, options, ttl).into_future() => answer,
+        answer = call.into_future() => answer,
     };
     let held = match answer {
         Ok(held) => held,
@@ -98,19 +99,17 @@ async fn under_lock(
 
 fn call(locks: &Locks, options: &Exec, ttl: Duration) -> Acquire {
     let mut call = locks.lock(&options.name).ttl(ttl);
-    if let Some(wait) = options.wait {
-        call = call.wait(wait);
+    call = match options.wait {
+        _ if options.no_wait => call.try_once(),
+        None => call,
+        Some(Wait::Once) => call.try_once(),
+        Some(Wait::Forever) => call.wait_forever(),
+        Some(Wait::For(wait)) => call.wait(wait),
+    };
+    match options.at_least {
+        Some(at_least) => call.at_least(at_least),
+        None => call,
     }
-    if options.no_wait {
-        call = call.try_once();
-    }
-    if options.shared {
-        call = call.shared();
-    }
-    if let Some(permits) = options.permits {
-        call = call.permits(permits);
-    }
-    call
 }
 
 /// Says who holds the lock; returns the exit status.
@@ -137,12 +136,14 @@ fn not_acquired(options: &Exec, error: LockError) -> Result<u8, Failure> {
     if !waited.is_zero() {
         text += &format!("; it was not free within {waited:.1?}");
     }
+    let for_ever = unleased.is_some();
     if let Some(key) = unleased {
         text += &format!("; the key `{key}` has no lease and never expires: delete it");
     }
     let (skipped, status) = match options.on_held {
-        OnHeld::Skip => (" skipped:", 0),
-        OnHeld::Fail => ("", crate::NOTHING),
+        // A key without a lease closes the name for ever, so no other process does the work.
+        OnHeld::Skip if !for_ever => (" skipped:", 0),
+        OnHeld::Skip | OnHeld::Fail => ("", crate::NOTHING),
     };
     say(format_args!(
         "etcd-locked:{skipped} `{}` {text}",
@@ -156,7 +157,7 @@ struct Guardian {
     process: Child,
     /// Children that this process had before, because it replaced a shell.
     others: Vec<Pid>,
-    /// How often the guardian is told until when the lock is held.
+    /// How often the guardian learns until when the lock is held.
     every: Duration,
     messages: mpsc::Receiver<Message>,
     link: UnixStream,
@@ -164,10 +165,14 @@ struct Guardian {
 
 impl Guardian {
     /// Starts the guardian, which waits for the first message.
-    fn start(options: &Exec, held: &LockGuard, ttl: Duration) -> io::Result<Self> {
+    fn start(
+        options: &Exec,
+        held: &LockGuard<Name, impl LockMode>,
+        ttl: Duration,
+    ) -> io::Result<Self> {
         // For the case that the guardian dies: its children are the wrapper's then.
         family::adopt_orphans()?;
-        let others = family::children();
+        let others = family::children().unwrap_or_default();
         let (link, other) = UnixStream::pair()?;
         let grace = (ttl / 6).min(MOST_GRACE).as_nanos();
         let process = Command::new("/proc/self/exe")
@@ -194,49 +199,54 @@ impl Guardian {
     async fn serve(
         mut self,
         options: &Exec,
-        held: &LockGuard,
+        held: &LockGuard<Name, impl LockMode>,
         signals: &mut mpsc::Receiver<i32>,
     ) -> Result<u8, Failure> {
-        let outcome = self.tell(held, signals).await;
+        let outcome = self.attend(held, signals).await;
         if !matches!(outcome, Outcome::Said(_)) {
             // It has ended, or does not do what it is for.
             let _ = self.process.kill();
         }
-        // What it leaves is a child of this process once its end is told.
-        let _ = self.process.wait();
-        family::end(None, &self.others);
         let name = &options.name;
-        match outcome {
-            Outcome::Said(Message::Ended(status)) => Ok(u8::try_from(status).unwrap_or(u8::MAX)),
-            Outcome::Said(Message::TooLate) => {
-                say(format_args!(
-                    "etcd-locked: `{name}`: the lock was lost, or about to be, before the command was started: it has not run"
-                ));
-                Ok(crate::NOTHING)
+        let (why, status) = match outcome {
+            Outcome::Said(Message::Ended(status)) => {
+                (None, u8::try_from(status).unwrap_or(u8::MAX))
             }
-            Outcome::Said(Message::Refused(error)) => {
-                let error = io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(0));
-                let program = options.command.first();
-                let program = program.map(|it| it.to_string_lossy()).unwrap_or_default();
-                say(format_args!(
-                    "etcd-locked: `{program}` cannot be run: {error}"
-                ));
-                Ok(match error.kind() {
-                    io::ErrorKind::NotFound => NOT_FOUND,
-                    _ => NOT_RUNNABLE,
-                })
-            }
-            Outcome::Overdue => {
-                say(format_args!(
-                    "etcd-locked: `{name}`: the lock was lost: the command is killed"
-                ));
-                Ok(status_of_signal(KILLED))
-            }
-            Outcome::Said(_) | Outcome::Gone => {
-                say(format_args!(
-                    "etcd-locked: `{name}`: the guardian does not answer any more: the command is killed"
-                ));
-                Ok(status_of_signal(KILLED))
+            Outcome::Said(Message::TooLate) => (
+                Some(
+                    "the lock was lost, or about to be, before the command was started: it has not run",
+                ),
+                crate::NOTHING,
+            ),
+            Outcome::Overdue => (Some("the lock was lost: the command is killed"), KILLED),
+            Outcome::Said(_) | Outcome::Gone => (
+                Some("the guardian does not answer any more: the command is killed"),
+                KILLED,
+            ),
+        };
+        if let Some(why) = why {
+            say(format_args!("etcd-locked: `{name}`: {why}"));
+        }
+        let text = format!("etcd-locked: `{name}`");
+        let (ends, ended) = oneshot::channel();
+        // Not the runtime's, whose end would wait for it.
+        thread::spawn(move || {
+            // What the guardian leaves is a child of this process once its end is known.
+            let _ = self.process.wait();
+            let tell = |left: &[Pid]| say(format_args!("{text}: {}", family::immortal(left)));
+            family::end(None, &self.others, tell);
+            let _ = ends.send(());
+        });
+        let given_up = async {
+            sleep(family::SLOW).await;
+            signals.recv().await
+        };
+        tokio::select! {
+            biased;
+            _ = ended => Ok(status),
+            Some(signal) = given_up => {
+                say(format_args!("etcd-locked: `{name}`: signal {signal}: what was killed is waited for no longer"));
+                Ok(status_of_signal(signal))
             }
         }
     }
@@ -245,7 +255,11 @@ impl Guardian {
     ///
     /// No write waits for the guardian, so one that is stopped does not hide that the lock is lost. What a full link drops is of no
     /// use: the next renewal makes up for the last, and after a loss the wrapper kills the command itself.
-    async fn tell(&mut self, held: &LockGuard, signals: &mut mpsc::Receiver<i32>) -> Outcome {
+    async fn attend(
+        &mut self,
+        held: &LockGuard<Name, impl LockMode>,
+        signals: &mut mpsc::Receiver<i32>,
+    ) -> Outcome {
         let mut tick = interval(self.every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lost = std::pin::pin!(held.lost());
@@ -284,7 +298,7 @@ enum Outcome {
 }
 
 /// Until when the lock is held. The clock is read before: if this process is stopped in between, the answer is too early.
-fn until(held: &LockGuard) -> u64 {
+fn until(held: &LockGuard<Name, impl LockMode>) -> u64 {
     let now = now();
     now.saturating_add(u64::try_from(held.remaining().as_nanos()).unwrap_or(u64::MAX))
 }

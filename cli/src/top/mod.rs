@@ -1,7 +1,7 @@
 //! `top`: live table of the names that are locked. A model of values, what draws it, and the terminal around both.
 
+mod departures;
 mod draw;
-mod handovers;
 mod model;
 mod screen;
 

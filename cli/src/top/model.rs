@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use crate::kick::Target;
+
 /// A name that is locked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Row {
@@ -13,21 +15,19 @@ pub(super) struct Row {
     pub(super) held: Option<Duration>,
     pub(super) waiting: usize,
     pub(super) longest: Option<Duration>,
-    /// Keys that left the name a second: what passes from process to process. `None`: not known.
-    pub(super) handovers: Option<f64>,
+    /// Keys that left the name a second. `None`: not known.
+    pub(super) gone: Option<f64>,
 }
 
 /// A contender of the name that is looked into.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Place {
     pub(super) standing: &'static str,
     pub(super) process: String,
     pub(super) mode: &'static str,
     pub(super) time: String,
-    /// Its key in etcd.
-    pub(super) key: Vec<u8>,
-    /// The revision that created the key.
-    pub(super) created: i64,
+    pub(super) target: Target,
+    /// It is known to hold the name.
     pub(super) holds: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Place {
 pub(super) enum Sort {
     Waiters,
     Held,
-    Handovers,
+    Gone,
     Name,
 }
 
@@ -44,8 +44,8 @@ impl Sort {
     fn next(self) -> Self {
         match self {
             Self::Waiters => Self::Held,
-            Self::Held => Self::Handovers,
-            Self::Handovers => Self::Name,
+            Self::Held => Self::Gone,
+            Self::Gone => Self::Name,
             Self::Name => Self::Waiters,
         }
     }
@@ -54,7 +54,7 @@ impl Sort {
         match self {
             Self::Waiters => "waiters",
             Self::Held => "hold time",
-            Self::Handovers => "hand-overs",
+            Self::Gone => "contenders gone",
             Self::Name => "name",
         }
     }
@@ -69,14 +69,22 @@ pub(super) enum Press {
     Backspace,
     Up,
     Down,
+    PageUp,
+    PageDown,
 }
+
+/// Lines that a page key goes.
+const PAGE: usize = 10;
+
+/// How many processes are named where there may be many.
+const NAMED: usize = 3;
 
 /// What the terminal is to do after a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Effect {
     Nothing,
     Quit,
-    /// Read the contenders of the name that is looked into.
+    /// Read what is shown now, at once.
     Read,
     /// Take the lock away from these contenders.
     Kick(Vec<Place>),
@@ -102,9 +110,16 @@ pub(super) struct Model {
     pub(super) sort: Sort,
     pub(super) filter: String,
     selected: Option<String>,
-    pub(super) places: Vec<Place>,
+    /// The contenders of the name that is looked into. `None`: they are being read.
+    pub(super) places: Option<Vec<Place>>,
+    /// The first contender that is shown.
+    pub(super) first: usize,
     /// What has just happened.
     pub(super) note: String,
+    /// Why what is shown is old; `None` after a read that was answered.
+    pub(super) failure: Option<String>,
+    /// A kick has not been answered.
+    pub(super) kicks: bool,
 }
 
 impl Model {
@@ -115,21 +130,29 @@ impl Model {
             sort: Sort::Waiters,
             filter: String::new(),
             selected: None,
-            places: Vec::new(),
+            places: None,
+            first: 0,
             note: String::new(),
+            failure: None,
+            kicks: false,
         }
     }
 
     /// Takes the names as they are now. The selected one stays selected while it is there.
     pub(super) fn update(&mut self, rows: Vec<Row>) {
         self.rows = rows;
+        self.failure = None;
+        self.put_in_order();
+    }
+
+    fn put_in_order(&mut self) {
         match self.sort {
             Sort::Waiters => self
                 .rows
                 .sort_by_key(|row| Reverse((row.waiting, row.longest))),
             Sort::Held => self.rows.sort_by_key(|row| Reverse(row.held)),
-            Sort::Handovers => {
-                let of = |row: &Row| row.handovers.unwrap_or(-1.0);
+            Sort::Gone => {
+                let of = |row: &Row| row.gone.unwrap_or(-1.0);
                 self.rows
                     .sort_by(|one, other| of(other).total_cmp(&of(one)));
             }
@@ -139,9 +162,22 @@ impl Model {
 
     /// Takes the contenders of the selected name as they are now. While the user is asked about them they stay as they were.
     pub(super) fn look(&mut self, places: Vec<Place>) {
+        self.failure = None;
         if self.mode != Mode::Asks {
-            self.places = places;
+            self.first = self.first.min(places.len().saturating_sub(1));
+            self.places = Some(places);
         }
+    }
+
+    /// Takes the failure of a read: what is shown stays, and is old until one is answered.
+    pub(super) fn fail(&mut self, failure: String) {
+        self.failure = Some(failure);
+    }
+
+    /// Takes what has become of a kick.
+    pub(super) fn kicked(&mut self, said: String) {
+        self.kicks = false;
+        self.note = said;
     }
 
     /// The rows that the filter lets through.
@@ -204,17 +240,19 @@ impl Model {
             Press::Char('/') => self.mode = Mode::Filter,
             Press::Char('s') => {
                 self.sort = self.sort.next();
-                let rows = std::mem::take(&mut self.rows);
-                self.update(rows);
+                self.put_in_order();
             }
-            Press::Up | Press::Char('k' | 'j') | Press::Down if self.at().is_none() => {}
+            _ if self.at().is_none() => {}
             Press::Up => self.select(self.at().unwrap_or(0).saturating_sub(1)),
             Press::Down | Press::Char('j') => self.select(self.at().unwrap_or(0) + 1),
+            Press::PageUp => self.select(self.at().unwrap_or(0).saturating_sub(PAGE)),
+            Press::PageDown => self.select(self.at().unwrap_or(0) + PAGE),
             Press::Enter | Press::Char('k') => {
                 // What the user sees marked is what is meant from here on.
                 self.select(self.at().unwrap_or(0));
                 if self.selected.is_some() {
-                    self.places.clear();
+                    self.places = None;
+                    self.first = 0;
                     self.mode = Mode::Name;
                     return Effect::Read;
                 }
@@ -239,7 +277,7 @@ impl Model {
                 self.filter.clear();
                 self.mode = Mode::Table;
             }
-            Press::Up | Press::Down => {}
+            Press::Up | Press::Down | Press::PageUp | Press::PageDown => {}
         }
         Effect::Nothing
     }
@@ -247,18 +285,46 @@ impl Model {
     fn in_name(&mut self, press: Press) -> Effect {
         match press {
             Press::Char('q') => return Effect::Quit,
-            Press::Escape | Press::Backspace => self.mode = Mode::Table,
-            Press::Char('k') if self.holders().next().is_some() => self.mode = Mode::Asks,
-            Press::Char('k') => "no process holds it".clone_into(&mut self.note),
+            Press::Escape | Press::Backspace => {
+                self.mode = Mode::Table;
+                return Effect::Read;
+            }
+            Press::Up => self.scroll(self.first.saturating_sub(1)),
+            Press::Down | Press::Char('j') => self.scroll(self.first + 1),
+            Press::PageUp => self.scroll(self.first.saturating_sub(PAGE)),
+            Press::PageDown => self.scroll(self.first + PAGE),
+            Press::Char('k') => match self.why_not_kick() {
+                Some(why) => why.clone_into(&mut self.note),
+                None => self.mode = Mode::Asks,
+            },
             _ => {}
         }
         Effect::Nothing
     }
 
+    fn scroll(&mut self, first: usize) {
+        let last = self.places.as_ref().map_or(0, Vec::len).saturating_sub(1);
+        self.first = first.min(last);
+    }
+
+    fn why_not_kick(&self) -> Option<&'static str> {
+        if self.kicks {
+            return Some("the last kick has not been answered");
+        }
+        if self.places.is_none() {
+            return Some("who holds it is being read");
+        }
+        let holds = self.holders().next().is_some();
+        (!holds).then_some("no process is known to hold it")
+    }
+
     fn in_question(&mut self, press: Press) -> Effect {
         self.mode = Mode::Name;
         match press {
-            Press::Char('y' | 'Y') => Effect::Kick(self.holders().cloned().collect()),
+            Press::Char('y' | 'Y') => {
+                self.kicks = true;
+                Effect::Kick(self.holders().cloned().collect())
+            }
             _ => {
                 "nothing was done".clone_into(&mut self.note);
                 Effect::Nothing
@@ -268,7 +334,17 @@ impl Model {
 
     /// Those whom a kick hits.
     pub(super) fn holders(&self) -> impl Iterator<Item = &Place> {
-        self.places.iter().filter(|place| place.holds)
+        let places = self.places.iter().flatten();
+        places.filter(|place| place.holds)
+    }
+}
+
+/// The first of these processes, and how many more.
+pub(super) fn few(processes: &[&str]) -> String {
+    let (first, more) = processes.split_at(processes.len().min(NAMED));
+    match more.len() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 
@@ -278,14 +354,14 @@ pub(super) mod tests {
 
     /// Names with so many waiters, and held for so many seconds.
     pub(in super::super) fn rows() -> Vec<Row> {
-        let row = |name: &str, waiting, held, handovers| Row {
+        let row = |name: &str, waiting, held, gone| Row {
             name: name.to_owned(),
             mode: "exclusive",
             holder: format!("shop web-1:{waiting}"),
             held: Some(Duration::from_secs(held)),
             waiting,
             longest: None,
-            handovers: Some(handovers),
+            gone: Some(gone),
         };
         vec![
             row("accounts/3", 1, 90, 0.0),
@@ -300,8 +376,7 @@ pub(super) mod tests {
             process: process.to_owned(),
             mode: "exclusive",
             time: "3s".to_owned(),
-            key: process.as_bytes().to_vec(),
-            created: 7,
+            target: Target::named(process),
             holds,
         };
         vec![place("shop web-1:3", true), place("bank web-2:4", false)]
@@ -329,7 +404,7 @@ pub(super) mod tests {
         let expected = [
             ("waiters", "orders/7"),
             ("hold time", "orders/19"),
-            ("hand-overs", "orders/7"),
+            ("contenders gone", "orders/7"),
             ("name", "accounts/3"),
             ("waiters", "orders/7"),
         ];
@@ -384,11 +459,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn unknown_hand_overs_are_sorted_last() {
+    fn unknown_departures_are_sorted_last() {
         let mut model = model();
         let mut rows = rows();
-        rows[1].handovers = None;
-        model.sort = Sort::Handovers;
+        rows[1].gone = None;
+        model.sort = Sort::Gone;
         model.update(rows);
         assert_eq!(names(&model), ["orders/19", "accounts/3", "orders/7"]);
     }
@@ -427,11 +502,66 @@ pub(super) mod tests {
     fn name_without_holder_cannot_be_kicked() {
         let mut model = model();
         model.press(Press::Enter);
+        model.press(Press::Char('k'));
+        let reads = (Mode::Name, "who holds it is being read");
+        assert_eq!((model.mode, &*model.note), reads);
         model.look(places().split_off(1));
         model.press(Press::Char('k'));
-        assert_eq!(
-            (model.mode, &*model.note),
-            (Mode::Name, "no process holds it")
-        );
+        let free = (Mode::Name, "no process is known to hold it");
+        assert_eq!((model.mode, &*model.note), free);
+    }
+
+    #[test]
+    fn only_an_answered_read_takes_a_failure_back() {
+        let mut model = model();
+        model.fail("no answer".to_owned());
+        for press in [Press::Char('s'), Press::Enter, Press::Char('k')] {
+            model.press(press);
+            assert_eq!(model.failure.as_deref(), Some("no answer"), "{press:?}");
+        }
+        model.look(places());
+        assert_eq!(model.failure, None);
+        model.fail("no answer".to_owned());
+        model.update(rows());
+        assert_eq!(model.failure, None);
+    }
+
+    #[test]
+    fn second_kick_waits_for_the_answer_to_the_first() {
+        let mut model = model();
+        model.press(Press::Enter);
+        model.look(places());
+        model.press(Press::Char('k'));
+        model.press(Press::Char('y'));
+        model.press(Press::Char('k'));
+        assert_eq!((model.mode, model.kicks), (Mode::Name, true));
+        model.kicked("taken".to_owned());
+        model.press(Press::Char('k'));
+        assert_eq!(model.mode, Mode::Asks);
+    }
+
+    #[test]
+    fn contenders_scroll_to_the_last_one() {
+        let mut model = model();
+        model.press(Press::Enter);
+        model.look(places());
+        for (press, first) in [
+            (Press::Down, 1),
+            (Press::PageDown, 1),
+            (Press::PageUp, 0),
+            (Press::Up, 0),
+        ] {
+            model.press(press);
+            assert_eq!(model.first, first, "{press:?}");
+        }
+        model.press(Press::Down);
+        model.look(places()[..1].to_vec());
+        assert_eq!(model.first, 0, "the last one has gone");
+    }
+
+    #[test]
+    fn many_processes_are_counted() {
+        assert_eq!(few(&["a", "b", "c"]), "a, b, c");
+        assert_eq!(few(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
     }
 }

@@ -1,25 +1,33 @@
 //! Terminal of `top`: reads keys and etcd, draws, and does what the model says.
 
+use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::Client;
-use etcd_locked::{Contender, Queue, Standing};
+use etcd_locked::{Contender, Queue};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::departures::{Departures, count};
 use super::draw::draw;
-use super::handovers::{Handovers, count};
-use super::model::{Effect, Model, Place, Press, Row};
+use super::model::{Effect, Model, Place, Press, Row, few};
 use crate::connection::Connection;
-use crate::contender::{held_for, mode, process, queued_for, standing, time};
+use crate::contender::{held_for, holders, process, queued_for, standing, time};
 use crate::failure::Failure;
-use crate::kick::take;
+use crate::kick::{Target, is_known_to_hold, take};
 use crate::options::Top;
+use crate::say;
 
 /// How many times as long as a read the pause after it is at least: etcd is not to be busy with `top`.
 const REST: u32 = 5;
+
+/// How many holders a kick takes a lock from at a time.
+const AT_ONCE: usize = 64;
 
 /// Shows the table until the user quits.
 pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bool, Failure> {
@@ -28,27 +36,30 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
             "`top` needs a terminal; `ls --watch --json` does not".to_owned(),
         ));
     }
-    let mut client = connection.client().await?;
-    let handovers = Handovers::default();
+    // It lasts longer than an endpoint may.
+    let client = connection.locks.client().await?;
+    let departures = Departures::default();
     tokio::spawn(count(
         client.clone(),
         connection.prefix.clone(),
         options.below.clone(),
-        handovers.clone(),
+        departures.clone(),
     ));
     let mut model = Model::new();
     let read = |name: Option<&str>, after| {
         let name = name.map(str::to_owned);
-        Box::pin(read(connection, options, &handovers, name, after))
+        Box::pin(read(connection, options, &departures, name, after))
     };
     // Before the terminal changes, so that its failure is read.
     let first = read(None, Duration::ZERO).await?;
     let mut pause = pause(options.every, first.took);
-    model.update(first.rows);
+    show(&mut model, first.what);
+    let mut terminated = pin!(terminated()?);
     let mut terminal = ratatui::try_init()?;
-    let _restored = Restored;
+    let restored = Restored;
     let mut keys = keys();
     let mut reading = read(None, pause);
+    let mut kick: Pin<Box<dyn Future<Output = String>>> = Box::pin(pending());
     loop {
         terminal.draw(|frame| draw(frame, &model))?;
         // Keys count while etcd does not answer.
@@ -58,30 +69,67 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
                 Some(Key::Resized) => Effect::Nothing,
                 None | Some(Key::Interrupt) => Effect::Quit,
             },
+            () = &mut terminated => Effect::Quit,
+            said = &mut kick => {
+                model.kicked(said);
+                kick = Box::pin(pending());
+                Effect::Read
+            }
             seen = &mut reading => {
                 match seen {
                     Ok(seen) => {
                         pause = self::pause(options.every, seen.took);
-                        model.update(seen.rows);
-                        model.look(seen.places);
+                        show(&mut model, seen.what);
                     }
-                    // What is shown stays, and says that it is old.
-                    Err(failure) => model.note = failure.to_string(),
+                    Err(failure) => model.fail(failure.to_string()),
                 }
                 reading = read(model.name(), pause);
                 Effect::Nothing
             }
         };
         match effect {
-            Effect::Quit => return Ok(true),
+            Effect::Quit => break,
             Effect::Nothing => {}
             Effect::Read => reading = read(model.name(), Duration::ZERO),
-            Effect::Kick(holders) => {
-                model.note = kick(&mut client, &holders).await;
-                reading = read(model.name(), Duration::ZERO);
-            }
+            Effect::Kick(holders) => kick = Box::pin(take_all(client.clone(), holders)),
         }
     }
+    drop(restored);
+    if model.kicks {
+        say(format_args!(
+            "etcd-locked: etcd had not answered the last kick, so what it has taken away is not known"
+        ));
+    }
+    Ok(true)
+}
+
+fn show(model: &mut Model, what: What) {
+    match what {
+        What::Names(rows) => model.update(rows),
+        What::Contenders(places) => model.look(places),
+    }
+}
+
+/// Waits for a signal that ends the process, from now on: the terminal is to be given back before.
+#[cfg(unix)]
+fn terminated() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    })
+}
+
+#[cfg(not(unix))]
+fn terminated() -> io::Result<impl Future<Output = ()>> {
+    Ok(pending())
 }
 
 /// Gives the terminal back when dropped.
@@ -130,17 +178,24 @@ fn key(event: &Event) -> Option<Key> {
         KeyCode::Backspace => Press::Backspace,
         KeyCode::Up => Press::Up,
         KeyCode::Down => Press::Down,
+        KeyCode::PageUp => Press::PageUp,
+        KeyCode::PageDown => Press::PageDown,
         _ => return None,
     }))
 }
 
 /// What etcd has said.
 struct Seen {
-    rows: Vec<Row>,
-    /// The contenders of the name that is looked into.
-    places: Vec<Place>,
+    what: What,
     /// How long the read took.
     took: Duration,
+}
+
+/// What was read.
+enum What {
+    Names(Vec<Row>),
+    /// The contenders of the name that is looked into.
+    Contenders(Vec<Place>),
 }
 
 /// How long to wait until the next read.
@@ -148,58 +203,58 @@ fn pause(every: Duration, took: Duration) -> Duration {
     every.max(took.saturating_mul(REST))
 }
 
-/// Reads all names, and all contenders of one, after this time.
+/// Reads what is shown, all names or the contenders of one, after this time.
 async fn read(
     connection: &Connection<'_>,
     options: &Top,
-    handovers: &Handovers,
+    departures: &Departures,
     name: Option<String>,
     after: Duration,
 ) -> Result<Seen, Failure> {
     sleep(after).await;
     let began = Instant::now();
-    let listed = list(connection, options, name.as_deref()).await;
+    let what = match name {
+        Some(name) => contenders(connection, &name).await.map(What::Contenders),
+        None => names(connection, options).await.map(What::Names),
+    };
     // After a failure too: while etcd answers no read, the counts must not grow by every name.
-    let rates = handovers.take();
-    let (mut rows, places) = listed?;
-    for row in &mut rows {
-        row.handovers = rates.as_ref().map(|rates| rates.of(&row.name));
+    let rates = departures.take();
+    let mut what = what?;
+    if let What::Names(rows) = &mut what {
+        for row in rows {
+            row.gone = rates.as_ref().map(|rates| rates.of(&row.name));
+        }
     }
     let took = began.elapsed();
-    Ok(Seen { rows, places, took })
+    Ok(Seen { what, took })
 }
 
-/// Reads all names, and all contenders of one.
-async fn list(
-    connection: &Connection<'_>,
-    options: &Top,
-    name: Option<&str>,
-) -> Result<(Vec<Row>, Vec<Place>), Failure> {
+async fn names(connection: &Connection<'_>, options: &Top) -> Result<Vec<Row>, Failure> {
     let mut names = connection.locks.list(&options.below);
-    let (mut rows, mut places) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
     while let Some(queue) = names.next().await? {
-        if name == Some(queue.name()) {
-            places = queue.contenders().iter().map(place).collect();
-        }
         rows.push(row(&queue));
     }
-    Ok((rows, places))
+    Ok(rows)
+}
+
+/// The contenders of a name; none if it is free.
+async fn contenders(connection: &Connection<'_>, name: &str) -> Result<Vec<Place>, Failure> {
+    let queue = connection.locks.queue(name).await?;
+    let places = queue.map(|queue| queue.contenders().iter().map(place).collect());
+    Ok(places.unwrap_or_default())
 }
 
 fn row(queue: &Queue) -> Row {
-    let holders: Vec<_> = queue.holders().collect();
+    let first = queue.holders().next();
     Row {
         name: queue.name().to_owned(),
-        mode: holders.first().map_or("-", |it| mode(it)),
-        holder: match &holders[..] {
-            [] => "-".to_owned(),
-            [one] => process(one),
-            [one, more @ ..] => format!("{} and {} more", process(one), more.len()),
-        },
-        held: holders.iter().filter_map(|it| held_for(it)).max(),
+        mode: first.map_or("-", |it| it.sharing().word()),
+        holder: holders(queue).unwrap_or_else(|| "-".to_owned()),
+        held: queue.holders().filter_map(held_for).max(),
         waiting: queue.waiters().count(),
         longest: queue.waiters().filter_map(queued_for).max(),
-        handovers: None,
+        gone: None,
     }
 }
 
@@ -207,24 +262,48 @@ fn place(contender: &Contender) -> Place {
     Place {
         standing: standing(contender),
         process: process(contender),
-        mode: mode(contender),
+        mode: contender.sharing().word(),
         time: time(contender),
-        key: contender.key().to_vec(),
-        created: contender.created(),
-        holds: contender.standing() != Standing::Waits,
+        target: Target::of(contender),
+        holds: is_known_to_hold(contender),
     }
 }
 
 /// Takes the lock away from these; returns what to say.
-async fn kick(client: &mut Client, holders: &[Place]) -> String {
-    let mut said = Vec::new();
+async fn take_all(client: Client, holders: Vec<Place>) -> String {
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let mut all = JoinSet::new();
     for holder in holders {
-        let who = &holder.process;
-        said.push(match take(client, &holder.key, holder.created).await {
-            Ok(true) => format!("taken from {who}"),
-            Ok(false) => format!("{who} had given it back before"),
-            Err(failure) => failure.to_string(),
+        let (mut client, turns) = (client.clone(), Arc::clone(&turns));
+        all.spawn(async move {
+            let _turn = turns.acquire().await;
+            (take(&mut client, &holder.target).await, holder.process)
         });
+    }
+    let (mut taken, mut kept, mut failed, mut failure) = (vec![], vec![], vec![], None);
+    while let Some(Ok((outcome, process))) = all.join_next().await {
+        match outcome {
+            Ok(true) => taken.push(process),
+            Ok(false) => kept.push(process),
+            Err(why) => {
+                failed.push(process);
+                failure = Some(why);
+            }
+        }
+    }
+    let few = |all: &[String]| few(&all.iter().map(|it| &**it).collect::<Vec<_>>());
+    let mut said = Vec::new();
+    if !taken.is_empty() {
+        said.push(format!("taken from {}", few(&taken)));
+    }
+    if !kept.is_empty() {
+        said.push(format!("given back, or to another call, by {}", few(&kept)));
+    }
+    if let Some(failure) = failure {
+        let from = few(&failed);
+        said.push(format!(
+            "whether it was taken from {from} is not known: {failure}"
+        ));
     }
     said.join("; ")
 }

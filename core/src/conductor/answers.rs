@@ -85,9 +85,9 @@ impl Core {
     /// Sends the puts of a session that are ready.
     fn flush_puts(&mut self, id: SessionId) -> Option<()> {
         while self.may_send() {
-            let session = self.sessions.get(id).filter(|session| session.is_open())?;
+            let session = self.sessions.get_mut(id).filter(|it| it.is_open())?;
             let (fence, lease) = (session.fence()?, session.lease()?);
-            let (next, tries) = self.batch.next_put(id, |id| self.contenders.pending(id))?;
+            let (next, tries) = session.puts().next(|id| self.contenders.pending(*id))?;
             let mut placements = Vec::new();
             for contender in &next {
                 self.contenders.sent(*contender, lease);
@@ -165,10 +165,7 @@ impl Core {
                 self.give_up_session(id, &Refused::by(failure))?
             }
             // A grant that was carried out unseen runs out by itself: nothing was put under it. The next call asks anew.
-            Err(_) if session.is_unused() => {
-                self.sessions.end(id);
-                self.batch.forget(id);
-            }
+            Err(_) if session.is_unused() => drop(self.sessions.end(id)),
             Err(_) => {
                 let pause = self.pause(self.exchanges.failures());
                 let session = self.sessions.get_mut(id)?;
@@ -180,7 +177,6 @@ impl Core {
 
     /// A session cannot be had: refuses all calls that wait for it.
     fn give_up_session(&mut self, id: SessionId, why: &Refused) -> Option<()> {
-        self.batch.forget(id);
         let mut session = self.sessions.end(id)?;
         let mut calls = session.take_warming();
         for id in session.contenders() {
@@ -271,7 +267,6 @@ impl Core {
 
     fn leave_session(&mut self, id: SessionId, lost: Option<LossCause>) -> Option<()> {
         self.sessions.withdraw(id);
-        self.batch.forget(id);
         let session = self.sessions.get_mut(id)?;
         let (ttl_secs, warming) = (session.ttl_secs(), session.take_warming());
         for contender in session.contenders().collect::<Vec<_>>() {
@@ -301,8 +296,7 @@ impl Core {
                 self.detach(id);
             }
             // What is lost before it has a lease of its own is lost.
-            (State::Retained { .. }, Some(_)) => self.retentions.session_lost(id),
-            (State::Owned(_) | State::Deleting | State::Retained { .. }, None) => {}
+            (State::Retained(_), _) | (State::Owned(_) | State::Deleting, None) => {}
         }
         Some(())
     }
@@ -397,8 +391,9 @@ impl Core {
         ids: Vec<ContenderId>,
         result: Result<TxnAnswer, Failure>,
     ) -> Option<()> {
-        self.batch.put_done(session);
-        self.sessions.wake(session);
+        if let Some(session) = self.sessions.wake(session) {
+            session.puts().done();
+        }
         match result {
             Ok(answer) if answer.succeeded => {
                 let revision = answer.revision;
@@ -484,7 +479,9 @@ impl Core {
                 false => wanted.push(id),
             }
         }
-        self.batch.put_again(session, wanted, halves);
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.puts().again(wanted, halves);
+        }
     }
 
     /// A put has no answer, or was refused.

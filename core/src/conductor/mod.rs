@@ -1,9 +1,9 @@
 //! Conductor: routes each input to the machine it is about, and what follows to the next, from one work list.
 //!
-//! It is the only one that knows several machines. This file has the state, the loop, the dispatch of answers, what is sent, and
-//! the stages of a shutdown; its siblings have the rest: [`serving`] the way of a call, [`sessions`] what is put and deleted,
-//! [`reads`] what is read and watched, [`cycles`] deadlocks. Nothing recurses: a name whose head may have a next step goes on the
-//! work list.
+//! It is the only one that knows several machines. This file has the state, the loop, the dispatch of answers, and the stages of a
+//! shutdown; its siblings have the rest: [`serving`] the way of a call, retention and deadlocks, [`answers`] what is sent for
+//! sessions and contenders, and what answers and events lead to. Nothing recurses: a name whose head may have a next step goes on
+//! the work list.
 //!
 //! Where a method returns an `Option`, `None` says that what it was about is gone.
 
@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use crate::batch::Batch;
 use crate::calls::Calls;
-use crate::contender::{Contenders, State};
+#[cfg(feature = "simulation")]
+use crate::contender::Contender;
+use crate::contender::Contenders;
 use crate::deadlock::{Cycle, Edge, Edges, Searches};
 use crate::exchanges::Exchanges;
 use crate::ids::{
@@ -26,9 +28,8 @@ use crate::input::{Input, Settings};
 use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::observe::{Observe, Read};
-use crate::output::{ContenderState, ContenderView, Output, Refused, SessionState, SessionView};
+use crate::output::{Output, Refused};
 use crate::request::{Failure, Op, Request, Response};
-use crate::retention::Retentions;
 use crate::session::{Session, Sessions};
 use crate::shutdown::Shutdown;
 use crate::simulation::{Mistake, mistake, step};
@@ -101,7 +102,6 @@ pub struct Core {
     timers: Timers,
     exchanges: Exchanges<Exchange>,
     shutdown: Shutdown,
-    retentions: Retentions,
     work: Work,
     outputs: VecDeque<Output>,
 }
@@ -125,7 +125,6 @@ impl Core {
             searches: Searches::default(),
             timers: Timers::default(),
             shutdown: Shutdown::default(),
-            retentions: Retentions::default(),
             work: Work::default(),
             outputs: VecDeque::new(),
         }
@@ -333,8 +332,8 @@ impl Core {
             return;
         }
         let has_body = |(_, it): (SessionId, &Session)| it.bodies() > 0 && !it.is_lost();
-        let busy = self.retentions.are_moving() || self.sessions.iter().any(has_body);
-        let busy = busy && !mistake(Mistake::ShutdownBeforeRetention);
+        // Retained keys count as a body until they have a lease of their own.
+        let busy = self.sessions.iter().any(has_body) && !mistake(Mistake::ShutdownBeforeRetention);
         if busy && !self.shutdown.has_stopped() {
             return;
         }
@@ -378,52 +377,18 @@ impl Core {
     }
 }
 
-/// What a core has, as plain values, for checkers. Nothing here decides anything.
+/// What a core has, for checkers. Nothing here decides anything.
 impl Core {
-    /// Every key of every contender.
-    pub fn contenders(&self) -> Vec<ContenderView> {
-        let all = self.contenders.iter().flat_map(|(_, contender)| {
-            let state = match contender.state() {
-                State::Pending { .. } | State::Creating | State::Ambiguous => {
-                    ContenderState::Pending
-                }
-                State::Waiting { .. } => ContenderState::Waiting,
-                State::Owned(_) => ContenderState::Owned,
-                State::Retained { .. } => ContenderState::Retained,
-                State::Deleting => ContenderState::Deleting,
-            };
-            let holders = contender
-                .ownership()
-                .into_iter()
-                .flat_map(|it| it.holders());
-            let holders: Vec<CallId> = holders.collect();
-            let seats = contender.seats().enumerate();
-            seats.map(move |(at, (name, seat))| ContenderView {
-                name: name.clone(),
-                key: contender.parts().get(at).map(|part| part.key.clone()),
-                created: contender.created(),
-                seat,
-                state,
-                holders: holders.clone(),
-                detached: contender.is_detached(),
-            })
-        });
-        all.collect()
+    /// The contenders.
+    #[cfg(feature = "simulation")]
+    pub fn contenders(&self) -> impl Iterator<Item = &Contender> {
+        self.contenders.iter().map(|(_, contender)| contender)
     }
 
     /// The sessions.
-    pub fn sessions(&self) -> Vec<SessionView> {
-        let all = self.sessions.iter().map(|(_, session)| SessionView {
-            lease: session.lease(),
-            state: match session.accepts() && session.is_alive() {
-                _ if session.is_lost() => SessionState::Lost,
-                false => SessionState::Closed,
-                true if session.is_open() => SessionState::Open,
-                true => SessionState::Barred,
-            },
-            bodies: session.bodies(),
-        });
-        all.collect()
+    #[cfg(feature = "simulation")]
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.iter().map(|(_, session)| session)
     }
 
     /// The calls that wait for a name, in order.
@@ -447,16 +412,6 @@ impl Core {
         }
     }
 
-    /// The keys that requests under way delete.
-    pub fn deletes_under_way(&self) -> Vec<Key> {
-        let deletions = self.exchanges.iter().flat_map(|exchange| match exchange {
-            Exchange::Delete(deletions) => &deletions[..],
-            _ => &[],
-        });
-        let keys = deletions.flat_map(|deletion| &deletion.keys);
-        keys.cloned().collect()
-    }
-
     /// How many timers are set, and how many exchanges are under way.
     pub fn pending(&self) -> (usize, usize) {
         (self.timers.len(), self.exchanges.iter().count())
@@ -467,7 +422,6 @@ impl Core {
         let names: Vec<&Name> = self.queues.iter().map(|(name, _)| name).collect();
         let idle = self.observe.is_idle()
             && self.edges.is_empty()
-            && self.retentions.is_empty()
             && !self.batch.has_deletes()
             && self.contenders.is_empty()
             && self.calls.is_empty()

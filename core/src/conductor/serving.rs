@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Outcome};
-use crate::wait_queue::WaitQueue;
+use crate::wait_queue::{Place, WaitQueue};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,7 +148,7 @@ impl Core {
         self.refuse(call, why);
     }
 
-    /// What a call learns whose wait is over: which of its names is taken, or that etcd has said nothing of them. Silence is never
+    /// What a call learns whose wait is over: which of its names is taken, or that etcd has said nothing of any. Silence is never
     /// taken for held.
     pub(super) fn why_not(&self, id: CallId) -> Refused {
         let Some(call) = self.calls.get(id) else {
@@ -158,16 +158,17 @@ impl Core {
             let in_line = queue.in_line().and_then(|id| self.contenders.get(id));
             in_line.is_some_and(|it| it.created().is_none()) && !queue.was_heard_since(call.since())
         };
-        let unheard = |name: &Name| self.queues.get(name).is_some_and(unanswered);
-        let obstacle = self.obstacle(id, |name| !unheard(name));
-        if obstacle.is_none() && call.names().iter().any(unheard) {
-            return Refused::Backend(self.exchanges.cause());
-        }
-        let (name, owner) = obstacle.unwrap_or_default();
-        Refused::Timeout {
-            name,
-            owner,
-            waited: self.now - call.since(),
+        let heard = |name: &Name| !self.queues.get(name).is_some_and(unanswered);
+        let obstacle = self.obstacle(id, heard);
+        // A group waited for another name, and its put has no answer yet: etcd is not silent.
+        let heard = || Some((call.names().iter().position(heard)?, None));
+        match obstacle.or_else(heard) {
+            Some((name, owner)) => Refused::Timeout {
+                name,
+                owner,
+                waited: self.now - call.since(),
+            },
+            None => Refused::Backend(self.exchanges.cause()),
         }
     }
 
@@ -329,11 +330,11 @@ impl Core {
         let contender = Contender::new(session, purpose, seats.clone(), record, tries);
         let id = self.contenders.add(contender);
         self.queues.claim(&names, id, &seats);
-        self.batch.put(session, id);
+        let session = self.sessions.wake(session)?;
+        session.attach(self.now, id);
         if mistake(Mistake::TwoAcquisitionsInABundle) {
-            self.batch.put(session, id);
+            session.puts().push(id);
         }
-        self.sessions.wake(session)?.attach(self.now, id);
         Some(())
     }
 
@@ -376,7 +377,7 @@ impl Core {
         let deadline = session.deadline()?.clone();
         if contender.is_in_line() {
             session.add_body();
-            self.queues.hold(&names, id);
+            self.queues.place(&names, id, Place::Held);
             self.searches.forget(id);
             self.timers.set(Timer::Read(id), self.now + GUARD_AFTER);
         }
@@ -535,7 +536,7 @@ impl Core {
         let Some((created, true, contender)) = deleted else {
             return;
         };
-        self.queues.close(contender.names(), id);
+        self.queues.place(contender.names(), id, Place::Closing);
         self.batch.delete(Deletion {
             contender: id,
             session: contender.session(),
@@ -565,7 +566,7 @@ impl Core {
         let contender = self.contenders.get_mut(id);
         if let Some(contender) = contender.filter(|it| !it.is_detached()) {
             contender.detach();
-            self.queues.free(contender.names(), id);
+            self.queues.place(contender.names(), id, Place::Gone);
             let names = contender.names().iter();
             names.for_each(|name| self.work.push(name));
             self.stops_being_observed(id);
@@ -608,16 +609,15 @@ impl Core {
         if !alive || lost || mistake(Mistake::RetainedKeyDeleted) {
             return None;
         }
-        contender.retain();
+        contender.retain(until, gone.record().clone());
         self.stops_being_observed(id);
-        self.retentions.begin(id, until, gone.record().clone());
         self.retain_on(id);
         Some(())
     }
 
     /// Takes the next step of a retention: asks for its lease, puts the keys under it, or ends it.
     pub(super) fn retain_on(&mut self, id: ContenderId) -> Option<()> {
-        let until = self.retentions.until(id)?;
+        let until = self.contenders.get_mut(id)?.retention()?.until();
         if until <= self.now {
             return self.retention_over(id);
         }
@@ -628,10 +628,10 @@ impl Core {
             self.timers.set(Timer::Retention(id), at);
             return None;
         }
-        let (request, lease) = match self.retentions.step(id, self.now)? {
+        let contender = self.contenders.get_mut(id)?;
+        let (request, lease) = match contender.retention()?.step(self.now)? {
             Step::Reserve(ttl_secs) => (Request::Grant(ttl_secs), None),
             Step::Move(lease, record) => {
-                let contender = self.contenders.get(id)?;
                 let created = contender.created()?;
                 let keys = contender.keys().map(|key| (key.clone(), created));
                 let txn = transactions::retain(&keys.collect::<Vec<_>>(), lease, &record);
@@ -654,10 +654,12 @@ impl Core {
             Err(Failure::Refused(Refusal::LeaseNotFound, _)) => None,
             _ => lease,
         };
-        if self.retentions.answered(id, lease).is_none() {
+        let contender = self.contenders.get_mut(id);
+        let Some(retention) = contender.and_then(Contender::retention) else {
             self.sessions.revoke(lease);
             return None;
-        }
+        };
+        retention.answered(lease);
         let answer = match result {
             Ok(Response::Txn(answer)) => answer,
             Ok(_) => return self.retain_on(id),
@@ -671,13 +673,13 @@ impl Core {
                     }
                 };
                 let again = self.now + self.pause(failures);
-                let until = self.retentions.until(id)?;
+                let until = self.contenders.get_mut(id)?.retention()?.until();
                 self.timers.set(Timer::Retention(id), until.min(again));
                 return None;
             }
         };
         if answer.succeeded {
-            self.retentions.moved(id);
+            retention.moved();
             self.confirm(id, Ok(()));
             return self.leave_lease(id);
         }
@@ -695,7 +697,7 @@ impl Core {
 
     /// The time of a retention is over, or all its keys are gone: what is left goes.
     fn retention_over(&mut self, id: ContenderId) -> Option<()> {
-        let (moved, lease) = self.retentions.end(id)?;
+        let (moved, lease) = self.contenders.get_mut(id)?.retention()?.rest();
         self.timers.cancel(&Timer::Retention(id));
         if !moved {
             self.leave_lease(id);
@@ -845,6 +847,7 @@ impl Core {
                 return Err(path);
             }
             let mut ahead: Vec<CallId> = self.calls.inner(of).collect();
+            let ticket = self.calls.waiting(of).map(|waiting| waiting.ticket);
             for (name, mode) in self.waits_for(of) {
                 if let Some(queue) = self.queues.get(name)
                     && seen.insert((name, mode))
@@ -853,7 +856,7 @@ impl Core {
                     let held = queue.excluding(mode);
                     let held = held.filter_map(|id| self.contenders.get(id)?.held());
                     ahead.extend(held.flat_map(Ownership::holders));
-                    ahead.extend(queue.ahead_of(of, mode));
+                    ahead.extend(ticket.into_iter().flat_map(|it| queue.ahead_of(it, mode)));
                 }
             }
             for to in ahead {
@@ -921,7 +924,7 @@ impl Core {
         for of in resting.into_iter().filter(|_| leaves) {
             self.claim_edges(of);
         }
-        leaves && !self.edges.is_cleared(call)
+        leaves && self.edges.must_clear(call)
     }
 
     /// The names whose waiters may depend on what a call waits for: those its task holds; and its own, where a group hands it on to

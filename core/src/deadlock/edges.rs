@@ -78,6 +78,8 @@ struct Kept {
     session: SessionId,
     /// The nested calls that depend on the waiting key.
     wanted_by: BTreeSet<CallId>,
+    /// The leaving calls that it delays until it is deleted, or wanted again.
+    delays: BTreeSet<CallId>,
     state: State,
     under_way: Option<Write>,
 }
@@ -108,8 +110,9 @@ pub struct Edges {
     due: BTreeSet<Edge>,
     /// Those whose deletion etcd has refused: it is sent again slowly (rule P34).
     refused: Vec<Edge>,
-    /// Calls whose wait is over, each with the edges that must be gone first.
+    /// Calls whose wait is over, each with the edges that must be gone first; and those of them for which none is left.
     leaving: BTreeMap<CallId, BTreeSet<Edge>>,
+    cleared: Vec<CallId>,
     under_way: usize,
 }
 
@@ -131,10 +134,13 @@ impl Edges {
                 contender,
                 session,
                 wanted_by: BTreeSet::new(),
+                delays: BTreeSet::new(),
                 state: State::Absent,
                 under_way: None,
             });
             kept.wanted_by.insert(call);
+            let delays = std::mem::take(&mut kept.delays);
+            self.clear(&edge, delays);
             self.review(&edge);
             let of_contender = self.by_contender.entry(contender).or_default();
             of_contender.insert(edge.clone());
@@ -148,8 +154,8 @@ impl Edges {
         self.claim(call, BTreeMap::new());
     }
 
-    /// A call's wait is over, and from now on no walk follows it. The edges of these calls rest on it: those that no call will want
-    /// have to be deleted before its caller, and so other processes, may learn of it. False if there are none.
+    /// A call's wait is over, and from now on no walk follows it. The edges of these calls rest on it, and are to be claimed anew. False
+    /// if there are none.
     pub fn leave(&mut self, call: CallId, resting: &BTreeSet<CallId>) -> bool {
         let edges = resting.iter().filter_map(|of| self.by_call.get(of));
         let edges: BTreeSet<Edge> = edges.flatten().cloned().collect();
@@ -165,25 +171,36 @@ impl Edges {
         self.leaving.contains_key(&call)
     }
 
-    /// The leaving calls whose edges are gone.
-    pub fn cleared(&self) -> Vec<CallId> {
-        let is_unwanted = |kept: &Kept| kept.wanted_by.is_empty();
-        let stands = |edge: &Edge| self.all.get(edge).is_some_and(is_unwanted);
-        let leaving = self.leaving.iter();
-        let cleared = leaving.filter(|(_, edges)| !edges.iter().any(stands));
-        cleared.map(|(call, _)| *call).collect()
+    /// Of the edges of a leaving call, those that no call wants any more have to be deleted before its caller, and so other processes,
+    /// may learn that its wait is over. False if there are none.
+    pub fn must_clear(&mut self, call: CallId) -> bool {
+        let Some(edges) = self.leaving.get_mut(&call) else {
+            return false;
+        };
+        edges.retain(|edge| {
+            let kept = self.all.get_mut(edge);
+            let kept = kept.filter(|kept| kept.wanted_by.is_empty());
+            kept.is_some_and(|kept| kept.delays.insert(call))
+        });
+        !edges.is_empty()
     }
 
-    /// Whether the edges are gone that must be before a call may learn that its wait is over.
-    pub fn is_cleared(&mut self, call: CallId) -> bool {
-        let is_unwanted = |edge: &Edge| {
-            let kept = self.all.get(edge);
-            kept.is_some_and(|kept| kept.wanted_by.is_empty())
-        };
-        self.leaving.get_mut(&call).is_none_or(|edges| {
-            edges.retain(is_unwanted);
-            edges.is_empty()
-        })
+    /// An edge is deleted, or wanted again: these calls do not wait for that any more.
+    fn clear(&mut self, edge: &Edge, delays: BTreeSet<CallId>) {
+        for call in delays {
+            step();
+            if let Some(edges) = self.leaving.get_mut(&call) {
+                edges.remove(edge);
+                if edges.is_empty() {
+                    self.cleared.push(call);
+                }
+            }
+        }
+    }
+
+    /// The leaving calls whose edges have gone since this was asked last.
+    pub fn cleared(&mut self) -> Vec<CallId> {
+        std::mem::take(&mut self.cleared)
     }
 
     /// Sees whether an edge is to be written, or forgotten.
@@ -200,14 +217,16 @@ impl Edges {
 
     fn remove(&mut self, edge: &Edge) {
         self.due.remove(edge);
-        if let Some(kept) = self.all.remove(edge)
-            && let Some(edges) = self.by_contender.get_mut(&kept.contender)
-        {
+        let Some(kept) = self.all.remove(edge) else {
+            return;
+        };
+        if let Some(edges) = self.by_contender.get_mut(&kept.contender) {
             edges.remove(edge);
             if edges.is_empty() {
                 self.by_contender.remove(&kept.contender);
             }
         }
+        self.clear(edge, kept.delays);
     }
 
     /// The next write under one of the sessions that are open, if one may be sent.

@@ -10,4 +10,4 @@ pub mod edges;
 pub mod search;
 
 pub use edges::{Edge, Edges, STEP};
-pub use search::{Cycle, Searches};
+pub use search::{Cycle, Search, Searches};

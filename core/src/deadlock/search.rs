@@ -25,9 +25,6 @@ const DEPTH: usize = 48;
 /// Keys one search follows at most.
 const NODES: usize = 2048;
 
-/// Contenders of a name, and edges of a key, that a search reads at most.
-const MOST: u32 = 128;
-
 /// Reads of one transaction.
 const READS: usize = 32;
 
@@ -40,18 +37,17 @@ const ANY: Duration = Duration::from_millis(3500);
 /// The searches of this process.
 #[derive(Debug, Default)]
 pub struct Searches {
-    /// The last one from each waiting contender, whichever calls depend on it.
-    all: BTreeMap<ContenderId, Search>,
+    /// The last one from each waiting contender, whichever calls depend on it, and when it began.
+    all: BTreeMap<ContenderId, (Moment, Search)>,
 }
 
-/// A search from one waiting key.
+/// A search from one waiting key. It asks for what it needs: carry its reads out in one transaction, and answer it.
 #[derive(Debug)]
-struct Search {
+pub struct Search {
     /// What all names begin with; and session keys and edges.
     prefix: Key,
     root: String,
     start: Incarnation,
-    begun: Moment,
     /// The contenders of each family, and the edges of each key, that were read.
     read: BTreeMap<Key, Vec<Kv>>,
     /// What is being read; nothing once it is over.
@@ -92,20 +88,13 @@ impl Searches {
         prefix: &str,
         start: Incarnation,
     ) -> Vec<Op> {
-        let is_near = |last: &Search| !last.asked.is_empty() || now - last.begun < STEP / 2;
-        if self.all.get(&contender).is_some_and(is_near) {
+        let last = self.all.get(&contender);
+        if last.is_some_and(|(begun, last)| !last.asked.is_empty() || now - *begun < STEP / 2) {
             return Vec::new();
         }
-        let search = Search {
-            asked: family_of(&start.0).map(Key::from).into_iter().collect(),
-            prefix: prefix.into(),
-            root: session_root(prefix),
-            start,
-            begun: now,
-            read: BTreeMap::new(),
-        };
+        let search = Search::new(prefix, start);
         let reads = search.reads();
-        self.all.insert(contender, search);
+        self.all.insert(contender, (now, search));
         reads
     }
 
@@ -115,7 +104,7 @@ impl Searches {
         contender: ContenderId,
         answer: Option<TxnAnswer>,
     ) -> (Vec<Op>, Option<Cycle>) {
-        let Some(search) = self.all.get_mut(&contender) else {
+        let Some((_, search)) = self.all.get_mut(&contender) else {
             return (Vec::new(), None);
         };
         let cycle = search.answered(answer);
@@ -129,12 +118,28 @@ impl Searches {
 }
 
 impl Search {
-    fn reads(&self) -> Vec<Op> {
-        let read = |prefix: &Key| transactions::oldest(prefix, MOST, true);
+    /// Contenders of a name that a search reads at most, the oldest; and edges of a key.
+    pub const CONTENDERS: u32 = 128;
+
+    /// Begins a search from a waiting key; `prefix`: what all names begin with.
+    pub fn new(prefix: &str, start: Incarnation) -> Self {
+        Self {
+            asked: family_of(&start.0).map(Key::from).into_iter().collect(),
+            prefix: prefix.into(),
+            root: session_root(prefix),
+            start,
+            read: BTreeMap::new(),
+        }
+    }
+
+    /// What is to be read now; nothing once it is over.
+    pub fn reads(&self) -> Vec<Op> {
+        let read = |prefix: &Key| transactions::oldest(prefix, Self::CONTENDERS, true);
         self.asked.iter().map(read).collect()
     }
 
-    fn answered(&mut self, answer: Option<TxnAnswer>) -> Option<Cycle> {
+    /// Takes the answer to its reads, or `None` if there is none: the cycle, if it has found one. It is over if it has nothing to read.
+    pub fn answered(&mut self, answer: Option<TxnAnswer>) -> Option<Cycle> {
         let asked = std::mem::take(&mut self.asked).into_iter();
         let found = answer?.answers.into_iter();
         self.read.extend(asked.zip(found));

@@ -427,3 +427,23 @@ fn group_waits_for_a_delete_without_an_answer() {
     rig.live(SOON);
     rig.granted(2);
 }
+
+/// A group that came first in its process at the last moment: what it waited for was its other name, and not etcd.
+#[test]
+fn wait_for_another_name_is_not_taken_for_silence() {
+    let mut rig = Rig::warm();
+    rig.contend("locks/b/zz");
+    let wait = Duration::from_secs(2);
+    rig.acquire(1, B, Wait::For(wait));
+    rig.serve();
+    rig.acquire_all(2, &[A, B], Wait::For(wait + Duration::from_millis(100)));
+    rig.live(wait - Duration::from_millis(50));
+    rig.pass(Duration::from_millis(50));
+    assert!(matches!(rig.refused(1), Refused::Timeout { .. }));
+    let delete = rig.take();
+    rig.carry_out(delete);
+    assert!(rig.output(2).is_none());
+    rig.pass(Duration::from_millis(100)); // its keys are on their way
+    let why = rig.refused(2);
+    assert!(matches!(why, Refused::Timeout { name: 1, .. }), "{why:?}");
+}

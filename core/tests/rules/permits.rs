@@ -123,6 +123,21 @@ fn writers_and_readers_exclude_permits() {
     town.until(|town| town.is_granted(0, 5));
 }
 
+#[test]
+fn numbers_of_permits_are_used_again_the_smallest_first() {
+    let mut town = Town::of(1);
+    for call in 0..4 {
+        take(&mut town, 0, call, 8);
+    }
+    town.release(0, 3);
+    town.release(0, 1);
+    for (call, number) in [(4, 1), (5, 3), (6, 4)] {
+        take(&mut town, 0, call, 8);
+        let key = format!("locks/p/a1.p{number}");
+        assert_eq!(*town.grant(0, call).owned[0].key, *key);
+    }
+}
+
 /// `….p1` is watched, and `….p10` begins like it.
 #[test]
 fn permit_is_not_mistaken_for_one_that_begins_like_it() {

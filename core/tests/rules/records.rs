@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::{Input, LossCause, Refusal, Refused, Request, RequestId, Wait};
+use etcd_locked_core::{
+    Input, Key, LossCause, Refusal, Refused, Request, RequestId, Wait, group_of,
+};
 use etcd_locked_sim::etcd::{refused, unavailable, unknown};
 
 use crate::rig::Rig;
@@ -24,7 +26,9 @@ fn value(town: &Town, key: &str) -> String {
 fn value_of_a_single_key_is_the_record() {
     let mut town = Town::of(1);
     town.take(0, 1, &["a"]);
-    assert_eq!(value(&town, "locks/a/a1"), "{\"call\":1}");
+    let value = value(&town, KEY);
+    assert_eq!(value, "{\"call\":1}");
+    assert!(group_of(value.as_bytes()).is_empty());
 }
 
 #[test]
@@ -32,7 +36,20 @@ fn value_of_a_key_names_the_other_keys_of_its_group() {
     let mut town = Town::of(1);
     town.take(0, 1, &["a", "b", "c"]);
     let expected = "{\"call\":1,\"group\":[\"locks/a/a1\",\"locks/c/a1\"]}";
-    assert_eq!(value(&town, "locks/b/a1"), expected);
+    let value = value(&town, "locks/b/a1");
+    assert_eq!(value, expected);
+    let others = ["locks/a/a1", "locks/c/a1"].map(Key::from);
+    assert_eq!(group_of(value.as_bytes()), others);
+}
+
+#[test]
+fn record_that_is_no_object_names_no_group() {
+    let mut rig = Rig::warm();
+    rig.acquire_all(1, &[A, "locks/b"], Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    assert_eq!(record(&rig, KEY), "call 1");
+    assert!(group_of(b"call 1").is_empty());
 }
 
 #[test]

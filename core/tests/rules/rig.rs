@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Acquire, ContenderView, Core, Event, Failure, Grant, Input, Key, LeaseId, LossCause, Mode,
-    Moment, Name, Op, Output, Refused, Release, Request, RequestId, Response, Revision,
-    SessionState, Settings, Wait, WatchEvent, WatchId,
+    Acquire, Contender, Core, Event, Failure, Grant, Input, Key, LeaseId, LossCause, Mode, Moment,
+    Name, Op, Output, Refused, Release, Request, RequestId, Response, Revision, Session, Settings,
+    Wait, WatchEvent, WatchId,
 };
 use etcd_locked_sim::etcd::{Etcd, described, silence};
 
@@ -326,16 +326,15 @@ impl Rig {
     }
 
     /// The contenders of a name.
-    pub(crate) fn contenders(&self, name: &str) -> Vec<ContenderView> {
-        let mut all = self.core.contenders();
-        all.retain(|contender| contender.name.as_str() == name);
-        all
+    pub(crate) fn contenders(&self, name: &str) -> Vec<&Contender> {
+        let has = |of: &&Contender| of.names().iter().any(|own| own.as_str() == name);
+        self.core.contenders().filter(has).collect()
     }
 
     /// The create revision of the only contender of a name.
     pub(crate) fn created(&self, name: &str) -> Option<Revision> {
         match &self.contenders(name)[..] {
-            [contender] => contender.created,
+            [contender] => contender.created(),
             other => panic!("{other:?}"),
         }
     }
@@ -351,12 +350,9 @@ impl Rig {
         self.is_idle()
     }
 
-    /// The state of the only session.
-    pub(crate) fn session(&self) -> SessionState {
-        match &self.core.sessions()[..] {
-            [session] => session.state,
-            other => panic!("{other:?}"),
-        }
+    /// The sessions.
+    pub(crate) fn sessions(&self) -> Vec<&Session> {
+        self.core.sessions().collect()
     }
 }
 

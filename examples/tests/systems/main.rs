@@ -2,7 +2,6 @@
 //! Each file is a row of `cargo xtask examples`.
 
 mod etcd;
-mod postgres;
 mod shop;
 mod stage;
 

@@ -7,7 +7,7 @@ use etcd_locked_devkit::http;
 use crate::etcd::Etcd;
 use crate::limit::{blocking, run};
 use crate::shop::http::{Http, Server};
-use crate::shop::{Customer as _, Service, notice, plays_every_scene};
+use crate::shop::{Customer as _, Service, plays_every_scene};
 
 type Customer = Http<Shop>;
 
@@ -58,9 +58,4 @@ fn lives_while_etcd_is_down() {
         let live = blocking(move || http::get(address, "/live")).await;
         assert_eq!(live.status, 200);
     });
-}
-
-#[test]
-fn says_that_it_is_not_ready_before_its_port_closes() {
-    notice::<Customer>();
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::engine::{CallId, Engine, Key, OwnedLock, OwnedLocks};
 use crate::values::loss::LossCause;
-use crate::values::name::Name;
+use crate::values::name::{LockName, Name};
 use crate::values::token::Token;
 
 tokio::task_local! {
@@ -47,13 +47,19 @@ impl Awaited {
 
 /// The innermost lock under which the running code runs; `None` outside any protected body.
 ///
+/// For code that cannot be handed the proof of its lock ([`Locked`](crate::Locked)), such as what writes a log.
+///
 /// ```
 /// # use etcd_locked::{etcd_locked, LockError};
 /// #[etcd_locked("accounts/<id>")]
-/// async fn withdraw(id: u64, amount: i64) -> Result<String, LockError> {
-///     let token = etcd_locked::current().map(|lock| lock.token().as_i64());
-///     // update accounts set … where id = $1 and token <= $2
-///     Ok(format!("{token:?}"))
+/// async fn withdraw(id: u64, amount: i64) -> Result<(), LockError> {
+///     note("withdraws");
+///     Ok(())
+/// }
+///
+/// fn note(what: &str) {
+///     let under = etcd_locked::current().map(|lock| lock.name().to_string());
+///     println!("{what}, under {under:?}"); // Some("accounts/<id>")
 /// }
 /// ```
 #[must_use]
@@ -66,6 +72,12 @@ impl Current {
     #[must_use]
     pub fn token(&self) -> Token {
         self.0.locks.first.token
+    }
+
+    /// The fencing token of one of the names; `None` if it is none of them. Tokens of different names are not comparable.
+    #[must_use]
+    pub fn token_of(&self, name: &(impl LockName + ?Sized)) -> Option<Token> {
+        lock_of(&self.0.locks, &name.lock_name()).map(|lock| lock.token)
     }
 
     /// Each name with its token, in the order in which the call names them, equal names once. Tokens of different names
@@ -95,6 +107,11 @@ impl Current {
     /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.
     pub async fn lost(&self) -> LossCause {
         self.0.locks.until_lost().await
+    }
+
+    /// The locks of the call.
+    pub(crate) fn locks(&self) -> &Arc<OwnedLocks> {
+        &self.0.locks
     }
 
     pub(crate) fn of(locks: Arc<OwnedLocks>, engine: Engine) -> Self {
@@ -137,6 +154,11 @@ impl Current {
     pub(crate) fn within(&self, f: &mut dyn FnMut()) {
         CURRENT.sync_scope(self.clone(), f);
     }
+}
+
+/// The lock of this name among those of one call.
+pub(crate) fn lock_of<'a>(locks: &'a OwnedLocks, name: &Name) -> Option<&'a OwnedLock> {
+    locks.locks().find(|lock| lock.name.text() == name.text())
 }
 
 /// The calls whose locks of this engine the task holds, innermost first.

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use crate::engine::Engine;
 use crate::values::error::LockError;
-use crate::values::queue::{Queue, Queues};
+use crate::values::queue::{Contender, Queue, Queues};
 
 /// The names that are locked, with their holders and waiters: read from etcd page by page, at one revision, so that a hundred thousand
-/// names need no more memory than a few.
+/// names need no more memory than a few. If etcd compacts that revision in between, the rest is as it is then.
 ///
 /// A name comes after those below it (`orders/7/items` before `orders/7`), else in the order of their bytes.
 #[derive(Debug)]
@@ -52,12 +52,7 @@ impl Listing {
             let Some(from) = &self.next else {
                 return Ok(None);
             };
-            let (engine, end) = (&self.engine, &self.end);
-            let page = match engine.page(from, end, self.revision).await {
-                // The revision may be compacted by now: the rest is read as it is.
-                Err(_) if self.revision.take().is_some() => engine.page(from, end, None).await?,
-                page => page?,
-            };
+            let page = self.engine.page(from, &self.end, self.revision).await?;
             self.revision = Some(page.revision.get());
             let last = page.keys.last().filter(|_| page.more);
             self.next = last.map(|last| [&*last.key, &[0]].concat());
@@ -71,6 +66,13 @@ impl Listing {
             whole.retain(|queue| queue.name().starts_with(&self.below));
             self.whole.extend(whole);
         }
+    }
+
+    /// Takes out the keys read so far that lie directly below the prefix: a key `locks/x`, where names have `locks/x/…`. They lock no
+    /// name, so [`next`](Self::next) returns none for them; an operator has put them there, or a client with another prefix. Those that
+    /// are not taken out are kept, with their values, as long as the listing.
+    pub fn strays(&mut self) -> Vec<Contender> {
+        self.queues.strays()
     }
 }
 

@@ -1,25 +1,21 @@
-//! Call for a lock, or for several at once.
+//! Call for a lock, or for several at once, with its names and its mode in its type.
 
+use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::num::NonZeroU16;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
-use super::current::{self, HeldLock};
+use super::acquisition::{Acquisition, Share, Wanted};
+use super::group::{Append, Group};
 use super::guard::LockGuard;
+use super::locked::{Exclusive, LockMode, Permit, Shared, prove};
 use super::locks::Locks;
-use super::process;
-use super::span::WaitSpan;
-use crate::clock::{Deadline, Due};
-use crate::engine::{Answer, CallId, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
-use crate::metrics::Measurement;
-use crate::values::config::{check_at_least, check_ttl};
+use crate::clock::Deadline;
 use crate::values::error::LockError;
-use crate::values::name::{LockName, Name, templates};
-use crate::values::wait::{Wait, within};
+use crate::values::name::{LockName, Name};
+use crate::values::wait::Wait;
 
 /// A call for a lock: what the attribute does, by hand.
 ///
@@ -29,14 +25,14 @@ use crate::values::wait::{Wait, within};
 /// let held = etcd_locked::lock(format!("orders/{id}")).wait(Duration::from_secs(5)).await?;
 /// # drop(held); Ok(()) }
 /// ```
-pub fn lock(name: impl LockName) -> Acquire {
-    Acquire::new(None, vec![name.lock_name()])
+pub fn lock<N: LockName>(name: N) -> Acquire<N::Held> {
+    Acquire::new(None, name)
 }
 
 impl Locks {
     /// A call for a lock on this engine; see [`lock`](crate::lock()).
-    pub fn lock(&self, name: impl LockName) -> Acquire {
-        Acquire::new(Some(self.clone()), vec![name.lock_name()])
+    pub fn lock<N: LockName>(&self, name: N) -> Acquire<N::Held> {
+        Acquire::new(Some(self.clone()), name)
     }
 }
 
@@ -44,82 +40,96 @@ impl Locks {
 ///
 /// Awaited, it answers a [`LockGuard`] or a [`LockError`]. Cancel safe: dropped at any point it leaves no key and no place in a
 /// queue behind; its place in the queue is lost.
-#[derive(Debug, Clone)]
+///
+/// `N` is the name's type, such as `Order`, [`Name`] for a text, or a tuple of those, and `M` how it is held. A call that is
+/// chosen between modes at run time goes on in a function that is generic, `async fn work<M: LockMode>(call: Acquire<Name, M>)`.
 #[must_use = "does nothing until awaited"]
-pub struct Acquire {
-    locks: Option<Locks>,
-    /// At least one.
-    names: Vec<Name>,
-    function: Option<&'static str>,
-    wait: Option<Wait>,
-    ttl: Option<Duration>,
-    deadline: Option<Due>,
-    at_most: Option<Duration>,
-    reentrant: bool,
-    at_least: Option<Duration>,
-    share: Share,
+pub struct Acquire<N: Group = Name, M: LockMode = Exclusive> {
+    wanted: Wanted,
+    proofs: N::Proofs,
+    mode: PhantomData<fn() -> M>,
 }
 
-impl Acquire {
-    pub(crate) fn new(locks: Option<Locks>, names: Vec<Name>) -> Self {
+impl<N: LockName + 'static> Acquire<N> {
+    fn new<T: LockName<Held = N>>(locks: Option<Locks>, name: T) -> Self {
+        let proof = prove(name);
         Self {
-            locks,
-            names,
-            function: None,
-            wait: None,
-            ttl: None,
-            deadline: None,
-            at_most: None,
-            reentrant: false,
-            at_least: None,
-            share: Share::Alone,
+            wanted: Wanted::new(locks, vec![proof.name()]),
+            proofs: proof,
+            mode: PhantomData,
         }
     }
+}
 
-    /// Sets what an annotation says of its function.
-    pub(crate) fn annotated(
-        self,
-        function: &'static str,
-        wait: Option<Wait>,
-        ttl: Option<Duration>,
-    ) -> Self {
-        Self {
-            function: Some(function),
-            wait,
-            ttl,
-            ..self
-        }
-    }
-
+impl<N: Group, M: LockMode> Acquire<N, M> {
     /// This name too: all of them or none (rule P13). Calls that take several names this way, and whose tasks hold nothing
     /// else, never wait for one another in a cycle; a name that comes twice is locked once. At most 32, or [`LockError::Config`].
     ///
+    /// The guard has all names in its type, and their proofs in this order; eight at most, and any number by
+    /// [`and_all`](Self::and_all).
+    ///
     /// ```no_run
-    /// # async fn example(from: u64, to: u64) -> Result<(), etcd_locked::LockError> {
-    /// let both = etcd_locked::lock(format!("accounts/{from}")).and(format!("accounts/{to}")).await?;
-    /// # drop(both); Ok(()) }
+    /// # use etcd_locked::{LockError, Locked};
+    /// etcd_locked::lock_names! {
+    ///     pub Account = "accounts/<id: u64>";
+    /// }
+    ///
+    /// # async fn debit(_: &Locked<Account>) -> Result<(), LockError> { Ok(()) }
+    /// # async fn credit(_: &Locked<Account>) -> Result<(), LockError> { Ok(()) }
+    /// # async fn example(from: u64, to: u64) -> Result<(), LockError> {
+    /// let both = etcd_locked::lock(Account { id: from }).and(Account { id: to }).await?;
+    /// let (from, to) = both.locked();
+    /// both.hold(async {
+    ///     debit(from).await?;
+    ///     credit(to).await
+    /// }).await??;
+    /// # Ok(()) }
     /// ```
-    pub fn and(mut self, name: impl LockName) -> Self {
-        self.names.push(name.lock_name());
+    pub fn and<B: LockName>(mut self, name: B) -> Acquire<N::With, M>
+    where
+        N: Append<B::Held>,
+    {
+        let proof = prove(name);
+        self.wanted.names.push(proof.name());
+        Acquire {
+            wanted: self.wanted,
+            proofs: N::append(self.proofs, proof),
+            mode: PhantomData,
+        }
+    }
+
+    /// These names too, as many as there are at run time, under the same rules as [`and`](Self::and). The guard's type does not
+    /// say them: their tokens are [`token_of`](LockGuard::token_of), and they have no proof.
+    ///
+    /// ```no_run
+    /// # async fn example(first: u64, others: &[u64]) -> Result<(), etcd_locked::LockError> {
+    /// let others = others.iter().map(|id| format!("accounts/{id}"));
+    /// let all = etcd_locked::lock(format!("accounts/{first}")).and_all(others).await?;
+    /// # drop(all); Ok(()) }
+    /// ```
+    pub fn and_all(mut self, names: impl IntoIterator<Item: LockName>) -> Self {
+        let names = names.into_iter().map(|name| name.lock_name());
+        self.wanted.names.extend(names);
         self
     }
 
-    /// Queues at most this long; then [`LockError::Timeout`]. Default: as configured, 10 s unless set.
+    /// Queues at most this long; then [`LockError::Timeout`]. Default: as configured, 10 s unless set. With no time at all
+    /// it is a single try, as with [`try_once`](Self::try_once).
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(Wait::For(wait));
+        self.wanted.wait = Some(Wait::For(wait));
         self
     }
 
     /// Queues until served. Where etcd cannot be reached, it is refused with [`LockError::Backend`] after about the connect
     /// time-out all the same.
     pub fn wait_forever(mut self) -> Self {
-        self.wait = Some(Wait::Forever);
+        self.wanted.wait = Some(Wait::Forever);
         self
     }
 
     /// Tries once; if the name is taken, [`LockError::Held`].
     pub fn try_once(mut self) -> Self {
-        self.wait = Some(Wait::Once);
+        self.wanted.wait = Some(Wait::Once);
         self
     }
 
@@ -137,9 +147,7 @@ impl Acquire {
     /// # drop(held); Ok(()) }
     /// ```
     pub fn deadline(mut self, deadline: impl Deadline) -> Self {
-        if let Some(due) = deadline.due() {
-            self.deadline = Some(due.earlier(self.deadline));
-        }
+        self.wanted.deadline(deadline);
         self
     }
 
@@ -148,7 +156,7 @@ impl Acquire {
     ///
     /// It is checked before each poll, and wakes a body that waits; a poll that does not return is not interrupted.
     pub fn at_most(mut self, limit: Duration) -> Self {
-        self.at_most = Some(limit);
+        self.wanted.at_most = Some(limit);
         self
     }
 
@@ -166,7 +174,7 @@ impl Acquire {
     /// the locks of its caller, who may go on without it. So is a call that asks for
     /// more than is held: for the name alone under a [`shared`](Self::shared) one, or one of its [`permits`](Self::permits).
     pub fn reentrant(mut self) -> Self {
-        self.reentrant = true;
+        self.wanted.reentrant = true;
         self
     }
 
@@ -190,7 +198,7 @@ impl Acquire {
     /// # }
     /// ```
     pub fn at_least(mut self, time: Duration) -> Self {
-        self.at_least = Some(time);
+        self.wanted.at_least = Some(time);
         self
     }
 
@@ -207,9 +215,8 @@ impl Acquire {
     /// let report = etcd_locked::lock(format!("reports/{day}")).shared().await?;
     /// # drop(report); Ok(()) }
     /// ```
-    pub fn shared(mut self) -> Self {
-        self.share = Share::Readers;
-        self
+    pub fn shared(self) -> Acquire<N, Shared> {
+        self.held_as(Share::Readers)
     }
 
     /// Takes one of so many permits of each name, 1 to 1,024: at most so many calls have them, over all processes, and they are
@@ -220,9 +227,8 @@ impl Acquire {
     /// than that many older permits are held or asked for. Any other number than 1 to 1,024 is [`LockError::Config`]. Tokens are as with [`shared`](Self::shared); a permit has no number of its own.
     ///
     /// Calls that hold a permit, or wait for one, are not searched for deadlocks: those end when a wait does.
-    pub fn permits(mut self, permits: u16) -> Self {
-        self.share = Share::Permits(permits);
-        self
+    pub fn permits(self, permits: u16) -> Acquire<N, Permit> {
+        self.held_as(Share::Permits(permits))
     }
 
     /// The lease TTL: how long a crashed holder blocks others. Rounded up to whole seconds, 2 s to 300 s. Default: as
@@ -230,283 +236,75 @@ impl Acquire {
     ///
     /// Below 5 s a change of etcd's leader may cost the lock.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
+        self.wanted.ttl = Some(ttl);
         self
     }
 
-    fn begin(mut self) -> Result<Begun, LockError> {
-        let mut texts = Vec::with_capacity(self.names.len());
-        for name in &self.names {
-            match name.checked() {
-                Ok(text) => texts.push(text.clone()),
-                Err(reason) => {
-                    let (name, reason) = (name.clone(), reason.to_owned());
-                    return Err(LockError::InvalidName { name, reason });
-                }
-            }
-        }
-        let locks = match self.locks.take() {
-            Some(locks) => locks,
-            None => process::here()?,
-        };
-        let engine = locks.engine().clone();
-        let config = engine.config();
-        let ttl = self.ttl.unwrap_or(config.ttl);
-        check_ttl(ttl).map_err(|message| LockError::Config { message })?;
-        let mode = self.share.mode()?;
-        if self.at_least.is_some() && mode == Mode::Shared {
-            let message =
-                "readers keep nothing locked once they have gone: remove `at_least` or `shared`";
-            return Err(LockError::Config {
-                message: message.to_owned(),
-            });
-        }
-        check_at_least(self.at_least, self.at_most)
-            .map_err(|message| LockError::Config { message })?;
-        let templates = templates(self.names.iter());
-        let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
-        for (name, text) in std::mem::take(&mut self.names).into_iter().zip(texts) {
-            let key: Key = [&config.prefix, &*text].concat().into();
-            if names.iter().all(|(_, other)| *other != key) {
-                names.push((name, key));
-            }
-        }
-        if let Some(locks) = self.again(&engine, &names, mode)? {
-            if let Some(time) = self.at_least {
-                current::keep(&engine, &names, time);
-            }
-            let mut held = LockGuard::again(locks, engine);
-            self.at_most.into_iter().for_each(|limit| held.limit(limit));
-            return Ok(Begun::Again(held));
-        }
-        let holds = current::holds(&engine);
-        let mut wait = self.wait.unwrap_or(config.wait);
-        if let Some(due) = self.deadline {
-            let left = due.left();
-            if left.is_zero()
-                && let Some((name, _)) = names.first()
-            {
-                return Err(LockError::Timeout {
-                    name: name.clone(),
-                    holder: None,
-                    unleased: None,
-                    waited: Duration::ZERO,
-                });
-            }
-            wait = within(wait, left);
-        }
-        // A single try does not wait, so it takes locks in no order.
-        if !holds.is_empty() && wait != Wait::Once {
-            let wanted: Vec<&Name> = names.iter().map(|(name, _)| name).collect();
-            let held = current::held_names(&engine);
-            locks.orders().check(&held, &wanted, self.function)?;
-        }
-        let templates = templates.as_deref();
-        let all = names.iter().map(|(name, _)| name);
-        let span = WaitSpan::begin(&engine, templates, all, mode);
-        let trace = span.trace();
-        let origin = Origin {
-            record: (engine.author()).record(self.function, templates, trace.as_deref()),
-            function: self.function,
-        };
-        for (name, _) in &names {
-            tracing::debug!(lock = %name, ?wait, ?ttl, "a call for a lock");
-            tracing::trace!(name = ?name, "the name of that lock"); // at this level only: it may say who the work is for
-        }
-        let measurement = names
-            .first()
-            .map(|(name, _)| Measurement::waits(name, || engine.now()));
-        let sent = engine.acquire(&names, ttl, mode, wait, origin, holds);
-        if let Err(error) = &sent {
-            if let Some(measurement) = &measurement {
-                measurement.waited(Some(error), || engine.now());
-            }
-            span.answered(Some(error), || engine.now());
-        }
-        let (call, reply) = sent?;
-        Ok(Begun::Sent(Sent {
-            reply,
-            engine,
-            call,
-            at_most: self.at_most,
-            at_least: self.at_least,
-            answered: false,
-            measurement,
-            span,
-            #[cfg(feature = "opentelemetry")]
-            first: names.into_iter().next().map(|(_, key)| key),
-        }))
-    }
-
-    /// The locks that the task holds already, if it holds all these names and may use them again.
-    fn again(
-        &self,
-        engine: &Engine,
-        names: &[(Name, Key)],
-        mode: Mode,
-    ) -> Result<Option<OwnedLocks>, LockError> {
-        let mut again = Vec::new();
-        let mut may = self.reentrant;
-        for (name, key) in names {
-            if let Some(HeldLock { lock, among, here }) = current::held_lock(engine, key) {
-                let name = name.clone();
-                again.push((OwnedLock { name, ..lock }, among));
-                may &= here;
-            }
-        }
-        // A lock that is held with others is less than an exclusive one.
-        let enough = |(lock, _): &(OwnedLock, _)| lock.mode == Mode::Exclusive || lock.mode == mode;
-        let all = again.len() == names.len() && again.iter().all(enough);
-        match again.first() {
-            Some((lock, _)) if !(may && all) => {
-                let name = lock.name.clone();
-                Err(LockError::SelfDeadlock { name })
-            }
-            _ => Ok(OwnedLocks::again(engine.now(), again)),
+    fn held_as<O: LockMode>(mut self, share: Share) -> Acquire<N, O> {
+        self.wanted.share = share;
+        Acquire {
+            wanted: self.wanted,
+            proofs: self.proofs,
+            mode: PhantomData,
         }
     }
 }
 
-/// The most permits of a name: each call that waits for one reads the keys of all.
-const PERMITS: u16 = 1024;
-
-/// With whom a call shares its names, as it was written.
-#[derive(Debug, Clone, Copy)]
-enum Share {
-    Alone,
-    Readers,
-    Permits(u16),
-}
-
-impl Share {
-    fn mode(self) -> Result<Mode, LockError> {
-        match self {
-            Self::Alone => Ok(Mode::Exclusive),
-            Self::Readers => Ok(Mode::Shared),
-            Self::Permits(permits) => match NonZeroU16::new(permits) {
-                Some(of) if permits <= PERMITS => Ok(Mode::Permits(of)),
-                _ => Err(LockError::Config {
-                    message: format!("{permits} permits: ask for 1 to {PERMITS}"),
-                }),
-            },
+impl<N: Group<Proofs: Clone>, M: LockMode> Clone for Acquire<N, M> {
+    fn clone(&self) -> Self {
+        Self {
+            wanted: self.wanted.clone(),
+            proofs: self.proofs.clone(),
+            mode: PhantomData,
         }
     }
 }
 
-impl IntoFuture for Acquire {
-    type Output = Result<LockGuard, LockError>;
-    type IntoFuture = Acquiring;
+impl<N: Group, M: LockMode> fmt::Debug for Acquire<N, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Acquire").field(&self.wanted).finish()
+    }
+}
 
-    fn into_future(self) -> Acquiring {
-        Acquiring(State::New(Box::new(self)))
+impl<N: Group, M: LockMode> IntoFuture for Acquire<N, M> {
+    type Output = Result<LockGuard<N, M>, LockError>;
+    type IntoFuture = Acquiring<N, M>;
+
+    fn into_future(self) -> Acquiring<N, M> {
+        Acquiring {
+            acquisition: Acquisition::of(self.wanted),
+            proofs: Some(self.proofs),
+            mode: PhantomData,
+        }
     }
 }
 
 /// An [`Acquire`] being awaited.
-#[derive(Debug)]
-pub struct Acquiring(State);
+pub struct Acquiring<N: Group = Name, M: LockMode = Exclusive> {
+    acquisition: Acquisition,
+    /// `None` once it has answered.
+    proofs: Option<N::Proofs>,
+    mode: PhantomData<fn() -> M>,
+}
 
-impl Acquiring {
-    /// Changes the call, unless it has begun.
-    pub(crate) fn change(&mut self, how: impl FnOnce(Acquire) -> Acquire) {
-        self.0 = match std::mem::replace(&mut self.0, State::Done) {
-            State::New(acquire) => State::New(Box::new(how(*acquire))),
-            begun => begun,
-        };
+/// Its future is boxed or a channel, so it may move between polls.
+impl<N: Group, M: LockMode> Unpin for Acquiring<N, M> {}
+
+impl<N: Group, M: LockMode> fmt::Debug for Acquiring<N, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Acquiring").field(&self.acquisition).finish()
     }
 }
 
-#[derive(Debug)]
-enum State {
-    New(Box<Acquire>),
-    Sent(Sent),
-    Done,
-}
-
-/// How a call has begun.
-enum Begun {
-    Sent(Sent),
-    /// Its task holds all names already.
-    Again(LockGuard),
-}
-
-/// A call that the engine has; dropped unanswered, it is cancelled.
-#[derive(Debug)]
-struct Sent {
-    /// Dropped before the engine's handle: it may hold an ownership, which releases through the engine.
-    reply: oneshot::Receiver<Answer>,
-    engine: Engine,
-    call: CallId,
-    at_most: Option<Duration>,
-    at_least: Option<Duration>,
-    answered: bool,
-    measurement: Option<Measurement>,
-    span: WaitSpan,
-    /// The first of its names, with the prefix.
-    #[cfg(feature = "opentelemetry")]
-    first: Option<Key>,
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        if !self.answered {
-            self.engine.note_end(self.call);
-            self.engine.cancel(self.call);
-            if let Some(measurement) = &self.measurement {
-                measurement.gone(|| self.engine.now());
-            }
-            self.span.dropped(|| self.engine.now());
-        }
-    }
-}
-
-impl Future for Acquiring {
-    type Output = Result<LockGuard, LockError>;
+impl<N: Group, M: LockMode> Future for Acquiring<N, M> {
+    type Output = Result<LockGuard<N, M>, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::New(_) = &self.0
-            && let State::New(acquire) = std::mem::replace(&mut self.0, State::Done)
-        {
-            self.0 = match acquire.begin()? {
-                Begun::Sent(sent) => State::Sent(sent),
-                Begun::Again(held) => return Poll::Ready(Ok(held)),
-            };
-        }
-        let State::Sent(sent) = &mut self.0 else {
-            return Poll::Pending; // polled after it was done
-        };
-        let answer = Pin::new(&mut sent.reply).poll(cx);
-        #[cfg(feature = "opentelemetry")]
-        if let (true, Some(first)) = (answer.is_pending(), &sent.first) {
-            sent.span.waits(&sent.engine, first);
-        }
-        let answer = ready!(answer);
-        sent.answered = true;
-        // An engine that has ended answers no call.
-        let answer = answer.unwrap_or_else(|_| Err(LockError::ShuttingDown.into()));
-        // Before what runs a recorder or a subscriber, which may panic.
-        match &answer {
-            Ok(ownership) => sent.engine.note_held(sent.call, ownership.locks().clone()),
-            Err(_) => sent.engine.note_end(sent.call),
-        }
-        let refused = answer.as_ref().err().map(Box::as_ref);
-        if let Some(measurement) = &sent.measurement {
-            measurement.waited(refused, || sent.engine.now());
-        }
-        sent.span.answered(refused, || sent.engine.now());
-        let (at_most, at_least) = (sent.at_most, sent.at_least);
-        let guarded = answer.map(|ownership| LockGuard::new(ownership, sent.engine.clone()));
-        self.0 = State::Done;
-        let guarded = guarded.inspect_err(|error| tracing::debug!(%error, "no lock"));
-        let mut held = guarded.map_err(|error| *error)?;
-        tracing::debug!(lock = %held.name(), token = %held.token(), "the lock is ours");
-        if let Some(limit) = at_most {
-            held.limit(limit);
-        }
-        // From here on the caller has had the lock.
-        if let Some(time) = at_least {
-            held.keep(time);
-        }
-        Poll::Ready(Ok(held))
+        let grant = ready!(Pin::new(&mut self.acquisition).poll(cx));
+        Poll::Ready(match (grant, self.proofs.take()) {
+            (Ok(grant), Some(proofs)) => Ok(LockGuard::new(grant, proofs)),
+            (Err(error), _) => Err(error),
+            (Ok(_), None) => return Poll::Pending, // an acquisition answers once
+        })
     }
 }

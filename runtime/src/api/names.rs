@@ -7,8 +7,8 @@
 /// etcd_locked::lock_names! {
 ///     /// Serialises every change to one order.
 ///     pub Order = "orders/<id: u64>";
-///     /// Money on its way.
-///     pub Transfer = "accounts/<from: &AccountId>/to/<to: &AccountId>";
+///     /// The balance of an account. A transfer locks two: `Account { id: from }, Account { id: to }`.
+///     pub Account = "accounts/<id: &AccountId>";
 ///     /// What one replica does for all.
 ///     pub Nightly = "jobs/nightly";
 /// }
@@ -30,7 +30,8 @@
 ///
 /// Each name is a small struct with one public field for each placeholder, a constant `TEMPLATE` (the template without the
 /// types), [`LockName`](crate::LockName), and a `Debug` that prints the template only. Attributes and docs are passed on;
-/// nothing else is derived. A field's type is a [`LockKey`](crate::LockKey); prefer `<sku: &str>` to `<sku: String>`: a
+/// nothing else is derived. `lock(Order { id })` gives a [`LockGuard<Order>`](crate::LockGuard), and `guard = order` an
+/// [`&Locked<Order>`](crate::Locked). A field's type is a [`LockKey`](crate::LockKey); prefer `<sku: &str>` to `<sku: String>`: a
 /// lifetime that is left out becomes the struct's one lifetime.
 ///
 /// # Names that get into each other's way

@@ -1,5 +1,7 @@
 //! Process's engine, which all annotated functions share: the only static that holds an engine for all threads.
 
+#[cfg(feature = "testing")]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -111,8 +113,44 @@ pub(crate) fn here() -> Result<Locks, LockError> {
     if let Some(locks) = Locks::chosen() {
         return Ok(locks);
     }
+    #[cfg(feature = "testing")]
+    Reserved::refuse()?;
     PROCESS
         .engine
         .get_or_try_init(|| Locks::start(Config::from_env()?).map(Global::Started))?
         .locks()
+}
+
+/// The process's engine is not used while one of these lives: a test kit's calls are not to end at a real etcd.
+#[cfg(feature = "testing")]
+#[derive(Debug)]
+pub(crate) struct Reserved(());
+
+#[cfg(feature = "testing")]
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
+
+#[cfg(feature = "testing")]
+impl Reserved {
+    pub(crate) fn new() -> Self {
+        RESERVED.fetch_add(1, Ordering::AcqRel);
+        Self(())
+    }
+
+    fn refuse() -> Result<(), LockError> {
+        if RESERVED.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        let message = "a test kit lives in this process, and this call is in no scope of one, so it would use the process's own etcd: \
+                       run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`";
+        Err(LockError::Config {
+            message: message.to_owned(),
+        })
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        RESERVED.fetch_sub(1, Ordering::AcqRel);
+    }
 }

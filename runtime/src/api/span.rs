@@ -11,6 +11,7 @@ use crate::clock::Moment;
 use crate::engine::{Engine, Mode, OwnedLocks};
 use crate::values::error::LockError;
 use crate::values::name::{Name, templates};
+use crate::values::queue::Sharing;
 
 /// The wait of a call, as a span. Nothing, if no subscriber wants it.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl WaitSpan {
             "lock.wait",
             lock.template = templates,
             lock.name = shown(engine, names),
-            lock.mode = word(mode),
+            lock.mode = Sharing::from(mode).word(),
             lock.outcome = Empty,
             lock.waited_ms = Empty,
         );
@@ -107,7 +108,7 @@ pub(crate) fn held(locks: &OwnedLocks, engine: &Engine) -> Span {
         "lock.held",
         lock.template = templates(names()).as_deref(),
         lock.name = shown(engine, names()),
-        lock.mode = word(locks.first.mode),
+        lock.mode = Sharing::from(locks.first.mode).word(),
         lock.token = locks.first.token.as_i64(),
         lock.lease = locks.first.lease(),
         lock.outcome = Empty,
@@ -125,14 +126,6 @@ pub(crate) fn ended(span: &Span, how: Option<&LockError>) {
             Some(_) => "lost",
         },
     );
-}
-
-fn word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Exclusive => "exclusive",
-        Mode::Shared => "shared",
-        Mode::Permits(_) => "permit",
-    }
 }
 
 /// The names with their values, where spans are to have them.

@@ -212,11 +212,7 @@ impl LockStatus {
     /// With whom the call shares the name.
     #[must_use]
     pub fn sharing(&self) -> Sharing {
-        match self.mode {
-            Mode::Exclusive => Sharing::Exclusive,
-            Mode::Shared => Sharing::Shared,
-            Mode::Permits(_) => Sharing::Permit,
-        }
+        self.mode.into()
     }
 }
 
@@ -225,7 +221,6 @@ mod serialized {
     use serde::ser::{Serialize, SerializeStruct, Serializer};
 
     use super::{LeaseStatus, LockStatus, Status};
-    use crate::values::queue::Sharing;
 
     impl Serialize for Status {
         fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -253,17 +248,12 @@ mod serialized {
         fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
             let mut fields = to.serialize_struct("LockStatus", 6)?;
             let since = humantime::format_rfc3339_millis(self.since);
-            let mode = match self.sharing() {
-                Sharing::Exclusive => "exclusive",
-                Sharing::Shared => "shared",
-                Sharing::Permit => "permit",
-            };
             fields.serialize_field("name", &self.name.text())?;
             fields.serialize_field("template", &self.template())?;
             fields.serialize_field("function", &self.function)?;
             fields.serialize_field("since", &format_args!("{since}"))?;
             fields.serialize_field("token", &self.token.map(|token| token.as_i64()))?;
-            fields.serialize_field("mode", mode)?;
+            fields.serialize_field("mode", self.sharing().word())?;
             fields.end()
         }
     }

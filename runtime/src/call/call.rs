@@ -1,6 +1,6 @@
 //! Call of an annotated function: acquires its lock, polls the body under the gate, releases.
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,13 +9,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::site::Site;
+use crate::api::acquisition::{Acquisition, Share, Wanted};
 use crate::api::gate::{Body, Gate, OnLost};
-use crate::api::guard::LockGuard;
-use crate::api::lock::{Acquire, Acquiring};
+use crate::api::grant::Grant;
 use crate::api::locks::Locks;
 use crate::clock::Deadline;
 use crate::values::error::LockError;
 use crate::values::name::Name;
+use crate::values::wait::Wait;
 
 /// The lock of one annotated call. One pointer, because it lives in the user's future.
 #[derive(Debug)]
@@ -32,13 +33,13 @@ struct State {
 #[derive(Debug)]
 enum Phase {
     Unlocked,
-    Acquiring(Acquiring),
+    Acquiring(Acquisition),
     /// Held, before the body has begun.
-    Granted(LockGuard),
+    Granted(Grant),
     Holding {
         /// Boxed, because very many calls may wait, each with room for what comes then.
         gate: Box<Gate>,
-        guard: LockGuard,
+        grant: Grant,
     },
     Releasing(oneshot::Receiver<Result<(), LockError>>),
     Done,
@@ -63,9 +64,10 @@ pub fn unlocked() -> Lock {
 impl Lock {
     #[inline(never)]
     fn to_be_acquired(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
-        let acquire = Acquire::new(locks, names.to_vec());
-        let acquire = acquire.annotated(site.function, site.wait, site.ttl);
-        Self::of(Phase::Acquiring(acquire.into_future()))
+        let mut wanted = Wanted::new(locks, names.to_vec());
+        wanted.function = Some(site.function);
+        (wanted.wait, wanted.ttl) = (site.wait, site.ttl);
+        Self::of(Phase::Acquiring(Acquisition::of(wanted)))
     }
 
     fn of(phase: Phase) -> Self {
@@ -90,44 +92,56 @@ impl Lock {
         self
     }
 
+    /// `wait = expr`.
+    #[must_use]
+    pub fn wait(self, wait: Duration) -> Self {
+        self.called(|wanted| wanted.wait = Some(Wait::For(wait)))
+    }
+
+    /// `ttl = expr`.
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.called(|wanted| wanted.ttl = Some(ttl))
+    }
+
     /// `deadline = expr`.
     #[must_use]
     pub fn deadline(self, deadline: impl Deadline) -> Self {
-        self.called(|acquire| acquire.deadline(deadline))
+        self.called(|wanted| wanted.deadline(deadline))
     }
 
     /// `at_most = "5s"`.
     #[must_use]
     pub fn at_most(self, limit: Duration) -> Self {
-        self.called(|acquire| acquire.at_most(limit))
+        self.called(|wanted| wanted.at_most = Some(limit))
     }
 
     /// `at_least = "5s"`.
     #[must_use]
     pub fn at_least(self, time: Duration) -> Self {
-        self.called(|acquire| acquire.at_least(time))
+        self.called(|wanted| wanted.at_least = Some(time))
     }
 
     /// `shared`.
     #[must_use]
     pub fn shared(self) -> Self {
-        self.called(Acquire::shared)
+        self.called(|wanted| wanted.share = Share::Readers)
     }
 
     /// `permits = 5`.
     #[must_use]
     pub fn permits(self, permits: u16) -> Self {
-        self.called(|acquire| acquire.permits(permits))
+        self.called(|wanted| wanted.share = Share::Permits(permits))
     }
 
     /// `reentrant`.
     #[must_use]
     pub fn reentrant(self) -> Self {
-        self.called(Acquire::reentrant)
+        self.called(|wanted| wanted.reentrant = true)
     }
 
     /// Changes the call, which has not begun.
-    fn called(mut self, how: impl FnOnce(Acquire) -> Acquire) -> Self {
+    fn called(mut self, how: impl FnOnce(&mut Wanted)) -> Self {
         if let Phase::Acquiring(acquiring) = &mut self.0.phase {
             acquiring.change(how);
         }
@@ -146,16 +160,16 @@ impl Lock {
     /// Waits for the lock, if one is wanted.
     pub(crate) fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         if let Phase::Acquiring(acquiring) = &mut self.0.phase {
-            let guard = ready!(Pin::new(acquiring).poll(cx));
+            let grant = ready!(Pin::new(acquiring).poll(cx));
             self.0.phase = Phase::Done;
-            self.0.phase = Phase::Granted(guard?);
+            self.0.phase = Phase::Granted(grant?);
         }
         Poll::Ready(Ok(()))
     }
 
     /// Tells whether the lock belongs to a call around this one.
     pub(crate) fn is_again(&self) -> bool {
-        matches!(&self.0.phase, Phase::Granted(guard) if guard.is_again())
+        matches!(&self.0.phase, Phase::Granted(grant) if grant.is_again())
     }
 
     /// One poll of an annotated call.
@@ -197,10 +211,10 @@ impl Lock {
     fn acquired(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Gate, LockError>> {
         ready!(self.ready(cx))?;
         if let Phase::Granted(_) = &self.0.phase
-            && let Phase::Granted(guard) = mem::replace(&mut self.0.phase, Phase::Done)
+            && let Phase::Granted(grant) = mem::replace(&mut self.0.phase, Phase::Done)
         {
-            let gate = Box::new(guard.gate(self.0.on_lost));
-            self.0.phase = Phase::Holding { gate, guard };
+            let gate = Box::new(grant.gate(self.0.on_lost));
+            self.0.phase = Phase::Holding { gate, grant };
         }
         match &mut self.0.phase {
             Phase::Holding { gate, .. } => Poll::Ready(Ok(gate)),
@@ -212,12 +226,12 @@ impl Lock {
     #[inline(never)]
     fn released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Phase::Holding { .. } = &self.0.phase
-            && let Phase::Holding { gate, guard } = mem::replace(&mut self.0.phase, Phase::Done)
+            && let Phase::Holding { gate, grant } = mem::replace(&mut self.0.phase, Phase::Done)
         {
             drop(gate); // before the key goes (invariant I11): a release wakes the gate, and so this very task
             if self.0.linger {
-                guard.linger();
-            } else if let Some(confirmation) = guard.begin_release() {
+                grant.linger();
+            } else if let Some(confirmation) = grant.begin_release() {
                 self.0.phase = Phase::Releasing(confirmation);
             }
         }

@@ -6,7 +6,8 @@
 #[doc(hidden)]
 pub use linkme as __linkme;
 
-/// `__register_template!("orders/<id>", concat!(module_path!(), "::ship"), "wait = \"5s\"");`, a statement or an item.
+/// `__register_template!("orders/<id>", concat!(module_path!(), "::ship"), "wait = \"5s\"");`, a statement or an item. Behind
+/// the options the number of `permits`, if it is a literal.
 ///
 /// The `const` gives the static a scope of its own; inside a generic function it is still one static, there whether or
 /// not the function is ever instantiated.
@@ -14,7 +15,7 @@ pub use linkme as __linkme;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __register_template {
-    ($template:literal, $function:expr, $options:literal) => {
+    ($template:literal, $function:expr, $options:literal $(, $permits:literal)?) => {
         const _: () = {
             #[$crate::__linkme::distributed_slice($crate::__TEMPLATES)]
             #[linkme(crate = $crate::__linkme)]
@@ -24,7 +25,7 @@ macro_rules! __register_template {
                 ::core::file!(),
                 ::core::line!(),
                 $options,
-            );
+            )$(.__of($permits))?;
         };
     };
 }
@@ -34,5 +35,5 @@ macro_rules! __register_template {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __register_template {
-    ($template:literal, $function:expr, $options:literal) => {};
+    ($template:literal, $function:expr, $options:literal $(, $permits:literal)?) => {};
 }

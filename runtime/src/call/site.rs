@@ -10,8 +10,8 @@ use crate::values::wait::Wait;
 pub struct Site {
     /// Module path and name of the function.
     pub function: &'static str,
-    /// How long to queue; `None`: as configured.
+    /// How long to queue, if that is a literal; `None`: as configured.
     pub wait: Option<Wait>,
-    /// Lease TTL; `None`: as configured.
+    /// Lease TTL, if that is a literal; `None`: as configured.
     pub ttl: Option<Duration>,
 }

@@ -154,6 +154,13 @@ impl OwnedLock {
         }
     }
 
+    /// The name with its prefix.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn name_of_key(&self) -> &str {
+        let name = self.key.rsplit_once('/');
+        name.map_or(&*self.key, |(name, _)| name)
+    }
+
     /// The lease that its key hangs on, in hexadecimal digits, as etcdctl shows it.
     pub(crate) fn lease(&self) -> Option<&str> {
         let child = self.key.rsplit('/').next()?;

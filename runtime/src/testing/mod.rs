@@ -48,7 +48,9 @@
 //!
 //! Those of the thread that called [`start`]: under `#[tokio::test]`, which runs everything on one thread, all of them,
 //! spawned tasks and `tokio::join!` included. On a multi-threaded runtime, put what is to use it into
-//! [`etcd.locks().scope(..)`](crate::Locks::scope), in spawned tasks too, or hand out [`Etcd::locks`]. What waits for the
+//! [`etcd.locks().scope(..)`](crate::Locks::scope), in spawned tasks too, or hand out [`Etcd::locks`]. A call that is in no scope of
+//! a kit never reaches a real etcd: as long as any kit of the process lives, it is refused with [`LockError::Config`], which says so. Tests
+//! that use the process's own engine are a test target of their own. What waits for the
 //! test's tasks to settle ([`advance`](Etcd::advance), [`held`](Etcd::held), [`waiting`](Etcd::waiting)) knows those of its
 //! own thread only.
 
@@ -59,6 +61,7 @@ use std::time::Duration;
 
 use crate::api::lock_order::Orders;
 use crate::api::locks::{DefaultGuard, Locks};
+use crate::api::process::Reserved;
 use crate::clock::Clock;
 use crate::engine::{Names, WeakEngine};
 use crate::values::config::{Config, Connector};
@@ -95,6 +98,7 @@ pub async fn start() -> Result<Etcd, LockError> {
 /// # Errors
 /// [`LockError::Config`] for what can be seen in the configuration, or if no thread can be started.
 pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd, LockError> {
+    let reserved = Reserved::new();
     let clock = TestClock::default();
     let etcd = etcd_locked_embedded::Etcd::with_clock(Arc::new(clock.clone()));
     let link = etcd.link();
@@ -104,6 +108,7 @@ pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd
     let locks = engine(&engines, &clock, &config, &link).await?;
     Ok(Etcd {
         default: locks.set_default(),
+        reserved,
         locks,
         etcd,
         link,
@@ -123,6 +128,9 @@ pub struct Etcd {
     /// Keeps it on its thread.
     #[allow(dead_code)] // its drop is what it is for
     default: DefaultGuard,
+    /// Keeps calls that are in no scope of a kit away from a real etcd.
+    #[allow(dead_code)] // its drop is what it is for
+    reserved: Reserved,
     locks: Locks,
     etcd: etcd_locked_embedded::Etcd,
     /// The way of the first engine; the others have ways without faults.

@@ -9,6 +9,9 @@ use super::endpoint::Connection;
 /// How many keys a page has at most. A value may have 1.5 MiB, so no page outgrows a process.
 const KEYS: i64 = 200;
 
+/// etcd's word for a revision that it has forgotten.
+const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
+
 /// Some keys of a range, in the order of their bytes.
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -20,22 +23,28 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Reads the keys from `from` up to `end`, as they were at a revision, or are now.
+    /// Reads the keys from `from` up to `end`, as they were at a revision, or are now: so they are read too once the revision is
+    /// compacted.
     pub(super) async fn read(
         connection: Connection,
         from: &[u8],
         end: &[u8],
-        at: Option<i64>,
+        mut at: Option<i64>,
     ) -> Result<Self, Error> {
-        let options = GetOptions::new()
-            .with_range(end)
-            .with_limit(KEYS)
-            .with_revision(at.unwrap_or(0)); // 0: now
         let mut kv = connection
             .client
             .kv_client()
             .max_decoding_message_size(usize::MAX);
-        let mut answer = kv.get(from, Some(options)).await?;
+        let mut answer = loop {
+            let options = GetOptions::new()
+                .with_range(end)
+                .with_limit(KEYS)
+                .with_revision(at.unwrap_or(0)); // 0: now
+            match kv.get(from, Some(options)).await {
+                Err(error) if at.is_some() && is_compacted(&error) => at = None,
+                answer => break answer?,
+            }
+        };
         let revision = answer.header().map(ResponseHeader::revision);
         let now = revision.and_then(Revision::new).ok_or_else(malformed)?;
         Ok(Self {
@@ -48,4 +57,8 @@ impl Page {
             revision: at.and_then(Revision::new).unwrap_or(now),
         })
     }
+}
+
+fn is_compacted(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status) if status.message() == COMPACTED)
 }

@@ -43,21 +43,16 @@ impl LossCause {
     /// Its name in metrics and records: one word, in small letters.
     #[must_use]
     pub fn word(self) -> &'static str {
-        self.cause().map_or("denied", Cause::word)
-    }
-
-    /// The core's cause; `None` for that which only the transport knows.
-    fn cause(self) -> Option<Cause> {
-        Some(match self {
-            Self::Denied => return None,
-            Self::Expired => Cause::Expired,
-            Self::Revoked => Cause::Revoked,
-            Self::Deleted => Cause::Deleted,
-            Self::Overwritten => Cause::Overwritten,
-            Self::Wiped => Cause::Wiped,
-            Self::Shutdown => Cause::Shutdown,
-            Self::Released => Cause::Released,
-        })
+        match self {
+            Self::Expired => "expired",
+            Self::Denied => "denied",
+            Self::Revoked => "revoked",
+            Self::Deleted => "deleted",
+            Self::Overwritten => "overwritten",
+            Self::Wiped => "wiped",
+            Self::Shutdown => "shutdown",
+            Self::Released => "released",
+        }
     }
 }
 
@@ -78,11 +73,17 @@ impl From<Cause> for LossCause {
 
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.cause() {
-            Some(cause) => cause.fmt(f),
-            None => f.write_str(
-                "its lease was not renewed, because credentials or a certificate were refused",
-            ),
-        }
+        f.write_str(match self {
+            Self::Expired => "its lease could not be renewed in time",
+            Self::Denied => {
+                "its lease was not renewed, because credentials or a certificate were refused"
+            }
+            Self::Revoked => "its lease is gone at etcd",
+            Self::Deleted => "its key was deleted",
+            Self::Overwritten => "its key was overwritten",
+            Self::Wiped => "etcd has lost its data",
+            Self::Shutdown => "the grace of the shutdown is over",
+            Self::Released => "it was given back",
+        })
     }
 }

@@ -222,7 +222,26 @@ fn check(text: &str) -> Result<(), &'static str> {
 /// What can be locked: anything that gives a [`Name`].
 ///
 /// Implemented for what [`lock_names!`](crate::lock_names!) declares, [`Name`], `str` and `String` (checked when the lock is
-/// taken), and references to those.
+/// taken), and references to those. By hand:
+///
+/// ```
+/// use etcd_locked::{LockName, Name};
+///
+/// struct Tenant(String);
+///
+/// impl LockName for Tenant {
+///     type Held = Self; // lock(tenant) is a LockGuard<Tenant>
+///     type Kept = Self; // whose proof gives the Tenant back
+///
+///     fn lock_name(&self) -> Name {
+///         format!("tenants/{}", self.0).lock_name()
+///     }
+///
+///     fn keep(self, _: &Name) -> Self {
+///         self
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the name of a lock",
     label = "not a `LockName`",
@@ -230,14 +249,37 @@ fn check(text: &str) -> Result<(), &'static str> {
     note = "to lock the value of an argument, write a template, such as `\"orders/<id>\"`"
 )]
 pub trait LockName {
+    /// The type by which a [`LockGuard`](crate::LockGuard) and a [`Locked`](crate::Locked) of this name are known: `Self` with
+    /// `'static` in place of each lifetime, or [`Name`] for a name that is a text or a reference.
+    type Held: LockName<Held = Self::Held, Kept = Self::Kept> + 'static
+    where
+        Self: Sized;
+
+    /// What [`Locked::name`](crate::Locked::name) gives: `Self`, or [`Name`] where the name borrows, as the proof must not.
+    type Kept: 'static
+    where
+        Self: Sized;
+
     /// The name to lock.
     fn lock_name(&self) -> Name;
+
+    /// Keeps what the proof gives; `name` is what [`lock_name`](Self::lock_name) answered.
+    fn keep(self, name: &Name) -> Self::Kept
+    where
+        Self: Sized;
 }
 
 #[diagnostic::do_not_recommend] // the message has the list
 impl LockName for Name {
+    type Held = Self;
+    type Kept = Self;
+
     fn lock_name(&self) -> Name {
         self.clone()
+    }
+
+    fn keep(self, _: &Name) -> Self {
+        self
     }
 }
 
@@ -250,15 +292,29 @@ impl LockName for str {
 
 #[diagnostic::do_not_recommend]
 impl LockName for String {
+    type Held = Name;
+    type Kept = Name;
+
     fn lock_name(&self) -> Name {
         Name::given(self)
+    }
+
+    fn keep(self, name: &Name) -> Name {
+        name.clone()
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: LockName + ?Sized> LockName for &T {
+    type Held = Name;
+    type Kept = Name;
+
     fn lock_name(&self) -> Name {
         (**self).lock_name()
+    }
+
+    fn keep(self, name: &Name) -> Name {
+        name.clone()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Queue of one name as etcd has it: which contenders hold it and which wait, in their order.
 
-use std::mem::discriminant;
+use std::mem::{discriminant, take};
 use std::num::NonZeroU16;
 
 use etcd_locked_core::{Kv, LeaseId, Mode, Seat, group_of};
@@ -22,6 +22,7 @@ pub struct Queue {
 pub struct Contender {
     key: Vec<u8>,
     created: i64,
+    changed: i64,
     lease: LeaseId,
     seat: Seat,
     holder: Option<Holder>,
@@ -39,6 +40,28 @@ pub enum Sharing {
     Shared,
     /// With one of some permits. How many there are only its calls know.
     Permit,
+}
+
+impl Sharing {
+    /// One word for it, in small letters: `exclusive`, `shared` or `permit`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+            Self::Permit => "permit",
+        }
+    }
+}
+
+impl From<Mode> for Sharing {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Exclusive => Self::Exclusive,
+            Mode::Shared => Self::Shared,
+            Mode::Permits(_) => Self::Permit,
+        }
+    }
 }
 
 /// Whether a contender holds its name.
@@ -72,6 +95,7 @@ impl Queue {
             }
             contenders.push(Contender {
                 created: kv.create_revision.get(),
+                changed: kv.mod_revision.get(),
                 lease: kv.lease,
                 seat,
                 group: group_of(&kv.value)
@@ -129,6 +153,13 @@ impl Contender {
     #[must_use]
     pub fn created(&self) -> i64 {
         self.created
+    }
+
+    /// The revision at which its key was last written: a process hands a key on from one of its calls to the next without a write, and
+    /// writes it when a call has held it for a second.
+    #[must_use]
+    pub fn changed(&self) -> i64 {
+        self.changed
     }
 
     /// The lease its key hangs on. `None`: on none, so the key never expires, and an operator has to delete it once its owner is
@@ -194,6 +225,8 @@ pub(crate) struct Queues {
     prefix: String,
     /// The families that are not over: each is below the one before it.
     open: Vec<(Vec<u8>, Vec<Kv>)>,
+    /// The keys directly below the prefix that have come, which are of no name.
+    strays: Vec<Kv>,
 }
 
 impl Queues {
@@ -201,6 +234,7 @@ impl Queues {
         Self {
             prefix,
             open: Vec::new(),
+            strays: Vec::new(),
         }
     }
 
@@ -212,10 +246,16 @@ impl Queues {
         let first = self.open.iter().position(over).unwrap_or(self.open.len());
         let whole = self.close(first);
         match self.open.last_mut() {
+            _ if family == self.prefix.as_bytes() => self.strays.push(kv),
             Some((last, keys)) if *last == family => keys.push(kv),
             _ => self.open.push((family, vec![kv])),
         }
         whole
+    }
+
+    /// Takes out the keys of no name that have come.
+    pub(crate) fn strays(&mut self) -> Vec<Contender> {
+        Queue::new(String::new(), take(&mut self.strays)).contenders
     }
 
     /// Returns the rest once no key is left.
@@ -298,7 +338,9 @@ mod tests {
             .iter()
             .map(|queue| (queue.name(), queue.contenders().len()))
             .collect();
-        // A key without a name is none of ours.
         assert_eq!(names, [("a/b/c", 1), ("a/b", 1), ("a", 2), ("b", 2)]);
+        let strays = queues.strays();
+        let strays: Vec<_> = strays.iter().map(Contender::key).collect();
+        assert_eq!(strays, [b"l/1"]);
     }
 }

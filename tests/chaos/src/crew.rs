@@ -121,12 +121,32 @@ impl Crew {
         self.slots.iter().map(move |slot| &slot.proxies[member])
     }
 
-    /// Sends SIGKILL.
+    /// The number of the process in a slot; `None` while it is killed.
+    pub(crate) fn number(&self, slot: usize) -> Option<u32> {
+        let worker = self.slots.get(slot)?.worker.as_ref()?;
+        Some(worker.number)
+    }
+
+    /// The numbers of all processes there are.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        (0..self.slots.len())
+            .filter_map(|slot| self.number(slot))
+            .collect()
+    }
+
+    /// Sends SIGKILL. A worker that had ended before has done so by itself.
     pub(crate) fn kill(&mut self, slot: usize) -> Result<()> {
         if let Some(mut worker) = self.slots[slot].worker.take() {
-            self.witness.record(What::Killed {
-                process: worker.number,
-            });
+            let process = worker.number;
+            let what = match worker.process.ended()? {
+                None => What::Killed { process },
+                Some(_) => What::Exited {
+                    process,
+                    well: false,
+                    hung: false,
+                },
+            };
+            self.witness.record(what);
             worker.process.kill()?;
             self.died = now();
         }
@@ -179,18 +199,27 @@ impl Crew {
         Ok(())
     }
 
-    /// Asks all workers to end, and waits until they have; true if all have ended well.
-    pub(crate) fn drain(&mut self) -> bool {
+    /// Asks all workers to make no more calls.
+    pub(crate) fn drain(&mut self) {
+        self.tell(b"drain\n");
+    }
+
+    fn tell(&mut self, line: &[u8]) {
         for slot in &mut self.slots {
             let stdin = slot
                 .worker
                 .as_mut()
                 .and_then(|worker| worker.process.streams().stdin.as_mut());
             if let Some(stdin) = stdin {
-                // A worker that has ended is noticed below.
-                let _ = stdin.write_all(b"drain\n");
+                // A worker that has ended is noticed at the end.
+                let _ = stdin.write_all(line);
             }
         }
+    }
+
+    /// Asks all workers to end, and waits until they have; true if all have ended well.
+    pub(crate) fn end(&mut self) -> bool {
+        self.tell(b"end\n");
         let mut clean = true;
         for slot in &mut self.slots {
             let Some(mut worker) = slot.worker.take() else {

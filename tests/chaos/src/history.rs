@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +63,16 @@ pub(crate) enum What {
         kind: String,
         target: String,
         names: Vec<String>,
+        /// The slot of the worker that it is aimed at.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worker: Option<u32>,
+        /// The key, or a key of the lease, that an operator takes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        taken: Option<Taken>,
+    },
+    /// A fault is about to be healed: from here on it may be gone.
+    FaultEnding {
+        fault: u32,
     },
     FaultHealed {
         fault: u32,
@@ -78,14 +89,35 @@ pub(crate) enum What {
     Stalled {
         since: u64,
     },
+    /// No member of etcd answered the runner, since then.
+    Silent {
+        since: u64,
+    },
     /// The workers are asked to end; no call is asked from here on.
     Draining,
+    /// The keys below names that etcd still has when all calls have ended, and no worker has given its leases back.
+    Idle {
+        keys: Vec<String>,
+    },
     /// What etcd still has when all workers have ended: keys below the prefix, and leases.
     Left {
         keys: Vec<String>,
     },
     /// The run is over.
     Over,
+    /// The run has ended before its time.
+    Failed {
+        error: String,
+    },
+}
+
+/// A contender's key that an operator takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    /// The process that had put it, if its record says so.
+    pub(crate) owner: Option<u32>,
+    /// How many keys of its name were older: of exclusive calls, the oldest key is the holder's.
+    pub(crate) older: usize,
 }
 
 /// What is played, as the command line says it.
@@ -105,6 +137,20 @@ pub(crate) struct Run {
     /// The commit from which the runner was built.
     #[serde(default)]
     pub(crate) commit: String,
+    /// When it began, in seconds since 1970.
+    #[serde(default)]
+    pub(crate) started: u64,
+}
+
+impl Run {
+    /// The name of its files, which no other run has.
+    pub(crate) fn id(&self) -> String {
+        let mut id = format!("{}-{}-{}-{}", self.who, self.etcd, self.mix, self.seed);
+        for kind in &self.only {
+            id += &format!("-{}", kind.replace([' ', '/'], "_"));
+        }
+        id + &format!("-{}-{}", self.commit, self.started)
+    }
 }
 
 /// What a worker says: one line of JSON on its connection to the witness.
@@ -137,6 +183,8 @@ pub(crate) enum Said {
     Logged { level: String, text: String },
     /// The machine, or SIGSTOP, did not let the worker run, since then.
     Stalled { since: u64 },
+    /// All calls have ended, after the worker was asked to end.
+    Idle,
     /// A shutdown is over.
     Drained { left: usize, leases: usize },
 }
@@ -153,6 +201,9 @@ pub(crate) struct Asked {
     pub(crate) ttl: u64,
     /// How long the name stays locked at least, in milliseconds.
     pub(crate) at_least: u64,
+    /// The call of the same process in whose body it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) under: Option<u64>,
 }
 
 /// With whom a call shares its names.
@@ -192,27 +243,61 @@ pub(crate) enum Outcome {
     Wrong(String),
 }
 
-/// Writes a history as lines of JSON.
+/// Writes a history as lines of JSON, compressed by `gzip`.
 pub(crate) fn write(file: &Path, events: &[Event]) -> io::Result<()> {
-    let mut lines = BufWriter::new(File::create(file)?);
-    for event in events {
-        serde_json::to_writer(&mut lines, event)?;
-        lines.write_all(b"\n")?;
+    let mut gzip = Command::new("gzip")
+        .arg("-c")
+        .stdin(Stdio::piped())
+        .stdout(File::create(file)?)
+        .spawn()?;
+    if let Some(stdin) = gzip.stdin.take() {
+        let mut lines = BufWriter::new(stdin);
+        for event in events {
+            serde_json::to_writer(&mut lines, event)?;
+            lines.write_all(b"\n")?;
+        }
+        lines.flush()?;
     }
-    lines.flush()
+    match gzip.wait()?.success() {
+        true => Ok(()),
+        false => Err(io::Error::other("gzip has failed")),
+    }
 }
 
-/// Reads a history.
+/// Reads a history, which may be compressed.
 pub(crate) fn read(file: &Path) -> io::Result<Vec<Event>> {
-    let lines = BufReader::new(File::open(file)?).lines();
-    lines
-        .map(|line| Ok(serde_json::from_str(&line?)?))
-        .collect()
+    // A file that is not compressed comes out as it is.
+    let mut gzip = Command::new("gzip")
+        .args(["-dcf"])
+        .arg(file)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut events = Vec::new();
+    if let Some(stdout) = gzip.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            events.push(serde_json::from_str(&line?)?);
+        }
+    }
+    match gzip.wait()?.success() {
+        true => Ok(events),
+        false => Err(io::Error::other("gzip has failed")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_of_one_seed_have_files_of_their_own() {
+        let run = |commit: &str, started| Run {
+            commit: commit.to_owned(),
+            started,
+            ..Run::default()
+        };
+        assert_ne!(run("a", 1).id(), run("b", 1).id());
+        assert_ne!(run("a", 1).id(), run("a", 2).id());
+    }
 
     #[test]
     fn a_line_is_read_as_it_was_written() {
@@ -223,6 +308,7 @@ mod tests {
             wait: None,
             ttl: 2_000,
             at_least: 0,
+            under: None,
         };
         let events = [
             What::Run(Run::default()),

@@ -19,11 +19,12 @@ mod worker;
 
 use std::error::Error;
 use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use etcd_locked_devkit::Result;
 
-use self::history::{Event, Run};
+use self::history::{Event, Run, What};
 use self::options::{Command, USAGE};
 use self::report::Report;
 use self::results::OURS;
@@ -33,6 +34,8 @@ use self::worker::sabotage::Sabotage;
 
 /// How many violations are shown call by call.
 const SHOWN: usize = 3;
+/// How many more are listed, one line each.
+const LISTED: usize = 100;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -86,34 +89,53 @@ fn ended(who: &str, done: std::result::Result<(), Box<dyn Error>>) -> ExitCode {
 
 /// Plays or judges; tells whether nothing was violated.
 fn carry_out(command: &Command) -> Result<bool> {
-    let events = match &command.judge {
-        Some(file) => {
-            history::read(file).map_err(|error| format!("{}: {error}", file.display()))?
-        }
-        None => {
-            etcd_locked_devkit::process::end_all_on_interrupt()?;
-            let witness = Witness::start().map_err(|error| format!("no witness: {error}"))?;
-            let played = run::play(&command.options, &witness);
-            let history = witness.history();
-            if let Err(error) = played {
-                let file = keep(command, &history)?;
-                return Err(format!("{error}; its history until then: {file}"));
-            }
-            history
-        }
+    let done = match &command.judge[..] {
+        [] => play(command),
+        files => judge_all(command, files),
     };
-    let verdicts = checker::judge(&events);
-    // What is kept first is not lost if a line cannot be printed.
-    let kept = match &command.judge {
-        None if !verdicts.violations.is_empty() => Some(keep(command, &events)?),
-        _ => None,
-    };
-    let report = Report::of(&events, &verdicts);
+    // A run that ended in an error is counted too.
+    let written = command.write.as_deref().map_or(Ok(()), results::write);
+    done.and_then(|well| written.map(|()| well))
+}
+
+fn judge_all(command: &Command, files: &[PathBuf]) -> Result<bool> {
+    let mut well = true;
+    for file in files {
+        let events = history::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        println!("{}", file.display());
+        well &= judge(command, &events)?;
+    }
+    Ok(well)
+}
+
+fn play(command: &Command) -> Result<bool> {
+    etcd_locked_devkit::process::end_all_on_interrupt()?;
+    let witness = Witness::start().map_err(|error| format!("no witness: {error}"))?;
+    let played = run::play(&command.options, &witness);
+    if let Err(error) = &played {
+        let error = error.clone();
+        witness.record(What::Failed { error });
+    }
+    let events = witness.history();
+    // What is kept first is not lost if it cannot be judged.
+    println!("its history: {}", keep(command, &events)?);
+    let judged = judge(command, &events);
+    played.and(judged)
+}
+
+/// Judges a history, and says what it comes to.
+fn judge(command: &Command, events: &[Event]) -> Result<bool> {
+    let verdicts = checker::judge(events);
+    let report = Report::of(events, &verdicts);
     println!("\n{}", report.text());
     if let Some(folder) = &command.write {
-        results::keep(folder, &report, &events)?;
+        results::keep(folder, &report, events)?;
     }
     if verdicts.violations.is_empty() {
+        if !report.error.is_empty() {
+            println!("ended before its time: {}", report.error);
+            return Ok(false);
+        }
         println!(
             "chaos: ok — {} calls, {} served, {} faults in {:.0} s on etcd {}: 0 violations",
             report.calls(),
@@ -128,22 +150,25 @@ fn carry_out(command: &Command) -> Result<bool> {
         println!("VIOLATED {many} times: {}", breach.word());
     }
     for violation in verdicts.violations.iter().take(SHOWN) {
-        let short = timeline::shortened(&events, violation);
+        let short = timeline::shortened(events, violation);
         println!("\n{}", timeline::lines(&short, violation));
     }
-    println!("the same schedule again: {}", again(&report.run));
-    if let Some(file) = kept {
-        println!("its history: {file}");
+    for violation in verdicts.violations.iter().skip(SHOWN).take(LISTED) {
+        println!("{}", timeline::summary(events, violation));
     }
+    println!("the same schedule again: {}", again(&report.run));
     println!("chaos: failed — {} violations", verdicts.violations.len());
     Ok(false)
 }
 
 /// Keeps a history in a file; returns its path.
 fn keep(command: &Command, events: &[Event]) -> Result<String> {
-    let options = &command.options;
-    let who = options.who.as_deref().unwrap_or(OURS);
-    let file = command.keep.join(format!("{who}-{}.jsonl", options.seed));
+    let run = events.iter().find_map(|event| match &event.what {
+        What::Run(run) => Some(run.id()),
+        _ => None,
+    });
+    let run = run.ok_or("a history without its run")?;
+    let file = command.keep.join(run + ".jsonl.gz");
     let wrong = |error| format!("{}: {error}", file.display());
     fs::create_dir_all(&command.keep).map_err(wrong)?;
     history::write(&file, events).map_err(wrong)?;

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use etcd_locked_devkit::{Cluster, Direction, Gateway, Result};
+use etcd_locked_devkit::{Cluster, Direction, Gateway, KeyValue, Result};
 use fastrand::Rng;
 
 use crate::checker::faults::REWIND_DETECTION;
 use crate::crew::Crew;
-use crate::history::What;
+use crate::history::{Taken, What};
 use crate::login::{CHANGED, PASSWORD, PREFIXES, USER};
 use crate::schedule::{Fault, Kind};
+use crate::stalls::Asked;
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
 
@@ -27,6 +28,7 @@ pub(crate) struct Nemesis<'a> {
     pub(crate) cluster: &'a mut Cluster,
     pub(crate) crew: &'a mut Crew,
     pub(crate) witness: &'a Witness,
+    asked: Asked,
     random: Rng,
     faults: u32,
 }
@@ -49,9 +51,11 @@ impl<'a> Nemesis<'a> {
         cluster: &'a mut Cluster,
         crew: &'a mut Crew,
         witness: &'a Witness,
+        asked: Asked,
         seed: u64,
     ) -> Self {
         Self {
+            asked,
             cluster,
             crew,
             witness,
@@ -115,6 +119,8 @@ impl<'a> Nemesis<'a> {
             names: victim
                 .as_ref()
                 .map_or(Vec::new(), |victim| victim.names.clone()),
+            worker: kind.is_of_worker().then(|| slot(target)),
+            taken: victim.as_ref().and_then(|victim| victim.taken.clone()),
         });
         if self.carry_out(&mut open, victim)? {
             return Ok(Some(open));
@@ -214,6 +220,7 @@ impl<'a> Nemesis<'a> {
             }
             Kind::MemberReplaced => {
                 self.cluster.replace(target)?;
+                self.asked.are(self.cluster);
                 let new = self.cluster.members()[target].direct();
                 self.crew
                     .proxies_to(target)
@@ -256,6 +263,8 @@ impl<'a> Nemesis<'a> {
     pub(crate) fn heal(&mut self, mut open: Open) -> Result<()> {
         let Fault { kind, target } = open.fault;
         let member = |at: &usize| &self.cluster.members()[*at];
+        self.witness
+            .record(What::FaultEnding { fault: open.number });
         match kind {
             Kind::WorkerKilled => self.crew.launch(target)?,
             Kind::WorkerStopped => self.crew.cont(target),
@@ -281,6 +290,7 @@ impl<'a> Nemesis<'a> {
                     self.rewind(open.number);
                 }
                 self.cluster.begin_anew(open.snapshot.as_deref())?;
+                self.asked.are(self.cluster);
                 if let Some(snapshot) = open.snapshot.take() {
                     // One that stays takes memory only.
                     let _ = fs::remove_file(snapshot);
@@ -350,12 +360,22 @@ impl<'a> Nemesis<'a> {
 
     /// A contender's key, chosen at random; nothing if there is none.
     fn victim_key(&mut self) -> Option<Victim> {
-        let keys = self.ask(|gateway| gateway.leased("locks/")).ok()?;
-        let (key, lease) = keys.get(self.random.usize(0..keys.len().max(1)))?;
+        let mut keys = self.ask(|gateway| gateway.below("locks/")).ok()?;
+        keys.retain(|key| key.lease != 0);
+        let key = keys.get(self.random.usize(0..keys.len().max(1)))?;
+        let of = name(&key.key)?;
+        let older = |other: &&KeyValue| {
+            other.created < key.created && name(&other.key).as_ref() == Some(&of)
+        };
+        let taken = Taken {
+            owner: worker(&key.value).and_then(|slot| self.crew.number(slot)),
+            older: keys.iter().filter(older).count(),
+        };
         Some(Victim {
-            what: key.clone(),
-            lease: *lease,
-            names: vec![name(key)?],
+            what: key.key.clone(),
+            lease: key.lease,
+            names: vec![of],
+            taken: Some(taken),
         })
     }
 
@@ -366,17 +386,25 @@ impl<'a> Nemesis<'a> {
             what: format!("locks/{name}/junk"),
             lease: 0,
             names: vec![name],
+            taken: None,
         }
     }
 
     /// The lease of such a key, with all names below which it has keys.
     fn victim_lease(&mut self) -> Option<Victim> {
-        let Victim { lease, .. } = self.victim_key()?;
+        let Victim { lease, taken, .. } = self.victim_key()?;
         let keys = self.ask(|gateway| gateway.leased("locks/")).ok()?;
         let of_lease = keys.iter().filter(|(_, of)| *of == lease);
         let names = of_lease.filter_map(|(key, _)| name(key)).collect();
         let what = format!("lease {lease:x}");
-        Some(Victim { what, lease, names })
+        // Of all its keys some may be the oldest.
+        let taken = taken.map(|taken| Taken { older: 0, ..taken });
+        Some(Victim {
+            what,
+            lease,
+            names,
+            taken,
+        })
     }
 }
 
@@ -386,6 +414,23 @@ struct Victim {
     what: String,
     lease: i64,
     names: Vec<String>,
+    /// `None` for a key that is put.
+    taken: Option<Taken>,
+}
+
+/// The worker that a holder record names as its service.
+fn worker(record: &str) -> Option<usize> {
+    let record: serde_json::Value = serde_json::from_str(record).ok()?;
+    record["service"]
+        .as_str()?
+        .strip_prefix("worker-")?
+        .parse()
+        .ok()
+}
+
+/// The number of a slot, as histories have it.
+fn slot(slot: usize) -> u32 {
+    u32::try_from(slot).unwrap_or(u32::MAX)
 }
 
 /// The name in a contender's key.
@@ -442,7 +487,7 @@ impl Drop for Storm {
 
 #[cfg(test)]
 mod tests {
-    use super::name;
+    use super::{name, worker};
 
     #[test]
     fn a_key_says_its_name() {
@@ -450,5 +495,12 @@ mod tests {
         assert_eq!(name("locks/seat/1/694d8f.p2"), Some("seat/1".to_owned()));
         assert_eq!(name("locks/long/1/aetcd"), Some("long/1".to_owned()));
         assert_eq!(name("locks%s/694d8f"), None);
+    }
+
+    #[test]
+    fn a_record_says_its_worker() {
+        let record = r#"{"host":"h","pid":7,"service":"worker-2"}"#;
+        assert_eq!(worker(record), Some(2));
+        assert_eq!(worker("an operator was here"), None);
     }
 }

@@ -12,15 +12,15 @@ pub(crate) const USAGE: &str = "\
 usage: etcd-locked-chaos [--minutes N] [--mix NAME] [--seed S] [--only FAULT] [--sabotage NAME]
                          [--peer lock-service | --peer etcdctl | --peer NAME --program FILE] [--client VERSION]
                          [--keep FOLDER] [--write FOLDER]
-       etcd-locked-chaos --judge FILE [--write FOLDER]";
+       etcd-locked-chaos --judge FILE ... [--write FOLDER]";
 
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) options: Options,
-    /// A history to judge, instead of a run.
-    pub(crate) judge: Option<PathBuf>,
-    /// Where a history with violations is kept.
+    /// Histories to judge, instead of a run.
+    pub(crate) judge: Vec<PathBuf>,
+    /// Where histories are kept.
     pub(crate) keep: PathBuf,
     /// The folder whose results are written anew, with this run.
     pub(crate) write: Option<PathBuf>,
@@ -38,11 +38,11 @@ impl Command {
                 only: Vec::new(),
                 client: String::new(),
             },
-            judge: None,
+            judge: Vec::new(),
             keep: PathBuf::from("target/chaos"),
             write: None,
         };
-        let mut args = args.iter();
+        let mut args = args.iter().peekable();
         while let Some(option) = args.next() {
             let value = args
                 .next()
@@ -74,12 +74,30 @@ impl Command {
                 "--peer" => options.who = Some(value.clone()),
                 "--client" => options.client = value.clone(),
                 "--program" => options.program = Some(value.into()),
-                "--judge" => command.judge = Some(value.into()),
+                "--judge" => {
+                    command.judge.push(value.into());
+                    while let Some(file) = args.next_if(|arg| !arg.starts_with("--")) {
+                        command.judge.push(file.into());
+                    }
+                }
                 "--keep" => command.keep = value.into(),
                 "--write" => command.write = Some(value.into()),
                 _ => return Err(format!("cannot make sense of `{option}`")),
             }
         }
         Ok(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_histories_are_judged() {
+        let args = ["--judge", "a.gz", "b.gz", "--write", "."].map(str::to_owned);
+        let command = Command::parse(&args).expect("a command");
+        assert_eq!(command.judge, [PathBuf::from("a.gz"), "b.gz".into()]);
+        assert_eq!(command.write, Some(".".into()));
     }
 }

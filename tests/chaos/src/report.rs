@@ -6,13 +6,17 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::checker::verdicts::{Breach, Verdicts};
-use crate::checker::{calls, faults};
+use crate::checker::{VERSION, calls, faults};
 use crate::history::{Event, Outcome, Run, What};
 
 /// What a run came to.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) run: Run,
+    /// The version of the rules by which it was judged.
+    pub(crate) checker: u32,
+    /// Why it ended before its time; empty if it did not.
+    pub(crate) error: String,
     pub(crate) seconds: f64,
     /// Calls by kind.
     pub(crate) kinds: BTreeMap<String, Tally>,
@@ -54,7 +58,14 @@ pub(crate) struct Measured {
     pub(crate) removed_by: BTreeMap<String, Vec<u64>>,
     /// How late after the begin of the next body a body was polled whose stop time had passed meanwhile.
     pub(crate) after_stop: Vec<u64>,
-    pub(crate) late_polls: u64,
+    /// Bodies polled once after their loss, as they blocked their thread.
+    pub(crate) late_blocking: u64,
+    /// As their process stood still in that poll.
+    pub(crate) late_stopped: u64,
+    /// As the loss came between the gate and the poll.
+    pub(crate) late_between: u64,
+    /// Locks of ten seconds that were lost as etcd had revoked leases that were renewed.
+    pub(crate) revoked: u64,
     pub(crate) refused_writes: u64,
     pub(crate) ordered: u64,
     /// Of these, pairs of two processes.
@@ -63,7 +74,7 @@ pub(crate) struct Measured {
     /// For how long order was judged, in seconds.
     #[serde(default)]
     pub(crate) order_judged: f64,
-    /// For how long errors were.
+    /// The share of the time of all processes in which every loss of a lock of ten seconds is a violation.
     #[serde(default)]
     pub(crate) errors_judged: f64,
     pub(crate) lines: u64,
@@ -76,7 +87,10 @@ pub(crate) struct Measured {
 
 impl Report {
     pub(crate) fn of(events: &[Event], verdicts: &Verdicts) -> Self {
-        let mut report = Self::default();
+        let mut report = Self {
+            checker: VERSION,
+            ..Self::default()
+        };
         for call in calls::of(events).into_values() {
             report
                 .kinds
@@ -98,12 +112,15 @@ impl Report {
             removed: verdicts.removed.values().flatten().copied().collect(),
             removed_by: verdicts.removed.clone(),
             after_stop: verdicts.after_stop.clone(),
-            late_polls: verdicts.late_polls,
+            late_blocking: verdicts.late_blocking,
+            late_stopped: verdicts.late_stopped,
+            late_between: verdicts.late_between,
+            revoked: verdicts.revoked,
             refused_writes: verdicts.refused_writes,
             ordered: verdicts.ordered,
             ordered_apart: verdicts.ordered_apart,
             order_judged: verdicts.order_judged as f64 / 1e9,
-            errors_judged: verdicts.errors_judged as f64 / 1e9,
+            errors_judged: verdicts.errors_judged,
             lines: verdicts.lines,
             most_lines: verdicts.most_lines,
             left: 0,
@@ -112,7 +129,8 @@ impl Report {
         for event in events {
             match &event.what {
                 What::Run(run) => report.run = run.clone(),
-                What::Left { keys } => report.measured.left = keys.len(),
+                What::Failed { error } => report.error = error.clone(),
+                What::Idle { keys } | What::Left { keys } => report.measured.left += keys.len(),
                 _ => {}
             }
         }
@@ -168,7 +186,11 @@ impl Report {
 
     /// Adds another run to this one.
     pub(crate) fn add(&mut self, other: &Self) {
+        // A share of the time, so runs count by their length.
+        let (own, judged) = (self.measured.errors_judged, other.measured.errors_judged);
+        let judged = own * self.seconds + judged * other.seconds;
         self.seconds += other.seconds;
+        self.measured.errors_judged = judged / self.seconds.max(1.0);
         for (kind, tally) in &other.kinds {
             let sum = self.kinds.entry(kind.clone()).or_default();
             sum.asked += tally.asked;
@@ -194,12 +216,14 @@ impl Report {
             sum.extend(lasted);
         }
         sum.after_stop.extend(&more.after_stop);
-        sum.late_polls += more.late_polls;
+        sum.late_blocking += more.late_blocking;
+        sum.late_stopped += more.late_stopped;
+        sum.late_between += more.late_between;
+        sum.revoked += more.revoked;
         sum.refused_writes += more.refused_writes;
         sum.ordered += more.ordered;
         sum.ordered_apart += more.ordered_apart;
         sum.order_judged += more.order_judged;
-        sum.errors_judged += more.errors_judged;
         sum.lines += more.lines;
         sum.most_lines = sum.most_lines.max(more.most_lines);
         sum.left += more.left;
@@ -227,26 +251,34 @@ impl Measured {
     pub(crate) fn text(&self) -> String {
         let most = |times: &[u64]| times.iter().max().map_or(0.0, |most| *most as f64 / 1e6);
         format!(
-            "- {} overlaps with a holder whose key etcd no longer had, before its process knew; the longest {:.1} ms{}\n\
-             - {} polls of a body after its stop time while the next one was there, the latest {:.1} ms after that one's begin\n\
-             - {} bodies polled once after their loss: it came between the gate and the poll, they block their thread, or their process stood still\n\
-             - {} late writes refused by the register\n\
+            "- {} times etcd itself had removed a holder's key (a lease that it revoked, an operator, a wipe), and the next body began before the \
+             holder's process knew; the longest such overlap {:.1} ms{}\n\
+             - {} times a body that had begun a poll before its stop time, on a thread that it blocks or in a process that was stopped, ended \
+             that one poll after the next body had begun; the latest {:.1} ms after\n\
+             - {} bodies polled once after their loss: {} that block their thread, {} whose process stood still in that poll, {} whose loss came \
+             between the check and the poll\n\
+             - {} locks of ten seconds lost, as etcd revoked leases that were renewed\n\
+             - {} late writes refused by the fenced register\n\
              - {} pairs of calls compared for their order in {:.0} s of calm, {} of them of two processes\n\
-             - {:.0} s of calm in which every error was judged\n\
+             - {:.0} % of the time of all processes in which every loss of a lock of ten seconds was judged\n\
              - {} log lines, at most {} of one process about one fault\n\
              - {} keys or leases left\n\
-             - {} times the machine did not run a process for over 200 ms, {:.1} s at most\n",
+             - {} times the machine did not run a process for over 200 ms, for {:.1} s at most\n",
             self.removed.len(),
             most(&self.removed),
             self.removed_text(),
             self.after_stop.len(),
             most(&self.after_stop),
-            self.late_polls,
+            self.late_blocking + self.late_stopped + self.late_between,
+            self.late_blocking,
+            self.late_stopped,
+            self.late_between,
+            self.revoked,
             self.refused_writes,
             self.ordered,
             self.order_judged,
             self.ordered_apart,
-            self.errors_judged,
+            self.errors_judged * 100.0,
             self.lines,
             self.most_lines,
             self.left,
@@ -302,13 +334,18 @@ pub(crate) fn recoveries(faults: &BTreeMap<String, Happened>) -> String {
         let mut took = happened.recoveries.clone();
         took.sort_unstable();
         let at = |share: f64| quantile(&took, share);
+        // Of fewer, the hundredth part is none.
+        let high = match took.len() {
+            0..100 => "–".to_owned(),
+            _ => at(0.99),
+        };
         let _ = writeln!(
             text,
             "| {kind} | {} | {} | {} | {} | {} |",
             happened.times,
             took.len(),
             at(0.5),
-            at(0.99),
+            high,
             at(1.0)
         );
     }

@@ -6,9 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use etcd_locked_devkit::Result;
+use serde::Deserialize;
 
+use crate::checker::VERSION;
 use crate::checker::verdicts::Breach;
-use crate::history::{Event, Run};
+use crate::history::Event;
 use crate::plot;
 use crate::report::{Report, kinds, recoveries};
 
@@ -23,42 +25,69 @@ const PEERS: &str = "\nThe peers make exclusive calls only, each task under a le
                      etcd's lock service by etcd-client,\nwith a task that renews; `aetcd` is its lock, renewed every third of the TTL, on one \
                      endpoint; `etcdctl` is `etcdctl lock`\nwith a command, which is the body: etcdctl lets it run to its end.\n";
 
-/// Keeps the figures of a run below this folder, draws it if it is one of all kinds, and writes the results anew.
+/// Keeps the figures of a run below this folder, and draws it if it is one of all kinds. Only the same run, judged again, takes their
+/// place.
 pub(crate) fn keep(folder: &Path, report: &Report, events: &[Event]) -> Result<()> {
     let runs = folder.join(RUNS);
     let io = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(&runs).map_err(io)?;
     let run = &report.run;
-    let file = runs.join(file_of(run));
     let text = serde_json::to_string(report).map_err(|error| error.to_string())?;
-    fs::write(file, text + "\n").map_err(io)?;
-    if run.who == OURS && run.mix == "all" {
+    fs::write(runs.join(run.id() + ".json"), text + "\n").map_err(io)?;
+    if run.who == OURS && run.mix == "all" && report.error.is_empty() {
         fs::write(folder.join("plot.svg"), plot::draw(events)).map_err(io)?;
     }
-    let mut reports = Vec::new();
-    for entry in fs::read_dir(&runs).map_err(io)?.flatten() {
-        let text = fs::read_to_string(entry.path()).map_err(io)?;
-        let report: Report = serde_json::from_str(&text)
-            .map_err(|error| format!("{}: {error}", entry.path().display()))?;
-        reports.push(report);
-    }
-    fs::write(folder.join("RESULTS.md"), text_of(&reports)).map_err(io)
+    Ok(())
 }
 
-/// The file of a run's figures.
-fn file_of(run: &Run) -> String {
-    let mut file = format!("{}-{}-{}-{}", run.who, run.etcd, run.mix, run.seed);
-    for kind in &run.only {
-        file += &format!("-{}", kind.replace([' ', '/'], "_"));
+/// Writes the results anew, from all runs that are kept below this folder.
+pub(crate) fn write(folder: &Path) -> Result<()> {
+    let runs = folder.join(RUNS);
+    let io = |error: std::io::Error| format!("{}: {error}", runs.display());
+    let mut texts = BTreeMap::new();
+    for entry in fs::read_dir(&runs).map_err(io)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        texts.insert(name, fs::read_to_string(entry.path()).map_err(io)?);
     }
-    file + ".json"
+    fs::write(folder.join("RESULTS.md"), text_of(&reports(&texts)?)).map_err(io)
+}
+
+/// Reads the figures of runs, by the names of their files, which one version of the checker must have judged.
+fn reports(texts: &BTreeMap<String, String>) -> Result<Vec<Report>> {
+    /// What files of all versions have.
+    #[derive(Deserialize)]
+    struct Judged {
+        #[serde(default)]
+        checker: u32,
+    }
+    let wrong = |name: &str, error: serde_json::Error| format!("{name}: {error}");
+    let mut old = Vec::new();
+    for (name, text) in texts {
+        let judged: Judged = serde_json::from_str(text).map_err(|error| wrong(name, error))?;
+        if judged.checker != VERSION {
+            old.push(name.as_str());
+        }
+    }
+    if !old.is_empty() {
+        return Err(format!(
+            "these runs were not judged by version {VERSION} of the checker; judge their histories again, or remove them from \
+             `{RUNS}`: {}",
+            old.join(", ")
+        ));
+    }
+    let texts = texts.iter();
+    texts
+        .map(|(name, text)| serde_json::from_str(text).map_err(|error| wrong(name, error)))
+        .collect()
 }
 
 /// The page.
 fn text_of(reports: &[Report]) -> String {
     let mut groups: BTreeMap<(bool, String, &str, String), (usize, Report)> = BTreeMap::new();
     let mut ours = Report::default();
-    for report in reports {
+    let (ended, failed): (Vec<&Report>, Vec<&Report>) =
+        reports.iter().partition(|report| report.error.is_empty());
+    for report in ended {
         let run = &report.run;
         let who = match run.client.as_str() {
             "" => run.who.clone(),
@@ -79,10 +108,17 @@ fn text_of(reports: &[Report]) -> String {
     let mut text = String::from(
         "# What torture has shown\n\n\
          Written by `cargo xtask chaos --write`, from the runs in `runs/`. Four worker processes make calls on a real cluster of three\n\
-         members, which asks every client who it is, and a nemesis disturbs workers, members and the connections between them. Each body tells a witness when it begins,\n\
-         when it is polled and when it ends; a checker judges the history. `cargo xtask chaos --seed S` plays a schedule again.\n\n\
+         members with authentication on, and a *nemesis* injects faults into workers, members and the connections between them. Each body\n\
+         tells a witness when it begins, when it is polled and when it ends; a checker judges the history. `cargo xtask chaos --seed S` plays\n\
+         a schedule again.\n\n\
+         All processes and all members of etcd are on one machine with one clock. etcd keeps its data in memory and is told not to sync it.\n\
+         The machine does other work too: times in which it did not run a process, or etcd, are noted, and explain what follows from them.\n\n\
+         A *mix* says which calls the workers make: of `all` kinds, `exclusive` ones alone, and so on. *Hot* names are those that several\n\
+         processes want all the time. The *bound* of a call is how long it may last by its own wait and the faults under way, and 3 s. *Beyond\n\
+         the bound*, *keys left* (after all calls have ended) and *stalls* (times in which the machine did not run a process for over 200 ms)\n\
+         are counted in columns of their own; the first two are violations too.\n\n\
          ## Runs\n\n\
-         | who | etcd | mix | runs | minutes | calls | served | faults | violations | of safety, an hour | others, an hour | overlaps | beyond the bound | keys left | stalls |\n\
+         | who | etcd | mix | runs | minutes | calls | served | faults | violations | safety violations per hour | other violations per hour | overlaps | beyond the bound | keys left | stalls |\n\
          |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for ((_, who, etcd, mix), (runs, sum)) in &groups {
@@ -104,8 +140,21 @@ fn text_of(reports: &[Report]) -> String {
             sum.measured.stalls.len(),
         );
     }
-    text += "\n*Of safety* are overlaps, permits above their number, polls after a loss, tokens, writes of holders refused, groups partly held,\n\
-             and retentions cut short. *Stalls* are times in which the machine did not run a process for over 200 ms.\n";
+    text += "\n*Safety violations* are overlaps, permits above their number, polls after a loss, tokens, writes of holders refused, groups partly held,\n\
+             and retentions cut short.\n";
+    let _ = writeln!(
+        text,
+        "\nAll runs were judged by version {VERSION} of the checker. {} more ended before their time, and are in no figure here.",
+        failed.len()
+    );
+    for report in &failed {
+        let run = &report.run;
+        let _ = writeln!(
+            text,
+            "- {} on etcd {}, mix {}, seed {}: {}",
+            run.who, run.etcd, run.mix, run.seed, report.error
+        );
+    }
     if groups.keys().any(|(peer, ..)| *peer) {
         text += PEERS;
     }
@@ -117,14 +166,17 @@ fn text_of(reports: &[Report]) -> String {
             }
         }
     }
-    text += "\n## Faults, and how long until every hot name was served again\n\n\
-             Of all runs of ours. A member that was killed has healed once it serves again, a worker once it is started. Names whose locks a killed worker held\n\
+    text += "\n## Faults, and how long until every hot name was served again in every worker\n\n\
+             Of all runs of ours, the worker included that the fault has hit. A member that was killed has healed once it serves again, a worker once it is started. Names whose locks a killed worker held\n\
              are served when its lease has run out, after two or ten seconds.\n\n";
     text += "*Measured* are faults that were alone, and healed before the next one began.\n\n";
+    text += "Of fewer than 100 there is no p99. *Member replaced* gives etcd a new member with a new address; the workers reach it by the address\n\
+             of before. *No space* raises the alarm by hand, on a store that has space.\n\n";
     text += &recoveries(&ours.faults);
-    text += "\n## Calls\n\nOf all runs of ours. *Served*: the body began. *Busy*: not within the wait.\n\n";
+    text += "\n## Calls\n\nOf all runs of ours. *Served*: the body began; it may be lost or dropped after that. *Busy*: not within the wait.\n\
+             *Refused*: an error at once or after a time-out, such as that etcd is out of reach. *Dropped*: by the caller.\n\n";
     text += &kinds(&ours.kinds);
-    text += "\n## Measured\n\nNo violations, and worth knowing; of all runs of ours:\n\n";
+    text += "\n## Measured\n\nWhat no client can prevent is no violation; how often and for how long it happened is worth knowing. Of all runs of ours:\n\n";
     text += &ours.measured.text();
     text += "\n![calls and waits over time, with the faults](plot.svg)\n";
     text
@@ -133,6 +185,40 @@ fn text_of(reports: &[Report]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::Run;
+
+    #[test]
+    fn runs_of_two_checkers_do_not_add_up() {
+        let text = |checker| {
+            let report = Report {
+                checker,
+                ..Report::default()
+            };
+            serde_json::to_string(&report).expect("a report")
+        };
+        let texts = |old: String| {
+            let files = [("new.json", text(VERSION)), ("old.json", old)];
+            BTreeMap::from(files.map(|(name, text)| (name.to_owned(), text)))
+        };
+        assert_eq!(reports(&texts(text(VERSION))).map(|all| all.len()), Ok(2));
+        for old in [text(VERSION - 1), "{}".to_owned()] {
+            let refused = reports(&texts(old)).expect_err("a refusal");
+            assert!(refused.ends_with(": old.json"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_ended_before_its_time_is_told() {
+        let report = Report {
+            error: "no leader".to_owned(),
+            seconds: 600.0,
+            ..Report::default()
+        };
+        let text = text_of(&[report]);
+        assert!(text.contains(" 1 more ended before"), "{text}");
+        assert!(text.contains("seed 0: no leader"), "{text}");
+        assert!(!text.contains("| 10 |"), "{text}");
+    }
 
     #[test]
     fn peers_stand_below_us_with_their_violations() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use etcd_locked_devkit::process::interrupted;
 use etcd_locked_devkit::{Cluster, Gateway, Result, Setup, binary, until};
@@ -33,6 +33,12 @@ const EXPIRY_LIMIT: Duration = Duration::from_secs(26);
 
 /// How long the witness may take to read the last lines of the workers.
 const READ_LIMIT: Duration = Duration::from_secs(5);
+/// How long a call's key may be there after its last call: it lingers, then etcd is asked to delete it.
+const RELEASE_LIMIT: Duration = Duration::from_secs(3);
+/// How long calls may take to end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+/// The keys of names.
+const NAMES: &str = "locks/";
 /// The keys of names that stay locked for a while.
 const RETAINED: &str = "locks/rest/";
 /// How long these stay at most: the shortest lease that etcd grants, and the time until it looks for those that have run out.
@@ -56,6 +62,20 @@ pub(crate) struct Options {
     pub(crate) client: String,
 }
 
+impl Options {
+    /// Tells whether a peer makes the calls.
+    fn is_of_peer(&self) -> bool {
+        let who = self.who.as_deref();
+        who.is_some_and(|who| Sabotage::named(who).is_none())
+    }
+
+    /// Tells whether the workers make a mistake.
+    fn is_sabotaged(&self) -> bool {
+        let who = self.who.as_deref();
+        who.is_some_and(|who| Sabotage::named(who).is_some())
+    }
+}
+
 /// Plays a run, of which the witness has the history.
 pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     let started = Instant::now();
@@ -65,12 +85,6 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     for step in &steps {
         println!("  {step}");
     }
-    // Without the second flag, etcd wants every member connected for five seconds before one is replaced.
-    let setup = Setup::default().flags([login::CHEAP, "--strict-reconfig-check=false"]);
-    let mut cluster = Cluster::start_with(MEMBERS, setup)?;
-    cluster.enable_auth(login::USER, login::PASSWORD, &login::PREFIXES)?;
-    let watched = witness.clone();
-    stalls::watch(move |since| watched.record(What::Stalled { since }));
     witness.record(What::Run(Run {
         seed: options.seed,
         mix: options.mix.clone(),
@@ -84,25 +98,33 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
             .collect(),
         client: options.client.clone(),
         commit: env!("CHAOS_COMMIT").to_owned(),
+        started: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
     }));
+    // Without the second flag, etcd wants every member connected for five seconds before one is replaced.
+    let setup = Setup::default().flags([login::CHEAP, "--strict-reconfig-check=false"]);
+    let mut cluster = Cluster::start_with(MEMBERS, setup)?;
+    cluster.enable_auth(login::USER, login::PASSWORD, &login::PREFIXES)?;
+    let watched = witness.clone();
+    stalls::watch(move |since| watched.record(What::Stalled { since }));
+    let (asked, watched) = (stalls::Asked::default(), witness.clone());
+    asked.are(&cluster);
+    asked.watch(move |since| watched.record(What::Silent { since }));
     let mut crew = Crew::start(CREW, &cluster, witness, options)?;
     until("every hot name is served", RECOVERY_LIMIT, || {
-        witness.has_served(HOT as usize, 0)
+        witness.has_served(&crew.numbers(), HOT as usize, 0)
     })?;
 
     let end = started + options.time - CALM;
-    let mut nemesis = Nemesis::new(&mut cluster, &mut crew, witness, options.seed);
+    let mut nemesis = Nemesis::new(&mut cluster, &mut crew, witness, asked, options.seed);
     for step in &steps {
         if Instant::now() + step.lasts > end || interrupted() {
             break;
         }
         carry_out(step, &mut nemesis)?;
         // The mistake has been found out.
-        if options
-            .who
-            .as_deref()
-            .is_some_and(|who| Sabotage::named(who).is_some())
-        {
+        if options.is_sabotaged() {
             let violations = checker::judge(&witness.history()).violations;
             if violations
                 .iter()
@@ -117,14 +139,24 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     }
     crew.tend()?;
     witness.record(What::Draining);
-    let clean = crew.drain();
+    crew.drain();
+    let limit = match crew.died() {
+        0 => Duration::ZERO,
+        died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
+    };
+    // Peers may leave keys until they give their leases back.
+    if !options.is_of_peer() && idle(&crew, witness) {
+        let keys = remains(&cluster, limit.max(RELEASE_LIMIT), false);
+        witness.record(What::Idle { keys });
+    }
+    let clean = crew.end();
     witness.settle(READ_LIMIT);
     // A worker that has ended by itself or was killed leaves keys until its lease has run out; peers need not give theirs back.
     let patience = match crew.died() {
         _ if !clean || options.who.is_some() => EXPIRY_LIMIT,
         died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
     };
-    let keys = remains(&cluster, patience);
+    let keys = remains(&cluster, patience, true);
     witness.record(What::Left { keys });
     witness.record(What::Over);
     match interrupted() {
@@ -147,7 +179,9 @@ fn carry_out(step: &Step, nemesis: &mut Nemesis<'_>) -> Result<()> {
     }
     let (healed, start) = (now(), Instant::now());
     while start.elapsed() < RECOVERY_LIMIT
-        && !nemesis.witness.has_served(HOT as usize, healed)
+        && !nemesis
+            .witness
+            .has_served(&nemesis.crew.numbers(), HOT as usize, healed)
         && !interrupted()
     {
         thread::sleep(Duration::from_millis(20));
@@ -156,11 +190,21 @@ fn carry_out(step: &Step, nemesis: &mut Nemesis<'_>) -> Result<()> {
     nemesis.crew.tend()
 }
 
-/// The keys below the prefix, those of sessions next to it, and the leases, that do not go for so long.
-fn remains(cluster: &Cluster, patience: Duration) -> Vec<String> {
+/// Waits until all calls have ended; false if some have not, which the end of the run shows.
+fn idle(crew: &Crew, witness: &Witness) -> bool {
+    let workers = crew.numbers();
+    let idle = || witness.are_idle(&workers);
+    until("all calls have ended", DRAIN_LIMIT, idle).is_ok()
+}
+
+/// The keys of names that do not go for so long; at the `end` also those of sessions next to them, and the leases.
+fn remains(cluster: &Cluster, patience: Duration, end: bool) -> Vec<String> {
     let members = cluster.members().iter();
     let gateways: Vec<_> = members.map(|member| member.gateway()).collect();
     let left = || -> Result<Vec<String>> {
+        if !end {
+            return first(&gateways, |gateway| gateway.keys(NAMES));
+        }
         let mut left = first(&gateways, |gateway| gateway.keys("locks"))?;
         let leases = first(&gateways, Gateway::leases)?;
         left.extend(leases.iter().map(|lease| format!("lease {lease:x}")));

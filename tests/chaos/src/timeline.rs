@@ -71,12 +71,26 @@ fn concerns(event: &Event, kept: &BTreeSet<CallId>) -> bool {
             | Said::Write { call, .. }
             | Said::Ended { call, .. }
             | Said::Returned { call, .. } => Some((*process, *call)),
-            Said::Logged { .. } | Said::Stalled { .. } | Said::Drained { .. } => None,
+            Said::Logged { .. } | Said::Stalled { .. } | Said::Idle | Said::Drained { .. } => None,
         },
         What::Written { process, call, .. } => Some((*process, *call)),
         _ => None,
     };
     of.is_none_or(|(process, call)| kept.contains(&CallId { process, call }))
+}
+
+/// Writes a violation as one line.
+pub(crate) fn summary(events: &[Event], violation: &Violation) -> String {
+    let start = events.first().map_or(0, |event| event.at);
+    let calls: Vec<String> = violation.calls.iter().map(CallId::to_string).collect();
+    format!(
+        "{:9.3} {}: {}; {} {}",
+        violation.at.saturating_sub(start) as f64 / 1e9,
+        violation.breach.word(),
+        violation.text,
+        violation.names.join(", "),
+        calls.join(", ")
+    )
 }
 
 /// Writes a shortened history as lines for a person. Times are in seconds since the run began.
@@ -127,6 +141,12 @@ pub(crate) fn lines(events: &[Event], violation: &Violation) -> String {
             What::Stalled { since } => {
                 format!(
                     "         the machine stood still for {} ms",
+                    (at - since) / 1_000_000
+                )
+            }
+            What::Silent { since } => {
+                format!(
+                    "         no member of etcd answered for {} ms",
                     (at - since) / 1_000_000
                 )
             }

@@ -1,6 +1,6 @@
 //! Witness: collects what workers say, acknowledges each begin, and keeps the register that refuses late tokens.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,8 +25,12 @@ struct Shared {
     events: Mutex<Vec<Event>>,
     /// The highest token that each name's register has accepted; `None` while tokens begin anew, and every write is accepted.
     register: Mutex<Option<HashMap<String, i64>>>,
-    /// When each hot name was served last.
-    served: Mutex<BTreeMap<String, u64>>,
+    /// Calls by which tasks wait for a hot name all the time.
+    hot: Mutex<BTreeSet<(u32, u64)>>,
+    /// When such a task of each process was served last, by the name.
+    served: Mutex<BTreeMap<(u32, String), u64>>,
+    /// Processes whose calls have all ended.
+    idle: Mutex<BTreeSet<u32>>,
     /// How many connections of workers are open.
     open: AtomicUsize,
 }
@@ -85,10 +89,19 @@ impl Witness {
         events
     }
 
-    /// Tells whether every one of so many hot names has been served since then.
-    pub(crate) fn has_served(&self, names: usize, since: u64) -> bool {
+    /// Tells whether each of these processes has been served every one of so many hot names since then.
+    pub(crate) fn has_served(&self, processes: &[u32], names: usize, since: u64) -> bool {
         let served = lock(&self.shared.served);
-        served.values().filter(|at| **at >= since).count() >= names
+        processes.iter().all(|process| {
+            let own = served.iter().filter(|((of, _), _)| of == process);
+            own.filter(|(_, at)| **at >= since).count() >= names
+        })
+    }
+
+    /// Tells whether all calls of these processes have ended.
+    pub(crate) fn are_idle(&self, processes: &[u32]) -> bool {
+        let idle = lock(&self.shared.idle);
+        processes.iter().all(|process| idle.contains(process))
     }
 
     /// Has the register refuse late tokens, from an empty one on, or accept all.
@@ -132,14 +145,17 @@ impl Witness {
             }
             Said::Begun { call, held, tokens } => {
                 acknowledge(connection, *call);
-                let mut served = lock(&self.shared.served);
-                for (name, _) in tokens
-                    .iter()
-                    .filter(|(name, _)| *held && name.starts_with(HOT))
-                {
-                    served.insert(name.clone(), at);
+                if *held && lock(&self.shared.hot).remove(&(process, *call)) {
+                    let mut served = lock(&self.shared.served);
+                    let names = tokens.iter().map(|(name, _)| name.clone());
+                    served.extend(names.map(|name| ((process, name), at)));
                 }
             }
+            Said::Asked { call, asked } if asked.kind == HOT => {
+                lock(&self.shared.hot).insert((process, *call));
+            }
+            Said::Returned { call, .. } => _ = lock(&self.shared.hot).remove(&(process, *call)),
+            Said::Idle => _ = lock(&self.shared.idle).insert(process),
             Said::Write {
                 call,
                 name,

@@ -57,6 +57,19 @@ pub struct Status {
     pub revision: i64,
 }
 
+/// A key with what etcd has of it.
+#[derive(Debug, Clone)]
+pub struct KeyValue {
+    /// The key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// 0 if it has none.
+    pub lease: i64,
+    /// The revision at which it was created.
+    pub created: i64,
+}
+
 impl Gateway {
     /// Makes a client of the member at this address, which speaks no TLS.
     pub fn new(address: SocketAddr) -> Self {
@@ -153,6 +166,20 @@ impl Gateway {
             .iter()
             .map(|kv| (key(kv), number(&kv["lease"])))
             .collect())
+    }
+
+    /// Reads what is below `prefix`, linearizably and in the order of the keys.
+    pub fn below(&self, prefix: &str) -> Result<Vec<KeyValue>> {
+        let answer = self.call("kv/range", &range(prefix))?;
+        let kvs = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
+        let text = |bytes: &Value| String::from_utf8_lossy(&decode(bytes)).into_owned();
+        let read = |kv: &Value| KeyValue {
+            key: text(&kv["key"]),
+            value: text(&kv["value"]),
+            lease: number(&kv["lease"]),
+            created: number(&kv["create_revision"]),
+        };
+        Ok(kvs.iter().map(read).collect())
     }
 
     /// Puts a key without a lease.

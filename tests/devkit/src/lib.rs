@@ -12,16 +12,22 @@ pub mod http;
 pub mod limit;
 mod member;
 pub mod port;
+mod postgres;
 pub mod process;
 mod proxy;
+#[cfg(feature = "terminal")]
+mod terminal;
 mod wait;
 mod worker;
 
 pub use self::cluster::Cluster;
-pub use self::gateway::{Gateway, Status};
+pub use self::gateway::{Gateway, KeyValue, Status};
 pub use self::member::{Member, Setup};
+pub use self::postgres::Postgres;
 pub use self::process::Process;
 pub use self::proxy::{Direction, Proxy};
+#[cfg(feature = "terminal")]
+pub use self::terminal::Terminal;
 pub use self::wait::until;
 pub use self::worker::Worker;
 

@@ -6,7 +6,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
@@ -245,6 +245,12 @@ pub fn output(command: &mut Command) -> Result<String> {
         output.status,
         lines[lines.len().saturating_sub(3)..].join("; ")
     ))
+}
+
+/// Returns what a process has written: its standard output, then its standard error.
+pub fn text(output: &Output) -> String {
+    let texts = [&output.stdout, &output.stderr];
+    texts.map(|text| String::from_utf8_lossy(text)).concat()
 }
 
 /// Makes an interrupt end every child process. The main thread then meets an error, and cleans up by its drops.

@@ -11,12 +11,15 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
 
+use crate::wait::until;
 use crate::{Result, lock, port};
 
 /// How long a write may block before the proxy asks again whether the connection still lives.
 const BLOCKED: Duration = Duration::from_millis(50);
 /// How long a thread waits for a change of the faults before it asks again.
 const CHECK: Duration = Duration::from_secs(1);
+/// How long a forked child may have the listener before its exec.
+const FORKED: Duration = Duration::from_secs(5);
 /// Parts of a second in which a trickling connection passes its bytes.
 const DROPS: u64 = 20;
 
@@ -201,7 +204,14 @@ impl Proxy {
     pub fn accept_again(&self) -> Result<()> {
         let mut accepting = lock(&self.accepting);
         if accepting.is_none() {
-            let listener = TcpListener::bind(self.address);
+            let mut listener = TcpListener::bind(self.address);
+            // A child that another thread forks while the proxy listens has the listener too, until its exec.
+            let _ = until("the proxy's port", FORKED, || {
+                if listener.is_err() {
+                    listener = TcpListener::bind(self.address);
+                }
+                listener.is_ok()
+            });
             let listener = listener.map_err(|error| format!("the proxy's port: {error}"))?;
             self.change(|state| state.refuses = false);
             *accepting = Some(accept(Arc::clone(&self.network), listener));

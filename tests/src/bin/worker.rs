@@ -11,6 +11,8 @@
 //! | `tally <job> <directory>` | `tallied <job> <visits>` after `done <job>`; `tallied <job> <visits> <variant> <retryable> <message>` after a failure |
 //! | `read <job> <count>` | that many readers, each `reads <job>` once inside; all leave at `leave <job>`: `read <job>` each |
 //! | `permits <job> <count> <directory>` | that many calls for one of five permits: `permitted <job> <number inside>` each |
+//! | `limited <job> <permits> <tasks> <directory>` | that many tasks which call again and again for one of so many permits, until `leave <job>`: then `limited <job>` |
+//! | `visits <count>` | `most <number inside>`: the most that the next so many of those calls see, from those on that begin now |
 //! | `nest <job> <other>` | `holds <job>`; after `done <job>` it asks for the other job's lock too: `nested <job>` |
 //! | `roam <seconds> <seed> <directory>` | `roamed <served> <visits> <refused> <longest wait in ms>` after random calls for one to three of eight names, some of them nested; each name has its witness in a folder below |
 //! | `lock <name>` | `locked <name>` |
@@ -20,7 +22,8 @@
 //! | `shutdown <ms>` | `shut down` |
 //!
 //! With `WORKER_LOGS` set to a level, log lines of the library are output too, as `logged <LEVEL> <message and fields>`.
-//! `WORKER_LOG_FILE` names a file to which warnings and errors are appended, as `<LEVEL> <message and fields>`.
+//! `WORKER_LOG_FILE` names a file to which warnings and errors are appended, as `<LEVEL> <message and fields>`, and each series
+//! of metrics that moves, as `MOVED <name and labels>`.
 //!
 //! Every failure is reported as `failed <what> <variant of LockError> <message>`. The process ends with its standard input.
 
@@ -31,15 +34,17 @@ use std::future::{Future, poll_fn, ready};
 use std::io::{self, BufRead, Write as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use etcd_locked::{Config, LockError, current, etcd_locked};
-use etcd_locked_tests::{Crowd, Witness, monotonic_ns};
+use etcd_locked_tests::{Crowd, Witness, monotonic_ns, moved};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinSet;
 use tokio::time::interval;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -50,6 +55,9 @@ use tracing::{Event, Metadata, Subscriber};
 async fn main() {
     tracing::subscriber::set_global_default(LogLines::from_environment())
         .expect("the only subscriber");
+    if let Some(file) = log_file() {
+        moved::watch(move |series| append(&file, &format!("MOVED {series}")));
+    }
     let (send, mut commands) = unbounded_channel();
     thread::spawn(move || {
         io::stdin()
@@ -100,12 +108,37 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             for _ in 0..count.parse().expect("a number of calls") {
                 let (job, crowd) = (job.to_owned(), Crowd::new(directory));
                 tokio::spawn(async move {
-                    match one_of_five(&job, &crowd).await {
+                    match one_of(&job, 5, &crowd).await {
                         Ok(inside) => println!("permitted {job} {inside}"),
                         Err(error) => report(&job, &error),
                     }
                 });
             }
+        }
+        ["limited", job, permits, tasks, directory] => {
+            let permits: u16 = permits.parse().expect("a number of permits");
+            let done = bodies.entry(job.to_owned()).or_default().clone();
+            let mut calls = JoinSet::new();
+            for _ in 0..tasks.parse().expect("a number of tasks") {
+                let (job, crowd) = (job.to_owned(), Crowd::new(directory));
+                let stop = done.clone().notified_owned();
+                calls.spawn(async move { limited(&job, permits, &crowd, stop).await });
+            }
+            let job = job.to_owned();
+            tokio::spawn(async move {
+                calls.join_all().await;
+                println!("limited {job}");
+            });
+        }
+        ["visits", count] => {
+            let wanted = count.parse().expect("a number of visits");
+            let mut seen = SEEN.lock().expect("no panic");
+            let round = seen.round + 1;
+            *seen = Seen {
+                round,
+                wanted,
+                most: 0,
+            };
         }
         ["churn", job, times, directory] => {
             let (job, witness) = (job.to_owned(), Witness::new(directory));
@@ -294,8 +327,7 @@ async fn roam_once(
 fn call_for(names: &[u64]) -> etcd_locked::Acquire {
     let mut names = names.iter().map(|name| format!("places/{name}"));
     let first = etcd_locked::lock(names.next().unwrap_or_default());
-    let all = names.fold(first, etcd_locked::Acquire::and);
-    all.wait(Duration::from_secs(10))
+    first.and_all(names).wait(Duration::from_secs(10))
 }
 
 async fn visit_all(names: &[u64], directory: &Path, roamed: &mut Roamed) {
@@ -317,8 +349,50 @@ async fn read(job: &str, done: &Notify) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("jobs/<job>", permits = 5, wait = "forever")]
-async fn one_of_five(job: &str, crowd: &Crowd) -> Result<usize, LockError> {
+/// What the calls of `limited` see.
+struct Seen {
+    /// The number of the command `visits`.
+    round: u64,
+    /// How many visits of that round are to come.
+    wanted: u64,
+    /// The most that were inside at once.
+    most: usize,
+}
+
+static SEEN: Mutex<Seen> = Mutex::new(Seen {
+    round: 0,
+    wanted: 0,
+    most: 0,
+});
+
+/// Calls again and again until it is to stop.
+async fn limited(job: &str, permits: u16, crowd: &Crowd, stop: OwnedNotified) {
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => return,
+            () = ready(()) => {}
+        }
+        let round = SEEN.lock().expect("no panic").round;
+        let inside = match one_of(job, permits, crowd).await {
+            Ok(inside) => inside,
+            Err(error) => return report(job, &error),
+        };
+        let mut seen = SEEN.lock().expect("no panic");
+        // A call of an earlier round saw what was inside before it.
+        if seen.round == round && seen.wanted > 0 {
+            seen.most = seen.most.max(inside);
+            seen.wanted -= 1;
+            if seen.wanted == 0 {
+                println!("most {}", seen.most);
+            }
+        }
+    }
+}
+
+#[etcd_locked("jobs/<job>", permits = permits, wait = "forever")]
+async fn one_of(job: &str, permits: u16, crowd: &Crowd) -> Result<usize, LockError> {
     match crowd.visit().await {
         Ok(inside) => Ok(inside),
         Err(error) => {
@@ -490,6 +564,19 @@ fn variant(error: &LockError) -> &'static str {
     }
 }
 
+fn log_file() -> Option<File> {
+    let path = std::env::var_os("WORKER_LOG_FILE")?;
+    let file = File::options().append(true).create(true).open(path);
+    Some(file.expect("the file for log lines"))
+}
+
+/// Appends a line by one write, because several processes have the file open.
+fn append(mut file: &File, line: &str) {
+    let line = format!("{line}\n");
+    file.write_all(line.as_bytes())
+        .expect("the file takes a line");
+}
+
 /// Outputs log lines up to this level.
 struct LogLines {
     output: LevelFilter,
@@ -500,13 +587,9 @@ struct LogLines {
 impl LogLines {
     fn from_environment() -> Self {
         let level = std::env::var("WORKER_LOGS");
-        let file = std::env::var_os("WORKER_LOG_FILE").map(|path| {
-            let file = File::options().append(true).create(true).open(path);
-            file.expect("the file for log lines")
-        });
         Self {
             output: level.map_or(LevelFilter::OFF, |level| level.parse().expect("a level")),
-            file,
+            file: log_file(),
         }
     }
 
@@ -541,10 +624,10 @@ impl Subscriber for LogLines {
         if *level <= self.output {
             println!("logged {line}");
         }
-        if let Some(mut file) = self.file.as_ref()
+        if let Some(file) = &self.file
             && *level <= self.of_file()
         {
-            writeln!(file, "{line}").expect("the file takes a line");
+            append(file, &line);
         }
     }
 

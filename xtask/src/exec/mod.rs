@@ -16,14 +16,15 @@ use etcd_locked_devkit::Proxy;
 
 pub(crate) use self::pulse::beat;
 use self::round::{Fault, Lane, Seen, Tool};
-use crate::etcd::{self, Etcd};
+use crate::etcd::Etcd;
+use crate::options::Rounds;
 use crate::{Result, say, workspace};
 
 /// Rounds of ours, unless `--times` says otherwise.
 const TIMES: usize = 60;
 
 /// Rounds that are played at once, unless `--lanes` says otherwise.
-const LANES: usize = 8;
+const LANES: usize = 16;
 
 /// The page, below the workspace's root.
 const PAGE: &str = "cli/EXEC.md";
@@ -37,17 +38,14 @@ struct Job {
 
 /// Plays the rounds, and prints the table; `--write` writes the page.
 pub(crate) fn exec(args: &[String]) -> Result<String> {
-    let mut args = args.to_vec();
-    let asked = etcd::asked(&mut args)?;
-    let times = number(&mut args, "--times")?.unwrap_or(TIMES);
-    let lanes = number(&mut args, "--lanes")?.unwrap_or(LANES);
-    let writes = args.iter().any(|arg| arg == "--write");
-    args.retain(|arg| arg != "--write");
-    if !args.is_empty() || times == 0 || lanes == 0 {
-        return Err("usage: cargo xtask exec [--times N] [--lanes N] [--write]".to_owned());
-    }
+    let Rounds {
+        etcd,
+        times,
+        lanes,
+        writes,
+    } = Rounds::parse("exec", args, TIMES, LANES)?;
     say::step("etcd");
-    let etcd = match asked {
+    let etcd = match etcd {
         Some(etcd) => etcd,
         None => Etcd::find()?,
     };
@@ -84,17 +82,6 @@ pub(crate) fn exec(args: &[String]) -> Result<String> {
         etcd.version,
         begun.elapsed().as_secs_f64()
     ))
-}
-
-/// Takes an option and its number out of the arguments.
-fn number(args: &mut Vec<String>, option: &str) -> Result<Option<usize>> {
-    let Some(at) = args.iter().position(|arg| arg == option) else {
-        return Ok(None);
-    };
-    let value = args.get(at + 1).and_then(|value| value.parse().ok());
-    let value = value.ok_or_else(|| format!("`{option}` needs a number"))?;
-    args.drain(at..at + 2);
-    Ok(Some(value))
 }
 
 /// The rounds: of ours so many, and a tenth of that with all stopped; of etcdctl a tenth, and as many with all stopped.
@@ -236,7 +223,7 @@ fn page(etcd: &Etcd, table: &str) -> String {
     format!(
         "# Commands under a lock, and what goes wrong\n\n\
          Written by `cargo xtask exec --times N --write`, on etcd {} and etcdctl {}. In each round one process runs a command of two\n\
-         processes under a lock with a TTL of 2 s, and meets a fault; another process waits for the same lock, to run its own. Both\n\
+         processes under a lock with a TTL of 5 s, and meets a fault; another process waits for the same lock, to run its own. Both\n\
          commands note the time each millisecond, by one clock.\n\n\
          {table}\n\
          With \"all stopped, then continued\", command, guardian and `etcd-locked` (or command and `etcdctl`) are stopped until the\n\

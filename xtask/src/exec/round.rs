@@ -15,7 +15,7 @@ use super::pulse::{self, Pulse, now};
 use crate::Result;
 
 /// TTL of all locks.
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(5);
 
 /// Limit of each step: longer than a lease can last.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -161,8 +161,9 @@ impl Lane<'_> {
         until("the second process's key", PATIENCE, || {
             gateway.keys(&below).is_ok_and(|keys| keys.len() == 2)
         })?;
-        // At any time of the two thirds of a second between two renewals.
-        thread::sleep(Duration::from_millis(number as u64 * 137 % 667));
+        // At any time between two renewals.
+        let third = TTL.as_millis() as u64 / 3;
+        thread::sleep(Duration::from_millis(number as u64 * 137 % third));
 
         let at = now();
         let mut all = first_command.0.clone();

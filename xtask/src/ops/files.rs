@@ -188,7 +188,7 @@ mod tests {
         let signals = fs::read_to_string(signals).expect("the shop's times");
         let pod = read("kubernetes/shop.yaml").expect("a pod");
         let needs = numbers(&signals, "Duration::from_secs(");
-        assert_eq!(needs.len(), 2, "grace and last answers");
+        assert_eq!(needs.len(), 3, "grace, notice and last answers");
         let sleeps = numbers(&pod, "sleep: { seconds: ");
         assert_eq!(sleeps.len(), 1, "preStop");
         let has = numbers(&pod, "\n      terminationGracePeriodSeconds: ");

@@ -1,4 +1,4 @@
-//! Tests of the shop's services: five scenes, played by processes, for each framework.
+//! Tests of the shop's services: six scenes, played by processes, for each framework.
 
 pub(crate) mod http;
 mod scenes;
@@ -35,6 +35,11 @@ macro_rules! plays_every_scene {
         #[test]
         fn sigterm_drains_and_leaves_nothing_behind() {
             $crate::shop::shutdown::<$customer>();
+        }
+
+        #[test]
+        fn says_that_it_is_not_ready_before_its_port_closes() {
+            $crate::shop::notice::<$customer>();
         }
 
         #[test]

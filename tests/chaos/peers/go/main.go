@@ -78,7 +78,7 @@ func main() {
 			defer tasks.Done()
 			for !drains() {
 				if task < hot {
-					c.exclusive("exclusive", fmt.Sprintf("hot/%d", task), wait, c.between(2, 30))
+					c.exclusive("hot", fmt.Sprintf("hot/%d", task), wait, c.between(2, 30))
 				} else {
 					c.roam()
 				}

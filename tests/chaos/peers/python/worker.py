@@ -57,7 +57,7 @@ class Caller:
     async def run(self, task):
         while not self.witness.draining:
             if task < HOT:
-                await self.call("exclusive", "hot", task, self.between(2, 30))
+                await self.call("hot", "hot", task, self.between(2, 30))
             elif (n := self.random.randrange(10)) < 6:
                 await self.call("exclusive", "hot", self.random.randrange(HOT), self.between(2, 60))
             elif n < 9:

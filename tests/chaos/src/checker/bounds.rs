@@ -1,11 +1,11 @@
-//! Bounds of calls: answers come within the wait and three seconds, with errors that faults explain, and "busy" only where it is.
+//! Bounds of calls: answers come within the wait and three seconds, with errors that faults explain, and bodies end.
 
 use std::collections::BTreeMap;
 
 use super::calls::{Call, CallId};
 use super::calm;
-use super::exclusion::{began, by_name};
-use super::faults::Fault;
+use super::exclusion::{BLOCKING, began, by_name};
+use super::faults::{Failure, Fault};
 use super::pauses::{Pauses, covered};
 use super::removals::Removals;
 use super::verdicts::{Breach, Verdicts};
@@ -16,6 +16,10 @@ use crate::history::Outcome;
 const TOLERANCE: u64 = ms(3_000);
 /// The connect time-out in milliseconds, which bounds every call while etcd cannot be reached.
 const CONNECT_LIMIT: u64 = 5_000;
+/// How long a body may be neither polled nor ended while its process runs: it wants to be polled every ten milliseconds.
+const POLL_LIMIT: u64 = ms(1_000);
+/// The same for a body whose process was killed, which says nothing of its last stall.
+const LAST_POLL_LIMIT: u64 = ms(2_000);
 /// How long a call may take to return once its body has ended: a release is awaited for two seconds.
 const RELEASE_LIMIT: u64 = ms(5_000);
 /// The wait in milliseconds from which on a call is served in calm.
@@ -35,6 +39,7 @@ pub(super) fn judge(
     let names = by_name(calls);
     for call in calls.values() {
         waits(call, faults, pauses, verdicts);
+        hangs(call, pauses, verdicts);
         errors(call, faults, pauses, verdicts);
         starved(call, &names, faults, pauses, verdicts);
     }
@@ -50,7 +55,7 @@ fn waits(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts
         let answered = returned.min(began(call));
         // A single try has no wait of its own: it is refused once etcd cannot be reached for the connect time-out.
         let asked = (call.asked_at, answered);
-        let unreachable = || !calm::is_calm(call, asked, calm::AFTERMATH, faults, pauses);
+        let unreachable = || calm::is_explained(call, asked, Failure::Delayed, faults, pauses);
         let wait = match wait {
             0 if unreachable() => CONNECT_LIMIT,
             _ => wait,
@@ -74,21 +79,54 @@ fn waits(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts
     }
 }
 
+/// A body is polled, or dropped, until its process ends.
+fn hangs(call: &Call, pauses: &Pauses, verdicts: &mut Verdicts) {
+    let Some(begun) = call.begun.as_ref().filter(|_| call.asked.kind != BLOCKING) else {
+        return;
+    };
+    let last = call.held_until.max(begun.at);
+    let last = call.late.last().map_or(last, |late| last.max(*late));
+    let (end, limit) = match call.ended {
+        Some((ended, _)) => (ended, POLL_LIMIT),
+        None => (pauses.over(), LAST_POLL_LIMIT),
+    };
+    let stood = pauses.ran(call.id.process, last, end);
+    let stood = stood.saturating_sub(pauses.stalled(last, end));
+    if stood > limit {
+        let text = format!(
+            "its body was neither polled nor ended for {} ms",
+            stood / 1_000_000
+        );
+        verdicts.breach(Breach::Bound, last, &call.asked.names, &[call.id], text);
+    }
+}
+
 fn errors(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts) {
     let Some((at, result)) = &call.returned else {
         return;
     };
     let asked = (call.asked_at, *at);
-    let explained = || !calm::is_calm(call, asked, calm::AFTERMATH, faults, pauses);
+    let explained = |failure| calm::is_explained(call, asked, failure, faults, pauses);
     // A call that waits for some milliseconds may be over before etcd has answered at all.
     let patient = call
         .asked
         .wait
         .is_none_or(|wait| wait == 0 || wait >= PATIENT_WAIT);
+    if *result == Outcome::Lost("Revoked".to_owned())
+        && calm::is_revoked_by_etcd(call, asked, faults)
+    {
+        verdicts.revoked += 1;
+    }
+    let refused = match call.ended {
+        Some(_) => Failure::Unreleased,
+        None => Failure::Refused,
+    };
     let text = match result {
         Outcome::Wrong(error) => error.clone(),
-        Outcome::Lost(cause) if !explained() => format!("lost without a fault: {cause}"),
-        Outcome::Refused(error) if patient && !explained() => {
+        Outcome::Lost(cause) if !explained(Failure::Lost(cause)) => {
+            format!("lost without a fault: {cause}")
+        }
+        Outcome::Refused(error) if patient && !explained(refused) => {
             format!("refused without a fault: {error}")
         }
         _ => return,
@@ -150,12 +188,15 @@ fn retention(
         let crashed = pauses
             .ended(keeps.id.process)
             .is_some_and(|end| end < until);
-        let rewound = removals.rewound(granted, until);
+        let rewound = !removals.share_history(keeps, next);
         if keeps.asked.at_least == 0 || !done || crashed || rewound || !keeps.is_exclusive() {
             continue;
         }
         let begin = began(next);
-        if begin < until && removals.explain(keeps, name, begin, begin).is_none() {
+        if begin >= until {
+            // The next one waits for the end of this retention too.
+            last = last.max(until);
+        } else if removals.explain(keeps, name, begin, begin).is_none() {
             let text = format!(
                 "`{name}` was locked {} ms too early",
                 (until - began(next)) / 1_000_000

@@ -122,6 +122,7 @@ pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
             Said::Write { .. }
             | Said::Logged { .. }
             | Said::Stalled { .. }
+            | Said::Idle
             | Said::Drained { .. } => {}
         }
     }

@@ -1,7 +1,11 @@
-//! Faults of a history: when each was there, and which locks it takes away from their holders.
+//! Faults of a history: when each was there, whom it disturbs, and which locks it takes away from their holders.
 
+use std::collections::BTreeMap;
+
+use super::calls::Call;
+use super::exclusion::began;
 use crate::clock::ms;
-use crate::history::{Event, What};
+use crate::history::{Event, Mode, Taken, What};
 
 /// One fault of a run.
 #[derive(Debug, Clone)]
@@ -12,10 +16,29 @@ pub(crate) struct Fault {
     pub(crate) begun: u64,
     /// `None`: the history ends before.
     pub(crate) healed: Option<u64>,
+    /// When it was about to be healed.
+    ending: Option<u64>,
     /// When etcd lost what it knew.
     rewound: Option<u64>,
     /// The names whose keys an operator removes or puts.
     names: Vec<String>,
+    /// The processes of the worker that it is aimed at; `None`, if it is aimed at etcd.
+    processes: Option<Vec<u32>>,
+    /// The key that an operator takes.
+    taken: Option<Taken>,
+}
+
+/// How a call fails, or is delayed, by a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure<'a> {
+    /// Its lock is lost by this cause.
+    Lost(&'a str),
+    /// etcd is out of reach, or refuses.
+    Refused,
+    /// Its body has ended, and etcd has not confirmed within two seconds that its key is gone.
+    Unreleased,
+    /// Its answer takes time, or says of a key that nobody uses that it is in the way.
+    Delayed,
 }
 
 /// How a holder's key is gone that lives.
@@ -37,25 +60,52 @@ const EXCHANGE: u64 = ms(1_000);
 /// All faults, in order.
 pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
+    // The process of each slot, and the slots of the faults.
+    let mut slots: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut aims: BTreeMap<u32, u32> = BTreeMap::new();
     for Event { at, what } in events {
         match what {
+            What::Started { process, slot } => {
+                slots.insert(*slot, *process);
+                for fault in faults.iter_mut().filter(|fault| fault.healed.is_none()) {
+                    if aims.get(&fault.number) == Some(slot)
+                        && let Some(processes) = &mut fault.processes
+                    {
+                        processes.push(*process);
+                    }
+                }
+            }
             What::FaultBegun {
                 fault,
                 kind,
                 target,
                 names,
-            } => faults.push(Fault {
-                number: *fault,
-                kind: kind.clone(),
-                target: target.clone(),
-                begun: *at,
-                healed: None,
-                rewound: None,
-                names: names.clone(),
-            }),
+                worker,
+                taken,
+            } => {
+                let running = worker.map(|slot| slots.get(&slot).copied());
+                aims.extend(worker.map(|slot| (*fault, slot)));
+                faults.push(Fault {
+                    number: *fault,
+                    kind: kind.clone(),
+                    target: target.clone(),
+                    begun: *at,
+                    healed: None,
+                    ending: None,
+                    rewound: None,
+                    names: names.clone(),
+                    processes: running.map(Vec::from_iter),
+                    taken: taken.clone(),
+                })
+            }
             What::FaultHealed { fault } => {
                 if let Some(fault) = faults.iter_mut().find(|it| it.number == *fault) {
                     fault.healed = Some(*at);
+                }
+            }
+            What::FaultEnding { fault } => {
+                if let Some(fault) = faults.iter_mut().find(|it| it.number == *fault) {
+                    fault.ending = Some(*at);
                 }
             }
             What::Rewound { fault } => {
@@ -74,6 +124,109 @@ impl Fault {
     /// The end of it, or of the run.
     pub(crate) fn until(&self) -> u64 {
         self.healed.unwrap_or(u64::MAX)
+    }
+
+    /// Tells whether it is one of a worker, and this process is not that worker's.
+    fn is_of_another(&self, process: u32) -> bool {
+        let processes = self.processes.as_ref();
+        processes.is_some_and(|processes| !processes.contains(&process))
+    }
+
+    /// The processes of the worker that it is aimed at; `None`, if it is aimed at etcd.
+    pub(super) fn processes(&self) -> Option<&[u32]> {
+        self.processes.as_deref()
+    }
+
+    /// Tells whether a call may fail so by it, as the matrix of faults in the design has it: a fault of a worker is felt by its process,
+    /// one of a key by calls for its name, and one of three members by nobody who has time to ask another.
+    pub(super) fn explains(&self, call: &Call, failure: Failure<'_>) -> bool {
+        if self.is_of_another(call.id.process) {
+            return false;
+        }
+        let named = call
+            .asked
+            .names
+            .iter()
+            .any(|name| self.names.contains(name));
+        let brief = ms(call.asked.ttl) < LONG_TTL;
+        match (self.kind.as_str(), failure) {
+            // A process that is killed says no more, and a new one has its own connections.
+            ("worker killed", _) => false,
+            // There and back again it may take longer than a renewal of a brief lease may.
+            ("delay of 80 ms", Failure::Lost(_)) => brief,
+            ("delay of 80 ms", _) => failure == Failure::Delayed,
+            ("lease revoked", Failure::Lost(cause)) => cause == "Revoked" && self.is_owner(call),
+            ("key deleted", Failure::Lost(cause)) => {
+                named && cause == "Deleted" && self.is_owner(call)
+            }
+            ("key overwritten", Failure::Lost(cause)) => {
+                named && ["Overwritten", "Deleted"].contains(&cause) && self.is_owner(call)
+            }
+            ("lease revoked" | "key deleted" | "key overwritten" | "junk key", failure) => {
+                named && failure == Failure::Delayed
+            }
+            ("no space", Failure::Lost(_)) => false,
+            (kind, Failure::Lost(cause)) if OF_ONE.contains(&kind) => {
+                // etcd has been seen to revoke leases that were being renewed.
+                (brief && !HARMLESS.contains(&kind))
+                    || (cause == "Revoked" && REVOKING.contains(&kind))
+            }
+            (kind, Failure::Refused) => !OF_ONE.contains(&kind),
+            // Another leader may take longer than that.
+            (kind, Failure::Unreleased) => !HARMLESS.contains(&kind),
+            _ => true,
+        }
+    }
+
+    /// Tells whether by it a lock of the longest TTL may be lost in this process, whatever its name is.
+    pub(super) fn unsettles(&self, process: u32) -> bool {
+        let kind = self.kind.as_str();
+        let spared = ["worker killed", "delay of 80 ms", "junk key", "no space"];
+        let spared = spared.contains(&kind) || self.taken.is_some() || OF_ONE.contains(&kind);
+        !spared && !self.is_of_another(process)
+    }
+
+    /// Tells whether it is one after which etcd has been seen to revoke leases that were being renewed.
+    pub(super) fn makes_etcd_revoke(&self) -> bool {
+        REVOKING.contains(&self.kind.as_str())
+    }
+
+    /// Tells whether the key that an operator takes was of the process of this call, as far as its record says.
+    fn is_owner(&self, call: &Call) -> bool {
+        let owner = self.taken.as_ref().and_then(|taken| taken.owner);
+        owner.is_none_or(|owner| owner == call.id.process)
+    }
+
+    /// Tells whether the key that an operator takes may be the one by which this call holds the name.
+    pub(super) fn takes_from(&self, call: &Call) -> bool {
+        let Some(taken) = &self.taken else {
+            return true;
+        };
+        let holds = match call.asked.mode {
+            Mode::Exclusive => taken.older == 0,
+            Mode::Permits(of) => taken.older < usize::from(of),
+            Mode::Shared => true,
+        };
+        // One that waited when the operator looked may have been served before the key was taken.
+        let taken = self.until().min(self.begun + TAKEN);
+        self.is_owner(call) && (holds || began(call) <= taken)
+    }
+
+    /// Tells whether one key alone is taken by it.
+    pub(super) fn is_of_one_key(&self) -> bool {
+        ["key deleted", "key overwritten"].contains(&self.kind.as_str())
+    }
+
+    /// When etcd lost what it knew by it.
+    pub(super) fn rewound(&self) -> Option<u64> {
+        // Histories of before have no event for it.
+        let rewinds = REWINDING.contains(&self.kind.as_str());
+        rewinds.then(|| self.rewound.unwrap_or(self.begun))
+    }
+
+    /// Until when it surely lasts.
+    pub(super) fn lasts_until(&self) -> u64 {
+        self.ending.unwrap_or(self.until())
     }
 
     /// Says how it takes the key of a live holder away, whose lease has this TTL.
@@ -107,10 +260,9 @@ impl Fault {
     /// Tells whether etcd loses what it knew, or processes are yet to learn of that, at some time between two moments: tokens of
     /// before and of afterwards have nothing to do with each other.
     pub(crate) fn rewinds(&self, from: u64, to: u64) -> bool {
-        // Histories of before have no event for it.
-        let begun = self.rewound.unwrap_or(self.begun);
         let until = self.until().saturating_add(REWIND_DETECTION);
-        REWINDING.contains(&self.kind.as_str()) && begun <= to && from <= until
+        self.rewound()
+            .is_some_and(|rewound| rewound <= to && from <= until)
     }
 
     /// Tells whether it is there at some time between two moments, or was within the time before.
@@ -119,6 +271,27 @@ impl Fault {
     }
 }
 
+/// How long after its record an operator's request takes a key at most.
+const TAKEN: u64 = ms(500);
+/// The TTL from which on a lock outlives whatever happens to one member, or one endpoint.
+pub(super) const LONG_TTL: u64 = ms(10_000);
+/// Kinds of faults of one member or endpoint of three, or so short that another attempt is answered: no call is refused by them.
+const OF_ONE: &[&str] = &[
+    "endpoint frozen",
+    "endpoint refused",
+    "member killed",
+    "member frozen",
+    "member isolated",
+    "member replaced",
+    "leader killed",
+    "leader frozen",
+    "leader isolated",
+    "compaction storm",
+    "all connections reset",
+    "connections reset",
+];
+/// Those by which nothing is lost either, however short its TTL is.
+const HARMLESS: &[&str] = &["endpoint refused", "compaction storm"];
 /// Kinds of faults by which etcd loses what it knew.
 const REWINDING: &[&str] = &["etcd wiped", "etcd restored from a snapshot"];
 /// How long afterwards a lock of before may be held: a renewal of the longest TTL, an exchange, and etcd's users.

@@ -1,4 +1,4 @@
-//! Liveness: how long it takes until every hot name is served after a fault, and whether all are in calm.
+//! Liveness: how long it takes until every hot name is served in every worker after a fault, and whether all are in calm.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use super::verdicts::{Breach, Recovery, Verdicts};
 use crate::clock::ms;
 use crate::history::{Event, What};
 
-/// Names that every worker wants all the time.
-pub(crate) const HOT: &str = "hot/";
+/// The kind of calls of tasks that want one name all the time; every worker has one for each such name.
+pub(crate) const HOT: &str = "hot";
 /// The bound: two leases of ten seconds, as after a change of leader, the longest body, and three seconds.
 pub(crate) const BOUND: u64 = ms(26_000);
 
@@ -22,10 +22,11 @@ pub(super) fn judge(
     pauses: &Pauses,
     verdicts: &mut Verdicts,
 ) {
-    let mut served: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    for call in calls.values() {
-        for name in call.asked.names.iter().filter(|name| name.starts_with(HOT)) {
-            let begins = served.entry(name).or_default();
+    // When the own task of each process was served, by the name.
+    let mut served: BTreeMap<(&str, u32), Vec<u64>> = BTreeMap::new();
+    for call in calls.values().filter(|call| call.asked.kind == HOT) {
+        for name in &call.asked.names {
+            let begins = served.entry((name, call.id.process)).or_default();
             if call.was_held() {
                 begins.push(began(call));
             }
@@ -52,7 +53,11 @@ pub(super) fn judge(
             .min();
         let until = next.unwrap_or(end).min(end);
         let mut slowest = Some(0);
-        for (name, begins) in &served {
+        for ((name, process), begins) in &served {
+            // A process of before, or one that is started later.
+            if !pauses.lives(*process, healed, until) {
+                continue;
+            }
             let first = begins.get(begins.partition_point(|begin| *begin < healed));
             match first.filter(|first| **first <= until) {
                 Some(first) => slowest = slowest.map(|slowest: u64| slowest.max(first - healed)),
@@ -60,7 +65,7 @@ pub(super) fn judge(
                     slowest = None;
                     if until.saturating_sub(healed) > BOUND + pauses.stalled(healed, until) {
                         let text = format!(
-                            "`{name}` was not served for {} ms after {} {}",
+                            "`{name}` was not served in process {process} for {} ms after {} {}",
                             (until - healed) / 1_000_000,
                             fault.kind,
                             fault.target

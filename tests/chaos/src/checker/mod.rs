@@ -1,5 +1,6 @@
 //! Checker: a history in, verdicts out. Pure.
 
+mod answers;
 mod bounds;
 pub(crate) mod calls;
 mod calm;
@@ -13,6 +14,7 @@ mod removals;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod validity;
 pub(crate) mod verdicts;
 
 pub(crate) use verdicts::{Verdicts, Violation};
@@ -20,13 +22,16 @@ pub(crate) use verdicts::{Verdicts, Violation};
 use crate::history::{Event, What};
 use crate::results::OURS;
 
+/// The version of the rules, raised with each change of them: figures of two versions do not add up.
+pub(crate) const VERSION: u32 = 2;
+
 /// Judges a history.
 pub(crate) fn judge(events: &[Event]) -> Verdicts {
     let calls = calls::of(events);
     let faults = faults::of(events);
     let mut verdicts = Verdicts::default();
     let pauses = pauses::Pauses::of(events);
-    let removals = removals::Removals::of(&calls, &faults, &pauses);
+    let removals = removals::Removals::of(events, &calls, &faults, &pauses);
     exclusion::judge(&calls, &removals, &pauses, &mut verdicts);
     tokens::judge(events, &calls, &removals, &mut verdicts);
     // Peers promise no order among the tasks of a process.
@@ -35,7 +40,9 @@ pub(crate) fn judge(events: &[Event]) -> Verdicts {
         order::judge(&calls, &faults, &pauses, &mut verdicts);
         verdicts.order_judged = calm::lasts(events, &faults, &pauses, order::AFTERMATH);
     }
-    verdicts.errors_judged = calm::lasts(events, &faults, &pauses, calm::AFTERMATH);
+    verdicts.errors_judged = calm::share_judged(events, &faults, &pauses);
+    validity::judge(&calls, &faults, &pauses, &mut verdicts);
+    answers::judge(&calls, &faults, &pauses, &mut verdicts);
     bounds::judge(&calls, &faults, &pauses, &removals, &mut verdicts);
     liveness::judge(events, &calls, &faults, &pauses, &mut verdicts);
     verdicts.stalls = pauses.stalls().collect();

@@ -9,9 +9,12 @@ use crate::history::{Event, Said, What};
 pub(super) struct Pauses {
     /// From when until when each process did not run; these may overlap.
     stopped: BTreeMap<u32, Vec<(u64, u64)>>,
+    started: BTreeMap<u32, u64>,
     ended: BTreeMap<u32, u64>,
     /// When the machine did not run the witness, or a worker that was not stopped.
     stalls: Vec<(u64, u64)>,
+    /// When etcd answered at no member.
+    silences: Vec<(u64, u64)>,
     over: u64,
 }
 
@@ -21,6 +24,9 @@ impl Pauses {
         for Event { at, what } in events {
             pauses.over = *at;
             match what {
+                What::Started { process, .. } => {
+                    pauses.started.entry(*process).or_insert(*at);
+                }
                 What::Stopped { process } => {
                     let stopped = pauses.stopped.entry(*process).or_default();
                     stopped.push((*at, u64::MAX));
@@ -34,6 +40,7 @@ impl Pauses {
                 What::Killed { process } | What::Exited { process, .. } => {
                     pauses.ended.entry(*process).or_insert(*at);
                 }
+                What::Silent { since } => pauses.silences.push((*since, *at)),
                 What::Stalled { since } => pauses.stalls.push((*since, *at)),
                 What::Said {
                     process,
@@ -61,6 +68,20 @@ impl Pauses {
         self.ended.get(&process).copied()
     }
 
+    /// Tells whether a process is there all the time between two moments.
+    pub(super) fn lives(&self, process: u32, from: u64, to: u64) -> bool {
+        let started = self.started.get(&process).is_none_or(|at| *at <= from);
+        started && self.ended(process).is_none_or(|at| to <= at)
+    }
+
+    /// Each process with when it was started and when it ended.
+    pub(super) fn processes(&self) -> impl Iterator<Item = (u32, u64, u64)> {
+        self.started.iter().map(|(process, at)| {
+            let ended = self.ended(*process).unwrap_or(self.over);
+            (*process, *at, ended)
+        })
+    }
+
     /// How long a process ran between two moments.
     pub(super) fn ran(&self, process: u32, from: u64, to: u64) -> u64 {
         let to = to.min(self.ended(process).unwrap_or(u64::MAX));
@@ -74,16 +95,17 @@ impl Pauses {
         covered(&self.stalls, from, to)
     }
 
-    /// The longest time for which the machine did not run the witness or some worker, of those that touch the time between two moments.
+    /// The longest time for which the machine did not run the witness, some worker or etcd, of those that touch the time between two
+    /// moments.
     pub(super) fn longest_stall(&self, from: u64, to: u64) -> u64 {
-        let stalls = self.stalls.iter();
+        let stalls = self.stalls.iter().chain(&self.silences);
         let stalls = stalls.filter(|(begin, end)| *begin <= to && from <= *end);
         stalls.map(|(begin, end)| end - begin).max().unwrap_or(0)
     }
 
-    /// From when until when the machine did not run the witness or some worker, each time for so long at least.
+    /// From when until when the machine did not run the witness, some worker or etcd, each time for so long at least.
     pub(super) fn long_stalls(&self, least: u64) -> impl Iterator<Item = (u64, u64)> {
-        let stalls = self.stalls.iter().copied();
+        let stalls = self.stalls.iter().chain(&self.silences).copied();
         stalls.filter(move |(from, to)| to - from >= least)
     }
 

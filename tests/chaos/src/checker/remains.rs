@@ -19,6 +19,14 @@ pub(super) fn judge(events: &[Event], faults: &[Fault], verdicts: &mut Verdicts)
                 let text = format!("{} keys and leases: {}", keys.len(), keys.join(", "));
                 verdicts.breach(Breach::Left, *at, &[], &[], text);
             }
+            What::Idle { keys } if !keys.is_empty() => {
+                let text = format!(
+                    "{} keys after all calls had ended: {}",
+                    keys.len(),
+                    keys.join(", ")
+                );
+                verdicts.breach(Breach::Left, *at, &[], &[], text);
+            }
             What::Said {
                 process,
                 said: Said::Drained { left, .. },

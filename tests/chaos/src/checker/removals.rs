@@ -3,13 +3,20 @@
 use std::collections::BTreeMap;
 
 use super::calls::{Call, CallId};
+use super::exclusion::began;
 use super::faults::Fault;
 use super::pauses::Pauses;
 use crate::clock::ms;
-use crate::history::{Ending, Outcome};
+use crate::history::{Ending, Event, Outcome, Said, What};
 
 /// How far apart losses by the same removal are recorded.
 const RECORD: u64 = ms(1_000);
+/// A body that ends so soon after its key was taken may not have been told.
+const UNTOLD: u64 = ms(250);
+/// Causes of losses by which a process learns that its key or its lease is gone.
+const GONE: &[&str] = &["Deleted", "Revoked", "Overwritten"];
+/// What a process logs once when it learns that etcd has lost what it knew.
+const HISTORY_LOST: &str = "etcd.history_lost";
 
 /// What explains that a holder's key was gone while its guard said "held".
 pub(super) struct Removals<'a> {
@@ -17,10 +24,24 @@ pub(super) struct Removals<'a> {
     pauses: &'a Pauses,
     /// Calls of each process that lost a lock because its key or its lease was gone, and when.
     noticed: BTreeMap<u32, Vec<(u64, &'a Call)>>,
+    rewinds: Vec<Rewind>,
+}
+
+/// A fault by which etcd lost what it knew.
+struct Rewind {
+    kind: String,
+    at: u64,
+    /// When etcd served again.
+    healed: u64,
+    /// Until when the fault may be the reason that a lock of before is held.
+    until: u64,
+    /// When each process said that it knows.
+    known: BTreeMap<u32, u64>,
 }
 
 impl<'a> Removals<'a> {
     pub(super) fn of(
+        events: &[Event],
         calls: &'a BTreeMap<CallId, Call>,
         faults: &'a [Fault],
         pauses: &'a Pauses,
@@ -28,7 +49,7 @@ impl<'a> Removals<'a> {
         let mut noticed: BTreeMap<u32, Vec<(u64, &Call)>> = BTreeMap::new();
         for call in calls.values() {
             if let Some((at, Outcome::Lost(cause))) = &call.returned
-                && ["Deleted", "Revoked"].contains(&cause.as_str())
+                && GONE.contains(&cause.as_str())
             {
                 noticed
                     .entry(call.id.process)
@@ -40,6 +61,7 @@ impl<'a> Removals<'a> {
             faults,
             pauses,
             noticed,
+            rewinds: rewinds(events, faults),
         }
     }
 
@@ -51,25 +73,63 @@ impl<'a> Removals<'a> {
         name: &str,
         from: u64,
         to: u64,
-    ) -> Option<&'a str> {
+    ) -> Option<&str> {
         // The later one may be the one without a key: it got it inside its process, which did not know.
         let both = [earlier, later];
         let mut removals = both
             .into_iter()
             .filter_map(|call| self.explain(call, name, from, to));
-        removals.next().or_else(|| {
-            let rewinds = |fault: &&Fault| fault.rewinds(from, from) && fault.rewinds(to, to);
-            let fault = self.faults.iter().find(rewinds)?;
-            let mut both = both.into_iter();
-            let known =
-                both.any(|call| to - from <= ms(call.asked.ttl) + self.idle(call, from, to));
-            known.then_some(fault.kind.as_str())
-        })
+        removals
+            .next()
+            .map(|fault| fault.kind.as_str())
+            .or_else(|| self.of_two_histories(earlier, later, from, to))
     }
 
-    /// The kind of fault by which the key of a call may have been gone between two moments: an operator has just removed it, or etcd
-    /// has revoked its lease, and the process noticed that about then.
-    pub(super) fn explain(&self, call: &Call, name: &str, from: u64, to: u64) -> Option<&'a str> {
+    /// The kind of fault by which two calls hold a name in different histories of etcd, if the one of before may not know.
+    pub(super) fn of_two_histories(
+        &self,
+        earlier: &Call,
+        later: &Call,
+        from: u64,
+        to: u64,
+    ) -> Option<&str> {
+        if self.share_history(earlier, later) {
+            return None;
+        }
+        let both = [earlier, later];
+        let rewind = self.rewinds.iter().find(|rewind| {
+            (rewind.at..=rewind.until).contains(&from) && (rewind.at..=rewind.until).contains(&to)
+        })?;
+        let mut both = both.into_iter();
+        let known = both.any(|call| to - from <= ms(call.asked.ttl) + self.idle(call, from, to));
+        known.then_some(rewind.kind.as_str())
+    }
+
+    /// Tells whether two calls surely got their locks in the same history of etcd.
+    pub(super) fn share_history(&self, a: &Call, b: &Call) -> bool {
+        let history = self.history(a);
+        history.is_some() && history == self.history(b)
+    }
+
+    /// The number of the history of etcd in which a call got its lock; `None` if its process may have got it from before.
+    pub(super) fn history(&self, call: &Call) -> Option<usize> {
+        let mut number = 0;
+        for rewind in &self.rewinds {
+            if began(call) < rewind.at {
+                break;
+            }
+            let known = rewind.known.get(&call.id.process).copied();
+            if call.asked_at < rewind.healed.max(known.unwrap_or(0)) {
+                return None;
+            }
+            number += 1;
+        }
+        Some(number)
+    }
+
+    /// The fault by which the key of a call may have been gone between two moments: an operator has just taken it, or etcd has revoked
+    /// its lease, and the process noticed that about then.
+    pub(super) fn explain(&self, call: &Call, name: &str, from: u64, to: u64) -> Option<&'a Fault> {
         let ttl = ms(call.asked.ttl);
         let explains = |fault: &&Fault| {
             let Some(removal) = fault.removal(name, ttl) else {
@@ -82,10 +142,18 @@ impl<'a> Removals<'a> {
             let detection = detection + self.idle(call, from, to);
             (removal.from..=removal.until).contains(&from)
                 && to - from <= detection
-                && (!removal.by_etcd || self.noticed(call, name, from, from + detection))
+                && fault.takes_from(call)
+                && (self.noticed(call, name, from, from + detection)
+                    || (!removal.by_etcd && self.is_untold(call, removal.from)))
         };
-        let fault = self.faults.iter().find(explains)?;
-        Some(fault.kind.as_str())
+        self.faults.iter().find(explains)
+    }
+
+    /// Tells whether a body was over before its process can have learnt that its key was taken then.
+    fn is_untold(&self, call: &Call, taken: u64) -> bool {
+        let over = matches!(call.ended, Some((_, Ending::Done)));
+        let ended = call.held_until;
+        over && ended <= taken + UNTOLD + self.idle(call, taken, ended.max(taken))
     }
 
     /// Tells whether this call was lost then because its key was gone, or one of this name in its process. A call that was over before
@@ -114,4 +182,51 @@ impl<'a> Removals<'a> {
     pub(super) fn rewound(&self, from: u64, to: u64) -> bool {
         self.faults.iter().any(|fault| fault.rewinds(from, to))
     }
+}
+
+/// Gathers the faults by which etcd lost what it knew, and when each process learnt of it.
+fn rewinds(events: &[Event], faults: &[Fault]) -> Vec<Rewind> {
+    let mut rewinds: Vec<Rewind> = faults
+        .iter()
+        .filter_map(|fault| {
+            Some(Rewind {
+                kind: fault.kind.clone(),
+                at: fault.rewound()?,
+                healed: fault.until(),
+                until: fault
+                    .until()
+                    .saturating_add(super::faults::REWIND_DETECTION),
+                known: BTreeMap::new(),
+            })
+        })
+        .collect();
+    for Event { at, what } in events {
+        let What::Said { process, said } = what else {
+            continue;
+        };
+        let Some(rewind) = rewinds.iter_mut().rfind(|rewind| rewind.at < *at) else {
+            continue;
+        };
+        // One line, or the first such loss, is about all sessions of the process; another loss about those of one TTL.
+        match said {
+            Said::Logged { text, .. } if text.contains(HISTORY_LOST) => {
+                rewind.known.entry(*process).or_insert(*at);
+            }
+            Said::Returned {
+                result: Outcome::Lost(cause),
+                ..
+            } if cause == "Wiped" => {
+                rewind.known.entry(*process).or_insert(*at);
+            }
+            Said::Returned {
+                result: Outcome::Lost(cause),
+                ..
+            } if *at <= rewind.until && ["Revoked", "Expired"].contains(&cause.as_str()) => {
+                let known = rewind.known.entry(*process).or_insert(*at);
+                *known = (*known).max(*at);
+            }
+            _ => {}
+        }
+    }
+    rewinds
 }

@@ -27,13 +27,17 @@ pub(super) fn judge(
 fn rising(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut Verdicts) {
     let mut of_all: Option<(i64, CallId)> = None;
     let mut of_exclusive: Option<(i64, CallId)> = None;
-    let mut last = u64::MAX;
+    let mut current = 0;
     for body in bodies {
+        // A lock whose process may have it from before is compared with none.
+        let Some(history) = removals.history(body) else {
+            continue;
+        };
         // A new history of etcd has new tokens.
-        if removals.rewound(last, began(body)) {
+        if history != current {
             (of_all, of_exclusive) = (None, None);
+            current = history;
         }
-        last = began(body);
         let Some(token) = body.token(name) else {
             continue;
         };

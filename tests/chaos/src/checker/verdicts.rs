@@ -27,10 +27,16 @@ pub(crate) enum Breach {
     Bound,
     /// A name was locked again before its retention was over.
     Retention,
+    /// A guard said "held" longer than a lock can be without an answer of etcd.
+    Validity,
     /// A name was not served though no fault was there.
     Liveness,
     /// A call that waits for ten seconds or more was not served, with no fault about.
     Starved,
+    /// A call was told that a name is taken which was free.
+    Free,
+    /// A call was told of a deadlock, and no nested calls allow a cycle.
+    Deadlock,
     /// Keys or leases were left in etcd after everything had ended.
     Left,
     /// A process wrote more than ten lines about one fault.
@@ -55,6 +61,7 @@ impl Breach {
             Self::Register,
             Self::Group,
             Self::Retention,
+            Self::Validity,
         ];
         self.is_unsafe() || built.contains(&self)
     }
@@ -77,8 +84,11 @@ impl Breach {
             Self::Order => "overtaken in calm",
             Self::Bound => "beyond its bound",
             Self::Retention => "retention cut short",
+            Self::Validity => "held for too long",
             Self::Liveness => "not served in calm",
             Self::Starved => "busy in calm",
+            Self::Free => "busy though free",
+            Self::Deadlock => "deadlock without a cycle",
             Self::Left => "keys left",
             Self::Logs => "log storm",
             Self::Error => "unexplained error",
@@ -88,7 +98,7 @@ impl Breach {
 }
 
 /// Every promise.
-const ALL: [Breach; 16] = [
+const ALL: [Breach; 19] = [
     Breach::Overlap,
     Breach::Permits,
     Breach::Twice,
@@ -99,8 +109,11 @@ const ALL: [Breach; 16] = [
     Breach::Order,
     Breach::Bound,
     Breach::Retention,
+    Breach::Validity,
     Breach::Liveness,
     Breach::Starved,
+    Breach::Free,
+    Breach::Deadlock,
     Breach::Left,
     Breach::Logs,
     Breach::Error,
@@ -125,8 +138,14 @@ pub(crate) struct Verdicts {
     pub(crate) removed: BTreeMap<String, Vec<u64>>,
     /// Polls after the stop time, while the next holder was there: how long after its begin.
     pub(crate) after_stop: Vec<u64>,
-    /// Bodies that were polled once after their loss, as they blocked their thread or their process stood still.
-    pub(crate) late_polls: u64,
+    /// Bodies that were polled once after their loss, as they blocked their thread.
+    pub(crate) late_blocking: u64,
+    /// As their process stood still in that poll.
+    pub(crate) late_stopped: u64,
+    /// As the loss came between the gate and the poll.
+    pub(crate) late_between: u64,
+    /// Losses of locks whose leases etcd had revoked though they were renewed, at a TTL of ten seconds.
+    pub(crate) revoked: u64,
     /// Writes of lost holders that the register has refused.
     pub(crate) refused_writes: u64,
     /// How many pairs of calls were compared for their order.
@@ -135,8 +154,8 @@ pub(crate) struct Verdicts {
     pub(crate) ordered_apart: u64,
     /// For how long order was judged, as there was no fault.
     pub(crate) order_judged: u64,
-    /// For how long errors were.
-    pub(crate) errors_judged: u64,
+    /// The share of the time of all processes in which errors of long leases were.
+    pub(crate) errors_judged: f64,
     pub(crate) recoveries: Vec<Recovery>,
     /// The most lines a process wrote about one fault.
     pub(crate) most_lines: u64,
@@ -175,10 +194,6 @@ impl Verdicts {
             .entry(kind.to_owned())
             .or_default()
             .push(lasted);
-    }
-
-    pub(super) fn after_stop(&mut self, late: u64) {
-        self.after_stop.push(late);
     }
 
     /// How often each promise was broken.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_locked::{Acquire, LockError, LockGuard, current, etcd_locked, lock, lock_names};
+use etcd_locked::{Acquire, Group, LockError, LockGuard, current, etcd_locked, lock, lock_names};
 use fastrand::Rng;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -25,6 +25,8 @@ const FEW: u64 = 3;
 const NESTED: u64 = 8;
 /// How many names have long holders.
 const LONG: u64 = 12;
+/// How many names have one task in each process: on these, places in etcd's queue are compared across processes.
+pub(super) const TURNS: u64 = 2;
 /// The permits of a name.
 const PERMITS: u16 = 3;
 /// The wait of most calls.
@@ -90,6 +92,13 @@ async fn group(a: u64, b: u64, body: Body) -> Result<(), LockError> {
 
 #[etcd_locked("hot/<n>", ttl = "10s", wait = "none")]
 async fn once(n: u64, body: Body) -> Result<(), LockError> {
+    body.run().await;
+    Ok(())
+}
+
+/// A try of a name that mostly is free.
+#[etcd_locked("cold/<n>", ttl = "10s", wait = "none")]
+async fn once_cold(n: u64, body: Body) -> Result<(), LockError> {
     body.run().await;
     Ok(())
 }
@@ -160,6 +169,8 @@ struct Asking {
     wait: Option<Duration>,
     ttl: Duration,
     at_least: Duration,
+    /// The call in whose body it is made.
+    under: Option<u64>,
 }
 
 impl Asking {
@@ -174,6 +185,7 @@ impl Asking {
             wait: Some(WAIT),
             ttl,
             at_least: Duration::ZERO,
+            under: None,
         }
     }
 }
@@ -183,22 +195,27 @@ impl Caller {
     pub(super) async fn hot(&mut self, n: u64) {
         let lasts = self.between(2, 30);
         if self.peer.is_some() {
-            let asking = Asking::alone(Kind::Exclusive, [name("hot", n)], ttl(n));
+            let asking = Asking::alone(Kind::Hot, [name("hot", n)], ttl(n));
             return self.by_peer(asking, lasts).await;
         }
         if self.sabotage.is_some() {
             return self
-                .sabotaged(Kind::Exclusive, name("hot", n), ttl(n), lasts)
+                .sabotaged(Kind::Hot, name("hot", n), ttl(n), lasts)
                 .await;
         }
-        let (pending, body) = self.ask(
-            Asking::alone(Kind::Exclusive, [name("hot", n)], ttl(n)),
-            lasts,
-        );
+        let (pending, body) = self.ask(Asking::alone(Kind::Hot, [name("hot", n)], ttl(n)), lasts);
         match ttl(n) {
             BRIEF => pending.answered(brief(n, body)).await,
             _ => pending.answered(usual(n, body)).await,
         };
+    }
+
+    /// Makes one call for a name that one task of each process wants, and waits until its key is gone.
+    pub(super) async fn turn(&mut self, n: u64) {
+        let lasts = self.between(1_000, 1_500);
+        self.by_hand(Asking::alone(Kind::Turn, [name("turn", n)], USUAL), lasts)
+            .await;
+        sleep(self.between(300, 500)).await;
     }
 
     /// Makes one call of this kind.
@@ -215,6 +232,8 @@ impl Caller {
                 self.sabotaged(kind, name("long", few), ttl(few), lasts)
                     .await;
             }
+            Kind::Hot => self.hot(n).await,
+            Kind::Turn => self.turn(n % TURNS).await,
             Kind::Exclusive => self.by_hand(hot(ttl(n)), lasts).await,
             Kind::Cold => {
                 let n = self.random.u64(0..COLD);
@@ -263,8 +282,15 @@ impl Caller {
             }
             Kind::Try => {
                 let wait = Some(Duration::ZERO);
-                let (pending, body) = self.ask(Asking { wait, ..hot(USUAL) }, lasts);
-                pending.answered(once(n, body)).await;
+                if self.random.bool() {
+                    let (pending, body) = self.ask(Asking { wait, ..hot(USUAL) }, lasts);
+                    pending.answered(once(n, body)).await;
+                } else {
+                    let n = self.random.u64(0..COLD);
+                    let asking = Asking::alone(kind, [name("cold", n)], USUAL);
+                    let (pending, body) = self.ask(Asking { wait, ..asking }, lasts);
+                    pending.answered(once_cold(n, body)).await;
+                }
             }
             Kind::Bounded => {
                 let wait = Some(self.between(20, 400));
@@ -346,11 +372,13 @@ impl Caller {
         let acquire = |n| lock(Nest { n }).ttl(USUAL).wait(WAIT);
         let asking = |n| Asking::alone(Kind::Nested, [name("nest", n)], USUAL);
         let (pending, body) = self.ask(asking(n), lasts);
+        let under = Some(pending.call);
         let call = async {
             let guard = acquire(n).await?;
             let inner = async {
                 sleep(lasts / 4).await;
-                let (pending, body) = self.ask(asking(other), lasts / 4);
+                let asking = asking(other);
+                let (pending, body) = self.ask(Asking { under, ..asking }, lasts / 4);
                 pending.answered(guarded(acquire(other), body)).await;
             };
             let work = async { body.around(current(), inner).await };
@@ -385,6 +413,14 @@ impl Caller {
                 };
                 pending.answered(call).await;
             }
+            Some(Sabotage::NoGate) => {
+                let call = async {
+                    let guard = acquire.await?;
+                    ungated(&guard, body).await?;
+                    guard.release().await
+                };
+                pending.answered(call).await;
+            }
             sabotage => {
                 let called = pending.answered(guarded(acquire, body)).await;
                 let without = matches!(called, Outcome::Lost(_) | Outcome::Busy);
@@ -406,6 +442,7 @@ impl Caller {
             wait: asking.wait.map(milliseconds),
             ttl: milliseconds(asking.ttl),
             at_least: milliseconds(asking.at_least),
+            under: asking.under,
             names: asking.names,
         };
         let body = Body {
@@ -432,8 +469,8 @@ impl Caller {
     }
 }
 
-async fn guarded(acquire: Acquire, body: Body) -> Result<(), LockError> {
-    let guard: LockGuard = acquire.await?;
+async fn guarded<N: Group>(acquire: Acquire<N>, body: Body) -> Result<(), LockError> {
+    let guard: LockGuard<N> = acquire.await?;
     guard.hold(body.run()).await?;
     guard.release().await
 }
@@ -463,6 +500,16 @@ async fn unguarded(body: Body) {
     let locks = current();
     let task = tokio::spawn(body.run_under(locks));
     let _ = task.await;
+}
+
+/// Runs a body until it ends, or until its task learns that the lock is lost.
+async fn ungated(guard: &LockGuard, body: Body) -> Result<(), LockError> {
+    let locks = guard.hold(async { current() }).await?;
+    tokio::select! {
+        biased;
+        () = body.run_under(locks) => Ok(()),
+        _ = guard.lost() => guard.hold(async {}).await,
+    }
 }
 
 /// The call for the one name that was asked for.

@@ -5,6 +5,10 @@ use fastrand::Rng;
 /// A kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// Of a task that wants one hot name all the time.
+    Hot,
+    /// Of a task that wants one name all the time, as no other task of its process does.
+    Turn,
     Exclusive,
     Cold,
     Shared,
@@ -23,7 +27,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str); 15] = [
+    pub(crate) const ALL: [(Self, &'static str); 17] = [
+        (Self::Hot, "hot"),
+        (Self::Turn, "turn"),
         (Self::Exclusive, "exclusive"),
         (Self::Cold, "cold"),
         (Self::Shared, "shared"),

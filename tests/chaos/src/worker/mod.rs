@@ -1,8 +1,8 @@
 //! Worker process: makes calls of all kinds, and tells the witness what becomes of them.
 //!
 //! `etcd-locked-chaos worker <witness> <process> <seed> <mix> <mistake, peer or "none">`, with the endpoints in the environment. At a
-//! line on its standard input it stops asking, lets its calls end, shuts the engine down and ends. It ends at once with the
-//! witness.
+//! line on its standard input it stops asking and lets its calls end, and says so. At a second line it shuts the engine down and ends. It
+//! ends at once with the witness, and when one of its tasks panics by itself.
 
 mod body;
 pub(crate) mod calls;
@@ -21,7 +21,7 @@ use tokio::io::AsyncBufReadExt;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::calls::{Caller, HOT, Peer};
+use self::calls::{Caller, HOT, Peer, TURNS};
 use self::connection::WitnessConnection;
 use self::etcdctl::Etcdctl;
 use self::logs::Logs;
@@ -47,10 +47,13 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
     let watched = witness.clone();
     stalls::watch(move |since| watched.say(Said::Stalled { since }));
     tracing::subscriber::set_global_default(Logs(witness.clone()))?;
+    end_at_panics();
+    // Peers promise no order across processes, and mistakes are made elsewhere.
+    let turns = if who == "none" { TURNS } else { 0 };
     let (drain, draining) = watch::channel(false);
     let mut random = Rng::with_seed(seed.parse()?);
     let mut tasks = Vec::new();
-    for task in 0..HOT + ROAMERS {
+    for task in 0..HOT + turns + ROAMERS {
         let mut caller = Caller {
             witness: witness.clone(),
             random: random.fork(),
@@ -67,6 +70,8 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
             while !*draining.borrow() {
                 if task < HOT {
                     caller.hot(task).await;
+                } else if task < HOT + turns {
+                    caller.turn(task - HOT).await;
                 } else {
                     let kind = mix.choose(&mut caller.random);
                     caller.call(kind).await;
@@ -82,8 +87,10 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
     stdin.next_line().await?;
     drain.send_replace(true);
     for task in tasks {
-        task.await?; // a panic ends the worker, and the witness sees that
+        task.await?;
     }
+    witness.say(Said::Idle);
+    stdin.next_line().await?;
     let drained = etcd_locked::shutdown(GRACE).await;
     witness.say(Said::Drained {
         left: drained.left().len(),
@@ -91,4 +98,14 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
     });
     witness.flushed().await;
     Ok(())
+}
+
+/// Ends the process at the first panic, whichever task or thread it is of: the runner sees that. Panics on purpose are resumed ones,
+/// which come by no hook.
+fn end_at_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }

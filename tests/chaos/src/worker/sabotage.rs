@@ -16,14 +16,17 @@ pub(crate) enum Sabotage {
     ReleaseByName,
     /// A body runs in a task of its own, which no guard stops.
     NoGuard,
+    /// Nothing stands before the polls of a body: it is dropped only once its task learns of the loss.
+    NoGate,
 }
 
 impl Sabotage {
-    pub(crate) const ALL: [(Self, &'static str); 4] = [
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
         (Self::Unlocked, "unlocked"),
         (Self::LyingRenewal, "lying-renewal"),
         (Self::ReleaseByName, "release-by-name"),
         (Self::NoGuard, "no-guard"),
+        (Self::NoGate, "no-gate"),
     ];
 
     pub(crate) fn named(name: &str) -> Option<Self> {

@@ -6,7 +6,7 @@ use super::stage::{Ask, SOON, Stage, plays};
 use super::steps::{is_linear, steps_of};
 use crate::world::CallId;
 use crate::world::violation::must;
-use etcd_locked_core::Wait;
+use etcd_locked_core::{Mode, Wait};
 
 /// Tasks, at first.
 const TASKS: usize = 40;
@@ -71,6 +71,40 @@ fn nested_waiters_cost_the_same_each_when_they_give_up() {
                     stage.cancel(call);
                 }
                 stage.run(Duration::from_secs(1));
+            })
+        });
+    });
+}
+
+#[test]
+fn nested_waiters_cost_the_same_each_with_a_reader_behind_them() {
+    plays(|| {
+        is_linear("nested waiters before a reader", TASKS, |tasks| {
+            let (mut stage, ..) = waiting(tasks, Wait::Forever);
+            let mode = Mode::Shared;
+            stage.ask(
+                1,
+                Ask {
+                    mode,
+                    ..Ask::of("hot")
+                },
+            );
+            steps_of(&mut stage, |stage| stage.run(Duration::from_secs(3)))
+        });
+    });
+}
+
+/// All of them have edges, which go before a caller learns that its wait is over.
+#[test]
+fn nested_waiters_cost_the_same_each_when_their_waits_end() {
+    plays(|| {
+        is_linear("nested waiters whose waits end", TASKS, |tasks| {
+            let wait = Wait::For(Duration::from_millis(3_500));
+            let (mut stage, _, calls, _) = waiting(tasks, wait);
+            steps_of(&mut stage, |stage| {
+                stage.run(Duration::from_secs(1));
+                let refused = calls.iter().all(|call| stage.refusal(*call).is_some());
+                must!(Progress, refused, "nested waiters wait on");
             })
         });
     });

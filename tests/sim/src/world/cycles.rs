@@ -101,7 +101,7 @@ impl Bench {
         let core = &self.processes[n].core;
         let given_up = |of: &Contender| of.detached || of.state == ContenderState::Deleting;
         let mut contenders = view::contenders(core).into_iter().filter(given_up);
-        contenders.any(|of| of.key.as_ref() == Some(key)) || view::is_deleting(core, key)
+        contenders.any(|of| of.key.as_ref() == Some(key))
     }
 
     /// Whether it waits, as far as its process can know.

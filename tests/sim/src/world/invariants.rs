@@ -103,14 +103,11 @@ impl Bench {
     /// A process has one live key below a name.
     fn check_keys(&self) {
         for process in self.processes.iter().filter(|p| p.is_there()) {
-            let sessions = view::sessions(&process.core)
-                .into_iter()
-                .filter(view::is_usable);
-            let sessions: Vec<_> = sessions.filter_map(|s| s.lease).collect();
+            let leases = view::leases(&process.core);
             let mut queued: Vec<Key> = Vec::new();
             for contender in view::contenders(&process.core) {
                 let Contender { name, seat, .. } = &contender;
-                let live = sessions
+                let live = leases
                     .iter()
                     .map(|lease| key_of(name, *lease, *seat))
                     .filter(|key| self.store.kv(key.as_bytes()).is_some())

@@ -2,12 +2,39 @@
 
 use std::fmt::Debug;
 
-use etcd_locked_core::{CallId, Core, Key, Name, RequestId, Revision, Seat};
-pub(crate) use etcd_locked_core::{ContenderState, SessionState, SessionView as Session};
+use etcd_locked_core::{CallId, Core, Key, LeaseId, Name, RequestId, Revision, Seat};
 
 /// Timers and exchanges that a core without calls may have: those of the sessions it keeps for the next call.
 const TIMERS: usize = 20;
 const EXCHANGES: usize = 4;
+
+/// Where a contender is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ContenderState {
+    /// Its key was not put, or its put has no answer.
+    Pending,
+    /// It waits.
+    Waiting,
+    /// Calls hold it.
+    Owned,
+    /// Its call is over, and its name stays locked.
+    Retained,
+    /// It is to be deleted.
+    Deleting,
+}
+
+impl ContenderState {
+    fn of(contender: &etcd_locked_core::Contender) -> Self {
+        let there = contender.created().is_some();
+        match (contender.is_in_line(), contender.ownership()) {
+            (true, _) if there => Self::Waiting,
+            (true, _) => Self::Pending,
+            (false, Some(_)) => Self::Owned,
+            (false, None) if there => Self::Retained,
+            (false, None) => Self::Deleting,
+        }
+    }
+}
 
 /// A key of a process below a name, as its core knows it.
 #[derive(Debug, Clone)]
@@ -37,11 +64,6 @@ impl Contender {
     }
 }
 
-/// True while keys may be created under it.
-pub(crate) fn is_usable(session: &Session) -> bool {
-    matches!(session.state, SessionState::Open | SessionState::Barred)
-}
-
 /// A request under way that takes a call out of a cycle.
 #[derive(Debug)]
 pub(crate) struct Abort {
@@ -52,16 +74,24 @@ pub(crate) struct Abort {
 
 /// All contenders of a core; those of a name follow each other.
 pub(crate) fn contenders(core: &Core) -> Vec<Contender> {
-    let contender = |view: etcd_locked_core::ContenderView| Contender {
-        name: view.name.as_str().into(),
-        seat: view.seat,
-        state: view.state,
-        key: view.key,
-        created: view.created,
-        holders: view.holders.into_iter().map(CallId::get).collect(),
-        detached: view.detached,
-    };
-    let mut all: Vec<Contender> = core.contenders().into_iter().map(contender).collect();
+    let keys = core.contenders().flat_map(|of| {
+        let holders = of.ownership().into_iter().flat_map(|it| it.holders());
+        let holders: Vec<u64> = holders.map(CallId::get).collect();
+        of.seats().map(move |(name, seat)| Contender {
+            name: name.as_str().into(),
+            seat,
+            state: ContenderState::of(of),
+            key: of
+                .parts()
+                .iter()
+                .find(|part| part.name == *name)
+                .map(|part| part.key.clone()),
+            created: of.created(),
+            holders: holders.clone(),
+            detached: of.is_detached(),
+        })
+    });
+    let mut all: Vec<Contender> = keys.collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
     all
 }
@@ -79,8 +109,10 @@ pub(crate) fn waiters(core: &Core, name: &str) -> Vec<u64> {
     waiters.into_iter().map(CallId::get).collect()
 }
 
-pub(crate) fn sessions(core: &Core) -> Vec<Session> {
-    core.sessions()
+/// The leases under which a core may create keys.
+pub(crate) fn leases(core: &Core) -> Vec<LeaseId> {
+    let sessions = core.sessions().filter(|it| it.accepts() && !it.is_lost());
+    sessions.filter_map(|it| it.lease()).collect()
 }
 
 /// Answers what a core holds on to that has no calls any more, if anything.
@@ -107,11 +139,6 @@ pub(crate) fn abort(core: &Core, request: RequestId) -> Option<Abort> {
         call: call.get(),
         keys: keys.into_iter().map(|(key, _)| key).collect(),
     })
-}
-
-/// True while the core has sent a delete of this key and has no answer.
-pub(crate) fn is_deleting(core: &Core, key: &str) -> bool {
-    core.deletes_under_way().iter().any(|of| &**of == key)
 }
 
 /// Steps that all cores of this thread have taken.

@@ -45,7 +45,7 @@ fn a_poll_after_the_stop_time_is_measured() {
         .judged();
     assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
     assert_eq!(verdicts.after_stop, [ms(50)]);
-    assert_eq!(verdicts.late_polls, 1);
+    assert_eq!(verdicts.late_stopped, 1);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_loss_between_gate_and_poll_is_no_breach_if_it_ends_the_body() {
             .polls(100, 1, 1, false)
             .returns(returns, 1, 1, Outcome::Lost("Revoked".to_owned()))
     };
-    assert_eq!(story(110).judged().late_polls, 1);
+    assert_eq!(story(110).judged().late_between, 1);
     story(300).breaks(Breach::RanOn);
 }
 
@@ -131,4 +131,54 @@ fn a_body_that_begins_twice_is_found() {
         .begins(5, 1, 1, 1)
         .ends(10, 1, 1)
         .breaks(Breach::Twice);
+}
+
+#[test]
+fn a_body_that_is_held_once_more_after_its_loss_is_found() {
+    Story::default()
+        .asks(0, 1, 1)
+        .begins(0, 1, 1, 1)
+        .stops(10, 2_990, 1)
+        .polls(3_000, 1, 1, false)
+        .polls(3_010, 1, 1, true)
+        .breaks(Breach::RanOn);
+}
+
+#[test]
+fn a_gate_that_is_off_is_found_where_cancelling_works() {
+    let story = |bodies: u64| {
+        let story = Story::default().stops(100, 3_000, 1);
+        (0..bodies).fold(story, |story, call| {
+            let name = format!("cold/{call}");
+            let tokens = vec![(name.clone(), 1)];
+            let held = true;
+            let lost = Outcome::Lost("Expired".to_owned());
+            story
+                .asks_as(0, 1, call, asked(&[&name], Mode::Exclusive))
+                .says(0, 1, Said::Begun { call, held, tokens })
+                .polls(3_001, 1, call, false)
+                .returns(3_002, 1, call, lost)
+        })
+    };
+    let late = |bodies| {
+        let counts = story(bodies).fault(100, 3_000, "worker stopped", &[]);
+        counts.judged().counts().get(&Breach::RanOn).copied()
+    };
+    assert_eq!(late(1), None);
+    assert_eq!(late(2), Some(2));
+}
+
+#[test]
+fn a_late_poll_counts_once_however_many_begin() {
+    let verdicts = Story::default()
+        .asks(0, 1, 1)
+        .begins(0, 1, 1, 1)
+        .fault(1, 2, "worker stopped", &[])
+        .stops(1, 3_040, 1)
+        .holds(3_000, 3_010, 2, 1, 2)
+        .holds(3_020, 3_030, 2, 2, 3)
+        .polls(3_050, 1, 1, false)
+        .returns(3_051, 1, 1, Outcome::Lost("Expired".to_owned()))
+        .judged();
+    assert_eq!(verdicts.after_stop, [ms(50)]);
 }

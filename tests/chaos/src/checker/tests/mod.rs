@@ -1,5 +1,6 @@
 //! Tests of the checker: tiny histories, each with one verdict.
 
+mod answers;
 mod bounds;
 mod exclusion;
 mod liveness;
@@ -7,11 +8,12 @@ mod order;
 mod remains;
 mod removals;
 mod tokens;
+mod validity;
 
 use super::judge;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
-use crate::history::{Asked, Ending, Event, Mode, Outcome, Said, What};
+use crate::history::{Asked, Ending, Event, Mode, Outcome, Said, Taken, What};
 
 /// A history in the making. Times are in milliseconds.
 #[derive(Default)]
@@ -69,8 +71,58 @@ impl Story {
             kind: kind.to_owned(),
             target: String::new(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
+            worker: None,
+            taken: None,
         };
         self.add(from, begun).add(to, What::FaultHealed { fault })
+    }
+
+    /// A fault of the worker in a slot.
+    fn fault_of(self, from: u64, to: u64, kind: &str, slot: u32) -> Self {
+        let fault = 0;
+        let begun = What::FaultBegun {
+            fault,
+            kind: kind.to_owned(),
+            target: format!("worker {slot}"),
+            names: Vec::new(),
+            worker: Some(slot),
+            taken: None,
+        };
+        self.add(from, begun).add(to, What::FaultHealed { fault })
+    }
+
+    /// An operator takes a key of `hot/0` of this process, of whose name so many keys are older.
+    fn takes(self, at: u64, kind: &str, owner: u32, older: usize) -> Self {
+        let fault = 0;
+        let taken = Taken {
+            owner: Some(owner),
+            older,
+        };
+        let begun = What::FaultBegun {
+            fault,
+            kind: kind.to_owned(),
+            target: String::new(),
+            names: vec!["hot/0".to_owned()],
+            worker: None,
+            taken: Some(taken),
+        };
+        self.add(at, begun).add(at, What::FaultHealed { fault })
+    }
+
+    /// A process in the slot of its number.
+    fn starts(self, at: u64, process: u32) -> Self {
+        let slot = process;
+        self.add(at, What::Started { process, slot })
+    }
+
+    /// A body that is lost by this cause.
+    fn loses(self, from: u64, to: u64, process: u32, call: u64, cause: &str) -> Self {
+        let (held, how) = (false, Ending::Dropped);
+        self.asks(from, process, call)
+            .begins(from, process, call, 1)
+            .polls(to, process, call, true)
+            .says(to, process, Said::Ended { call, held, how })
+            .returns(to + 1, process, call, Outcome::Lost(cause.to_owned()))
     }
 
     /// A process that is stopped meanwhile.
@@ -84,7 +136,8 @@ impl Story {
         self.says(to, process, Said::Stalled { since: ms(from) })
     }
 
-    fn judged(self) -> Verdicts {
+    fn judged(mut self) -> Verdicts {
+        self.0.sort_by_key(|event| event.at);
         judge(&self.0)
     }
 
@@ -120,5 +173,6 @@ fn asked(names: &[&str], mode: Mode) -> Asked {
         wait: Some(10_000),
         ttl: 2_000,
         at_least: 0,
+        under: None,
     }
 }

@@ -46,3 +46,14 @@ fn a_worker_that_does_not_end_well_is_found() {
         died("process 1 did not end when it was asked to")
     );
 }
+
+#[test]
+fn a_key_that_is_there_after_all_calls_is_found() {
+    let keys = |keys: &[&str]| What::Idle {
+        keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+    };
+    Story::default().add(0, keys(&[])).holds_all();
+    Story::default()
+        .add(0, keys(&["locks/hot/0/1"]))
+        .breaks(Breach::Left);
+}

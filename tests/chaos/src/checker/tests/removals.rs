@@ -21,7 +21,7 @@ fn a_delete_excuses_nothing_once_its_holder_must_know() {
     let story = |end| {
         Story::default()
             .fault(8, 8, "key deleted", &["hot/0"])
-            .holds(0, end, 1, 1, 1)
+            .loses(0, end, 1, 1, "Deleted")
             .holds(9, 30_000, 2, 1, 2)
     };
     story(2_000).holds_all();
@@ -75,13 +75,13 @@ fn the_deletion_of_an_overwritten_key_excuses_an_overlap() {
     let story = |begin| {
         Story::default()
             .fault(0, 7_000, "key overwritten", &["hot/0"])
-            .holds(1_000, begin + 200, 1, 1, 1)
+            .loses(1_000, begin + 200, 1, 1, "Overwritten")
             .holds(begin, begin + 300, 2, 1, 2)
     };
     let verdicts = story(7_100).judged();
     assert_eq!(removed(&verdicts), [("key overwritten", &[ms(200)][..])]);
     story(7_100).holds_all();
-    story(17_100).breaks(Breach::Overlap);
+    assert_eq!(story(17_100).judged().counts()[&Breach::Overlap], 1);
 }
 
 #[test]
@@ -124,21 +124,22 @@ fn tokens_begin_anew_after_a_restore() {
 
 #[test]
 fn permits_of_before_may_be_held_until_a_wipe_is_known() {
-    let story = |kind| {
-        (0..3).fold(
-            Story::default().fault(0, 1_000, kind, &[]),
-            |story, process| {
+    let story = |kind, first| {
+        let story = Story::default().fault(500, 1_000, kind, &[]);
+        [(0, first), (1, 2_001), (2, 2_002)]
+            .into_iter()
+            .fold(story, |story, (process, at)| {
                 story
-                    .asks_as(2_000, process, 1, asked(&["hot/0"], Mode::Permits(2)))
-                    .begins(2_000 + u64::from(process), process, 1, 1)
+                    .asks_as(at, process, 1, asked(&["hot/0"], Mode::Permits(2)))
+                    .begins(at, process, 1, 1)
                     .ends(2_010, process, 1)
-            },
-        )
+            })
     };
-    let verdicts = story("etcd wiped").judged();
+    let verdicts = story("etcd wiped", 400).judged();
     assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
     assert_eq!(removed(&verdicts), [("etcd wiped", &[ms(8)][..])]);
-    story("all members restarted").breaks(Breach::Permits);
+    story("etcd wiped", 2_000).breaks(Breach::Permits);
+    story("all members restarted", 400).breaks(Breach::Permits);
 }
 
 #[test]
@@ -177,10 +178,7 @@ fn a_revocation_excuses_until_the_next_renewal() {
     let story = |begin, end| {
         Story::default()
             .fault(0, 1_000, "leader frozen", &[])
-            .asks(0, 1, 1)
-            .begins(0, 1, 1, 1)
-            .polls(end, 1, 1, true)
-            .returns(end + 1, 1, 1, Outcome::Lost("Revoked".to_owned()))
+            .loses(0, end, 1, 1, "Revoked")
             .holds(begin, 20_000, 2, 1, 2)
     };
     story(1_000, 2_600).holds_all();
@@ -195,7 +193,7 @@ fn a_stall_of_its_holder_extends_an_excuse() {
     Story::default()
         .fault(8, 8, "key deleted", &["hot/0"])
         .stalls(100, 1_100, 1)
-        .holds(0, 2_500, 1, 1, 1)
+        .loses(0, 2_500, 1, 1, "Deleted")
         .holds(9, 30_000, 2, 1, 2)
         .holds_all();
 }
@@ -242,6 +240,8 @@ fn a_fault_that_hit_nothing_excuses_nothing() {
                 kind: "key deleted".to_owned(),
                 target: "locks/hot/0/1".to_owned(),
                 names: vec!["hot/0".to_owned()],
+                worker: None,
+                taken: None,
             },
         )
         .add(8, What::FaultMissed { fault: 0 })
@@ -283,4 +283,95 @@ fn an_operators_delete_ends_a_retention() {
     };
     story(&["hot/0"]).holds_all();
     story(&["hot/1"]).breaks(Breach::Retention);
+}
+
+#[test]
+fn bodies_after_a_wipe_are_judged_among_themselves() {
+    let story = || {
+        Story::default()
+            .fault(5_000, 6_000, "etcd wiped", &[])
+            .holds(6_500, 7_100, 1, 1, 5)
+            .holds(7_000, 7_200, 2, 1, 6)
+    };
+    story().breaks(Breach::Overlap);
+    // Its process had not yet learnt that etcd was wiped.
+    let late = Said::Logged {
+        level: "ERROR".to_owned(),
+        text: "etcd was wiped code=\"etcd.history_lost\" ".to_owned(),
+    };
+    story().says(7_050, 1, late).holds_all();
+}
+
+#[test]
+fn tokens_after_a_wipe_are_judged_among_themselves() {
+    let story = |token| {
+        Story::default()
+            .fault(5_000, 6_000, "etcd wiped", &[])
+            .holds(4_000, 4_100, 1, 1, 99)
+            .holds(6_500, 6_600, 1, 2, 5)
+            .holds(7_000, 7_200, 2, 1, token)
+    };
+    story(6).holds_all();
+    story(5).breaks(Breach::Token);
+}
+
+#[test]
+fn a_key_of_another_process_explains_no_overlap() {
+    let story = |owner, older| {
+        Story::default()
+            .takes(8, "key deleted", owner, older)
+            .loses(0, 1_000, 1, 1, "Deleted")
+            .holds(500, 1_500, 2, 1, 2)
+    };
+    story(1, 0).holds_all();
+    let verdicts = story(3, 0).judged();
+    assert_eq!(verdicts.counts()[&Breach::Overlap], 1);
+}
+
+#[test]
+fn the_key_of_a_waiter_explains_no_overlap() {
+    let story = |older| {
+        Story::default()
+            .takes(800, "key deleted", 1, older)
+            .holds(0, 2_000, 2, 1, 1)
+            .loses(1_000, 1_500, 1, 1, "Deleted")
+    };
+    let overlaps = |older| {
+        story(older)
+            .judged()
+            .counts()
+            .get(&Breach::Overlap)
+            .copied()
+    };
+    assert_eq!(overlaps(0), None);
+    assert_eq!(overlaps(1), Some(1));
+}
+
+#[test]
+fn a_delete_that_its_holder_did_not_notice_explains_nothing() {
+    let story = |end| {
+        Story::default()
+            .takes(8, "key deleted", 1, 0)
+            .holds(0, end, 1, 1, 1)
+            .holds(9, 30_000, 2, 1, 2)
+    };
+    story(250).holds_all();
+    story(300).breaks(Breach::Overlap);
+}
+
+#[test]
+fn one_key_explains_one_permit_too_many() {
+    let story = |permits| {
+        (0..permits).fold(
+            Story::default().fault(1_990, 1_990, "key deleted", &["hot/0"]),
+            |story, process| {
+                story
+                    .asks_as(2_000, process, 1, asked(&["hot/0"], Mode::Permits(2)))
+                    .begins(2_000 + u64::from(process), process, 1, 1)
+                    .ends(2_010, process, 1)
+            },
+        )
+    };
+    story(3).holds_all();
+    story(4).breaks(Breach::Permits);
 }

@@ -1,0 +1,96 @@
+//! Row B21: what a fenced transaction costs on PostgreSQL, compared with one that checks a token in a column of its own table.
+//!
+//! One task writes one account again and again under one lock, in batches of all kinds in turn.
+
+use std::error::Error;
+use std::time::Instant;
+
+use etcd_locked::sqlx::migration;
+use etcd_locked::{Config, LockGuard, Locks};
+use etcd_locked_devkit::Postgres as Server;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, PgPool, Postgres};
+use tokio::runtime::Builder;
+
+type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// Batches of each kind, all kinds in turn, so that whatever else the machine does hits all of them.
+const BATCHES: usize = 25;
+/// Transactions a batch.
+const TRANSACTIONS: u32 = 40;
+
+const ACCOUNTS: &str =
+    "create table accounts (id bigint primary key, balance bigint not null, token bigint not null)";
+const OPEN: &str = "insert into accounts values (7, 0, 0)";
+const PAY: &str = "update accounts set balance = balance + 1 where id = $1";
+const PAY_BY_HAND: &str =
+    "update accounts set balance = balance + 1, token = $2 where id = $1 and token <= $2";
+
+/// How a transaction is guarded against holders that were overtaken.
+#[derive(Clone, Copy)]
+enum Kind {
+    Fenced,
+    ByHand,
+    Bare,
+}
+
+/// Each kind's batches, in seconds a transaction.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) fenced: Vec<f64>,
+    pub(crate) by_hand: Vec<f64>,
+    pub(crate) bare: Vec<f64>,
+}
+
+/// Measures all kinds on a server of its own with these settings. The lock is one of an embedded etcd, which is idle meanwhile.
+pub(crate) fn measure(settings: &[&str]) -> Result<Measured> {
+    let server = Server::start(settings)?;
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let options: PgConnectOptions = server.url().parse()?;
+        let pool = PgPool::connect_with(options.disable_statement_logging()).await?;
+        for statement in [migration::<Postgres>(), ACCOUNTS, OPEN] {
+            sqlx::query(statement).execute(&pool).await?;
+        }
+        let locks = Locks::connect(Config::embedded()).await?;
+        let account = locks.lock("accounts/7").await?;
+        let mut measured = Measured::default();
+        for number in 0..=BATCHES {
+            for kind in [Kind::Fenced, Kind::ByHand, Kind::Bare] {
+                let begun = Instant::now();
+                for _ in 0..TRANSACTIONS {
+                    pay(&pool, &account, kind).await?;
+                }
+                let each = begun.elapsed().as_secs_f64() / f64::from(TRANSACTIONS);
+                // The first ones prepare statements.
+                if number > 0 {
+                    match kind {
+                        Kind::Fenced => measured.fenced.push(each),
+                        Kind::ByHand => measured.by_hand.push(each),
+                        Kind::Bare => measured.bare.push(each),
+                    }
+                }
+            }
+        }
+        account.release().await?;
+        pool.close().await;
+        Ok(measured)
+    })
+}
+
+async fn pay(pool: &PgPool, account: &LockGuard, kind: Kind) -> Result<()> {
+    let mut transaction = pool.begin().await?;
+    if let Kind::Fenced = kind {
+        transaction = account.fenced(transaction).await?;
+    }
+    let pay = match kind {
+        Kind::ByHand => sqlx::query(PAY_BY_HAND)
+            .bind(7_i64)
+            .bind(account.token().as_i64()),
+        Kind::Fenced | Kind::Bare => sqlx::query(PAY).bind(7_i64),
+    };
+    if pay.execute(&mut *transaction).await?.rows_affected() != 1 {
+        return Err("the account was not written".into());
+    }
+    Ok(transaction.commit().await?)
+}

@@ -1,0 +1,59 @@
+//! B21: a fenced transaction, compared with one that checks a token by hand.
+
+use etcd_locked_devkit::Postgres;
+
+use super::figures::{Spread, Target, Verdict, number, time};
+use super::row::{Line, Outcome};
+use super::{Pace, say};
+use crate::Result;
+use crate::fenced;
+
+/// Time of a transaction, as a multiple of that with a column by hand: a statement more.
+const MOST: Target = Target::AtMost(1.1);
+
+pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    if !Postgres::is_installed() {
+        let note = "B21 is left out: PostgreSQL is not installed.";
+        say::note(note);
+        outcome.notes.push(note.to_owned());
+        return Ok(outcome);
+    }
+    for (setting, disk, target) in [
+        ("fsync=on", "PostgreSQL", Some(MOST)),
+        // What is left where the disk costs nothing.
+        (
+            "fsync=off",
+            "PostgreSQL that does not wait for its disk",
+            None,
+        ),
+    ] {
+        let measured = fenced::measure(&[setting]).map_err(|error| error.to_string())?;
+        let spread = |times: &[f64]| Spread::of(times.iter().copied()).ok_or("no batch");
+        for (against, theirs, target) in [
+            (
+                "a token in a column, checked by hand",
+                &measured.by_hand,
+                target,
+            ),
+            ("no fence", &measured.bare, None),
+        ] {
+            let ratio = Spread::ratio(&measured.fenced, theirs).ok_or("no time passed")?;
+            say::note(format_args!("{disk}, {against}: {} ×", ratio.shown(number)));
+            outcome.lines.push(Line {
+                row: "B21",
+                work: format!("transaction of one write, fenced, on {disk}"),
+                ours: spread(&measured.fenced)?.shown(time),
+                against: against.to_owned(),
+                theirs: spread(theirs)?.shown(time),
+                figure: format!("{} ×", ratio.shown(number)),
+                target,
+                verdict: target.map_or(Verdict::Untargeted, |it| it.verdict(ratio.median)),
+            });
+        }
+    }
+    outcome.notes.push(
+        "B21: begin, one write and commit are three exchanges with the database; a fence is one more.".to_owned(),
+    );
+    Ok(outcome)
+}

@@ -1,0 +1,127 @@
+//! Clock of etcd: whether it runs as fast as this machine's. A holder stops by its own clock, before etcd ends its lease by another.
+
+use std::time::{Duration, Instant};
+
+use etcd_locked::etcd_client::{Client, ResponseHeader};
+
+use super::finding::Finding;
+use crate::connection::answer;
+use crate::failure::Failure;
+
+/// Seconds of etcd's for which it is followed.
+const SECS: i64 = 3;
+/// TTL of the lease that shows etcd's time, in seconds.
+const TTL: i64 = 60;
+/// By how much two clocks may differ in rate: locks are relied on for their TTL less this (rule P28).
+const DRIFT: f64 = 0.01;
+/// Time between two looks.
+const EVERY: Duration = Duration::from_millis(20);
+/// A clock that takes longer for those seconds stands.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// How long those seconds of etcd's were here, at least and at most.
+#[derive(Debug, Clone, Copy)]
+struct Here {
+    least: Duration,
+    most: Duration,
+}
+
+/// Measures how long a few seconds of etcd's are here. etcd shows what is left of a lease in whole seconds, rounded down.
+pub(super) async fn clock(mut client: Client) -> Finding {
+    match measure(&mut client).await {
+        Ok(Some(here)) => judge(here),
+        Ok(None) => Finding::unseen(
+            "clock.unseen",
+            "how fast etcd's clock runs did not show: its leader changed",
+            "run it once more",
+        ),
+        Err(Failure::Full(_)) => Finding::unseen(
+            "clock.unseen",
+            "how fast etcd's clock runs shows once etcd has room",
+            "",
+        ),
+        Err(failure) => Finding::unseen(
+            "clock.unseen",
+            format!("how fast etcd's clock runs did not show: {failure}"),
+            "run it once more; if that lasts, look at the members above",
+        ),
+    }
+}
+
+async fn measure(client: &mut Client) -> Result<Option<Here>, Failure> {
+    let begun = Instant::now();
+    let granted = answer(client.lease_grant(TTL, None)).await?;
+    let lease = granted.id();
+    let here = follow(client, lease, term(granted.header()), begun).await;
+    // etcd ends it anyhow.
+    let _ = answer(client.lease_revoke(lease)).await;
+    here
+}
+
+/// `None` if another leader came to count the time.
+async fn follow(
+    client: &mut Client,
+    lease: i64,
+    leads: Option<u64>,
+    begun: Instant,
+) -> Result<Option<Here>, Failure> {
+    // The leader counts from when it has the lease, which may be after this member's answer.
+    answer(client.lease_time_to_live(lease, None)).await?;
+    let known = Instant::now();
+    let mut least = Duration::ZERO;
+    loop {
+        let asked = Instant::now();
+        let left = answer(client.lease_time_to_live(lease, None)).await?;
+        if term(left.header()) != leads {
+            return Ok(None);
+        }
+        if left.ttl() < TTL - SECS || least > PATIENCE {
+            let most = begun.elapsed();
+            return Ok(Some(Here { least, most }));
+        }
+        // By then those seconds were not over.
+        least = asked - known;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+fn term(header: Option<&ResponseHeader>) -> Option<u64> {
+    header.map(ResponseHeader::raft_term)
+}
+
+fn judge(here: Here) -> Finding {
+    let Here { least, most } = here;
+    let [shortest, longest] = [1.0 - DRIFT, 1.0 + DRIFT].map(|rate| SECS as f64 * rate);
+    let what = format!(
+        "{SECS} s of etcd's clock were {:.2} to {:.2} s here",
+        least.as_secs_f64(),
+        most.as_secs_f64()
+    );
+    match least.as_secs_f64() > longest || most.as_secs_f64() < shortest {
+        true => Finding::bad(
+            "clock.differs",
+            what,
+            "locks are safe only while clocks run at nearly the same rate: look at the clock of this host, and of the leader's",
+        ),
+        false => Finding::good("clock.agrees", what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_differ_only_beyond_what_was_measured() {
+        for (least, most, agree) in [
+            (2_980, 3_040, true),
+            (2_700, 3_400, true),
+            (3_060, 3_110, false),
+            (2_900, 2_960, false),
+        ] {
+            let [least, most] = [least, most].map(Duration::from_millis);
+            let found = judge(Here { least, most });
+            assert_eq!(found.is_bearable(), agree, "{found}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Leftovers: keys below the prefix and session keys that no process of ours stands behind.
+
+use std::collections::BTreeSet;
+
+use etcd_locked::etcd_client::{Client, GetOptions};
+use etcd_locked_core::session_root;
+
+use super::finding::Finding;
+use crate::connection::{Connection, answer};
+use crate::failure::Failure;
+
+/// How many leftovers of a kind are named.
+const NAMED: usize = 5;
+/// How many keys of sessions are read at once.
+const PAGE: i64 = 1_000;
+/// How many sessions are told apart at most, so that memory is bounded: a process has one session, or a few.
+const SESSIONS: usize = 100_000;
+
+/// Reads all names, and tells what is not as locks leave it.
+pub(super) async fn leftovers(
+    connection: &Connection<'_>,
+    client: &mut Client,
+) -> Result<Vec<Finding>, Failure> {
+    let (mut names, mut contenders) = (0_u64, 0_u64);
+    let [mut unleased, mut strange, mut strays] = [const { Leftovers::new() }; 3];
+    // Before the names: a session that comes later has a contender that is not missed here.
+    let mut sessions = match sessions(client, &session_root(&connection.prefix)).await {
+        Ok(sessions) => Some(sessions),
+        // The rights say so.
+        Err(Failure::Denied(_)) => None,
+        Err(failure) => return Err(failure),
+    };
+    let mut all = connection.locks.list("");
+    loop {
+        let next = all.next().await?;
+        let read = all.strays();
+        read.iter().for_each(|key| strays.add(|| key.shown_key()));
+        let Some(queue) = next else { break };
+        names += 1;
+        for contender in queue.contenders() {
+            contenders += 1;
+            match contender.lease() {
+                None => unleased.add(|| contender.shown_key()),
+                Some(_) if contender.holder().is_none() => strange.add(|| contender.shown_key()),
+                Some(lease) => {
+                    let sessions = sessions.as_mut();
+                    sessions.map(|sessions| sessions.idle.remove(&lease));
+                }
+            }
+        }
+    }
+    let mut findings = vec![Finding::good(
+        "names.counted",
+        format!(
+            "{} locked, with {} (holders and waiters)",
+            count(names, "name"),
+            count(contenders, "contender")
+        ),
+    )];
+    if unleased.many > 0 {
+        findings.push(Finding::bad(
+            "key.unleased",
+            format!(
+                "{} without a lease, so that the names stay locked for ever: {}",
+                count(unleased.many, "key"),
+                unleased.named()
+            ),
+            "once its owner is known to be gone, delete each with `etcdctl del KEY`, one key in each command",
+        ));
+    }
+    if strays.many > 0 {
+        findings.push(Finding::bad(
+            "key.stray",
+            format!(
+                "{} directly below the prefix, which {} no name: {}",
+                count(strays.many, "key"),
+                if strays.many == 1 { "locks" } else { "lock" },
+                strays.named()
+            ),
+            "it locks nothing for any process: find out who put it there, then delete it with `etcdctl del KEY`",
+        ));
+    }
+    if strange.many > 0 {
+        findings.push(Finding::good(
+            "contender.foreign",
+            format!(
+                "{} not of etcd-locked (Go's concurrency package, etcdctl lock, …): {}",
+                count(strange.many, "contender"),
+                strange.named()
+            ),
+        ));
+    }
+    findings.extend(sessions.iter().flat_map(Sessions::findings));
+    Ok(findings)
+}
+
+/// The session keys.
+#[derive(Debug)]
+struct Sessions {
+    many: u64,
+    /// Leases of those without a contender, as far as is known.
+    idle: BTreeSet<i64>,
+    unleased: Leftovers,
+}
+
+/// Reads the session keys, and the edges below them, page by page.
+async fn sessions(client: &mut Client, root: &str) -> Result<Sessions, Failure> {
+    let mut found = Sessions {
+        many: 0,
+        idle: BTreeSet::new(),
+        unleased: Leftovers::new(),
+    };
+    // `0` comes after `/`, with which the root ends.
+    let end = format!("{}0", root.trim_end_matches('/'));
+    let mut next = Some(root.as_bytes().to_vec());
+    while let Some(from) = next.take() {
+        let options = GetOptions::new()
+            .with_range(&*end)
+            .with_limit(PAGE)
+            .with_keys_only();
+        let page = answer(client.get(from, Some(options))).await?;
+        for kv in page.kvs() {
+            let shown = || String::from_utf8_lossy(kv.key()).escape_debug().to_string();
+            let is_session = !kv.key()[root.len()..].contains(&b'/');
+            found.many += u64::from(is_session);
+            match kv.lease() {
+                0 => found.unleased.add(shown),
+                lease if is_session && found.idle.len() < SESSIONS => {
+                    found.idle.insert(lease);
+                }
+                _ => {}
+            }
+        }
+        let last = page.kvs().last().filter(|_| page.more());
+        next = last.map(|last| [last.key(), &[0]].concat());
+    }
+    Ok(found)
+}
+
+impl Sessions {
+    fn findings(&self) -> Vec<Finding> {
+        let idle = match self.idle.len() {
+            0 => String::new(),
+            idle => format!(
+                ", {idle} of them without a holder or waiter (idle, or ended without a shutdown less than a TTL ago)"
+            ),
+        };
+        let sessions = count(self.many, "session");
+        let mut findings = vec![Finding::good("session.counted", sessions + &idle)];
+        if self.unleased.many > 0 {
+            findings.push(Finding::bad(
+                "session.unleased",
+                format!(
+                    "{} without a lease among the session keys, which no process of ours puts: {}",
+                    count(self.unleased.many, "key"),
+                    self.unleased.named()
+                ),
+                "delete each with `etcdctl del KEY`, one key in each command",
+            ));
+        }
+        findings
+    }
+}
+
+/// A number of things.
+fn count(many: u64, thing: &str) -> String {
+    match many {
+        1 => format!("1 {thing}"),
+        _ => format!("{many} {thing}s"),
+    }
+}
+
+/// Some keys, of which a few are named.
+#[derive(Debug)]
+struct Leftovers {
+    many: u64,
+    first: Vec<String>,
+}
+
+impl Leftovers {
+    const fn new() -> Self {
+        Self {
+            many: 0,
+            first: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, shown: impl FnOnce() -> String) {
+        self.many += 1;
+        if self.first.len() < NAMED {
+            self.first.push(shown());
+        }
+    }
+
+    fn named(&self) -> String {
+        let more = if self.many > NAMED as u64 {
+            ", …"
+        } else {
+            ""
+        };
+        format!("{}{more}", self.first.join(", "))
+    }
+}

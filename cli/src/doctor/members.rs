@@ -1,0 +1,227 @@
+//! Members of etcd: whether each endpoint answers, and how its member is.
+
+use std::collections::BTreeMap;
+
+use etcd_locked::etcd_client::{Client, StatusResponse};
+use etcd_locked::{Locks, etcd_bug};
+use tokio::task::JoinSet;
+
+use super::finding::Finding;
+use crate::connection::{Connection, answer};
+use crate::failure::Failure;
+
+/// How far a member's log may be behind another's.
+const LAG: u64 = 1_000;
+
+/// What the endpoints answered.
+pub(super) struct Members {
+    pub(super) findings: Vec<Finding>,
+    /// A client of an endpoint that answers; of one with a leader, if there is one.
+    pub(super) serving: Option<Client>,
+    /// Whether an endpoint refuses the user, or the way to it is wrong: so etcd may be well.
+    pub(super) refuse: bool,
+}
+
+/// Asks each endpoint for itself, all at once.
+pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Failure> {
+    let mut findings = Vec::new();
+    let mut clients = BTreeMap::new();
+    let (mut denied, mut refused) = (Vec::new(), Vec::new());
+    let (mut serving, mut leaderless) = (None, None);
+    let mut refuse = false;
+    let each = connection.each()?;
+    let names: Vec<String> = each.iter().map(|(endpoint, _)| endpoint.clone()).collect();
+    let locks = each.into_iter().map(|(_, locks)| locks);
+    for (at, answered) in all(locks.enumerate(), first).await {
+        let endpoint = &names[at];
+        let (client, status) = match answered {
+            Ok(answered) => answered,
+            Err(Failure::Login(why)) => {
+                refused.push(format!("{endpoint} ({})", spoken(&why)));
+                continue;
+            }
+            Err(failure @ Failure::Way(_)) => {
+                refuse = true;
+                findings.push(wrong_way(connection, &failure));
+                continue;
+            }
+            Err(failure) => {
+                findings.push(unreachable(endpoint, &failure));
+                continue;
+            }
+        };
+        match status.map(|status| status.leader()) {
+            None => {
+                denied.push(&**endpoint);
+                serving = serving.or(Some(client));
+                continue;
+            }
+            Some(0) => leaderless = leaderless.or(Some(client.clone())),
+            Some(_) => serving = serving.or(Some(client.clone())),
+        }
+        clients.insert(at, client);
+    }
+    if !refused.is_empty() {
+        refuse = true;
+        findings.push(no_login(connection, &refused.join(", ")));
+    }
+    if !denied.is_empty() {
+        findings.push(Finding::unseen(
+            "member.hidden",
+            format!(
+                "answers, and tells only root its version and state: {}",
+                denied.join(", ")
+            ),
+            "to see versions, lag and the leader, run it once more as a user with the role root",
+        ));
+    }
+    // What a member has in its log at first, all must have a moment later. Answers of one moment cannot be had, and on a busy etcd
+    // the later one is always ahead. Both are asked for on open connections, and not after a wait for a member that is silent.
+    let before = all(clients.clone(), status).await;
+    let before = before.values().flatten().map(StatusResponse::raft_index);
+    let newest = before.max().unwrap_or_default();
+    let mut leaders = Vec::new();
+    for (at, status) in all(clients, status).await {
+        let endpoint = &names[at];
+        match status {
+            Ok(status) => {
+                leaders.push(status.leader());
+                findings.push(member(endpoint, &status, newest));
+                findings.extend(version(endpoint, status.version()));
+            }
+            Err(failure) => findings.push(unreachable(endpoint, &failure)),
+        }
+    }
+    if leaders.iter().any(|leader| *leader != leaders[0]) {
+        findings.push(Finding::bad(
+            "member.disagrees",
+            "the members do not agree on their leader",
+            "wait for the election; if it lasts, look at the network between the members",
+        ));
+    }
+    Ok(Members {
+        findings,
+        serving: serving.or(leaderless),
+        refuse,
+    })
+}
+
+/// Asks all at once; returns the answers in the order of the endpoints.
+async fn all<A, T, F>(
+    asked: impl IntoIterator<Item = (usize, A)>,
+    ask: impl Fn(A) -> F,
+) -> BTreeMap<usize, T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let mut asking = JoinSet::new();
+    for (at, of) in asked {
+        let answer = ask(of);
+        asking.spawn(async move { (at, answer.await) });
+    }
+    asking.join_all().await.into_iter().collect()
+}
+
+/// Connects, and asks for the status; without one, where etcd tells it to root only. The engine's own read says whether time alone can
+/// mend what fails: it tells refused certificates and a wrong scheme from an endpoint that is down. It says too that a user is wanted:
+/// etcd 3.4 tells its status to everyone.
+async fn first(locks: Locks) -> Result<(Client, Option<StatusResponse>), Failure> {
+    let asked = async {
+        let client = locks.client().await?;
+        match status(client.clone()).await {
+            Ok(status) => Ok((client, Some(status))),
+            Err(Failure::Denied(_)) => Ok((client, None)),
+            Err(failure) => Err(failure),
+        }
+    };
+    let (asked, read) = tokio::join!(asked, locks.queue("doctor"));
+    match read.map_err(Failure::from) {
+        Err(reason @ (Failure::Login(_) | Failure::Way(_))) => Err(reason),
+        _ => asked,
+    }
+}
+
+async fn status(mut client: Client) -> Result<StatusResponse, Failure> {
+    answer(client.status()).await
+}
+
+fn unreachable(endpoint: &str, failure: &Failure) -> Finding {
+    Finding::bad(
+        "member.unreachable",
+        format!("{endpoint}: {failure}"),
+        "locks go on while most members answer; look at this one: its address, its process, its host and its network",
+    )
+}
+
+fn no_login(connection: &Connection<'_>, endpoints: &str) -> Finding {
+    let written = connection.login();
+    let mend = match written.is_empty() {
+        true => "name a user and the password: --user, or ETCD_LOCKED_USER".to_owned(),
+        false => format!("mend the user or the password in {}", written.join(", ")),
+    };
+    Finding::bad(
+        "login.refused",
+        match written.is_empty() {
+            true => format!("etcd wants a user: {endpoints}"),
+            false => format!("etcd refuses this user or the password: {endpoints}"),
+        },
+        mend,
+    )
+}
+
+/// What etcd itself said.
+fn spoken(why: &str) -> &str {
+    why.find("etcdserver: ").map_or(why, |at| &why[at..])
+}
+
+fn wrong_way(connection: &Connection<'_>, failure: &Failure) -> Finding {
+    let text = failure.to_string();
+    Finding::bad(
+        "connection.refused",
+        text.strip_prefix("etcd failed: ").unwrap_or(&text), // it names the endpoint
+        format!(
+            "look at {}: the scheme of the endpoint, the authority of etcd's certificate (--cacert), a certificate and key of one's \
+             own where etcd asks for them (--cert, --key)",
+            connection.way().join(", ")
+        ),
+    )
+}
+
+fn member(endpoint: &str, status: &StatusResponse, newest: u64) -> Finding {
+    let (version, behind) = (status.version(), newest.saturating_sub(status.raft_index()));
+    if status.leader() == 0 {
+        return Finding::bad(
+            "member.leaderless",
+            format!("{endpoint}: etcd {version}, without a leader"),
+            "no lock can be taken or renewed there: bring back most of the members, or the network between them",
+        );
+    }
+    if behind > LAG {
+        return Finding::bad(
+            "member.behind",
+            format!("{endpoint}: etcd {version}, {behind} log entries behind"),
+            "its disk or its network is slow; locks asked for there wait for it",
+        );
+    }
+    let size = status.db_size() as f64 / f64::from(1 << 20);
+    let own = status.header().map(|header| header.member_id());
+    let leads = match own == Some(status.leader()) {
+        true => ", the leader",
+        false => "",
+    };
+    Finding::good(
+        "member.serves",
+        format!("{endpoint}: etcd {version}, {size:.1} MiB{leads}"),
+    )
+}
+
+/// What is known against a version.
+fn version(endpoint: &str, version: &str) -> Option<Finding> {
+    let bug = etcd_bug(version)?;
+    Some(Finding::bad(
+        "member.version",
+        format!("{endpoint}: etcd {version}: {bug}"),
+        "upgrade to 3.5.28, 3.6.9 or later",
+    ))
+}

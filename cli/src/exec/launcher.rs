@@ -1,0 +1,43 @@
+//! Launcher: asks the system to kill it when the guardian dies, and becomes the command.
+//!
+//! A guardian that is killed cannot kill the command, nor can a wrapper that is stopped. A process can ask for this only for itself.
+//! It holds on in the program that the process becomes, unless that changes its user, but not in what the program starts.
+
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use signal_hook::consts::SIGPIPE;
+
+use super::KILLED;
+use crate::options::Launcher;
+use crate::say;
+
+/// Exit status of a command that there is not, or that cannot be run, as shells have it.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+
+/// Becomes the command. Returns the exit status where that is not possible.
+pub(crate) fn launcher(options: &Launcher) -> u8 {
+    let Some((program, arguments)) = options.command.split_first() else {
+        return NOT_FOUND;
+    };
+    let error = match set_parent_process_death_signal(Some(Signal::KILL)) {
+        // The guardian has died before.
+        Ok(()) if getppid() != Pid::from_raw(options.guardian) => return KILLED,
+        Ok(()) => Command::new(program).args(arguments).exec(),
+        Err(error) => error.into(),
+    };
+    // A failed `exec` leaves SIGPIPE deadly, and standard error may be a closed pipe.
+    let _ = signal_hook::flag::register(SIGPIPE, Arc::default());
+    let program = program.to_string_lossy();
+    say(format_args!(
+        "etcd-locked: `{program}` cannot be run: {error}"
+    ));
+    match error.kind() {
+        ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_RUNNABLE,
+    }
+}

@@ -1,0 +1,345 @@
+//! Acquisition: the way of a call from what it wants to its grant. Not generic, so it is compiled once for all lock names.
+
+use std::future::Future;
+use std::num::NonZeroU16;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::current::{self, HeldLock};
+use super::grant::Grant;
+use super::locks::Locks;
+use super::process;
+use super::span::WaitSpan;
+use crate::clock::{Deadline, Due};
+use crate::engine::{Answer, CallId, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
+use crate::metrics::Measurement;
+use crate::values::config::{check_at_least, check_ttl};
+use crate::values::error::LockError;
+use crate::values::name::{Name, templates};
+use crate::values::wait::{Wait, within};
+
+/// What a call wants: which names, how, for how long, and how long it waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    locks: Option<Locks>,
+    /// At least one.
+    pub(crate) names: Vec<Name>,
+    /// The function that is annotated, if one is.
+    pub(crate) function: Option<&'static str>,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) ttl: Option<Duration>,
+    deadline: Option<Due>,
+    pub(crate) at_most: Option<Duration>,
+    pub(crate) reentrant: bool,
+    pub(crate) at_least: Option<Duration>,
+    pub(crate) share: Share,
+}
+
+impl Wanted {
+    /// What a call without options wants, of the engine of the scope, thread or process unless one is given.
+    pub(crate) fn new(locks: Option<Locks>, names: Vec<Name>) -> Self {
+        Self {
+            locks,
+            names,
+            function: None,
+            wait: None,
+            ttl: None,
+            deadline: None,
+            at_most: None,
+            reentrant: false,
+            at_least: None,
+            share: Share::Alone,
+        }
+    }
+
+    /// Bounds the wait; of two deadlines the earlier counts.
+    pub(crate) fn deadline(&mut self, deadline: impl Deadline) {
+        if let Some(due) = deadline.due() {
+            self.deadline = Some(due.earlier(self.deadline));
+        }
+    }
+
+    fn begin(mut self) -> Result<Begun, LockError> {
+        let mut texts = Vec::with_capacity(self.names.len());
+        for name in &self.names {
+            match name.checked() {
+                Ok(text) => texts.push(text.clone()),
+                Err(reason) => {
+                    let (name, reason) = (name.clone(), reason.to_owned());
+                    return Err(LockError::InvalidName { name, reason });
+                }
+            }
+        }
+        let locks = match self.locks.take() {
+            Some(locks) => locks,
+            None => process::here()?,
+        };
+        let engine = locks.engine().clone();
+        let config = engine.config();
+        let ttl = self.ttl.unwrap_or(config.ttl);
+        let mode = self.checked(ttl).map_err(|wrong| LockError::Config {
+            message: match self.names.first() {
+                Some(name) => format!("lock `{name}`: {wrong}"),
+                None => wrong,
+            },
+        })?;
+        let templates = templates(self.names.iter());
+        let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
+        for (name, text) in std::mem::take(&mut self.names).into_iter().zip(texts) {
+            let key: Key = [&config.prefix, &*text].concat().into();
+            if names.iter().all(|(_, other)| *other != key) {
+                names.push((name, key));
+            }
+        }
+        if let Some(locks) = self.again(&engine, &names, mode)? {
+            if let Some(time) = self.at_least {
+                current::keep(&engine, &names, time);
+            }
+            let mut held = Grant::again(locks, engine);
+            self.at_most.into_iter().for_each(|limit| held.limit(limit));
+            return Ok(Begun::Again(held));
+        }
+        let holds = current::holds(&engine);
+        let mut wait = self.wait.unwrap_or(config.wait);
+        // Who has no time to wait still wants the lock if it is free.
+        if wait == Wait::For(Duration::ZERO) {
+            wait = Wait::Once;
+        }
+        let left = self.deadline.map(Due::left);
+        if let Some(left) = left {
+            wait = within(wait, left);
+        }
+        if left == Some(Duration::ZERO)
+            && let Some((name, _)) = names.first()
+        {
+            return Err(LockError::Timeout {
+                name: name.clone(),
+                holder: None,
+                unleased: None,
+                waited: Duration::ZERO,
+            });
+        }
+        // A single try does not wait, so it takes locks in no order.
+        if !holds.is_empty() && wait != Wait::Once {
+            let wanted: Vec<&Name> = names.iter().map(|(name, _)| name).collect();
+            let held = current::held_names(&engine);
+            locks.orders().check(&held, &wanted, self.function)?;
+        }
+        let templates = templates.as_deref();
+        let all = names.iter().map(|(name, _)| name);
+        let span = WaitSpan::begin(&engine, templates, all, mode);
+        let trace = span.trace();
+        let origin = Origin {
+            record: (engine.author()).record(self.function, templates, trace.as_deref()),
+            function: self.function,
+        };
+        for (name, _) in &names {
+            tracing::debug!(lock = %name, ?wait, ?ttl, "a call for a lock");
+            tracing::trace!(name = ?name, "the name of that lock"); // at this level only: it may say who the work is for
+        }
+        let measurement = names
+            .first()
+            .map(|(name, _)| Measurement::waits(name, || engine.now()));
+        let sent = engine.acquire(&names, ttl, mode, wait, origin, holds);
+        if let Err(error) = &sent {
+            if let Some(measurement) = &measurement {
+                measurement.waited(Some(error), || engine.now());
+            }
+            span.answered(Some(error), || engine.now());
+        }
+        let (call, reply) = sent?;
+        Ok(Begun::Sent(Sent {
+            reply,
+            engine,
+            call,
+            at_most: self.at_most,
+            at_least: self.at_least,
+            answered: false,
+            measurement,
+            span,
+            #[cfg(feature = "opentelemetry")]
+            first: names.into_iter().next().map(|(_, key)| key),
+        }))
+    }
+
+    /// Checks what the function may have computed, and returns the mode; the error says which number is wrong.
+    fn checked(&self, ttl: Duration) -> Result<Mode, String> {
+        check_ttl(ttl).map_err(|wrong| format!("ttl {ttl:?}: {wrong}"))?;
+        check_at_least(self.at_least, self.at_most)?;
+        let mode = self.share.mode()?;
+        if self.at_least.is_some() && mode == Mode::Shared {
+            let message =
+                "readers keep nothing locked once they have gone: remove `at_least` or `shared`";
+            return Err(message.to_owned());
+        }
+        Ok(mode)
+    }
+
+    /// The locks that the task holds already, if it holds all these names and may use them again.
+    fn again(
+        &self,
+        engine: &Engine,
+        names: &[(Name, Key)],
+        mode: Mode,
+    ) -> Result<Option<OwnedLocks>, LockError> {
+        let mut again = Vec::new();
+        let mut may = self.reentrant;
+        for (name, key) in names {
+            if let Some(HeldLock { lock, among, here }) = current::held_lock(engine, key) {
+                let name = name.clone();
+                again.push((OwnedLock { name, ..lock }, among));
+                may &= here;
+            }
+        }
+        // A lock that is held with others is less than an exclusive one.
+        let enough = |(lock, _): &(OwnedLock, _)| lock.mode == Mode::Exclusive || lock.mode == mode;
+        let all = again.len() == names.len() && again.iter().all(enough);
+        match again.first() {
+            Some((lock, _)) if !(may && all) => {
+                let name = lock.name.clone();
+                Err(LockError::SelfDeadlock { name })
+            }
+            _ => Ok(OwnedLocks::again(engine.now(), again)),
+        }
+    }
+}
+
+/// The most permits of a name: each call that waits for one reads the keys of all.
+const PERMITS: u16 = 1024;
+
+/// With whom a call shares its names, as it was written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Share {
+    Alone,
+    Readers,
+    Permits(u16),
+}
+
+impl Share {
+    fn mode(self) -> Result<Mode, String> {
+        match self {
+            Self::Alone => Ok(Mode::Exclusive),
+            Self::Readers => Ok(Mode::Shared),
+            Self::Permits(permits) => match NonZeroU16::new(permits) {
+                Some(of) if permits <= PERMITS => Ok(Mode::Permits(of)),
+                _ => Err(format!("{permits} permits: ask for 1 to {PERMITS}")),
+            },
+        }
+    }
+}
+
+/// A call for locks on its way; nothing happens before the first poll. Cancel safe: dropped, it leaves no key.
+#[derive(Debug)]
+pub(crate) struct Acquisition(State);
+
+impl Acquisition {
+    pub(crate) fn of(wanted: Wanted) -> Self {
+        Self(State::New(Box::new(wanted)))
+    }
+
+    /// Changes what the call wants, unless it has begun.
+    pub(crate) fn change(&mut self, how: impl FnOnce(&mut Wanted)) {
+        if let State::New(wanted) = &mut self.0 {
+            how(wanted);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    New(Box<Wanted>),
+    Sent(Sent),
+    Done,
+}
+
+/// How a call has begun.
+enum Begun {
+    Sent(Sent),
+    /// Its task holds all names already.
+    Again(Grant),
+}
+
+/// A call that the engine has; dropped unanswered, it is cancelled.
+#[derive(Debug)]
+struct Sent {
+    /// Dropped before the engine's handle: it may hold an ownership, which releases through the engine.
+    reply: oneshot::Receiver<Answer>,
+    engine: Engine,
+    call: CallId,
+    at_most: Option<Duration>,
+    at_least: Option<Duration>,
+    answered: bool,
+    measurement: Option<Measurement>,
+    span: WaitSpan,
+    /// The first of its names, with the prefix.
+    #[cfg(feature = "opentelemetry")]
+    first: Option<Key>,
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.engine.note_end(self.call);
+            self.engine.cancel(self.call);
+            if let Some(measurement) = &self.measurement {
+                measurement.gone(|| self.engine.now());
+            }
+            self.span.dropped(|| self.engine.now());
+        }
+    }
+}
+
+impl Future for Acquisition {
+    type Output = Result<Grant, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::New(_) = &self.0
+            && let State::New(wanted) = std::mem::replace(&mut self.0, State::Done)
+        {
+            self.0 = match wanted.begin()? {
+                Begun::Sent(sent) => State::Sent(sent),
+                Begun::Again(held) => return Poll::Ready(Ok(held)),
+            };
+        }
+        let State::Sent(sent) = &mut self.0 else {
+            return Poll::Pending; // polled after it was done
+        };
+        let answer = Pin::new(&mut sent.reply).poll(cx);
+        #[cfg(feature = "opentelemetry")]
+        if let (true, Some(first)) = (answer.is_pending(), &sent.first) {
+            sent.span.waits(&sent.engine, first);
+        }
+        let answer = ready!(answer);
+        sent.answered = true;
+        // An engine that has ended answers no call.
+        let answer = answer.unwrap_or_else(|_| Err(LockError::ShuttingDown.into()));
+        // Before what runs a recorder or a subscriber, which may panic.
+        match &answer {
+            Ok(ownership) => sent.engine.note_held(sent.call, ownership.locks().clone()),
+            Err(_) => sent.engine.note_end(sent.call),
+        }
+        let refused = answer.as_ref().err().map(Box::as_ref);
+        if let Some(measurement) = &sent.measurement {
+            measurement.waited(refused, || sent.engine.now());
+        }
+        sent.span.answered(refused, || sent.engine.now());
+        let (at_most, at_least) = (sent.at_most, sent.at_least);
+        let guarded = answer.map(|ownership| Grant::new(ownership, sent.engine.clone()));
+        self.0 = State::Done;
+        let guarded = guarded.inspect_err(|error| tracing::debug!(%error, "no lock"));
+        let mut held = guarded.map_err(|error| *error)?;
+        let OwnedLock { name, token, .. } = &held.locks.first;
+        tracing::debug!(lock = %name, %token, "the lock is ours");
+        if let Some(limit) = at_most {
+            held.limit(limit);
+        }
+        // From here on the caller has had the lock.
+        if let Some(time) = at_least {
+            held.keep(time);
+        }
+        Poll::Ready(Ok(held))
+    }
+}

@@ -1,0 +1,166 @@
+//! Fenced transactions of a database: a holder that was paused cannot commit after a later one has written (feature `sqlx`).
+//!
+//! A table of the database has the highest token that any transaction of a lock's holders has shown, by name. A transaction begins
+//! by raising it, which locks the row until its end: so holders write one after the other, and one that is late finds a greater
+//! token. [Kleppmann 2016](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) is the source of the rule.
+
+use std::future::Future;
+
+use ::sqlx::{
+    ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Row, Transaction, Type,
+};
+
+use crate::engine::{OwnedLock, OwnedLocks};
+use crate::values::error::LockError;
+use crate::values::name::Name;
+
+/// What sqlx calls its databases.
+const MYSQL: &str = "MySQL";
+const POSTGRES: &str = "PostgreSQL";
+const SQLITE: &str = "SQLite";
+
+/// Raises a token, and answers it; nothing, if a greater one is there. PostgreSQL and SQLite.
+const RAISE: &str = "insert into etcd_locked_tokens (name, token) values ($1, $2) \
+                     on conflict (name) do update set token = excluded.token \
+                     where etcd_locked_tokens.token <= excluded.token returning token";
+
+/// MySQL and MariaDB answer nothing of the kind to an insert, so theirs takes two statements.
+const RAISE_IN_MYSQL: &str = "insert into etcd_locked_tokens (name, token) values (?, ?) \
+                              on duplicate key update token = greatest(token, values(token))";
+const READ_IN_MYSQL: &str = "select token from etcd_locked_tokens where name = ? for update";
+
+/// Why a transaction was not fenced. It is rolled back then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FencedError {
+    /// [`LockError::Lost`]: the lock is lost. [`LockError::Config`]: a database that is not one of the three.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A later holder has shown its token: the lock was lost, and why will show with the next renewal. If that goes on for a holder whose
+    /// lock is not lost, the table has tokens of another etcd, or of before a loss of etcd's data: see [`migration`].
+    #[error(
+        "the database has a greater token for lock `{name}`: a later holder was there first (or, where that goes on, the tokens in \
+         `etcd_locked_tokens` are of another etcd, or of before a loss of its data: empty it while no body runs)"
+    )]
+    Overtaken {
+        /// The lock.
+        name: Name,
+    },
+    /// The database failed; most often the table is missing: see [`migration`].
+    #[error("the token of the lock could not be written to the database: {0}")]
+    Database(#[from] ::sqlx::Error),
+}
+
+/// A database whose transactions can be fenced: those of sqlx for PostgreSQL, for MySQL and MariaDB, and for SQLite.
+pub trait Fenceable: Database + Sized {
+    /// Executes a statement with a name, and a token if there is one; answers the number that it returns.
+    #[doc(hidden)]
+    fn number(
+        connection: &mut Self::Connection,
+        statement: &'static str,
+        name: &str,
+        token: Option<i64>,
+    ) -> impl Future<Output = Result<Option<i64>, ::sqlx::Error>> + Send;
+}
+
+impl<D> Fenceable for D
+where
+    D: Database,
+    for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
+    for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
+    for<'q> &'q str: Encode<'q, D>,
+    str: Type<D>,
+    i64: Type<D> + for<'q> Encode<'q, D> + for<'r> Decode<'r, D>,
+    usize: ColumnIndex<D::Row>,
+{
+    async fn number(
+        connection: &mut D::Connection,
+        statement: &'static str,
+        name: &str,
+        token: Option<i64>,
+    ) -> Result<Option<i64>, ::sqlx::Error> {
+        let mut query = ::sqlx::query(statement).bind(name);
+        if let Some(token) = token {
+            query = query.bind(token);
+        }
+        let row = query.fetch_optional(connection).await?;
+        row.map(|row| row.try_get(0)).transpose()
+    }
+}
+
+/// The table that fenced transactions need, as a statement in the words of a database; it does nothing where the table is there.
+///
+/// Execute it with your migrations. The table has one small row for each name that was ever fenced. A row may be deleted when no
+/// call holds its name, or waits for it.
+///
+/// After etcd was wiped or restored from a snapshot (log code `etcd.history_lost`), tokens begin again below those in the table, and
+/// every fenced transaction is refused: empty the table then, while no body runs.
+///
+/// ```no_run
+/// # async fn migrate(db: sqlx::SqlitePool) -> Result<(), ::sqlx::Error> {
+/// sqlx::query(etcd_locked::sqlx::migration::<sqlx::Sqlite>()).execute(&db).await?;
+/// # Ok(()) }
+/// ```
+#[must_use]
+pub fn migration<D: Fenceable>() -> &'static str {
+    match D::NAME {
+        // Names differ by case, and are ASCII, whatever the database's own alphabet is.
+        MYSQL => {
+            "create table if not exists etcd_locked_tokens \
+             (name varchar(1280) character set ascii collate ascii_bin not null primary key, token bigint not null)"
+        }
+        _ => {
+            "create table if not exists etcd_locked_tokens (name varchar(1280) not null primary key, token bigint not null)"
+        }
+    }
+}
+
+/// Shows the tokens of locks of a call to a transaction.
+pub(crate) async fn fence<'t, 'l, D: Fenceable>(
+    call: &OwnedLocks,
+    locks: impl IntoIterator<Item = &'l OwnedLock>,
+    mut transaction: Transaction<'t, D>,
+) -> Result<Transaction<'t, D>, FencedError> {
+    let mut locks: Vec<_> = locks.into_iter().collect();
+    // In one order, so that transactions of several names do not wait for each other in a cycle.
+    locks.sort_by(|one, other| one.name_of_key().cmp(other.name_of_key()));
+    for lock in locks {
+        let is_latest = raise(&mut transaction, lock.name_of_key(), lock.token.as_i64()).await?;
+        // A statement may have waited for long.
+        if is_latest && call.lost().is_none() {
+            continue;
+        }
+        transaction.rollback().await?;
+        let name = lock.name.clone();
+        return Err(match call.lost() {
+            Some(cause) => LockError::Lost { name, cause }.into(),
+            None => FencedError::Overtaken { name },
+        });
+    }
+    Ok(transaction)
+}
+
+/// Raises the highest token that was seen under a name; false if it is greater than this one.
+async fn raise<D: Fenceable>(
+    transaction: &mut Transaction<'_, D>,
+    name: &str,
+    token: i64,
+) -> Result<bool, FencedError> {
+    match D::NAME {
+        POSTGRES | SQLITE => {
+            let raised = D::number(&mut *transaction, RAISE, name, Some(token)).await?;
+            Ok(raised.is_some())
+        }
+        MYSQL => {
+            D::number(&mut *transaction, RAISE_IN_MYSQL, name, Some(token)).await?;
+            let highest = D::number(&mut *transaction, READ_IN_MYSQL, name, None).await?;
+            Ok(highest == Some(token))
+        }
+        other => {
+            let message = format!(
+                "`fenced` knows PostgreSQL, MySQL and SQLite, not {other}: open the pool with the database's own type"
+            );
+            Err(LockError::Config { message }.into())
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Grant: the locks of a call with the right to release them, whatever its names. Not generic, so it is compiled once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::current::Current;
+use super::gate::{Gate, OnLost};
+use super::limit::Limit;
+use super::span;
+use crate::engine::{Engine, OwnedLocks, Ownership, Release};
+use crate::metrics::Measurement;
+use crate::values::error::LockError;
+
+/// Locks that a call was granted. Dropped, they are released in the background.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) locks: Arc<OwnedLocks>,
+    /// The right to release the locks; `None` if they belong to a call around this one, or have been released.
+    ownership: Option<Ownership>,
+    engine: Engine,
+    /// Until when bodies may run under the locks.
+    limit: Option<Limit>,
+    /// Of locks that are its own to release.
+    measurement: Option<Measurement>,
+}
+
+impl Grant {
+    /// What the engine has granted.
+    pub(crate) fn new(ownership: Ownership, engine: Engine) -> Self {
+        Self::of(ownership.locks().clone(), Some(ownership), engine)
+    }
+
+    /// Locks that the task holds already, which are not for this grant to release.
+    pub(crate) fn again(locks: OwnedLocks, engine: Engine) -> Self {
+        Self::of(Arc::new(locks), None, engine)
+    }
+
+    fn of(locks: Arc<OwnedLocks>, ownership: Option<Ownership>, engine: Engine) -> Self {
+        let mut grant = Self {
+            locks,
+            ownership,
+            engine,
+            limit: None,
+            measurement: None,
+        };
+        // Last: a recorder is the user's code, and may panic.
+        if grant.ownership.is_some() {
+            let OwnedLocks { first, since, .. } = &*grant.locks;
+            let measurement = Measurement::holds(&first.name, *since, first.predecessor());
+            grant.measurement = Some(measurement);
+        }
+        grant
+    }
+
+    /// Limits bodies to this long from now on.
+    pub(crate) fn limit(&mut self, limit: Duration) {
+        self.limit = Some(Limit::from(self.engine.now(), limit));
+    }
+
+    /// Keeps the names locked this long from now on, whenever they are released (rule P39).
+    pub(crate) fn keep(&self, at_least: Duration) {
+        if let Some(call) = self.locks.call() {
+            self.engine.keep(call, self.engine.now() + at_least);
+        }
+    }
+
+    /// The gate between a body and its polls.
+    pub(crate) fn gate(&self, on_lost: OnLost) -> Gate {
+        let current = Current::of(self.locks.clone(), self.engine.clone());
+        let stopwatch = self.limit.map(|limit| limit.stopwatch(self.engine.clone()));
+        let span = span::held(&self.locks, &self.engine);
+        Gate::new(self.locks.clone(), current, stopwatch, on_lost, span)
+    }
+
+    /// Tells whether the locks belong to a call around this one.
+    pub(crate) fn is_again(&self) -> bool {
+        self.locks.call().is_none()
+    }
+
+    /// Releases the locks and waits for the confirmation; see [`LockGuard::release`](crate::LockGuard::release).
+    pub(crate) async fn release(self) -> Result<(), LockError> {
+        let lost = match self.locks.are_held() {
+            true => None,
+            false => Some(self.locks.until_lost().await),
+        };
+        let (name, again) = (self.locks.first.name.clone(), self.is_again());
+        let confirmation = self.begin_release();
+        match (lost, confirmation) {
+            (Some(cause), _) => Err(LockError::Lost { name, cause }),
+            (None, None) if again => Ok(()),
+            (None, Some(confirmation)) => {
+                confirmation.await.unwrap_or(Err(LockError::ShuttingDown))
+            }
+            (None, None) => Err(LockError::ShuttingDown),
+        }
+    }
+
+    /// Releases the lock; the answer comes once its key is gone. `None`: the engine has ended, and with it all keys.
+    pub(crate) fn begin_release(mut self) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+        self.give_back(Release::Confirmed)
+    }
+
+    /// Releases the lock, which lingers a moment for the next call of this process.
+    pub(crate) fn linger(mut self) {
+        self.give_back(Release::Lingering);
+    }
+
+    /// Releases the locks, once.
+    fn give_back(&mut self, how: Release) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+        let ownership = self.ownership.take()?;
+        if let Some(call) = self.locks.call() {
+            self.engine.note_end(call);
+        }
+        let confirmation = ownership.release(how);
+        // Last: a recorder or a subscriber is the user's code, and may panic.
+        if let Some(measurement) = &self.measurement {
+            measurement.held(|| self.engine.now());
+        }
+        tracing::debug!(lock = %self.locks.first.name, "the lock is given back");
+        confirmation
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.give_back(Release::Unconfirmed);
+    }
+}

@@ -1,0 +1,229 @@
+//! Locked: proof, as a value, that a lock is held.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp};
+
+use super::current::{current, lock_of};
+#[cfg(feature = "sqlx")]
+use super::fenced::{self, Fenceable, FencedError};
+use crate::engine::{OwnedLock, OwnedLocks};
+use crate::values::loss::LossCause;
+use crate::values::name::{LockName, Name};
+use crate::values::queue::Sharing;
+use crate::values::token::Token;
+
+/// Proof that a call holds a lock of the type `N`: a helper that takes `&Locked<Order>` cannot be called without an order's lock.
+///
+/// In an annotated function `guard = order` binds it; by hand it is [`LockGuard::locked`](crate::LockGuard::locked). It can
+/// be neither made nor cloned, and does not leave the body: to return it, store it or give it to a spawned task does
+/// not compile.
+///
+/// ```
+/// use etcd_locked::{LockError, Locked, etcd_locked, lock_names};
+///
+/// lock_names! {
+///     pub Order = "orders/<id: u64>";
+/// }
+///
+/// #[etcd_locked(Order { id }, guard = order)]
+/// async fn ship(id: u64) -> Result<(), LockError> {
+///     charge(order, 10).await
+/// }
+///
+/// /// Runs under the lock of an order only.
+/// async fn charge(order: &Locked<Order>, amount: u64) -> Result<(), LockError> {
+///     let (id, token) = (order.name().id, order.token().as_i64());
+///     // update orders set due = due + $amount, token = $token where id = $id and token <= $token
+///     # let _ = (id, token, amount);
+///     Ok(())
+/// }
+/// ```
+///
+/// The lock of a template or of a text is a `Locked<Name>`. `M` says how it is held, [`Exclusive`] unless said otherwise: a
+/// reader has a `Locked<N, Shared>`, and a call with one of several permits a `Locked<N, Permit>`, so that neither may call
+/// what needs the lock alone. What does not mind is generic: `async fn show<M: LockMode>(order: &Locked<Order, M>)`.
+///
+/// The lock can be lost while the proof is there: the body is stopped then, at its next await. What must not reach a store
+/// too late carries the [`token`](Self::token).
+pub struct Locked<N: LockName, M: LockMode = Exclusive> {
+    locks: Arc<OwnedLocks>,
+    lock: OwnedLock,
+    kept: N::Kept,
+    mode: PhantomData<fn() -> M>,
+}
+
+impl<N: LockName, M: LockMode> Locked<N, M> {
+    /// The name, with its fields: `order.name().id`. A name that borrows, such as `Stock { sku: &str }`, is kept as its text: its
+    /// [`Name`].
+    #[must_use]
+    pub fn name(&self) -> &N::Kept {
+        &self.kept
+    }
+
+    /// The fencing token.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.lock.token
+    }
+
+    /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.locks.are_held()
+    }
+
+    /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.
+    pub async fn lost(&self) -> LossCause {
+        self.locks.until_lost().await
+    }
+
+    /// How long the lock is held from now on even if etcd cannot be reached again, as
+    /// [`LockGuard::remaining`](crate::LockGuard::remaining) says.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.locks.remaining()
+    }
+
+    /// A condition for etcd transactions of your own: true only as long as this very ownership of this name lasts, as
+    /// [`LockGuard::fence`](crate::LockGuard::fence) says.
+    #[must_use]
+    pub fn fence(&self) -> Compare {
+        fence(&self.locks, &self.lock)
+    }
+
+    /// How the call asked for the lock. A `reentrant` reader inside a call that holds the lock alone is a reader all the same.
+    #[must_use]
+    pub fn mode(&self) -> Sharing {
+        M::SHARING
+    }
+}
+
+#[cfg(feature = "sqlx")]
+impl<N: LockName> Locked<N> {
+    /// Fences a transaction of a database (feature `sqlx`), as [`LockGuard::fenced`](crate::LockGuard::fenced) says.
+    ///
+    /// # Errors
+    /// Those of [`LockGuard::fenced`](crate::LockGuard::fenced).
+    pub async fn fenced<'t, D: Fenceable>(
+        &self,
+        transaction: ::sqlx::Transaction<'t, D>,
+    ) -> Result<::sqlx::Transaction<'t, D>, FencedError> {
+        fenced::fence(&self.locks, [&self.lock], transaction).await
+    }
+}
+
+/// Shows the template and never a value, which may be personal data.
+impl<N: LockName, M: LockMode> fmt::Debug for Locked<N, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locked")
+            .field("name", &format_args!("{}", self.lock.name))
+            .field("token", &self.lock.token)
+            .field("mode", &M::SHARING)
+            .finish()
+    }
+}
+
+/// The condition that one of these locks is held; from then on its key is not handed over (rule P22).
+pub(crate) fn fence(locks: &OwnedLocks, lock: &OwnedLock) -> Compare {
+    locks.fence();
+    Compare::create_revision(lock.key.as_bytes(), CompareOp::Equal, lock.created.get())
+}
+
+/// How a lock is held, in its type: [`Exclusive`], [`Shared`] or [`Permit`].
+pub trait LockMode: sealed::Sealed + 'static {
+    /// The same as a value.
+    const SHARING: Sharing;
+}
+
+/// Alone: no other call holds the name.
+#[derive(Debug, Clone, Copy)]
+pub enum Exclusive {}
+
+/// With other readers.
+#[derive(Debug, Clone, Copy)]
+pub enum Shared {}
+
+/// With one of several permits.
+#[derive(Debug, Clone, Copy)]
+pub enum Permit {}
+
+impl LockMode for Exclusive {
+    const SHARING: Sharing = Sharing::Exclusive;
+}
+
+impl LockMode for Shared {
+    const SHARING: Sharing = Sharing::Shared;
+}
+
+impl LockMode for Permit {
+    const SHARING: Sharing = Sharing::Permit;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Exclusive {}
+    impl Sealed for super::Shared {}
+    impl Sealed for super::Permit {}
+}
+
+/// Proof of a lock that is still to be granted: the name, as it will be locked and as it was given.
+pub struct Proof<N: LockName> {
+    name: Name,
+    kept: N::Kept,
+}
+
+/// Renders a name, once, and keeps what its proof is to give.
+pub fn prove<T: LockName>(given: T) -> Proof<T::Held> {
+    let name = given.lock_name();
+    let kept = given.keep(&name);
+    Proof { name, kept }
+}
+
+impl<N: LockName> Proof<N> {
+    /// The name to lock.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        self.name.clone()
+    }
+
+    /// The proof, inside the body; there the call's own locks are the current ones, so it never waits.
+    pub async fn locked<M: LockMode>(self) -> Locked<N, M> {
+        match current() {
+            Some(current) => self.among(current.locks()),
+            None => std::future::pending().await, // outside any body, where no expansion puts it
+        }
+    }
+
+    /// The proof, once the locks of its call are granted.
+    pub(crate) fn among<M: LockMode>(self, locks: &Arc<OwnedLocks>) -> Locked<N, M> {
+        // Each name of a call is among its locks; one that the call names twice is there once.
+        let lock = lock_of(locks, &self.name).unwrap_or(&locks.first);
+        Locked {
+            lock: lock.clone(),
+            locks: locks.clone(),
+            kept: self.kept,
+            mode: PhantomData,
+        }
+    }
+}
+
+impl<N: LockName<Kept: Clone>> Clone for Proof<N> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            kept: self.kept.clone(),
+        }
+    }
+}
+
+impl<N: LockName> fmt::Debug for Proof<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Proof")
+            .field(&format_args!("{}", self.name))
+            .finish()
+    }
+}

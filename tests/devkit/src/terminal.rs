@@ -1,0 +1,133 @@
+//! Terminal that a program runs on: what the program writes is drawn as people see it, and keys can be pressed.
+
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::process::Process;
+use crate::{Result, lock};
+
+/// A program on a terminal of its own, which `script` (bsdutils) makes; killed when dropped.
+#[derive(Debug)]
+pub struct Terminal {
+    /// Rows and columns.
+    size: (NonZeroU16, NonZeroU16),
+    script: Process,
+    keys: ChildStdin,
+    written: Arc<Mutex<Vec<u8>>>,
+    /// Thread that reads what the program writes; ends with it.
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Terminal {
+    /// Starts a program, with its arguments and variables, on a terminal of this size.
+    pub fn start(command: &Command, rows: u16, columns: u16) -> Result<Self> {
+        let size = NonZeroU16::new(rows).zip(NonZeroU16::new(columns));
+        let size = size.ok_or("a terminal without rows or columns")?;
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<_> = words.map(|word| quoted(&word.to_string_lossy())).collect();
+        let line = format!(
+            "stty rows {rows} cols {columns} && exec {}",
+            words.join(" ")
+        );
+        let mut script = Command::new("script");
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => script.env(name, value),
+                None => script.env_remove(name),
+            };
+        }
+        script
+            .args(["-qec", &line, "/dev/null"])
+            .env("TERM", "xterm-256color")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut script = Process::start("`script` (bsdutils)", &mut script)?;
+        let streams = script.streams();
+        let (keys, output) = (streams.stdin.take(), streams.stdout.take());
+        let mut output = output.ok_or("`script` has no output")?;
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&written);
+        let reader = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(many @ 1..) = output.read(&mut bytes) {
+                lock(&all).extend(&bytes[..many]);
+            }
+        });
+        Ok(Self {
+            size,
+            script,
+            keys: keys.ok_or("`script` has no input")?,
+            written,
+            reader: Some(reader),
+        })
+    }
+
+    /// Presses keys, one byte each.
+    pub fn press(&mut self, keys: &[u8]) -> Result<()> {
+        let pressed = self.keys.write_all(keys);
+        pressed.map_err(|error| format!("the program reads no keys: {error}"))
+    }
+
+    /// Returns all that the program has written so far, with the sequences by which it moves the cursor.
+    pub fn written(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.written)).into_owned()
+    }
+
+    /// Returns the lines that the terminal shows now, without the blanks that end them and the empty lines at the end.
+    pub fn lines(&self) -> Vec<String> {
+        let (rows, columns) = self.size;
+        let mut parser = vt100::Parser::new(rows, columns, 0);
+        parser.process(&lock(&self.written));
+        let lines = parser.screen().rows(0, columns.get());
+        let mut lines: Vec<_> = lines.map(|line| line.trim_end().to_owned()).collect();
+        let last = lines.iter().rposition(|line| !line.is_empty());
+        lines.truncate(last.map_or(0, |last| last + 1));
+        lines
+    }
+
+    /// Waits until the program ends by itself, and all that it has written is read.
+    pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let status = self.script.wait(limit)?;
+        if let Some(reader) = self.reader.take() {
+            let read = reader.join();
+            read.map_err(|_| "the reader of a terminal has panicked")?;
+        }
+        Ok(status)
+    }
+}
+
+/// Quotes a word for the shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(line: &str) -> Terminal {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        Terminal::start(&command, 10, 10).expect("a terminal")
+    }
+
+    #[test]
+    fn lines_are_what_is_left_on_the_terminal() {
+        let mut terminal = shell(r"printf 'one\rt\ntwo  \n\n\033[1mitsends\033[0m'");
+        let status = terminal.wait(Duration::from_secs(10)).expect("it ends");
+        assert!(status.success());
+        assert_eq!(terminal.lines(), ["tne", "two", "", "itsends"]);
+    }
+
+    #[test]
+    fn program_reads_the_keys_and_ends_as_it_wants() {
+        let mut terminal = shell("read word; test \"$word\" = \"it's\" && exit 7");
+        terminal.press(b"it's\n").expect("it reads");
+        let status = terminal.wait(Duration::from_secs(10)).expect("it ends");
+        assert_eq!(status.code(), Some(7));
+    }
+}

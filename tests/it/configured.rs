@@ -1,0 +1,402 @@
+//! Options that are expressions, over arguments or a configuration: evaluated once for a call, and judged when it is made.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use etcd_locked::{LockError, Locked, Locks, Name, Permit, current, etcd_locked};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::corner::{Corner, pass, take};
+use crate::limit::{PATIENCE, run, within};
+use crate::under::with_locks;
+
+const REGION: &str = "smtp/eu";
+
+/// What a service reads from a file.
+struct Limits {
+    permits: u16,
+    wait: Duration,
+    ttl: Duration,
+    most: Duration,
+    least: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            permits: 2,
+            wait: PATIENCE,
+            ttl: Duration::from_secs(15),
+            most: PATIENCE,
+            least: Duration::ZERO,
+        }
+    }
+}
+
+#[etcd_locked(
+    "smtp/<region>",
+    locks = locks,
+    permits = limits.permits,
+    wait = limits.wait,
+    ttl = limits.ttl,
+    at_most = limits.most,
+    at_least = limits.least
+)]
+async fn send(
+    locks: &Locks,
+    region: &str,
+    limits: &Limits,
+    inside: &Notify,
+    leave: &Notify,
+) -> Result<(), LockError> {
+    inside.notify_one();
+    leave.notified().await;
+    Ok(())
+}
+
+/// Makes a call whose body ends at once.
+async fn pass_by(locks: &Locks, limits: &Limits) -> Result<(), LockError> {
+    let leave = Notify::new();
+    leave.notify_one();
+    send(locks, "eu", limits, &Notify::new(), &leave).await
+}
+
+#[test]
+fn permits_are_as_many_as_the_configuration_says() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let short = Duration::from_millis(200);
+        let two = Limits::default();
+        let full = Limits {
+            wait: short,
+            ..Limits::default()
+        };
+        let three = Limits {
+            permits: 3,
+            wait: short,
+            ..Limits::default()
+        };
+        let (inside, leave) = (Notify::new(), Notify::new());
+        let holders = async {
+            tokio::join!(
+                send(&mine, "eu", &two, &inside, &leave),
+                send(&theirs, "eu", &two, &inside, &leave)
+            )
+        };
+        let others = async {
+            inside.notified().await;
+            corner.until_contenders(REGION, 2).await;
+            let began = Instant::now();
+            let refused = pass_by(&theirs, &full).await;
+            let Err(LockError::Timeout { waited, .. }) = &refused else {
+                panic!("{refused:?}")
+            };
+            assert!(*waited >= short && began.elapsed() >= short, "{waited:?}");
+            pass_by(&theirs, &three).await.expect("a third permit");
+            leave.notify_waiters();
+        };
+        let ((one, other), ()) =
+            within("both calls", async { tokio::join!(holders, others) }).await;
+        one.expect("held");
+        other.expect("held");
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_value_out_of_range_is_an_error_of_the_configuration() {
+    with_locks(async |locks| {
+        let second = Duration::from_secs(1);
+        let year = 366 * 24 * 3600 * second;
+        for (limits, wrong) in [
+            (
+                Limits {
+                    permits: 0,
+                    ..Limits::default()
+                },
+                "0 permits: ask for 1 to 1024",
+            ),
+            (
+                Limits {
+                    permits: 1025,
+                    ..Limits::default()
+                },
+                "1025 permits: ask for 1 to 1024",
+            ),
+            (
+                Limits {
+                    ttl: second,
+                    ..Limits::default()
+                },
+                "ttl 1s: must be from 2s to 300s",
+            ),
+            (
+                Limits {
+                    ttl: 301 * second,
+                    ..Limits::default()
+                },
+                "ttl 301s: must be from 2s to 300s",
+            ),
+            (
+                Limits {
+                    least: 6 * second,
+                    most: 5 * second,
+                    ..Limits::default()
+                },
+                "at_least 6s is longer than at_most 5s: shorten it, or give the body longer",
+            ),
+            (
+                Limits {
+                    least: year,
+                    most: 2 * year,
+                    ..Limits::default()
+                },
+                "at_least 31622400s: must be a year at most",
+            ),
+        ] {
+            let error = pass_by(locks, &limits).await.expect_err(wrong);
+            assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+            let wanted = format!("bad configuration: lock `smtp/<region>`: {wrong}");
+            assert_eq!(error.to_string(), wanted);
+            assert!(!error.is_retryable());
+        }
+        let forever = Limits {
+            wait: Duration::MAX,
+            most: Duration::MAX,
+            ..Limits::default()
+        };
+        pass_by(locks, &forever).await.expect("no number overflows");
+        let nothing = Limits {
+            most: Duration::ZERO,
+            ..Limits::default()
+        };
+        let ended = pass_by(locks, &nothing).await;
+        assert!(
+            matches!(ended, Err(LockError::HoldLimit { .. })),
+            "{ended:?}"
+        );
+    });
+}
+
+#[test]
+fn a_wait_by_expression_that_is_zero_is_a_single_try() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let held = take("their lock", theirs.lock(REGION)).await;
+        let none = Limits {
+            wait: Duration::ZERO,
+            ..Limits::default()
+        };
+        let refused = within("the refusal", pass_by(&mine, &none)).await;
+        assert!(
+            matches!(refused, Err(LockError::Held { .. })),
+            "{refused:?}"
+        );
+        held.release().await.unwrap();
+        let served = within("the free lock", pass_by(&mine, &none)).await;
+        assert!(served.is_ok(), "{served:?}");
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn ttl_and_limits_come_from_the_configuration() {
+    run(async {
+        let corner = Corner::new().await;
+        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let limits = Limits {
+            permits: 1,
+            ttl: Duration::from_secs(7),
+            most: Duration::from_secs(2),
+            least: Duration::from_secs(2),
+            ..Limits::default()
+        };
+        let (inside, leave) = (Notify::new(), Notify::new());
+        let body = send(&mine, "eu", &limits, &inside, &leave);
+        let looker = async {
+            inside.notified().await;
+            let [lease] = corner.leases(REGION).await.into_iter().collect::<Vec<_>>()[..] else {
+                panic!("one holder")
+            };
+            let lease = corner.client.clone().lease_time_to_live(lease, None).await;
+            lease.expect("etcd answers").granted_ttl()
+        };
+        let (ended, ttl) = within("the hold limit", async { tokio::join!(body, looker) }).await;
+        assert_eq!(ttl, 7);
+        let Err(LockError::HoldLimit { limit, .. }) = &ended else {
+            panic!("{ended:?}")
+        };
+        assert_eq!(*limit, limits.most);
+        // Retention: the body has gone, and the name stays locked.
+        let kept = Limits {
+            least: Duration::from_secs(3),
+            most: PATIENCE,
+            ..limits
+        };
+        let began = Instant::now();
+        pass_by(&mine, &kept).await.expect("held");
+        pass("the next lock", theirs.lock(REGION)).await;
+        assert!(began.elapsed() >= kept.least, "{:?}", began.elapsed());
+        corner.until_empty().await;
+    });
+}
+
+/// Notes what is evaluated, in its order.
+struct Said(Mutex<Vec<&'static str>>);
+
+impl Said {
+    fn note<T>(&self, what: &'static str, value: T) -> T {
+        self.0.lock().expect("no panic").push(what);
+        value
+    }
+
+    fn all(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.0.lock().expect("no panic"))
+    }
+}
+
+#[etcd_locked(
+    said.note("name", "orders/7"),
+    permits = said.note("permits", 5),
+    at_least = said.note("at_least", Duration::ZERO),
+    at_most = said.note("at_most", PATIENCE),
+    ttl = said.note("ttl", Duration::from_secs(15)),
+    wait = said.note("wait", PATIENCE),
+    deadline = said.note("deadline", Instant::now() + PATIENCE),
+    locks = said.note("locks", locks),
+    when = said.note("when", wanted),
+)]
+async fn noted(locks: &Locks, said: &Said, wanted: bool) -> Result<(), LockError> {
+    said.note("body", ());
+    Ok(())
+}
+
+#[test]
+fn expressions_are_evaluated_once_in_the_order_of_the_docs() {
+    with_locks(async |locks| {
+        let said = Said(Mutex::default());
+        noted(locks, &said, true).await.expect("held");
+        assert_eq!(
+            said.all(),
+            [
+                "when", "name", "wait", "ttl", "at_most", "at_least", "permits", "locks",
+                "deadline", "body"
+            ]
+        );
+        noted(locks, &said, false).await.expect("no lock");
+        assert_eq!(said.all(), ["when", "body"]);
+    });
+}
+
+/// The expression locks a mutex of std, and the call that waits for its lock does not keep it.
+#[etcd_locked("orders/<id>", locks = locks, wait = limits.lock().expect("no panic").wait, permits = limits.lock().expect("no panic").permits)]
+async fn borrowed(locks: &Locks, id: u64, limits: &Mutex<Limits>) -> Result<u16, LockError> {
+    sleep(Duration::from_millis(1)).await;
+    let mut limits = limits.try_lock().expect("no call holds it");
+    limits.permits += 1;
+    Ok(limits.permits)
+}
+
+/// The body takes what the expressions only read, and changes what they borrow.
+#[etcd_locked("orders/<id>", locks = &locks, permits = limits.permits, wait = *waits.last().unwrap_or(&limits.wait))]
+async fn taken(
+    locks: Locks,
+    id: u64,
+    limits: Limits,
+    waits: &mut Vec<Duration>,
+) -> Result<Limits, LockError> {
+    waits.push(limits.wait);
+    drop(locks);
+    Ok(limits)
+}
+
+/// The number may be asked of a server: an expression may await.
+#[etcd_locked("orders/<id>", locks = locks, permits = asked(calls).await?)]
+async fn awaited(locks: &Locks, id: u64, calls: &AtomicU32) -> Result<(), LockError> {
+    Ok(())
+}
+
+async fn asked(calls: &AtomicU32) -> Result<u16, LockError> {
+    tokio::task::yield_now().await;
+    match calls.fetch_add(1, Ordering::SeqCst) {
+        0 => Ok(3),
+        _ => Err(LockError::ShuttingDown),
+    }
+}
+
+#[test]
+fn an_expression_keeps_nothing_borrowed_over_the_body() {
+    fn is_send<T: Send>(future: T) -> T {
+        future
+    }
+    with_locks(async |locks| {
+        let limits = Mutex::new(Limits::default());
+        let permits = is_send(borrowed(locks, 7, &limits)).await.expect("held");
+        assert_eq!(permits, 3);
+        let mut waits = Vec::new();
+        let back = is_send(taken(locks.clone(), 7, Limits::default(), &mut waits)).await;
+        assert_eq!(waits, [back.expect("held").wait]);
+        let calls = AtomicU32::new(0);
+        is_send(awaited(locks, 7, &calls)).await.expect("held");
+        let refused = awaited(locks, 7, &calls).await;
+        assert!(
+            matches!(refused, Err(LockError::ShuttingDown)),
+            "{refused:?}"
+        );
+        assert_eq!(calls.into_inner(), 2, "each call asks once");
+    });
+}
+
+struct Mailer {
+    locks: Locks,
+    region: &'static str,
+    limits: Limits,
+}
+
+/// A permit of the mailer, which a body must have.
+fn mode(mail: &Locked<Name, Permit>) -> &'static str {
+    assert!(mail.is_held());
+    "permit"
+}
+
+#[etcd_locked("smtp/<self.region>", locks = &self.locks, permits = self.limits.permits, wait = self.limits.wait, guard = mail)]
+impl Mailer {
+    async fn send(&self) -> Result<&'static str, LockError> {
+        Ok(mode(mail))
+    }
+
+    #[etcd_locked(permits = 1_024, at_most = self.limits.most)]
+    async fn flush(&mut self) -> Result<&'static str, LockError> {
+        self.limits.permits = 0;
+        Ok(mode(mail))
+    }
+
+    #[etcd_locked(shared, wait = "none")]
+    async fn queued(&self) -> Result<u16, LockError> {
+        assert!(current().is_some_and(|it| it.is_held()) && mail.is_held());
+        Ok(self.limits.permits)
+    }
+}
+
+#[test]
+fn methods_replace_expressions_of_their_block() {
+    with_locks(async |locks| {
+        let mut mailer = Mailer {
+            locks: locks.clone(),
+            region: "eu",
+            limits: Limits::default(),
+        };
+        assert_eq!(mailer.send().await.expect("held"), "permit");
+        assert_eq!(mailer.flush().await.expect("held"), "permit");
+        assert_eq!(mailer.queued().await.expect("held"), 0);
+        let refused = mailer.send().await;
+        assert!(
+            matches!(refused, Err(LockError::Config { .. })),
+            "{refused:?}"
+        );
+    });
+}

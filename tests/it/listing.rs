@@ -1,0 +1,76 @@
+//! Listing of names: read page by page, at one revision.
+
+use etcd_client::CompactionOptions;
+use etcd_locked::{Listing, LockError};
+use etcd_locked_devkit::Proxy;
+
+use crate::corner::{Corner, connect};
+use crate::etcd::Etcd;
+use crate::limit::run;
+
+/// More than one page has.
+const NAMES: usize = 300;
+
+/// Puts a contender for each of many names.
+async fn put(corner: &Corner) {
+    let mut client = corner.client.clone();
+    for n in 0..NAMES {
+        let key = format!("{}jobs/{n:03}/1f", corner.prefix);
+        client.put(key, "", None).await.expect("a put");
+    }
+}
+
+/// Puts a contender for a name behind all others; returns the revision.
+async fn put_late(corner: &Corner) -> i64 {
+    let key = format!("{}jobs/late/1f", corner.prefix);
+    let put = corner.client.clone().put(key, "", None).await;
+    put.expect("a put").header().expect("a header").revision()
+}
+
+/// Counts the names that are left.
+async fn count(names: &mut Listing) -> Result<usize, LockError> {
+    let mut many = 0;
+    while names.next().await?.is_some() {
+        many += 1;
+    }
+    Ok(many)
+}
+
+#[test]
+fn listing_goes_on_when_its_revision_is_compacted() {
+    run(async {
+        let etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        put(&corner).await;
+        let mut names = corner.locks().await.list("");
+        names.next().await.unwrap().unwrap();
+        let revision = put_late(&corner).await;
+        let options = CompactionOptions::new().with_physical();
+        let mut client = corner.client.clone();
+        client.compact(revision, Some(options)).await.unwrap();
+        assert_eq!(count(&mut names).await.unwrap(), NAMES, "with the late one");
+    });
+}
+
+#[test]
+fn listing_keeps_its_revision_through_an_outage() {
+    run(async {
+        let corner = Corner::new().await;
+        put(&corner).await;
+        let proxy = Proxy::start(Etcd::shared().await.address()).unwrap();
+        let locks = connect(corner.config_via([proxy.endpoint()])).await;
+        let mut names = locks.list("");
+        names.next().await.unwrap().unwrap();
+        put_late(&corner).await;
+        proxy.refuse();
+        proxy.reset_all();
+        let mut many = 1;
+        while let Ok(name) = names.next().await {
+            assert!(name.is_some(), "the rest was read from nowhere");
+            many += 1;
+        }
+        proxy.accept_again().unwrap();
+        many += count(&mut names).await.unwrap();
+        assert_eq!(many, NAMES, "without the late one");
+    });
+}

@@ -1,0 +1,305 @@
+//! `Locked`: the proof that a body has tells the token, the name and the loss of the very lock that its call holds.
+
+use std::time::Duration;
+
+use etcd_locked::{
+    LockError, LockGuard, LockMode, Locked, Locks, LossCause, Name, Permit, Shared, Sharing, Token,
+    current, etcd_locked, lock_names,
+};
+
+use crate::corner::Corner;
+use crate::limit::{run, within};
+
+lock_names! {
+    pub(crate) Order = "orders/<id: u64>";
+    pub(crate) Account = "accounts/<id: u64>";
+    pub(crate) Stock = "stock/<sku: &str>";
+}
+
+/// What a proof says of its lock, next to what `current()` says.
+fn said<M: LockMode>(proof: &Locked<Name, M>) -> (String, Sharing) {
+    let current = current().expect("inside");
+    assert_eq!(proof.token(), current.token());
+    assert!(proof.is_held() && proof.remaining() > Duration::ZERO);
+    let text = proof.name().text().expect("held, hence valid");
+    (text.to_owned(), proof.mode())
+}
+
+#[etcd_locked("orders/<id>", locks = locks, guard = order)]
+async fn template(locks: &Locks, id: u64) -> Result<(String, Sharing), LockError> {
+    tokio::task::yield_now().await;
+    Ok(said(order))
+}
+
+#[etcd_locked("orders/<id>", locks = locks, guard = order, shared)]
+async fn reader(locks: &Locks, id: u64) -> Result<(String, Sharing), LockError> {
+    let order: &Locked<Name, Shared> = order;
+    Ok(said(order))
+}
+
+#[etcd_locked("orders/<id>", locks = locks, guard = order, permits = 3)]
+async fn permit(locks: &Locks, id: u64) -> Result<(String, Sharing), LockError> {
+    let order: &Locked<Name, Permit> = order;
+    Ok(said(order))
+}
+
+#[test]
+fn proof_of_a_template_is_of_the_calls_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let text = || "orders/7".to_owned();
+        let told = template(&locks, 7).await.unwrap();
+        assert_eq!(told, (text(), Sharing::Exclusive));
+        assert_eq!(reader(&locks, 7).await.unwrap(), (text(), Sharing::Shared));
+        assert_eq!(permit(&locks, 7).await.unwrap(), (text(), Sharing::Permit));
+        corner.until_empty().await;
+    });
+}
+
+/// A helper that may only run under the lock of an order.
+async fn charge(order: &Locked<Order>) -> (u64, Token) {
+    (order.name().id, order.token())
+}
+
+#[etcd_locked(Order { id }, locks = locks, guard = order)]
+async fn declared(locks: &Locks, id: u64) -> Result<(u64, Token), LockError> {
+    let (one, two) = tokio::join!(charge(order), charge(order));
+    assert_eq!(one, two);
+    assert_eq!(Some(one.1), current().map(|it| it.token()));
+    Ok(one)
+}
+
+#[test]
+fn proof_of_a_declared_name_has_its_fields() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let (id, before) = declared(&locks, 42).await.unwrap();
+        assert_eq!(id, 42);
+        assert!(declared(&locks, 42).await.unwrap().1 > before);
+        corner.until_empty().await;
+    });
+}
+
+#[etcd_locked(Stock { sku: &sku }, locks = locks, guard = stock)]
+async fn borrowed(locks: &Locks, mut sku: String) -> Result<(String, String), LockError> {
+    sku.push('!'); // the body owns it: the proof does not borrow
+    Ok((sku, shelf(stock)))
+}
+
+fn shelf(stock: &Locked<Stock<'_>>) -> String {
+    stock.name().text().expect("held, hence valid").to_owned()
+}
+
+struct Shop {
+    locks: Locks,
+    sku: String,
+}
+
+impl Shop {
+    #[etcd_locked(Stock { sku: &self.sku }, locks = &self.locks, guard = stock)]
+    async fn rename(&mut self, sku: &str) -> Result<String, LockError> {
+        self.sku = sku.to_owned();
+        Ok(shelf(stock))
+    }
+
+    #[etcd_locked(Stock { sku: &self.sku }, locks = &self.locks, guard = stock)]
+    async fn sell(self) -> Result<(String, String), LockError> {
+        Ok((self.sku, shelf(stock)))
+    }
+}
+
+#[test]
+fn a_body_may_take_what_its_name_borrows() {
+    run(async {
+        let locks = Corner::new().await.locks().await;
+        let (kept, shelf) = borrowed(&locks, "nut".to_owned()).await.unwrap();
+        assert_eq!((kept.as_str(), shelf.as_str()), ("nut!", "stock/nut"));
+        let sku = "nut".to_owned();
+        let mut shop = Shop { locks, sku };
+        assert_eq!(shop.rename("bolt").await.unwrap(), "stock/nut");
+        let (sku, shelf) = shop.sell().await.unwrap();
+        assert_eq!((sku.as_str(), shelf.as_str()), ("bolt", "stock/bolt"));
+    });
+}
+
+#[etcd_locked(Account { id: from }, Account { id: to }, locks = locks, guard = (debit, credit))]
+async fn transfer(locks: &Locks, from: u64, to: u64) -> Result<[(u64, Token); 2], LockError> {
+    let current = current().expect("inside");
+    for account in [debit, credit] {
+        assert_eq!(current.token_of(account.name()), Some(account.token()));
+    }
+    Ok([debit, credit].map(|account| (account.name().id, account.token())))
+}
+
+#[etcd_locked("a", Order { id: 1 }, "b", locks = locks, guard = (_, order, _))]
+async fn middle(locks: &Locks) -> Result<bool, LockError> {
+    let current = current().expect("inside");
+    Ok(current.token_of(&Order { id: 1 }) == Some(order.token())
+        && current.name().text() == Some("a"))
+}
+
+#[test]
+fn each_of_two_names_has_its_proof() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        // Other calls of one account, so that the tokens of the two names differ.
+        locks
+            .lock(Account { id: 2 })
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        let [(from, one), (to, two)] = transfer(&locks, 1, 2).await.unwrap();
+        assert_eq!((from, to), (1, 2));
+        let [(back, three), (same, four)] = transfer(&locks, 2, 1).await.unwrap();
+        assert_eq!((back, same), (2, 1));
+        assert!(three > two && four > one);
+        let [one, two] = transfer(&locks, 5, 5).await.unwrap();
+        assert_eq!(one, two, "one lock, named twice");
+        assert!(middle(&locks).await.unwrap());
+        corner.until_empty().await;
+    });
+}
+
+#[etcd_locked(Order { id }, locks = locks, guard = outer)]
+async fn around(locks: &Locks, id: u64) -> Result<(), LockError> {
+    let inner = inside(locks, id).await?;
+    assert_eq!(inner, outer.token());
+    Ok(())
+}
+
+#[etcd_locked(Order { id }, locks = locks, guard = order, reentrant)]
+async fn inside(locks: &Locks, id: u64) -> Result<Token, LockError> {
+    Ok(order.token())
+}
+
+#[test]
+fn a_reentrant_call_proves_the_outer_lock() {
+    run(async {
+        let locks = Corner::new().await.locks().await;
+        within("the nested call", around(&locks, 1)).await.unwrap();
+    });
+}
+
+#[etcd_locked(Order { id }, locks = &locks, guard = order, detach)]
+async fn detached(locks: std::sync::Arc<Locks>, id: u64) -> Result<(u64, Token), LockError> {
+    Ok(charge(order).await)
+}
+
+#[test]
+fn a_detached_body_has_its_proof() {
+    run(async {
+        let locks = std::sync::Arc::new(Corner::new().await.locks().await);
+        assert_eq!(detached(locks, 9).await.unwrap().0, 9);
+    });
+}
+
+#[etcd_locked(Order { id: 3 }, locks = locks, guard = order, on_lost = "continue")]
+async fn until_lost(locks: &Locks, corner: &Corner) -> Result<LossCause, LockError> {
+    let key = corner.contenders("orders/3").await.remove(0);
+    corner
+        .client
+        .clone()
+        .lease_revoke(key.lease)
+        .await
+        .expect("an answer");
+    let cause = order.lost().await;
+    assert!(!order.is_held() && order.remaining() == Duration::ZERO);
+    Ok(cause)
+}
+
+#[test]
+fn a_proof_tells_the_loss_of_its_lock() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let cause = within("the loss", until_lost(&locks, &corner)).await;
+        assert_eq!(cause.unwrap(), LossCause::Revoked);
+    });
+}
+
+#[etcd_locked("a", "b", locks = locks, guard = (_, second), on_lost = "continue")]
+async fn fenced(locks: &Locks, corner: &Corner) -> Result<bool, LockError> {
+    let key = corner.contenders("b").await.remove(0);
+    let fence = etcd_locked::etcd_client::Txn::new().when([second.fence()]);
+    let mut etcd = corner.client.clone();
+    let before = etcd
+        .txn(fence.clone())
+        .await
+        .expect("an answer")
+        .succeeded();
+    etcd.delete(key.text, None).await.expect("an answer");
+    let after = etcd.txn(fence).await.expect("an answer").succeeded();
+    Ok(before && !after)
+}
+
+#[test]
+fn fence_of_a_proof_covers_its_own_name() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let seen = within("the body", fenced(&locks, &corner)).await;
+        assert!(matches!(seen, Ok(true)), "{seen:?}");
+    });
+}
+
+#[test]
+fn a_guard_by_hand_gives_the_proof() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let held: LockGuard<Order> = locks.lock(Order { id: 42 }).await.unwrap();
+        assert_eq!(charge(held.locked()).await, (42, held.token()));
+        held.release().await.unwrap();
+
+        let text: LockGuard = locks.lock("orders/42").await.unwrap();
+        assert_eq!(text.locked().name(), text.name());
+        text.release().await.unwrap();
+
+        let reader = locks.lock(Order { id: 42 }).shared().await.unwrap();
+        let proof: &Locked<Order, Shared> = reader.locked();
+        assert_eq!(
+            (proof.mode(), proof.token()),
+            (Sharing::Shared, reader.token())
+        );
+        reader.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_group_by_hand_gives_a_proof_for_each_name() {
+    run(async {
+        let corner = Corner::new().await;
+        let locks = corner.locks().await;
+        let call = locks.lock(Account { id: 1 }).and(Order { id: 2 }).and("x");
+        let held: LockGuard<(Account, Order, Name)> = call.and_all(["y", "z"]).await.unwrap();
+        let (account, order, text) = held.locked();
+        assert_eq!((account.name().id, order.name().id), (1, 2));
+        assert_eq!(text.name().text(), Some("x"));
+        assert_eq!(held.token_of(&Account { id: 1 }), Some(account.token()));
+        assert_eq!(held.token_of(&Order { id: 2 }), Some(order.token()));
+        assert_eq!(held.token_of("z").map(|_| ()), Some(()));
+        assert_eq!(held.token_of("w"), None);
+        assert_eq!(held.tokens().count(), 5);
+        held.release().await.unwrap();
+        corner.until_empty().await;
+    });
+}
+
+#[test]
+fn a_proof_shows_no_value() {
+    run(async {
+        let locks = Corner::new().await.locks().await;
+        let held = locks.lock(Order { id: 4711 }).await.unwrap();
+        let shown = format!("{:?}", held.locked());
+        assert!(
+            shown.contains("orders/<id>") && !shown.contains("4711"),
+            "{shown}"
+        );
+    });
+}

@@ -1,0 +1,68 @@
+//! Subscriber of a thread: it gets the spans and events of this thread, whatever other threads do.
+
+use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{Dispatch, Subscriber};
+
+/// Ends a [`subscribe`] when dropped.
+#[must_use = "dropped, it ends the subscription"]
+#[derive(Debug)]
+pub struct Subscription {
+    _default: DefaultGuard,
+    _second: Dispatch,
+}
+
+/// Makes it the subscriber of this thread.
+///
+/// Where tracing knows one subscriber, it asks the thread that comes first to a span or an event whether there is one for it. A
+/// thread that has none switches it off for all. Where it knows two, it asks both: so there is a second one, which no thread uses.
+pub fn subscribe<S: Subscriber + Clone + Send + Sync + 'static>(subscriber: S) -> Subscription {
+    Subscription {
+        _second: Dispatch::new(subscriber.clone()),
+        _default: set_default(subscriber),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use tracing::{Event, Id, Metadata, span};
+
+    use super::*;
+
+    /// Counts events.
+    #[derive(Clone, Default)]
+    struct Count(Arc<AtomicUsize>);
+
+    impl Subscriber for Count {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.is_event()
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn record(&self, _: &Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn sees_what_another_thread_came_to_first() {
+        let event = || tracing::warn!("an event");
+        let count = Count::default();
+        let _subscription = subscribe(count.clone());
+        thread::spawn(event).join().expect("no panic");
+        assert_eq!(count.0.load(Ordering::Relaxed), 0, "it has no subscriber");
+        event();
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    }
+}

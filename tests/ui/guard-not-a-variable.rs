@@ -1,0 +1,8 @@
+use etcd_locked::{LockError, etcd_locked};
+
+#[etcd_locked("orders/<id>", guard = "order")]
+async fn ship(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+fn main() {}
