@@ -167,6 +167,11 @@ impl<E> Exchanges<E> {
         !held && (self.failures == 0 || self.under_way.is_empty())
     }
 
+    /// How long a call waits for etcd.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Calls that came before this moment have waited for etcd for as long as they should.
     pub fn gives_up(&self, now: Moment) -> Option<Moment> {
         let came = now - self.patience;

@@ -60,7 +60,9 @@ impl Core {
         let ticket = self.queues.enqueue(&names, call, mode, !waits);
         let until = match acquire.wait {
             Wait::For(wait) => Some(self.now + wait),
-            Wait::Once | Wait::Forever => None,
+            // It waits for no holder, only for etcd.
+            Wait::Once => Some(self.now + self.exchanges.patience()),
+            Wait::Forever => None,
         };
         let waiting = Waiting {
             ticket,
@@ -154,6 +156,9 @@ impl Core {
         let Some(call) = self.calls.get(id) else {
             return Refused::ShuttingDown;
         };
+        if call.is_try() {
+            return Refused::Backend(self.exchanges.cause());
+        }
         let unanswered = |queue: &WaitQueue| {
             let in_line = queue.in_line().and_then(|id| self.contenders.get(id));
             in_line.is_some_and(|it| it.created().is_none()) && !queue.was_heard_since(call.since())

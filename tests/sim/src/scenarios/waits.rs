@@ -128,3 +128,29 @@ fn calls_are_refused_in_time_while_etcd_is_not_reached() {
         must!(InTime, late.is_empty(), "{} cases: {late:#?}", late.len());
     });
 }
+
+#[test]
+fn try_ends_in_time_while_etcd_refuses_to_delete_what_it_waits_for() {
+    plays(|| {
+        let mut stage = Stage::of(2);
+        let held = stage.take(1, "name");
+        stage.store.denied = Some("name");
+        stage.release(held);
+        stage.run(Duration::from_millis(10));
+        let once = Ask {
+            wait: Wait::Once,
+            ..Ask::of("name")
+        };
+        let tried = stage.ask(1, once);
+        stage.until(Duration::from_secs(100), |stage| {
+            stage.refusal(tried).is_some()
+        });
+        // etcd answers all the while, and refuses: it is not silent.
+        let took = stage.refusal(tried).map(|(took, _)| took);
+        must!(
+            InTime,
+            took.is_some_and(|took| took <= CONNECT),
+            "a single try ends after {took:?}"
+        );
+    });
+}
