@@ -17,6 +17,7 @@ use crate::borrowed;
 use crate::declared::{VARIABLE, declared_only};
 use crate::function::{Body, Function};
 use crate::options::{self, Options};
+use crate::runtime;
 use crate::shape::{self, Shape};
 use crate::template::{Placeholder, Template};
 use crate::typo::nearest;
@@ -46,10 +47,16 @@ pub(crate) struct Value {
 
 /// Binds the names to the function. `mistakes` are those found while parsing; a function that did not parse is `None`.
 pub(crate) fn bind(
-    args: Args,
+    mut args: Args,
     function: Option<Function>,
     mut mistakes: Vec<Error>,
 ) -> Result<Bound> {
+    if args.options.krate.is_none() {
+        match runtime::path() {
+            Ok(path) => args.options.krate = path,
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
     let shape = function
         .as_ref()
         .and_then(|function| shape(function, &mut mistakes));

@@ -13,6 +13,7 @@ use crate::bind;
 use crate::editor;
 use crate::function::{Function, is_ours, twice};
 use crate::options::UNLOCKED;
+use crate::runtime;
 use crate::shape;
 use crate::typo::nearest;
 
@@ -62,6 +63,9 @@ impl Block {
             mistakes.push(refusal);
         } else if !defaults.names.is_empty() {
             bind::names(&defaults, None, &mut mistakes);
+        }
+        if defaults.options.krate.is_none() {
+            mistakes.extend(runtime::path().err());
         }
         let (attributes, head) = outer_attributes(self.head);
         let (ours, attributes): (Vec<_>, Vec<_>) = attributes.into_iter().partition(is_ours);

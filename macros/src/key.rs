@@ -8,6 +8,7 @@ use syn::{
     Data, DataEnum, DataStruct, DeriveInput, Error, Ident, LitStr, Path, Result, parse_quote,
 };
 
+use crate::runtime;
 use crate::value::absolute_path;
 
 /// Derives `LockKey`. Output for `struct OrderId(u64)`:
@@ -139,6 +140,10 @@ fn krate(attrs: &[syn::Attribute]) -> Result<Path> {
             Ok(())
         })?;
     }
+    let krate = match krate {
+        None => runtime::path()?,
+        found => found,
+    };
     Ok(krate.unwrap_or_else(|| parse_quote!(::etcd_locked)))
 }
 

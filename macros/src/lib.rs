@@ -18,6 +18,7 @@ mod key;
 mod names;
 mod options;
 mod overlap;
+mod runtime;
 #[cfg(test)]
 mod seeded;
 mod shape;
@@ -78,7 +79,7 @@ use proc_macro2::TokenStream;
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |
-/// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported |
+/// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported. Once for all packages of a workspace whose manifests do not name `etcd-locked`: `ETCD_LOCKED_CRATE = "::shop::etcd_locked"` under `[env]` of `.cargo/config.toml` |
 ///
 /// # Limits from configuration
 ///
@@ -236,7 +237,7 @@ pub fn lock_names(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 /// identifier as it is declared: renaming a variant changes the locks that are taken. Every other type is refused;
 /// implement the trait by hand for it.
 ///
-/// Where the runtime is renamed or re-exported, `#[lock_key(crate = path)]` says where it is.
+/// Where the runtime is renamed or re-exported, `#[lock_key(crate = path)]` says where it is, or `ETCD_LOCKED_CRATE`.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn lock_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     key::derive(input.into())
