@@ -29,12 +29,7 @@ pub(super) async fn speaks_plain(url: &str) -> bool {
 /// Sends these bytes over a connection of their own, and returns the first ones of the answer.
 async fn answer<const N: usize>(url: &str, question: &[u8]) -> Option<[u8; N]> {
     let uri: Uri = url.parse().ok()?;
-    let default = if uri.scheme_str() == Some("https") {
-        443
-    } else {
-        80
-    };
-    let address = format!("{}:{}", uri.host()?, uri.port_u16().unwrap_or(default));
+    let address = format!("{}:{}", uri.host()?, uri.port_u16()?);
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(question).await.ok()?;
     let mut first = [0; N];

@@ -15,6 +15,9 @@ use super::source::{Provider, Source};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 
+/// The port of an endpoint that names none, as etcd listens for clients.
+const ETCD_PORT: u16 = 2379;
+
 /// Where etcd is, who asks, and what locks do by default.
 ///
 /// ```no_run
@@ -56,7 +59,7 @@ impl Config {
     /// etcd at these endpoints, everything else by default.
     ///
     /// An endpoint is `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, which means `https` if
-    /// `tls` is set and `http` otherwise. Name all members of the cluster, in any order: when one fails, the next is
+    /// `tls` is set and `http` otherwise. Without a port it is 2379, etcd's own. Name all members of the cluster, in any order: when one fails, the next is
     /// asked. An endpoint of another cluster than the others is refused: locks of two clusters do not exclude each other.
     ///
     /// Variable: `ETCD_LOCKED_ENDPOINTS`, separated by commas.
@@ -324,16 +327,18 @@ impl Config {
         self
     }
 
-    /// The endpoints with their schemes.
+    /// The endpoints with their schemes and ports.
     pub(crate) fn urls(&self) -> Vec<String> {
-        let scheme = if self.has_tls() { "https" } else { "http" };
-        self.endpoints
-            .iter()
-            .map(|endpoint| match endpoint.trim_end_matches('/') {
-                url if url.contains("://") => url.to_owned(),
-                host => format!("{scheme}://{host}"),
-            })
-            .collect()
+        let default = if self.has_tls() { "https" } else { "http" };
+        let url = |endpoint: &String| {
+            let endpoint = endpoint.trim_end_matches('/');
+            let (scheme, host) = endpoint.split_once("://").unwrap_or((default, endpoint));
+            match port(host) {
+                Some(_) => format!("{scheme}://{host}"),
+                None => format!("{scheme}://{host}:{ETCD_PORT}"),
+            }
+        };
+        self.endpoints.iter().map(url).collect()
     }
 
     /// Where the credentials of connections come from.
@@ -352,6 +357,12 @@ impl Config {
         #[cfg(not(feature = "tls"))]
         return false;
     }
+}
+
+/// The port of a host, as it is written; an IPv6 address in brackets has colons of its own.
+pub(super) fn port(host: &str) -> Option<&str> {
+    let (_, port) = host.rsplit_once(':')?;
+    (!port.ends_with(']')).then_some(port)
 }
 
 impl fmt::Debug for Config {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::builder::Config;
+use super::builder::{Config, port};
 use super::hidden::shown_endpoints;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
@@ -94,6 +94,9 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
             "a user does not belong into an endpoint: use `user` (`ETCD_LOCKED_USER`)".into(),
         );
     }
+    if host.contains(',') {
+        return Err("several endpoints in one string: give each one its own".into());
+    }
     if !host
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c))
@@ -102,8 +105,7 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
             "no space, path or query, only host and port: {example}"
         ));
     }
-    let port = host.rsplit_once(':').map(|(_, port)| port);
-    if port.is_some_and(|port| !port.ends_with(']') && port.parse::<u16>().is_err()) {
+    if port(host).is_some_and(|port| port.parse::<u16>().is_err()) {
         return Err(format!("the port is no number up to 65535: {example}"));
     }
     Ok(())
@@ -174,8 +176,14 @@ mod tests {
         ] {
             assert_eq!(Config::new([endpoint]).check(), Ok(()), "{endpoint}");
         }
-        let slashed = Config::new(["http://a:1/"]);
-        assert_eq!(slashed.urls(), ["http://a:1"]);
+        let whole = Config::new(["http://a:1/", "a", "http://[::1]", "[::1]:1"]);
+        let urls = [
+            "http://a:1",
+            "http://a:2379",
+            "http://[::1]:2379",
+            "http://[::1]:1",
+        ];
+        assert_eq!(whole.urls(), urls);
     }
 
     #[test]
@@ -184,6 +192,7 @@ mod tests {
         for (config, message) in [
             (Config::new([""; 0]), "no endpoint"),
             (Config::new(["http://me:secret@a:1"]), "use `user`"),
+            (Config::new(["http://a:1,http://b:1"]), "each one its own"),
             (config().prefix(""), "empty"),
             (config().prefix("a"), "must end in `/`"),
             (config().ttl(Duration::from_secs(1)), "from 2s to 300s"),
