@@ -5,7 +5,8 @@ use std::time::Duration;
 use etcd_locked::{LockError, Locks, LossCause, etcd_bug, etcd_locked};
 use etcd_locked_devkit::Proxy;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::corner::{Corner, connect, take};
 use crate::limit::{run, within};
@@ -14,6 +15,8 @@ use crate::worker::Worker;
 
 const TOGETHER: usize = 300;
 const TTL: Duration = Duration::from_secs(5);
+/// Between two looks at what is awaited: others need the processor.
+const NOT_BUSY: Duration = Duration::from_millis(20);
 
 #[etcd_locked("lost-together/<id>", locks = &locks, wait = "forever")]
 async fn lost(locks: Locks, id: usize, inside: watch::Sender<usize>) -> Result<(), LockError> {
@@ -25,6 +28,11 @@ async fn lost(locks: Locks, id: usize, inside: watch::Sender<usize>) -> Result<(
 async fn cut_off(locks: Locks, id: usize, inside: watch::Sender<usize>) -> Result<(), LockError> {
     inside.send_modify(|inside| *inside += 1);
     std::future::pending().await
+}
+
+#[etcd_locked("limited-differently/<id>", locks = locks, wait = "none", permits = 1)]
+async fn limited(locks: &Locks, id: u64) -> Result<(), LockError> {
+    Ok(())
 }
 
 /// Bodies that have begun.
@@ -62,7 +70,7 @@ async fn logged(about: &str, code: &str, lines: usize) -> Vec<String> {
             if found.len() >= lines {
                 return found;
             }
-            yield_now().await;
+            sleep(NOT_BUSY).await;
         }
     })
     .await
@@ -116,7 +124,7 @@ fn idle_process_logs_that_etcd_is_lost_and_back() {
         logged(&proxy.endpoint(), "etcd.lost", 1).await;
         within("the end of its lease", async {
             while !locks.status().leases().is_empty() {
-                yield_now().await;
+                sleep(NOT_BUSY).await;
             }
         })
         .await;
@@ -217,6 +225,29 @@ fn version_with_a_known_bug_is_one_line() {
                 assert!(lines[0].contains(bug), "{lines:?}");
                 assert!(lines[0].contains(status.version()), "{lines:?}");
             }
+        }
+    });
+}
+
+#[test]
+fn numbers_of_permits_that_differ_are_one_line() {
+    run(async {
+        logs::collect();
+        let corner = Corner::new().await;
+        let (ours, other) = (corner.locks().await, corner.locks().await);
+        let held = other.lock("limited-differently/7").permits(8);
+        let _held = take("a permit", held).await;
+        for _ in 0..2 {
+            let refused = within("one try", limited(&ours, 7)).await;
+            assert!(
+                matches!(refused, Err(LockError::Held { .. })),
+                "{refused:?}"
+            );
+        }
+        let lines = logged("limited-differently/<id>", "lock.permits_differ", 1).await;
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        for part in ["permits=1", "theirs=8", "::limited"] {
+            assert!(lines[0].contains(part), "no `{part}` in {}", lines[0]);
         }
     });
 }

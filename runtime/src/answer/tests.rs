@@ -14,7 +14,7 @@ use crate::values::name::render;
 /// One of every kind, each full of what no client may see.
 fn every_error() -> Vec<LockError> {
     let name = || render("orders/<id>", &[&"secret"]);
-    let holder = || Holder::parse(&Author::here("secret", "secret").record(None, None, None));
+    let holder = || Holder::parse(&Author::here("secret", "secret").record(None, None, None, None));
     let source = || Arc::<dyn std::error::Error + Send + Sync>::from(Box::from("secret"));
     let secret = || "secret".to_owned();
     vec![

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::current::{self, HeldLock};
 use super::grant::Grant;
 use super::locks::Locks;
+use super::permits::Differences;
 use super::process;
 use super::span::WaitSpan;
 use crate::clock::{Deadline, Due};
@@ -132,8 +133,13 @@ impl Wanted {
         let all = names.iter().map(|(name, _)| name);
         let span = WaitSpan::begin(&engine, templates, all, mode);
         let trace = span.trace();
+        let permits = match mode {
+            Mode::Permits(permits) => Some(permits),
+            Mode::Exclusive | Mode::Shared => None,
+        };
+        let author = engine.author();
         let origin = Origin {
-            record: (engine.author()).record(self.function, templates, trace.as_deref()),
+            record: author.record(self.function, templates, trace.as_deref(), permits),
             function: self.function,
         };
         for (name, _) in &names {
@@ -160,6 +166,7 @@ impl Wanted {
             answered: false,
             measurement,
             span,
+            limit: permits.map(|permits| (permits, self.function, locks.differences().clone())),
             #[cfg(feature = "opentelemetry")]
             first: names.into_iter().next().map(|(_, key)| key),
         }))
@@ -274,6 +281,8 @@ struct Sent {
     answered: bool,
     measurement: Option<Measurement>,
     span: WaitSpan,
+    /// How many permits it asks for, in which function, and where it is noted that others ask for another number.
+    limit: Option<(NonZeroU16, Option<&'static str>, Differences)>,
     /// The first of its names, with the prefix.
     #[cfg(feature = "opentelemetry")]
     first: Option<Key>,
@@ -326,6 +335,9 @@ impl Future for Acquisition {
             measurement.waited(refused, || sent.engine.now());
         }
         sent.span.answered(refused, || sent.engine.now());
+        if let (Some((permits, function, differences)), Some(error)) = (&sent.limit, refused) {
+            differences.check(*permits, *function, error);
+        }
         let (at_most, at_least) = (sent.at_most, sent.at_least);
         let guarded = answer.map(|ownership| Grant::new(ownership, sent.engine.clone()));
         self.0 = State::Done;

@@ -31,7 +31,7 @@ struct Seen {
 }
 
 /// A template, or the name where there is none.
-type Family = Cow<'static, str>;
+pub(super) type Family = Cow<'static, str>;
 
 /// The function that asked; `lock()`, where it was called by hand.
 type Place = &'static str;
@@ -128,7 +128,8 @@ impl Seen {
     }
 }
 
-fn family(name: &Name) -> Option<Family> {
+/// What names count by.
+pub(super) fn family(name: &Name) -> Option<Family> {
     match name.template() {
         Some(template) => Some(Cow::Borrowed(template)),
         None => name.text().map(|text| Cow::Owned(text.to_owned())),

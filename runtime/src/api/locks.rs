@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::listing::Listing;
 use super::lock_order::Orders;
+use super::permits::Differences;
 use super::status::Status;
 use crate::clock::{BootClock, Clock};
 use crate::engine::{Engine, runtime};
@@ -35,6 +36,7 @@ thread_local! {
 pub struct Locks {
     engine: Engine,
     orders: Arc<Orders>,
+    differences: Differences,
 }
 
 impl Locks {
@@ -121,6 +123,7 @@ impl Locks {
         Ok(Self {
             engine: Engine::start(config, clock, runtime)?,
             orders: Arc::default(),
+            differences: Differences::default(),
         })
     }
 
@@ -176,6 +179,11 @@ impl Locks {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// The names whose numbers of permits have been reported to differ.
+    pub(crate) fn differences(&self) -> &Differences {
+        &self.differences
     }
 
     /// The orders in which this engine's locks have been taken.

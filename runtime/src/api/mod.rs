@@ -17,6 +17,7 @@ pub(crate) mod lock_order;
 pub(crate) mod locked;
 pub(crate) mod locks;
 mod names;
+pub(crate) mod permits;
 pub(crate) mod process;
 mod span;
 pub(crate) mod status;

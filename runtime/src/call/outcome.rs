@@ -7,6 +7,7 @@ use crate::values::error::LockError;
     message = "an annotated function must be able to answer that its lock failed, and `{Self}` is no `Result<_, E>` with `E: From<LockError>`",
     label = "cannot carry a `LockError`",
     note = "return a `Result<_, E>` where `E: From<etcd_locked::LockError>`, or convert with `map_err = f`",
+    note = "an error of axum, actix-web or tonic is one with the feature `axum`, `actix` or `tonic` of etcd-locked",
     note = "for any other type say what to return with `on_error = f`, or `on_held = \"skip\"` where `()` or `Option` will do"
 )]
 pub trait Outcome: Sized {

@@ -212,9 +212,41 @@ impl LockError {
         }
     }
 
-    /// Whether another call had the lock: what `on_held = "skip"` skips.
-    pub(crate) fn is_held(&self) -> bool {
+    /// Whether another call had the lock, [`Held`](Self::Held) or [`Timeout`](Self::Timeout): what `on_held = "skip"` skips.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Timeout { .. })
+    }
+
+    /// The lock that it is about, of several names the one that could not be had; `None` where it is about all locks.
+    #[must_use]
+    pub fn name(&self) -> Option<&Name> {
+        match self {
+            Self::Held { name, .. }
+            | Self::Timeout { name, .. }
+            | Self::Lost { name, .. }
+            | Self::HoldLimit { name, .. }
+            | Self::SelfDeadlock { name }
+            | Self::Deadlock { name, .. }
+            | Self::OrderInversion { name, .. }
+            | Self::Overloaded { name }
+            | Self::InvalidName { name, .. } => Some(name),
+            Self::PermissionDenied { name, .. } => name.as_ref(),
+            Self::NotInitialized { .. }
+            | Self::AlreadyInitialized
+            | Self::Config { .. }
+            | Self::ShuttingDown
+            | Self::Backend { .. } => None,
+        }
+    }
+
+    /// Who has the lock, of [`Held`](Self::Held) and [`Timeout`](Self::Timeout), if that is known.
+    #[must_use]
+    pub fn holder(&self) -> Option<&Holder> {
+        match self {
+            Self::Held { holder, .. } | Self::Timeout { holder, .. } => holder.as_ref(),
+            _ => None,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -40,6 +41,7 @@ struct Record {
     function: Option<String>,
     template: Option<String>,
     trace: Option<String>,
+    permits: Option<u16>,
     queued_since: String,
     held_since: Option<String>,
 }
@@ -83,6 +85,12 @@ impl Holder {
         self.0.trace.as_deref()
     }
 
+    /// Of how many permits the call asked for one; `None` if it asked for none, or its process does not say so.
+    #[must_use]
+    pub fn permits(&self) -> Option<u16> {
+        self.0.permits
+    }
+
     /// When the call queued for the lock, by the wall clock of the holder's host (RFC 3339, UTC).
     #[must_use]
     pub fn queued_since(&self) -> &str {
@@ -108,16 +116,15 @@ impl Holder {
                 .and_then(Value::as_str)
                 .map(|text| shown(text, TEXT))
         };
+        let number = |field: &str| record.get(field).and_then(Value::as_u64);
         Some(Self(Arc::new(Record {
             host: text("host")?,
-            pid: record
-                .get("pid")
-                .and_then(Value::as_u64)
-                .and_then(|pid| pid.try_into().ok())?,
+            pid: number("pid").and_then(|pid| pid.try_into().ok())?,
             service: text("service")?,
             function: text("function"),
             template: text("template"),
             trace: text("trace"),
+            permits: number("permits").and_then(|of| of.try_into().ok()),
             queued_since: text("queued_since")?,
             held_since: text("held_since"),
         })))
@@ -145,6 +152,7 @@ impl Author {
         function: Option<&str>,
         template: Option<&str>,
         trace: Option<&str>,
+        permits: Option<NonZeroU16>,
     ) -> Arc<[u8]> {
         let mut json = Vec::with_capacity(256);
         json.extend_from_slice(&self.0);
@@ -152,6 +160,9 @@ impl Author {
         text(&mut json, ",\"template\":", template);
         if trace.is_some() {
             text(&mut json, ",\"trace\":", trace);
+        }
+        if let Some(permits) = permits {
+            plain(&mut json, ",\"permits\":", permits);
         }
         let since = humantime::format_rfc3339_millis(SystemTime::now());
         plain(&mut json, QUEUED, since);
@@ -214,13 +225,19 @@ mod tests {
     #[test]
     fn a_record_reads_as_it_was_written() {
         let author = Author::here("h\"\\", "shop\n");
-        let record = author.record(Some("shop::ship"), Some("orders/<id>"), Some("00-1-2-01"));
+        let record = author.record(
+            Some("shop::ship"),
+            Some("orders/<id>"),
+            Some("00-1-2-01"),
+            NonZeroU16::new(5),
+        );
         let holder = Holder::parse(&record).unwrap();
         assert_eq!((holder.host(), holder.service()), ("h\"\\", "shop\\n"));
         assert_eq!(holder.pid(), std::process::id());
         assert_eq!(holder.function(), Some("shop::ship"));
         assert_eq!(holder.template(), Some("orders/<id>"));
         assert_eq!(holder.trace(), Some("00-1-2-01"));
+        assert_eq!(holder.permits(), Some(5));
         let queued = humantime::parse_rfc3339(holder.queued_since()).unwrap();
         assert!(queued.elapsed().unwrap().as_secs() < 60);
         assert_eq!(holder.held_since(), None);
@@ -233,9 +250,9 @@ mod tests {
         assert_eq!(held.function(), holder.function());
         assert!(held.to_string().ends_with(held.held_since().unwrap()));
 
-        let holder = Holder::parse(&author.record(None, None, None)).unwrap();
+        let holder = Holder::parse(&author.record(None, None, None, None)).unwrap();
         assert_eq!((holder.function(), holder.template()), (None, None));
-        assert_eq!(holder.trace(), None);
+        assert_eq!((holder.trace(), holder.permits()), (None, None));
     }
 
     #[test]
