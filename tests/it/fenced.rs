@@ -69,7 +69,7 @@ impl Database {
 }
 
 /// Takes a name away from its holder, as an operator would.
-async fn take_away(corner: &Corner, name: &str) {
+pub(crate) async fn take_away(corner: &Corner, name: &str) {
     let [key] = &corner.contenders(name).await[..] else {
         panic!("one holder of `{name}`")
     };
@@ -81,7 +81,7 @@ async fn take_away(corner: &Corner, name: &str) {
 }
 
 /// Tells whether it is a late holder's.
-fn is_refused(error: &FencedError) -> bool {
+pub(crate) fn is_refused(error: &FencedError) -> bool {
     let lost = matches!(error, FencedError::Lock(LockError::Lost { .. }));
     lost || matches!(error, FencedError::Overtaken { .. })
 }

@@ -36,6 +36,7 @@ mod drained;
 mod endpoints;
 mod exclusion;
 mod fenced;
+mod fenced_by_mariadb;
 mod fifo;
 mod foreign;
 mod forked;

@@ -5,11 +5,13 @@
 
 pub mod binary;
 mod cluster;
+mod database;
 mod gateway;
 mod guard;
 pub mod http;
 #[cfg(feature = "tokio")]
 pub mod limit;
+mod mariadb;
 mod member;
 pub mod port;
 mod postgres;
@@ -22,6 +24,7 @@ mod worker;
 
 pub use self::cluster::Cluster;
 pub use self::gateway::{Gateway, KeyValue, Status};
+pub use self::mariadb::MariaDb;
 pub use self::member::{Member, Setup};
 pub use self::postgres::Postgres;
 pub use self::process::Process;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -325,7 +326,7 @@ impl Member {
     /// Returns whether it serves now.
     fn serves(&self) -> bool {
         if self.scheme == "https" {
-            return TcpStream::connect(self.direct()).is_ok();
+            return speaks_tls(self.direct());
         }
         let gateway = self.gateway().limit(Duration::from_secs(1));
         match gateway.get("ready") {
@@ -464,6 +465,25 @@ impl Drop for Member {
 }
 
 /// Creates the directory of a member. It is in memory where the system can, unless etcd is to wait for the disk.
+/// Returns whether a TLS server is behind this port: it ends a connection that does not begin as TLS. One that only listens as yet says
+/// nothing.
+fn speaks_tls(address: SocketAddr) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address) else {
+        return false;
+    };
+    let silent = |error: &io::Error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+        )
+    };
+    let asked = stream
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .and_then(|()| stream.write_all(b"no TLS\r\n\r\n"))
+        .and_then(|()| stream.read(&mut [0; 8]));
+    !asked.is_err_and(|error| silent(&error))
+}
+
 fn place(durable: bool) -> Result<TempDir> {
     let memory = Path::new("/dev/shm");
     let parent = match !durable && memory.is_dir() {

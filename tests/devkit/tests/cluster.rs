@@ -49,7 +49,7 @@ fn clients_are_cut_off_and_members_are_not() {
     assert!(by_proxy.status().is_err());
     member.gateway().put("k", "").unwrap();
     cluster.heal();
-    by_proxy.status().unwrap();
+    until("clients are served", LIMIT, || by_proxy.status().is_ok()).unwrap();
     let proxy = member.client_proxy().unwrap();
     assert!(proxy.bytes(Direction::Answers) > 0);
 }

@@ -1,0 +1,96 @@
+//! Database server of a test's own, if it is installed: data, socket and log lie in a temporary directory, and no port is open.
+
+use std::env;
+use std::fs::{self, File};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+use crate::process::{Process, Signal};
+use crate::{Result, until};
+
+/// The user `nobody`, as which root starts a database, because databases refuse to run as root.
+const NOBODY: u32 = 65534;
+
+/// How long it may take to start, and to end.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A server; dropped, it is asked to end by a signal, and its data go too.
+#[derive(Debug)]
+pub(crate) struct Database {
+    server: Process,
+    /// It drops after the server, which writes there.
+    dir: TempDir,
+    end: Signal,
+}
+
+impl Database {
+    /// Starts a server on what was prepared in its directory, and waits until it is `ready`. `end` is the signal for its end.
+    pub(crate) fn start(
+        name: &str,
+        mut serve: Command,
+        dir: TempDir,
+        end: Signal,
+        ready: impl Fn(&Path) -> bool,
+    ) -> Result<Self> {
+        let log = dir.path().join("log");
+        let file = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+        serve
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file);
+        let server = Process::start(name, &mut serve)?;
+        let mut database = Self { server, dir, end };
+        let mut ended = false;
+        let serves = until(&format!("{name} serves"), LIMIT, || {
+            ended = database.server.ended().is_ok_and(|status| status.is_some());
+            ended || ready(database.dir.path())
+        });
+        if serves.is_ok() && !ended {
+            return Ok(database);
+        }
+        let log = fs::read_to_string(log).unwrap_or_default();
+        let last: Vec<_> = log.lines().rev().take(3).collect();
+        Err(format!("{name} does not start: {}", last.join("; ")))
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.server.signal(self.end);
+        let _ = self.server.wait(LIMIT);
+    }
+}
+
+/// Makes a directory that the server may write into.
+pub(crate) fn place() -> Result<TempDir> {
+    let io = |error| format!("no place for a database: {error}");
+    let dir = tempfile::tempdir().map_err(io)?;
+    if geteuid().is_root() {
+        chown(dir.path(), Some(NOBODY), Some(NOBODY)).map_err(io)?;
+    }
+    Ok(dir)
+}
+
+/// Prepares a program of a database, to run in its directory.
+pub(crate) fn command(program: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env_clear()
+        .envs(env::var_os("PATH").map(|path| ("PATH", path)))
+        .env("LC_ALL", "C")
+        .current_dir(dir);
+    if geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}

@@ -1,0 +1,96 @@
+//! Fenced transactions of MariaDB, where it is installed: it takes two statements, as MySQL does.
+
+use etcd_locked::sqlx::{FencedError, migration};
+use etcd_locked::{Group, LockGuard};
+use etcd_locked_devkit::MariaDb;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::{MySql, MySqlPool, Transaction};
+use tokio::task::spawn_blocking;
+
+use crate::corner::{Corner, take};
+use crate::fenced::{is_refused, take_away};
+use crate::limit::{run, within};
+
+/// A server with a row, which is to have the name of its last writer.
+struct Database {
+    pool: MySqlPool,
+    _server: MariaDb,
+}
+
+impl Database {
+    async fn new() -> Self {
+        let server = spawn_blocking(MariaDb::start).await.expect("no panic");
+        let server = server.expect("a server");
+        let options: MySqlConnectOptions = server.url().parse().expect("an address");
+        let root = MySqlPool::connect_with(options.clone()).await;
+        let root = root.expect("an answer");
+        let create = sqlx::query("create database shop").execute(&root);
+        create.await.expect("an answer");
+        let pool = MySqlPoolOptions::new().connect_with(options.database("shop"));
+        let database = Self {
+            pool: pool.await.expect("an answer"),
+            _server: server,
+        };
+        for statement in [
+            migration::<MySql>(),
+            migration::<MySql>(),
+            "create table orders (writer text)",
+            "insert into orders values ('-')",
+        ] {
+            let executed = sqlx::query(statement).execute(&database.pool).await;
+            executed.expect("an answer");
+        }
+        database
+    }
+
+    /// A fenced transaction that has written, and is open.
+    async fn written<N: Group>(
+        &self,
+        guard: &LockGuard<N>,
+        writer: &str,
+    ) -> Result<Transaction<'static, MySql>, FencedError> {
+        let transaction = self.pool.begin().await?;
+        let mut transaction = within("the fence", guard.fenced(transaction)).await?;
+        sqlx::query("update orders set writer = ?")
+            .bind(writer)
+            .execute(&mut *transaction)
+            .await?;
+        Ok(transaction)
+    }
+
+    async fn writer(&self) -> String {
+        let read = sqlx::query_scalar("select writer from orders");
+        read.fetch_one(&self.pool).await.expect("an answer")
+    }
+}
+
+#[test]
+fn holders_write_one_after_the_other_and_late_ones_not_at_all() {
+    if !MariaDb::is_installed() {
+        return println!("left out: MariaDB, which is not installed");
+    }
+    run(async {
+        let (corner, database) = (Corner::new().await, Database::new().await);
+        let (a, b) = (corner.locks().await, corner.locks().await);
+        let first = take("a free name", a.lock("orders/7")).await;
+        database
+            .written(&first, "a")
+            .await
+            .unwrap()
+            .commit()
+            .await
+            .unwrap();
+        let open = database.written(&first, "a again").await.unwrap();
+        take_away(&corner, "orders/7").await;
+        let next = take("the name that was taken away", b.lock("orders/7")).await;
+        // The next holder's fence waits for the transaction that is open.
+        let (later, ()) = tokio::join!(database.written(&next, "b"), async {
+            open.commit().await.unwrap();
+            assert_eq!(database.writer().await, "a again");
+        });
+        later.unwrap().commit().await.unwrap();
+        let late = database.written(&first, "a, late").await.unwrap_err();
+        assert!(is_refused(&late), "{late:?}");
+        assert_eq!(database.writer().await, "b");
+    });
+}
