@@ -13,7 +13,7 @@ use etcd_locked::{LockError, etcd_locked};
 use tokio::time::sleep;
 
 /// Works under the lock. `wait = "none"` tries once, and a try that fails leaves no key behind.
-#[etcd_locked("jobs/report", wait = "none", ttl = "2s")]
+#[etcd_locked("jobs/report", wait = "none", ttl = "5s")]
 async fn report(seconds: u64) -> Result<(), LockError> {
     println!("lock successfully");
     sleep(Duration::from_secs(seconds)).await; // the work, which may take longer than the TTL

@@ -1,4 +1,4 @@
-//! Work longer than the TTL: three tasks, each with work of three TTLs. Other libraries need a watchdog task for each lock. Here
+//! Work longer than the TTL: three tasks, one after the other. Other libraries need a watchdog task for each lock. Here
 //! the engine renews leases at a third of their TTL, and stops the body if one is lost all the same.
 //!
 //! ```sh
@@ -10,9 +10,9 @@ use std::time::Duration;
 use etcd_locked::{LockError, etcd_locked};
 use tokio::time::sleep;
 
-/// Works under the lock. Two seconds are the shortest TTL that etcd allows. Below five, a change of etcd's leader may cost the
-/// lock. So take a longer one, unless a crashed holder must not block others for longer.
-#[etcd_locked("watchdog/report", ttl = "2s", wait = "forever")]
+/// Works under the lock, for longer than its TTL. Below five seconds a change of etcd's leader may cost the lock; a longer TTL makes a
+/// crashed holder block others for longer.
+#[etcd_locked("watchdog/report", ttl = "5s", wait = "forever")]
 async fn work(task: u32) -> Result<(), LockError> {
     println!("task {task} has the lock");
     sleep(Duration::from_secs(6)).await;

@@ -99,7 +99,7 @@ fn who_shows_a_cycle_of_two_services() {
     let gateway = etcd.gateway();
     let queued = || gateway.keys("locks/").is_ok_and(|keys| keys.len() == 4);
     until("the waiters", PATIENCE, queued).expect("the waiters");
-    proxy.delay(Duration::from_millis(300));
+    proxy.delay(Duration::from_millis(700));
     let published = || gateway.keys(EDGES).is_ok_and(|edges| edges.len() == 2);
     until("the edges", PATIENCE, published).expect("the edges");
     proxy.freeze(Direction::Requests);

@@ -117,7 +117,7 @@ fn names_every_right_that_is_missing() {
 fn keep_busy(runtime: &Runtime, endpoint: &str) {
     let client = runtime.block_on(Client::connect([endpoint], None));
     let client = client.expect("etcd is there");
-    for writer in 0..32 {
+    for writer in 0..64 {
         let mut client = client.clone();
         runtime.spawn(async move {
             loop {
@@ -148,7 +148,7 @@ fn busy_etcd_is_not_taken_for_members_behind() {
     let endpoints = [first, stopped, last].map(|member| member.endpoint());
     let found = text(&doctor(&endpoints.join(","), &[]));
     // It waited for five seconds for the one that is stopped, and etcd had enough to do meanwhile.
-    assert!(revision() > before + 2_000, "etcd was not busy");
+    assert!(revision() > before + 1_000, "etcd was not busy");
     assert!(!found.contains("entries behind"), "{found}");
     assert!(found.contains(&last.endpoint()), "{found}");
 }

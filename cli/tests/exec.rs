@@ -54,9 +54,14 @@ impl Run {
         Self { process, lines }
     }
 
-    /// Runs `STUBBORN` for a lock of two seconds; returns its processes too.
+    /// Runs `STUBBORN` for a lock that is to be lost soon; returns its processes too.
     fn stubborn(endpoint: &str, name: &str) -> (Self, Vec<Pid>) {
-        let args = [name, "--ttl", "2s", "--", "sh", "-c", STUBBORN];
+        Self::stubborn_for(endpoint, name, "2s")
+    }
+
+    /// The same with this TTL: a busy machine costs no lock of six seconds, and leaves the guardian time to ask.
+    fn stubborn_for(endpoint: &str, name: &str, ttl: &str) -> (Self, Vec<Pid>) {
+        let args = [name, "--ttl", ttl, "--", "sh", "-c", STUBBORN];
         let run = Self::start(endpoint, &args);
         let pids = (0..3).map(|_| pid(run.line().parse().expect("a process id")));
         let pids = pids.collect();
@@ -271,12 +276,12 @@ fn processes_of_others_are_spared() {
 #[test]
 fn lock_that_is_held_is_said_with_its_holder() {
     let etcd = Member::start().expect("an etcd");
-    let (holder, _) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    let (holder, _) = Run::stubborn_for(&etcd.endpoint(), "jobs/a", "15s");
     for (options, status) in [
         (&["--no-wait"][..], 1),
-        (&["--wait", "100ms"], 1),
+        (&["--wait", "3s"], 1),
         (&["--no-wait", "--on-held", "skip"], 0),
-        (&["--wait", "100ms", "--on-held", "skip"], 0),
+        (&["--wait", "3s", "--on-held", "skip"], 0),
         (&["--wait", "none", "--on-held", "skip"], 0),
         (&["--wait", "0s"], 1),
     ] {
@@ -338,7 +343,7 @@ fn readers_and_permits_run_together() {
         drop((one, other));
     }
     let third = ["jobs/c", "--permits", "1", "--no-wait", "--", "true"];
-    let (_first, _) = Run::stubborn(&etcd.endpoint(), "jobs/c");
+    let (_first, _) = Run::stubborn_for(&etcd.endpoint(), "jobs/c", "15s");
     assert_eq!(Run::start(&etcd.endpoint(), &third).end().0.code(), Some(1));
 }
 
@@ -363,7 +368,7 @@ fn wrong_use_and_an_etcd_out_of_reach_have_statuses_of_their_own() {
 #[test]
 fn signal_while_waiting_leaves_the_queue() {
     let etcd = Member::start().expect("an etcd");
-    let (_holder, _) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    let (_holder, _) = Run::stubborn_for(&etcd.endpoint(), "jobs/a", "15s");
     let mut waiter = Run::start(&etcd.endpoint(), &["jobs/a", "--wait", "60s", "--", "true"]);
     let contenders = || etcd.gateway().keys("locks/jobs/a/").expect("keys").len();
     until("the waiter", PATIENCE, || contenders() == 2).expect("the waiter");
@@ -377,7 +382,7 @@ fn signal_while_waiting_leaves_the_queue() {
 fn partition_ends_the_command_before_another_begins() {
     let etcd = Member::start().expect("an etcd");
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
-    let (run, pids) = Run::stubborn(&proxy.endpoint(), "jobs/a");
+    let (run, pids) = Run::stubborn_for(&proxy.endpoint(), "jobs/a", "6s");
     proxy.cut(Direction::Requests);
     proxy.cut(Direction::Answers);
     assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
@@ -478,7 +483,7 @@ fn wrapper_kills_where_the_link_is_full() {
 #[test]
 fn lock_that_an_operator_takes_away_kills_at_once() {
     let etcd = Member::start().expect("an etcd");
-    let (run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    let (run, pids) = Run::stubborn_for(&etcd.endpoint(), "jobs/a", "15s");
     let keys = etcd.gateway().keys("locks/jobs/a/").expect("keys");
     etcd.gateway().delete(&keys[0]).expect("deleted");
     let (ended, said) = run.end();
@@ -520,7 +525,7 @@ fn orphans_that_have_ended_are_reaped_at_once() {
 #[test]
 fn closed_standard_error_changes_no_status() {
     let etcd = Member::start().expect("an etcd");
-    let (_holder, _) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    let (_holder, _) = Run::stubborn_for(&etcd.endpoint(), "jobs/a", "15s");
     for (args, status) in [
         (&["jobs/a", "--no-wait", "--", "true"], 1),
         (&["jobs/b", "--no-wait", "--", "/no/such/program"], 127),
@@ -538,7 +543,7 @@ fn closed_standard_error_changes_no_status() {
 #[test]
 fn renewals_let_the_command_outlast_the_ttl() {
     let etcd = Member::start().expect("an etcd");
-    let args = ["jobs/a", "--ttl", "2s", "--", "sleep", "5"];
+    let args = ["jobs/a", "--ttl", "6s", "--", "sleep", "13"];
     let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
     assert_eq!((ended.code(), &*said), (Some(0), ""));
 }

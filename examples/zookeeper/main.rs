@@ -20,8 +20,8 @@ use etcd_locked::{Config, LockError, Locks};
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// The TTL of a session whose client has gone: the shortest that etcd allows, to keep the example quick.
-const SESSION: Duration = Duration::from_secs(2);
+/// The TTL of a session whose client has gone: short, to keep the example quick.
+const SESSION: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<()> {

@@ -14,7 +14,7 @@ use crate::limit::{run, within};
 
 const NAMES: usize = 40;
 /// How long after etcd is back every name must have been served again.
-const SOON: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(6);
 
 /// How etcd goes, and comes back.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +118,7 @@ async fn names_are_served_again(outage: Outage, ttl: Duration, lasts: Duration) 
     drill
 }
 
-const SHORT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(7));
+const SHORT: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(12));
 const LONG: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(35));
 
 #[test]

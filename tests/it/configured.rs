@@ -8,7 +8,7 @@ use etcd_locked::{LockError, Locked, Locks, Name, Permit, current, etcd_locked};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, pass, take};
+use crate::corner::{Corner, pass, refused_after_its_wait, take};
 use crate::limit::{PATIENCE, run, within};
 use crate::under::with_locks;
 
@@ -68,7 +68,7 @@ fn permits_are_as_many_as_the_configuration_says() {
     run(async {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let short = Duration::from_millis(200);
+        let short = Duration::from_secs(1);
         let two = Limits::default();
         let full = Limits {
             wait: short,
@@ -76,27 +76,27 @@ fn permits_are_as_many_as_the_configuration_says() {
         };
         let three = Limits {
             permits: 3,
-            wait: short,
             ..Limits::default()
         };
-        let (inside, leave) = (Notify::new(), Notify::new());
+        let (inside, leave) = (Notify::new(), [Notify::new(), Notify::new()]);
         let holders = async {
             tokio::join!(
-                send(&mine, "eu", &two, &inside, &leave),
-                send(&theirs, "eu", &two, &inside, &leave)
+                send(&mine, "eu", &two, &inside, &leave[0]),
+                send(&theirs, "eu", &two, &inside, &leave[1])
             )
         };
         let others = async {
             inside.notified().await;
             corner.until_contenders(REGION, 2).await;
             let began = Instant::now();
-            let refused = pass_by(&theirs, &full).await;
-            let Err(LockError::Timeout { waited, .. }) = &refused else {
+            let call = async || pass_by(&theirs, &full).await;
+            let refused = refused_after_its_wait("the end of the wait", call).await;
+            let LockError::Timeout { waited, .. } = &refused else {
                 panic!("{refused:?}")
             };
             assert!(*waited >= short && began.elapsed() >= short, "{waited:?}");
             pass_by(&theirs, &three).await.expect("a third permit");
-            leave.notify_waiters();
+            leave.iter().for_each(Notify::notify_one);
         };
         let ((one, other), ()) =
             within("both calls", async { tokio::join!(holders, others) }).await;
@@ -211,8 +211,6 @@ fn ttl_and_limits_come_from_the_configuration() {
         let limits = Limits {
             permits: 1,
             ttl: Duration::from_secs(7),
-            most: Duration::from_secs(2),
-            least: Duration::from_secs(2),
             ..Limits::default()
         };
         let (inside, leave) = (Notify::new(), Notify::new());
@@ -223,18 +221,27 @@ fn ttl_and_limits_come_from_the_configuration() {
                 panic!("one holder")
             };
             let lease = corner.client.clone().lease_time_to_live(lease, None).await;
-            lease.expect("etcd answers").granted_ttl()
+            let ttl = lease.expect("etcd answers").granted_ttl();
+            leave.notify_one();
+            ttl
         };
-        let (ended, ttl) = within("the hold limit", async { tokio::join!(body, looker) }).await;
+        let (ended, ttl) = within("the call", async { tokio::join!(body, looker) }).await;
         assert_eq!(ttl, 7);
+        ended.expect("held");
+        let brief = Limits {
+            most: Duration::from_millis(100),
+            ..limits
+        };
+        let (inside, never) = (Notify::new(), Notify::new());
+        let body = send(&mine, "eu", &brief, &inside, &never);
+        let ended = within("the hold limit", body).await;
         let Err(LockError::HoldLimit { limit, .. }) = &ended else {
             panic!("{ended:?}")
         };
-        assert_eq!(*limit, limits.most);
+        assert_eq!(*limit, brief.most);
         // Retention: the body has gone, and the name stays locked.
         let kept = Limits {
             least: Duration::from_secs(3),
-            most: PATIENCE,
             ..limits
         };
         let began = Instant::now();

@@ -278,3 +278,18 @@ fn direct(keys: Vec<Key>, below: &str) -> Vec<Key> {
         })
         .collect()
 }
+
+/// Makes a call whose wait ends, and returns how it was refused. A busy etcd may have said nothing by then, and so the refusal says
+/// nothing of others: then the call is made again.
+pub(crate) async fn refused_after_its_wait<T>(
+    what: &str,
+    call: impl AsyncFn() -> Result<T, LockError>,
+) -> LockError {
+    loop {
+        match within(what, call()).await {
+            Err(LockError::Backend { .. }) => {}
+            Err(error) => return error,
+            Ok(_) => panic!("{what}: served"),
+        }
+    }
+}

@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use etcd_locked::{LockError, Locks, etcd_locked};
+use etcd_locked::{Acquire, LockError, Locks, etcd_locked};
 
-use crate::corner::{Corner, take};
+use crate::corner::{Corner, refused_after_its_wait, take};
 use crate::limit::{run, within};
 use crate::under::with_locks;
+
+const SOON: Duration = Duration::from_millis(500);
+const LATE: Duration = Duration::from_secs(60);
 
 fn waited(ended: Result<impl std::fmt::Debug, LockError>) -> (Duration, bool) {
     match ended {
@@ -27,11 +30,21 @@ fn a_wait_is_over_at_its_deadline() {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
         let held = take("their lock", theirs.lock("orders/7")).await;
-        let due = Instant::now() + Duration::from_millis(300);
-        let (time, named) = waited(within("the deadline", by(&mine, 7, due)).await);
+        let (due, time) = loop {
+            let due = Instant::now() + Duration::from_secs(1);
+            match within("the deadline", by(&mine, 7, due)).await {
+                Err(LockError::Timeout {
+                    waited,
+                    holder: Some(_),
+                    ..
+                }) => break (due, waited),
+                // A busy etcd has said too little before the deadline.
+                Err(LockError::Timeout { .. } | LockError::Backend { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        };
         assert!(Instant::now() >= due, "too early");
-        assert!(time < Duration::from_secs(5), "{time:?}");
-        assert!(named, "the error does not name the holder");
+        assert!(time < Duration::from_secs(10), "{time:?}");
         held.release().await.unwrap();
         // The deadline bounds the wait, not the body.
         let due = Instant::now() + Duration::from_secs(20);
@@ -46,19 +59,21 @@ fn the_earlier_of_wait_and_deadlines_wins() {
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks().await, corner.locks().await);
         let held = take("their lock", theirs.lock("orders/7")).await;
-        let (soon, late) = (Duration::from_millis(200), Duration::from_secs(60));
-        let call = || mine.lock("orders/7");
-        for call in [
-            call().wait(soon).deadline(Instant::now() + late),
-            call().wait(late).deadline(Instant::now() + soon),
-            call().wait_forever().deadline(Some(Instant::now() + soon)),
-            call().wait(soon).deadline(None::<tokio::time::Instant>),
-            call()
-                .wait(late)
-                .deadline(tokio::time::Instant::now() + soon)
-                .deadline(tokio::time::Instant::now() + late),
-        ] {
-            let (time, _) = waited(within("the earlier", call).await);
+        let bounds: [fn(Acquire) -> Acquire; 5] = [
+            |call| call.wait(SOON).deadline(Instant::now() + LATE),
+            |call| call.wait(LATE).deadline(Instant::now() + SOON),
+            |call| call.wait_forever().deadline(Some(Instant::now() + SOON)),
+            |call| call.wait(SOON).deadline(None::<tokio::time::Instant>),
+            |call| {
+                let now = tokio::time::Instant::now();
+                call.wait(LATE).deadline(now + SOON).deadline(now + LATE)
+            },
+        ];
+        for bound in bounds {
+            let call = async || bound(mine.lock("orders/7")).await;
+            let refused = refused_after_its_wait("the earlier", call).await;
+            let (time, _) = waited(Err::<(), _>(refused));
+            assert!(time >= SOON / 2, "over before it began: {time:?}");
             assert!(time < Duration::from_secs(10), "{time:?}");
         }
         held.release().await.unwrap();
@@ -101,12 +116,12 @@ fn a_passed_deadline_refuses_at_once_without_asking_etcd() {
 #[test]
 fn a_deadline_does_not_bound_the_body() {
     with_locks(async |locks: &Locks| {
-        let due = Instant::now() + Duration::from_millis(300);
-        let held = locks.lock("orders/7").deadline(due).await.unwrap();
-        held.hold(tokio::time::sleep(Duration::from_millis(400)))
+        let due = Instant::now() + Duration::from_secs(3);
+        let held = take("a free name", locks.lock("orders/7").deadline(due)).await;
+        let past = due + Duration::from_millis(100);
+        held.hold(tokio::time::sleep_until(past.into()))
             .await
             .unwrap();
-        assert!(Instant::now() > due);
         held.release().await.unwrap();
     });
 }

@@ -10,7 +10,7 @@ use etcd_client::PutOptions;
 use etcd_locked::LockError;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, take};
+use crate::corner::{Corner, refused_after_its_wait, take};
 use crate::etcd::etcdctl;
 use crate::limit::{run, within};
 use crate::worker::Worker;
@@ -163,9 +163,10 @@ fn a_foreign_key_directly_below_a_name_blocks_it() {
             matches!(refused, Err(LockError::Held { holder: None, .. })),
             "{refused:?}"
         );
-        let refused = locks.lock("orders/42").wait(Duration::from_secs(1)).await;
+        let call = async || locks.lock("orders/42").wait(Duration::from_secs(1)).await;
+        let refused = refused_after_its_wait("the end of the wait", call).await;
         assert!(
-            matches!(refused, Err(LockError::Timeout { holder: None, .. })),
+            matches!(refused, LockError::Timeout { holder: None, .. }),
             "{refused:?}"
         );
         let waiter = tokio::spawn(locks.lock("orders/42").wait_forever().into_future());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use etcd_locked::LockError;
 
-use crate::corner::Corner;
+use crate::corner::{Corner, refused_after_its_wait};
 use crate::drill::Drill;
 use crate::limit::{run, within};
 use crate::worker::Worker;
@@ -60,8 +60,8 @@ fn a_strangers_record_is_escaped_and_cut() {
             let tried = within("a try", locks.lock(name).try_once())
                 .await
                 .unwrap_err();
-            let waited = locks.lock(name).wait(Duration::from_secs(1));
-            let waited = within("the end of a wait", waited).await.unwrap_err();
+            let call = async || locks.lock(name).wait(Duration::from_secs(1)).await;
+            let waited = refused_after_its_wait("the end of a wait", call).await;
             assert!(matches!(tried, LockError::Held { .. }), "{tried}");
             assert!(matches!(waited, LockError::Timeout { .. }), "{waited}");
             for error in [tried, waited] {

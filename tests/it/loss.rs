@@ -19,7 +19,7 @@ use crate::limit::{run, within, within_time};
 
 /// The time within which a holder notices an operator's change, at a TTL of 15 s. The holder watches its key once it has held
 /// the lock for about a second.
-const NOTICE: Duration = Duration::from_secs(4);
+const NOTICE: Duration = Duration::from_secs(12);
 
 /// Sets its flag when it is dropped.
 struct Dropped(Arc<AtomicBool>);
@@ -272,7 +272,7 @@ async fn observed<T>(
 
 /// Cuts a holder off by this fault of the network, and checks that it never overlaps a waiter of another process.
 async fn cut_off(weather: impl FnOnce(&Proxy)) {
-    let ttl = Duration::from_secs(2);
+    let ttl = Duration::from_secs(5);
     let etcd = Etcd::shared().await;
     let corner = Corner::new().await;
     let proxy = Proxy::start(etcd.address()).expect("a proxy");

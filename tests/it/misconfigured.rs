@@ -129,7 +129,7 @@ fn an_endpoint_without_etcd_gets_no_hint_at_tls() {
         let config = || {
             corner
                 .config_via([proxy.endpoint()])
-                .connect_timeout(Duration::from_secs(2))
+                .connect_timeout(Duration::from_secs(4))
         };
         let served = connect(config()).await;
         pass("a lock", served.lock("orders/7")).await;

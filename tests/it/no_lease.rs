@@ -30,7 +30,7 @@ fn a_key_without_a_lease_is_named() {
         assert!(matches!(error, LockError::Held { .. }), "{error:?}");
         names_the_key(&error, &key);
         drill.error(&error);
-        let call = locks.lock("orders/4711").wait(Duration::from_secs(1));
+        let call = locks.lock("orders/4711").wait(Duration::from_secs(3));
         let error = within("a wait", call).await.expect_err("the name is taken");
         assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
         names_the_key(&error, &key);

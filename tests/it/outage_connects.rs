@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use crate::corner::{Corner, connect};
-use crate::etcd::{Etcd, free_port};
+use crate::etcd::Etcd;
 use crate::limit::{run, within};
 
 const TASKS: u64 = 20;
@@ -35,8 +35,8 @@ struct Door {
 
 impl Door {
     async fn open(etcd: &Etcd) -> Door {
-        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let listener = TcpListener::bind(address).await.expect("a free port");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a port");
         let (target, connects) = (etcd.address(), Arc::new(AtomicU64::new(0)));
         let counted = connects.clone();
         let accepting = tokio::spawn(async move {

@@ -41,7 +41,7 @@ fn a_user_with_the_two_ranges_can_lock() {
         // Past a renewal, for which etcd 3.5.30 checks permissions as well.
         let held = locks
             .lock("orders/7")
-            .ttl(Duration::from_secs(2))
+            .ttl(Duration::from_secs(6))
             .await
             .unwrap();
         within(
@@ -132,6 +132,7 @@ fn a_role_that_is_taken_away_is_one_warning_about_watches() {
         let mut worker = Worker::start([
             ("ETCD_LOCKED_ENDPOINTS", &*etcd.endpoint()),
             ("ETCD_LOCKED_USER", "shop:secret"),
+            ("ETCD_LOCKED_TTL", "60s"),
             ("WORKER_LOGS", "debug"),
         ]);
         for name in 0..NAMES {

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use etcd_locked::{LockError, LockGuard, LockMode, Name};
+use etcd_locked::{Acquire, LockError, LockMode, Name};
 use etcd_locked_tests::Crowd;
 use tempfile::tempdir;
 use tokio::task::JoinSet;
@@ -177,28 +177,30 @@ fn permits_readers_and_a_writer_exclude_each_other() {
     run(async {
         let corner = Corner::new().await;
         let (locks, other) = (corner.locks().await, corner.locks().await);
-        let short = Duration::from_millis(100);
-        fn times_out<M: LockMode>(result: Result<LockGuard<Name, M>, LockError>) {
-            assert!(
-                matches!(result, Err(LockError::Timeout { .. })),
-                "{result:?}"
-            );
+        /// In both processes at once.
+        async fn times_out<M: LockMode>(calls: [Acquire<Name, M>; 2]) {
+            let calls = calls.map(|call| {
+                let wait = Duration::from_secs(3); // outlasts a busy etcd
+                async move { call.wait(wait).await.map(drop) }
+            });
+            let [one, other] = calls;
+            for result in <[_; 2]>::from(tokio::join!(one, other)) {
+                assert!(
+                    matches!(result, Err(LockError::Timeout { .. })),
+                    "{result:?}"
+                );
+            }
         }
+        let each = [&locks, &other].map(|of| move || of.lock(REGION));
         let permit = locks.lock(REGION).permits(2).await.unwrap();
-        for of in [&locks, &other] {
-            times_out(of.lock(REGION).wait(short).await);
-            times_out(of.lock(REGION).shared().wait(short).await);
-        }
+        times_out(each.map(|lock| lock())).await;
+        times_out(each.map(|lock| lock().shared())).await;
         permit.release().await.unwrap();
         let reader = locks.lock(REGION).shared().await.unwrap();
-        for of in [&locks, &other] {
-            times_out(of.lock(REGION).permits(2).wait(short).await);
-        }
+        times_out(each.map(|lock| lock().permits(2))).await;
         reader.release().await.unwrap();
         let writer = locks.lock(REGION).await.unwrap();
-        for of in [&locks, &other] {
-            times_out(of.lock(REGION).permits(2).wait(short).await);
-        }
+        times_out(each.map(|lock| lock().permits(2))).await;
         writer.release().await.unwrap();
         corner.until_empty().await;
     });

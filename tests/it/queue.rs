@@ -32,7 +32,7 @@ fn a_predecessor_that_gives_up_is_not_taken_for_the_owner() {
         let held = corner.locks().await.lock("orders/7").await.unwrap();
         let impatient = tokio::spawn({
             let locks = corner.locks().await;
-            async move { locks.lock("orders/7").wait(Duration::from_secs(1)).await }
+            async move { locks.lock("orders/7").wait(Duration::from_secs(5)).await }
         });
         corner.until_contenders("orders/7", 2).await;
         let released = Arc::new(AtomicBool::new(false));
@@ -152,7 +152,8 @@ fn many_waiters_give_up_and_none_is_in_the_way() {
         let held = theirs.lock("orders/7").await.unwrap();
         let impatient: Vec<_> = (1..=40)
             .map(|number| {
-                let wait = Duration::from_millis(10 * number);
+                // Longer than a busy etcd takes to answer.
+                let wait = Duration::from_millis(3_000 + 10 * number);
                 tokio::spawn(mine.lock("orders/7").wait(wait).into_future())
             })
             .collect();

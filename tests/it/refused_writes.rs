@@ -62,10 +62,12 @@ struct Scene {
 }
 
 impl Scene {
-    /// Returns what is logged about the engine behind the proxy, but for the version of the etcd there.
+    /// Returns what is logged about the engine behind the proxy, but for the version of the etcd there, and for silence: the proxy is
+    /// frozen, for long on a busy machine.
     fn lines(&self) -> Vec<String> {
         let mut lines = logs::about(&self.proxy.endpoint());
-        lines.retain(|line| !line.contains("etcd.version"));
+        let others = ["etcd.version", "etcd.lost", "etcd.back"];
+        lines.retain(|line| !others.iter().any(|code| line.contains(code)));
         lines
     }
 

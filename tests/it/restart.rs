@@ -6,16 +6,20 @@ use std::time::Duration;
 use etcd_locked::{LockError, LossCause};
 use tokio::sync::Notify;
 
-use crate::corner::{Corner, pass, take};
+use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
+
+/// How long calls wait for an etcd that is started anew, on a busy machine.
+const PATIENT: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_lock_survives_a_restart_of_etcd() {
     run(async {
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let config = corner.config().connect_timeout(PATIENT);
+        let (mine, theirs) = (connect(config.clone()).await, connect(config).await);
         let held = mine.lock("orders/7").await.unwrap();
         let token = held.token();
         let waiter = tokio::spawn(theirs.lock("orders/7").wait_forever().into_future());
@@ -47,7 +51,7 @@ fn a_call_made_while_etcd_restarts_is_served() {
     run(async {
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
-        let locks = corner.locks().await;
+        let locks = connect(corner.config().connect_timeout(PATIENT)).await;
         pass("a free name", locks.lock("orders/7")).await;
         etcd.kill();
         let call = tokio::spawn(locks.lock("orders/7").wait_forever().into_future());
@@ -68,12 +72,12 @@ fn an_etcd_that_freezes_for_a_moment_is_not_noticed() {
     run(async {
         let etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
-        let locks = corner.locks_with_ttl(Duration::from_secs(6)).await;
+        let locks = corner.locks_with_ttl(Duration::from_secs(12)).await;
         let held = locks.lock("orders/7").await.unwrap();
         let kept = held.hold(async {
             etcd.stop();
             // The freeze itself: a renewal falls due in it, and stays unanswered for a while.
-            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            tokio::time::sleep(Duration::from_millis(4_500)).await;
             let other = tokio::spawn(locks.lock("orders/8").wait_forever().into_future());
             let (mut client, moment) = (corner.client.clone(), Duration::from_millis(500));
             let asked = tokio::time::timeout(moment, client.get("orders", None)).await;
@@ -95,7 +99,8 @@ fn an_engine_recovers_from_an_absence_beyond_the_ttl() {
     run(async {
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
-        let locks = corner.locks_with_ttl(Duration::from_secs(2)).await;
+        let config = corner.config().ttl(Duration::from_secs(2));
+        let locks = connect(config.connect_timeout(PATIENT)).await;
         let held = locks.lock("orders/7").await.unwrap();
         let waiter = tokio::spawn(locks.lock("orders/7").wait_forever().into_future());
         etcd.kill();

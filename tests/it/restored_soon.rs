@@ -16,7 +16,7 @@ use crate::real_only::real_etcd_only;
 const TTL: Duration = Duration::from_secs(15);
 /// A session is renewed every third of its TTL, and the barrier after that takes one exchange. Two renewals, or expiry, would take
 /// longer.
-const NOTICED: Duration = Duration::from_secs(7);
+const NOTICED: Duration = Duration::from_secs(9);
 /// Less than the five seconds after which a waiter reads what its watch has not shown.
 const BY_WATCH: Duration = Duration::from_secs(3);
 const HELD: usize = 20;

@@ -17,7 +17,7 @@ use crate::drill::Drill;
 use crate::limit::{run, within};
 use crate::worker::Worker;
 
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(5);
 
 fn runtime() -> Runtime {
     Builder::new_current_thread()
@@ -44,7 +44,7 @@ async fn block(
 #[test]
 fn a_blocked_executor_keeps_the_lock() {
     run(async {
-        let mut drill = Drill::begin("a body blocks its executor for three TTLs of 2 s");
+        let mut drill = Drill::begin("a body blocks its executor for three TTLs of 5 s");
         let corner = Corner::new().await;
         let (mine, theirs) = (corner.locks_with_ttl(TTL).await, corner.locks().await);
         let (inside, entered) = oneshot::channel();
@@ -79,7 +79,7 @@ fn a_blocked_executor_keeps_the_lock() {
             blocked.join().unwrap().unwrap(),
             "the lock was lost while the executor was blocked"
         );
-        assert!(refusals > 50, "only {refusals} tries were refused in 6 s");
+        assert!(refusals > 20, "only {refusals} tries were refused");
         drill.got("the holder: its lock");
         drill.got("tries of another process: Held");
         drill.shows("an executor is blocked").await;
@@ -204,7 +204,7 @@ fn a_panicking_waker_harms_no_other_call() {
     });
 }
 
-#[etcd_locked("orders/<id>", locks = locks, wait = "1s")]
+#[etcd_locked("orders/<id>", locks = locks, wait = "3s")]
 async fn plain(locks: &Locks, id: u64) -> Result<u64, LockError> {
     Ok(id)
 }

@@ -73,7 +73,7 @@ fn a_group_takes_all_names_or_none() {
         let taken = other.lock("accounts/2").await.unwrap();
         let both = || ours.lock("accounts/1").and("accounts/2");
 
-        let late = within("the end of the wait", both().wait(Duration::from_secs(1))).await;
+        let late = within("the end of the wait", both().wait(Duration::from_secs(3))).await;
         let Err(LockError::Timeout { name, holder, .. }) = late else {
             panic!("{late:?}")
         };

@@ -210,7 +210,7 @@ fn several_names_are_shared_together() {
         let (locks, other) = (corner.locks().await, corner.locks().await);
         let both = locks.lock("a").and("b").shared().await.unwrap();
         let one = other.lock("b").shared().await.unwrap();
-        let writer = other.lock("a").wait(Duration::from_secs(1)).await;
+        let writer = other.lock("a").wait(Duration::from_secs(3)).await;
         assert!(
             matches!(writer, Err(LockError::Timeout { .. })),
             "{writer:?}"

@@ -92,7 +92,7 @@ fn a_body_that_takes_too_long_is_cancelled() {
         .await;
         let took = started.elapsed();
         assert!(took >= Duration::from_millis(500), "the grace was {took:?}");
-        assert!(took < Duration::from_secs(5), "the shutdown took {took:?}");
+        assert!(took < Duration::from_secs(10), "the shutdown took {took:?}");
         let ended = within("the call's end", call).await.unwrap();
         let cut_off = LossCause::Shutdown;
         assert!(
@@ -147,11 +147,7 @@ fn an_idle_engine_shuts_down_at_once_and_twice() {
         let started = Instant::now();
         within("the shutdown's end", locks.shutdown(GRACE)).await;
         within("the second shutdown's end", locks.shutdown(GRACE)).await;
-        assert!(
-            started.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            started.elapsed()
-        );
+        assert!(started.elapsed() < GRACE, "{:?}", started.elapsed());
         assert_eq!(corner.sessions().await, []);
     });
 }

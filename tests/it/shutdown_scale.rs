@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::corner::{Corner, connect};
 use crate::drill::Drill;
+use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
 
 const LOCKS: u64 = 20_000;
@@ -48,7 +49,9 @@ fn a_shutdown_with_twenty_thousand_locks_ends() {
             GRACE.as_secs(),
             TTL.as_secs()
         ));
-        let corner = Corner::new().await;
+        // Its own: so many writes would hold up those of all other tests.
+        let etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
         let config = corner.config().ttl(TTL);
         let (locks, others) = (connect(config.clone()).await, connect(config).await);
         let kept = others.lock("kept").await.unwrap();

@@ -3,6 +3,7 @@
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Locks, Name};
 use etcd_locked_devkit::{Direction, Proxy};
@@ -28,7 +29,10 @@ impl Engine {
     async fn new() -> Engine {
         let corner = Corner::new().await;
         let proxy = Proxy::start(Etcd::shared().await.address()).expect("a proxy");
-        let locks = connect(corner.config_via([proxy.endpoint()])).await;
+        // A try that etcd leaves without an answer ends after this time.
+        let patience = Duration::from_secs(60);
+        let config = corner.config_via([proxy.endpoint()]);
+        let locks = connect(config.connect_timeout(patience)).await;
         Engine {
             corner,
             proxy,

@@ -23,22 +23,22 @@ async fn result(locks: &Locks, job: &str) -> Result<Option<u8>, LockError> {
     Ok(Some(7))
 }
 
-#[etcd_locked("jobs/<job>", locks = locks, wait = "1s", on_held = "skip")]
+#[etcd_locked("jobs/<job>", locks = locks, wait = "3s", on_held = "skip")]
 async fn after_a_while(locks: &Locks, job: &str) -> Option<u8> {
     Some(7)
 }
 
-#[etcd_locked("jobs/<job>", locks = locks, wait = "1s")]
+#[etcd_locked("jobs/<job>", locks = locks, wait = "3s")]
 async fn briefly(locks: &Locks, job: &str) -> Result<u8, LockError> {
     Ok(7)
 }
 
-#[etcd_locked("jobs/<job>", locks = locks, wait = "1s", map_err = |error| error.to_string())]
+#[etcd_locked("jobs/<job>", locks = locks, wait = "3s", map_err = |error| error.to_string())]
 async fn mapped(locks: &Locks, job: &str) -> Result<u8, String> {
     Ok(7)
 }
 
-#[etcd_locked("jobs/<job>", locks = locks, wait = "1s", on_error = |_| 0)]
+#[etcd_locked("jobs/<job>", locks = locks, wait = "3s", on_error = |_| 0)]
 async fn handled(locks: &Locks, job: &str) -> u8 {
     7
 }
@@ -57,7 +57,7 @@ fn a_try_fails_at_once_and_names_the_holder() {
                 panic!("{refused:?}")
             };
             assert!(
-                started.elapsed() < Duration::from_secs(2),
+                started.elapsed() < Duration::from_secs(8),
                 "a try took {:?}",
                 started.elapsed()
             );
@@ -104,7 +104,7 @@ fn a_wait_that_ends_names_the_holder_and_the_time() {
                 std::process::id()
             );
             assert!(
-                waited >= Duration::from_secs(1) && waited <= elapsed,
+                waited >= Duration::from_secs(3) && waited <= elapsed,
                 "waited {waited:?} of {elapsed:?}"
             );
         }
@@ -251,7 +251,7 @@ fn a_calls_own_wait_precedes_the_default() {
         let _held = corner.locks().await.lock("jobs/nightly").await.unwrap();
         let refused = within(
             "the end of its wait",
-            locks.lock("jobs/nightly").wait(Duration::from_secs(1)),
+            locks.lock("jobs/nightly").wait(Duration::from_secs(3)),
         )
         .await;
         assert!(

@@ -20,7 +20,7 @@ async fn healthy_lock_outlasts_an_hour() {
     assert_eq!(etcd.held().await, ["orders/7"]);
     assert_eq!(packing.ship().await.unwrap(), 7);
     assert!(
-        began.elapsed() < secs(10),
+        began.elapsed() < secs(60),
         "an hour took {:?}",
         began.elapsed()
     );
@@ -204,14 +204,14 @@ async fn next_process_is_granted_when_the_lease_expires() {
 
 #[tokio::test]
 async fn clock_runs_by_itself() {
-    let etcd = start_with(|config| config.wait(Duration::from_millis(30))).await;
+    let etcd = start_with(|config| config.wait(secs(1))).await;
     let other = etcd.second().await.unwrap();
     let held = other.lock("orders/7").await.unwrap();
     let locks = etcd.locks().clone();
     let began = Instant::now();
     let error = locks.lock("orders/7").await.unwrap_err();
     assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
-    assert!(began.elapsed() >= Duration::from_millis(30));
+    assert!(began.elapsed() >= secs(1));
     assert!(held.is_held());
 }
 

@@ -49,13 +49,13 @@ async fn retained_name_refuses_calls_until_the_time_is_over() {
             0 => report(day).await.unwrap(),
             _ => report_soon(day).await.unwrap(),
         };
-        for seconds in [0, 20, 39] {
+        for seconds in [0, 20, 35] {
             etcd.advance(secs(seconds)).await;
             is_held(report(day).await);
             let name = format!("reports/{day}");
             is_held(other.lock(name).try_once().await);
         }
-        etcd.advance(secs(2)).await;
+        etcd.advance(secs(6)).await;
         let held = other.lock(format!("reports/{day}")).try_once().await;
         held.unwrap().release().await.unwrap();
         report(day).await.unwrap();
@@ -78,9 +78,9 @@ async fn waiters_are_admitted_when_the_time_is_over() {
             .await
     };
     let there = tokio::spawn(there);
-    etcd.advance(secs(59)).await;
+    etcd.advance(secs(55)).await;
     assert!(!here.is_finished() && !there.is_finished());
-    etcd.advance(secs(2)).await;
+    etcd.advance(secs(6)).await;
     here.await.unwrap().unwrap();
     there.await.unwrap().unwrap();
 }
@@ -144,8 +144,8 @@ async fn reentrant_call_retains_the_outer_lock() {
     let held = lock("reports/7").await.unwrap();
     held.hold(report_within(7)).await.unwrap().unwrap();
     held.release().await.unwrap();
-    etcd.advance(secs(59)).await;
+    etcd.advance(secs(55)).await;
     assert!(report(7).await.is_err());
-    etcd.advance(secs(2)).await;
+    etcd.advance(secs(6)).await;
     report(7).await.unwrap();
 }

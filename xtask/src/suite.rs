@@ -9,6 +9,9 @@ use crate::{Result, outside, say, workspace};
 /// Number of test threads on an embedded etcd. These tests mostly wait, as for leases to expire, so many can wait at once.
 const THREADS_ON_EMBEDDED: &str = "8";
 
+/// Number of test threads on a real etcd, where the tests mostly wait too, but its processes need the processor.
+const THREADS: &str = "4";
+
 /// Targets whose tests run on any etcd.
 const PROMISES: [&str; 4] = ["--test", "it", "--test", "differential"];
 
@@ -97,6 +100,7 @@ fn suite(etcd: &Etcd, best: &Etcd) -> Command {
     cargo
         .args(["test", "--workspace", "--all-features"])
         .env_remove("ETCD_LOCKED_TESTS_ON")
+        .env("RUST_TEST_THREADS", THREADS)
         .envs(etcd.variables(best));
     cargo
 }

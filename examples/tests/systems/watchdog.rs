@@ -1,4 +1,4 @@
-//! Row S5, the asyncio lock with a watchdog: three tasks work for three TTLs each, one after the other, in order.
+//! Row S5, the asyncio lock with a watchdog: three tasks work for longer than their TTL, one after the other, in order.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ fn three_tasks_work_in_order_for_longer_than_the_ttl() {
         let lease = key.first().expect("a key for the lock").lease;
         let ttl = etcd.client().await.lease_time_to_live(lease, None).await;
         assert!(
-            ttl.expect("the lease").granted_ttl() == 2,
-            "the TTL is two seconds",
+            ttl.expect("the lease").granted_ttl() == 5,
+            "the TTL is five seconds",
         );
 
         stage.ends_well(&mut example).await;

@@ -3,8 +3,10 @@
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use etcd_locked::Config;
+use etcd_locked_devkit::until;
 use etcd_locked_embedded::store::Store;
 use etcd_locked_embedded::{Clock, Etcd, Link, Monotonic};
 use tokio::runtime::Builder;
@@ -154,7 +156,9 @@ impl Member {
 
     pub(crate) fn start_again(&mut self) {
         self.kill();
-        assert!(self.begin(), "the port of an embedded etcd was taken");
+        // A child that another thread forks while it listened has the listener too, until its exec.
+        let bound = until("the port", Duration::from_secs(5), || self.begin());
+        bound.expect("the port of an embedded etcd");
     }
 
     pub(crate) fn wipe(&mut self) {

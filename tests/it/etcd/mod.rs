@@ -311,11 +311,11 @@ impl Cluster {
 
     /// Returns the index of the leader in `members`.
     pub(crate) fn leader(&self) -> usize {
-        let leads = |member: &Etcd| match member {
-            Etcd::Process(member) => member.leads(),
-            Etcd::Embedded(member) => member.leads(),
-        };
+        if let Some(real) = &self.real {
+            return real.await_leader().expect("a member leads");
+        }
+        let leads = |member: &Etcd| matches!(member, Etcd::Embedded(member) if member.leads());
         let leader = self.members.iter().position(leads);
-        leader.expect("a member says that it leads")
+        leader.expect("a member leads")
     }
 }

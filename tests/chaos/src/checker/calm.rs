@@ -59,7 +59,12 @@ pub(super) fn is_explained(
     };
     let explains = |fault: &&Fault| fault.disturbs(since, to, 0) && fault.explains(call, failure);
     let explaining: Vec<&Fault> = faults.iter().filter(explains).collect();
-    let stalled = pauses.longest_stall(since, to) >= long_stall(ttl);
+    let least = match failure {
+        // A release is given up after two seconds, whatever the TTL.
+        Failure::Unreleased => long_stall(ttl).min(ms(1_000)),
+        _ => long_stall(ttl),
+    };
+    let stalled = pauses.longest_stall(since, to) >= least;
     if failure != Failure::Lost("Expired") || ttl < LONG_TTL {
         return stalled || !explaining.is_empty();
     }
