@@ -2,7 +2,8 @@
 //! The other rows are in [`mod@speed`].
 //!
 //! Crates are generated below `target/compile`, in a workspace of their own, so that no feature of ours comes in by
-//! unification. Two are the same but for the attribute above each function: `#[etcd_locked]` or `#[tracing::instrument]`.
+//! unification. They are the same but for the attribute: `#[etcd_locked]` above each function, the same with a `guard`, above `impl`
+//! blocks, or `#[tracing::instrument]` above each function.
 
 mod generate;
 mod speed;
@@ -21,10 +22,22 @@ pub(crate) use speed::speed;
 const PAIRS: usize = 5;
 /// `cargo check` and dev `cargo build`.
 const COMMANDS: [&str; 2] = ["check", "build"];
+/// What is compiled of ours, as the rows say it.
+const WHAT: [&str; 3] = [
+    "",
+    ", with `guard`",
+    ", of methods of annotated `impl` blocks",
+];
 /// The most time ours may take, as a multiple of the peer's.
 const MOST: f64 = 1.0;
 /// The most bytes a future may grow by.
 const GROWTH: usize = 64;
+
+/// The crates that are compared: ours, and the peer's last.
+fn sides() -> [&'static str; 4] {
+    let [locked, guarded, methods] = generate::OURS;
+    [locked, guarded, methods, generate::PEER]
+}
 
 pub(crate) fn compile() -> Result<String> {
     let bench = Bench::prepare()?;
@@ -89,7 +102,7 @@ impl Bench {
     fn prepare() -> Result<Self> {
         let folder = workspace::root().join("target/compile");
         say::step(format_args!(
-            "two crates of {} functions, below target/compile",
+            "four crates of {} functions, below target/compile",
             generate::FUNCTIONS
         ));
         for (path, text) in generate::workspace() {
@@ -101,10 +114,10 @@ impl Bench {
         fs::copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
         let bench = Self { folder };
         for command in COMMANDS {
-            for peer in generate::PEERS {
-                let cost = bench.run(command, peer)?;
+            for side in sides() {
+                let cost = bench.run(command, side)?;
                 say::note(format_args!(
-                    "cargo {command} of `{peer}` and what it depends on: {:.1?}",
+                    "cargo {command} of `{side}` and what it depends on: {:.1?}",
                     cost.elapsed
                 ));
             }
@@ -112,7 +125,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// B11: the two in turn, so that whatever else the machine does hits both.
+    /// B11: all in turn, so that whatever else the machine does hits each of them.
     fn times(&self, report: &mut Report) -> Result<()> {
         report.line(format_args!(
             "## B11: a crate of {} annotated functions, dependencies built, `CARGO_INCREMENTAL=0`\n",
@@ -126,23 +139,37 @@ impl Bench {
         report.line("|---|---|---|---|---|");
         for command in COMMANDS {
             say::step(format_args!("cargo {command}, {PAIRS} times each"));
-            let mut elapsed = [Vec::new(), Vec::new()];
-            let mut processor = [Vec::new(), Vec::new()];
+            let (mut elapsed, mut processor) =
+                ([(); 4].map(|()| Vec::new()), [(); 4].map(|()| Vec::new()));
             for _ in 0..PAIRS {
-                for (side, peer) in generate::PEERS.into_iter().enumerate() {
-                    self.touch(peer)?;
-                    let cost = self.run(command, peer)?;
-                    say::note(format_args!("`{peer}`: {:.2?}", cost.elapsed));
-                    elapsed[side].push(cost.elapsed);
-                    processor[side].extend(cost.processor);
+                for (at, side) in sides().into_iter().enumerate() {
+                    self.touch(side)?;
+                    let cost = self.run(command, side)?;
+                    say::note(format_args!("`{side}`: {:.2?}", cost.elapsed));
+                    elapsed[at].push(cost.elapsed);
+                    processor[at].extend(cost.processor);
                 }
             }
-            let ratio = report.ratio(&format!("`cargo {command}`"), elapsed);
-            let holds = report.holds(&format!("B11 cargo {command} ({ratio:.2})"), ratio <= MOST);
-            report.line(format_args!("{holds} |"));
-            if processor.iter().all(|side| side.len() == PAIRS) {
-                report.ratio("its processor time", processor);
-                report.line(" |");
+            let is_told = processor.iter().all(|side| side.len() == PAIRS);
+            let ([elapsed @ .., theirs], [processor @ .., theirs_of_processor]) =
+                (elapsed, processor);
+            for ((what, elapsed), processor) in WHAT.into_iter().zip(elapsed).zip(processor) {
+                let ratio = report.ratio(
+                    &format!("`cargo {command}`{what}"),
+                    [elapsed, theirs.clone()],
+                );
+                let holds = report.holds(
+                    &format!("B11 cargo {command}{what} ({ratio:.2})"),
+                    ratio <= MOST,
+                );
+                report.line(format_args!("{holds} |"));
+                if is_told {
+                    report.ratio(
+                        "its processor time",
+                        [processor, theirs_of_processor.clone()],
+                    );
+                    report.line(" |");
+                }
             }
         }
         report.line("");

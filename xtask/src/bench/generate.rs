@@ -1,9 +1,12 @@
 //! The crates that are compiled.
 
-/// In each of the two crates.
+/// In each of the crates.
 pub(super) const FUNCTIONS: usize = 1_000;
-/// Ours first.
-pub(super) const PEERS: [&str; 2] = ["locked", "traced"];
+/// Ours: the attribute above each function, the same with a `guard`, and above `impl` blocks.
+pub(super) const OURS: [&str; 3] = ["locked", "guarded", "methods"];
+pub(super) const PEER: &str = "traced";
+/// Methods of an `impl` block.
+const METHODS: usize = 10;
 /// The program that prints sizes.
 pub(super) const SIZES: &str = "sizes";
 
@@ -17,24 +20,32 @@ pub(super) fn workspace() -> Vec<(String, String)> {
              tracing = {{ version = \"0.1\", features = [\"attributes\"] }}\n"
         )
     };
-    let [ours, theirs] = PEERS;
+    let [locked, guarded, methods] = OURS;
     let library = "[lib]\npath = \"lib.rs\"";
     let program = "[[bin]]\nname = \"sizes\"\npath = \"main.rs\"";
     [
         (
             "Cargo.toml".to_owned(),
             format!(
-                "[workspace]\nresolver = \"3\"\nmembers = [\"{ours}\", \"{theirs}\", \"{SIZES}\"]\n"
+                "[workspace]\nresolver = \"3\"\nmembers = {:?}\n",
+                [locked, guarded, methods, PEER, SIZES]
             ),
         ),
-        (format!("{ours}/Cargo.toml"), manifest(ours, library)),
+        (format!("{locked}/Cargo.toml"), manifest(locked, library)),
         (
-            format!("{ours}/lib.rs"),
+            format!("{locked}/lib.rs"),
             functions(|n| format!("#[etcd_locked::etcd_locked(\"kind{n}/<id>\")]")),
         ),
-        (format!("{theirs}/Cargo.toml"), manifest(theirs, library)),
+        (format!("{guarded}/Cargo.toml"), manifest(guarded, library)),
         (
-            format!("{theirs}/lib.rs"),
+            format!("{guarded}/lib.rs"),
+            functions(|n| format!("#[etcd_locked::etcd_locked(\"kind{n}/<id>\", guard = _held)]")),
+        ),
+        (format!("{methods}/Cargo.toml"), manifest(methods, library)),
+        (format!("{methods}/lib.rs"), blocks()),
+        (format!("{PEER}/Cargo.toml"), manifest(PEER, library)),
+        (
+            format!("{PEER}/lib.rs"),
             functions(|_| "#[tracing::instrument]".to_owned()),
         ),
         (format!("{SIZES}/Cargo.toml"), manifest(SIZES, program)),
@@ -49,9 +60,28 @@ fn functions(attribute: impl Fn(usize) -> String) -> String {
     let mut text = String::from(COMMON);
     for n in 0..FUNCTIONS {
         text += &attribute(n);
-        text += &format!(
-            "
-pub async fn function{n}(id: u64, amount: u32, note: &'static str) -> Result<u64, Refused> {{
+        text += &function(n, "");
+    }
+    text + &calls("")
+}
+
+/// The same as methods, with the attribute above each of their blocks.
+fn blocks() -> String {
+    let mut text = format!("{COMMON}pub struct Shop;\n\n");
+    for block in 0..FUNCTIONS / METHODS {
+        text += &format!("#[etcd_locked::etcd_locked(\"kind{block}/<id>\")]\nimpl Shop {{");
+        for n in block * METHODS..(block + 1) * METHODS {
+            text += &function(n, "&'static self, ");
+        }
+        text += "}\n\n";
+    }
+    text + &calls("Shop.")
+}
+
+fn function(n: usize, receiver: &str) -> String {
+    format!(
+        "
+pub async fn function{n}({receiver}id: u64, amount: u32, note: &'static str) -> Result<u64, Refused> {{
     if amount == 0 {{
         return Err(Refused::Nothing);
     }}
@@ -62,14 +92,16 @@ pub async fn function{n}(id: u64, amount: u32, note: &'static str) -> Result<u64
 }}
 
 "
-        );
-    }
-    text += "pub fn calls() -> Vec<Call> {\n    let mut calls: Vec<Call> = Vec::new();\n";
+    )
+}
+
+fn calls(of: &str) -> String {
+    let mut text =
+        String::from("pub fn calls() -> Vec<Call> {\n    let mut calls: Vec<Call> = Vec::new();\n");
     for n in 0..FUNCTIONS {
-        text += &format!("    calls.push(Box::pin(function{n}({n}, 1, \"\")));\n");
+        text += &format!("    calls.push(Box::pin({of}function{n}({n}, 1, \"\")));\n");
     }
-    text += "    calls\n}\n";
-    text
+    text + "    calls\n}\n"
 }
 
 const COMMON: &str = "\
@@ -119,9 +151,25 @@ macro_rules! bodies {
             use super::*;
             $(#[etcd_locked("a")] pub async fn $name($($argument: $ty),*) -> Result<$output, LockError> $body)*
         }
+        mod guarded {
+            use super::*;
+            $(#[etcd_locked("a", guard = _held)] pub async fn $name($($argument: $ty),*) -> Result<$output, LockError> $body)*
+        }
+        struct Plain;
+        impl Plain {
+            $(async fn $name(&self, $($argument: $ty),*) -> Result<$output, LockError> $body)*
+        }
+        struct Locked;
+        #[etcd_locked("a")]
+        impl Locked {
+            $(async fn $name(&self, $($argument: $ty),*) -> Result<$output, LockError> $body)*
+        }
         fn main() {$(
-            let sizes = (size_of_val(&plain::$name($($value),*)), size_of_val(&locked::$name($($value),*)));
-            println!("{}\t{}\t{}", $title, sizes.0, sizes.1);
+            let plain = size_of_val(&plain::$name($($value),*));
+            println!("{}\t{plain}\t{}", $title, size_of_val(&locked::$name($($value),*)));
+            println!("{}, with `guard`\t{plain}\t{}", $title, size_of_val(&guarded::$name($($value),*)));
+            let plain = size_of_val(&Plain.$name($($value),*));
+            println!("{}, of an `impl`\t{plain}\t{}", $title, size_of_val(&Locked.$name($($value),*)));
         )*}
     };
 }
@@ -154,8 +202,8 @@ bodies! {
         Ok(name.len() + usize::from(shop.0[1]))
     }
     "a body within a body" nested(id: u64 = 1) -> usize {
-        let one = super::plain::strings(String::new(), String::new()).await?;
-        let other = super::plain::borrowed(&Shop([0; 64]), "").await?;
+        let one = crate::plain::strings(String::new(), String::new()).await?;
+        let other = crate::plain::borrowed(&Shop([0; 64]), "").await?;
         Ok(one + other + id as usize)
     }
 }
