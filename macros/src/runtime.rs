@@ -1,9 +1,9 @@
-//! Path of the runtime in expansions, where no `crate = path` says it.
+//! Path of the runtime, the crate `etcd-locked`, in expansions of the attribute and of `LockKey`, where no `crate = path` says it.
 //!
 //! A package that depends on etcd-locked has it at `::etcd_locked`. One that has it by another name, or from a package of its own
 //! workspace, would get rustc's "unlinked crate" for a path that it never wrote.
 
-use std::path::Path as File;
+use std::path::Path as FilePath;
 use std::{env, fs};
 
 use proc_macro2::Span;
@@ -18,17 +18,22 @@ const VARIABLE: &str = "ETCD_LOCKED_CRATE";
 
 /// Returns the path of the runtime in the package that is being compiled: `None` for `::etcd_locked`. An error says what to write.
 pub(crate) fn path() -> Result<Option<Path>> {
-    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
-    let found = match fs::read_to_string(File::new(&package).join("Cargo.toml")) {
-        Ok(manifest) if !names_the_runtime(&manifest) => elsewhere(env::var(VARIABLE).ok()),
+    // Nothing but cargo needs a manifest.
+    let Some(package) = env::var_os("CARGO_MANIFEST_DIR") else {
+        return Ok(None);
+    };
+    let variable = env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+    let found = match fs::read_to_string(FilePath::new(&package).join("Cargo.toml")) {
+        // A test kit beside the runtime of another package.
+        Ok(manifest) if !names_the_runtime(&manifest, variable.is_none()) => elsewhere(variable),
         _ => Ok(None),
     };
     found.map_err(|message| Error::new(Span::call_site(), message))
 }
 
-/// The same for a package whose manifest does not name the runtime.
+/// Returns the path by the variable, for a package whose manifest does not name the runtime.
 fn elsewhere(variable: Option<String>) -> std::result::Result<Option<Path>, String> {
-    let Some(text) = variable.filter(|text| !text.is_empty()) else {
+    let Some(text) = variable else {
         return Err(format!(
             "`etcd-locked` is no dependency of this package by that name; say where it is with `crate = ::path::to::etcd_locked`, or once \
              for the workspace: `{VARIABLE} = \"::path::to::etcd_locked\"` under `[env]` of `.cargo/config.toml`"
@@ -39,15 +44,32 @@ fn elsewhere(variable: Option<String>) -> std::result::Result<Option<Path>, Stri
         .map_err(|error| format!("`{VARIABLE}` is `{text}`: {error}"))
 }
 
-/// Whether a manifest has the runtime's name anywhere but as that of a renamed package, or in a comment.
-fn names_the_runtime(manifest: &str) -> bool {
+/// Whether a manifest names the runtime as a dependency of its package, or as the package itself; `for_tests`: or of its tests.
+///
+/// It is read by lines, so that no parser of TOML is compiled with each user's program: keys and headers count, and what is renamed has
+/// another key.
+fn names_the_runtime(manifest: &str, for_tests: bool) -> bool {
+    let is_it = |word: &str| {
+        let word = word.trim().trim_matches(['"', '\'']);
+        word == "etcd-locked" || word == "etcd_locked"
+    };
+    let mut counts = true;
     manifest.lines().any(|line| {
-        let line = line.split('#').next().unwrap_or(line);
-        let line: String = line.chars().filter(|c| !c.is_whitespace()).collect();
-        let line = line
-            .replace('\'', "\"")
-            .replace(r#"package="etcd-locked""#, "");
-        line.contains("etcd-locked") || line.contains("etcd_locked")
+        let line = line.split('#').next().unwrap_or(line).trim();
+        if let Some(header) = line.strip_prefix('[') {
+            let table = header.trim_matches(['[', ']']);
+            let of_tests = ["dev-dependencies", "build-dependencies"]
+                .iter()
+                .any(|it| table.contains(it));
+            counts = !table.starts_with("workspace") && (for_tests || !of_tests);
+            return counts && table.rsplit('.').next().is_some_and(is_it);
+        }
+        let Some((key, value)) = line.split_once('=') else {
+            return false;
+        };
+        let in_line = key.trim().ends_with("dependencies") && value.contains("etcd-locked");
+        let itself = key.trim() == "name" && is_it(value);
+        counts && (in_line || itself || key.split('.').any(is_it))
     })
 }
 
@@ -63,8 +85,10 @@ mod tests {
             "[target.'cfg(unix)'.dependencies.etcd-locked]\nversion = \"0.1\"",
             "[dependencies]\n\"etcd-locked\" = { version = \"0.1\", features = [\"tls\"] }",
             "[package]\nname = \"etcd-locked\"",
+            "dependencies.etcd-locked = \"0.1\"",
+            "dependencies = { etcd-locked = \"0.1\" }",
         ] {
-            assert!(names_the_runtime(manifest), "{manifest}");
+            assert!(names_the_runtime(manifest, false), "{manifest}");
         }
     }
 
@@ -74,10 +98,15 @@ mod tests {
             "[dependencies]\nshop = { path = \"../shop\" }",
             "[dependencies]\nlocks = { package = \"etcd-locked\", version = \"0.1\" }",
             "[dependencies.locks]\npackage='etcd-locked'",
+            "[dependencies]\nlocks = { package = \"etcd-locked\", path = \"../etcd-locked\" }",
+            "[workspace.dependencies]\netcd-locked = \"0.1\"\n[dependencies]\nshop = \"1\"",
+            "[dependencies]\netcd-locked-embedded = \"0.1\"",
             "[dependencies]\nshop = \"1\" # re-exports etcd-locked",
         ] {
-            assert!(!names_the_runtime(manifest), "{manifest}");
+            assert!(!names_the_runtime(manifest, true), "{manifest}");
         }
+        let test_kit = "[dev-dependencies]\netcd-locked = \"0.1\"";
+        assert!(names_the_runtime(test_kit, true) && !names_the_runtime(test_kit, false));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: runs the whole test suite on every available etcd, the embedded one included.
 
+use std::env;
 use std::process::Command;
 
 use crate::etcd::{self, CURRENT, Etcd};
@@ -100,7 +101,9 @@ fn suite(etcd: &Etcd, best: &Etcd) -> Command {
     cargo
         .args(["test", "--workspace", "--all-features"])
         .env_remove("ETCD_LOCKED_TESTS_ON")
-        .env("RUST_TEST_THREADS", THREADS)
         .envs(etcd.variables(best));
+    if env::var_os("RUST_TEST_THREADS").is_none() {
+        cargo.env("RUST_TEST_THREADS", THREADS);
+    }
     cargo
 }

@@ -1,7 +1,8 @@
 //! Guardian: parent of the command, which it ends before the lock can be another process's.
 //!
 //! It waits for the wrapper's messages, for ends of children and for the time, and needs neither etcd nor the wrapper. Its timer goes
-//! by the boot clock, so it has expired as well when the machine was suspended, and when all of this was stopped and goes on.
+//! by the boot clock, so it has expired as well when the machine was suspended, and when the guardian was stopped and goes on. While it
+//! is stopped, the wrapper kills.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,16 +25,18 @@ use super::watch::{Due, Watch};
 use super::{family, is_ignored};
 use crate::options::Guardian;
 
-/// Signals that may be meant for all processes of a service. The wrapper passes them on, and the guardian has to outlive them.
+/// Signals that may be meant for all processes of a service. The wrapper passes them on (`signals`), and the guardian has to
+/// outlive them.
 const OUTLIVED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 /// A kill that comes later than this after the stop time says so: the machine did not run the guardian in time.
-const TELLING: Duration = Duration::from_millis(5);
+const LATE: Duration = Duration::from_millis(5);
 
 /// The most favourable priority.
-const FIRST: i32 = -20;
+const HIGHEST_PRIORITY: i32 = -20;
 
-/// Guards a command from its start to its end; `Err`: it could not begin to.
+/// Guards a command from its start to its end. `Err`: it cannot begin, or go on; then the command ends with it, by the system and the
+/// wrapper.
 pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = receive_file(&link)?;
@@ -150,8 +153,8 @@ impl Guarded {
             .process_group(0)
             .spawn()?;
         let leader = Pid::from_child(&child);
-        // So that a busy machine does not delay it. It needs a right that not every user has.
-        let _ = setpriority_process(None, FIRST);
+        // So that a busy machine does not delay it; after the start, because the command would inherit it. It needs a right that not every user has.
+        let _ = setpriority_process(None, HIGHEST_PRIORITY);
         let guarded = Self {
             leader,
             watch,
@@ -199,7 +202,7 @@ impl Guarded {
             Due::Kill => {
                 self.signal(Signal::KILL);
                 let late = Duration::from_nanos(self.watch.late(now));
-                self.speaker.say(match late > TELLING {
+                self.speaker.say(match late > LATE {
                     true => format!("the command is killed, {late:.1?} late"),
                     false => "the command is killed".to_owned(),
                 });

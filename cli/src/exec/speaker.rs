@@ -27,12 +27,12 @@ impl Speaker {
         Self { texts, thread }
     }
 
-    /// Says it soon.
+    /// Says it soon; what standard error does not take is dropped.
     pub(super) fn say(&self, text: String) {
         let _ = self.texts.send(text);
     }
 
-    /// Ends once all is said.
+    /// Ends once all is said, however long that takes.
     pub(super) fn finish(self) {
         drop(self.texts);
         let _ = self.thread.join();

@@ -38,6 +38,9 @@ const TOGETHER: Duration = Duration::from_millis(2);
 /// How long a call that gives up waits for its edges to be deleted.
 const CLEARING: Duration = Duration::from_secs(2);
 
+/// When to see again whether a single try that has waited for long goes on.
+const AGAIN: Duration = Duration::from_millis(500);
+
 /// How a call comes into its queues, and out of them without its locks.
 impl Core {
     /// A call has come.
@@ -137,8 +140,11 @@ impl Core {
         }
     }
 
-    /// The wait of a call is over.
+    /// The wait of a call is over; that of a single try only if etcd is what it waits for.
     pub(super) fn wait_over(&mut self, call: CallId) {
+        if self.calls.get(call).is_some_and(Call::is_try) && self.goes_on(call) {
+            return self.timers.set(Timer::Wait(call), self.now + AGAIN);
+        }
         // Edges that rest on its wait must be gone before its caller goes on: another process might follow them to a cycle that
         // is none.
         let waits = self.calls.waiting(call).is_some();
@@ -148,6 +154,25 @@ impl Core {
         }
         let why = self.why_not(call);
         self.refuse(call, why);
+    }
+
+    /// Whether a name of a waiting call goes on: its key is sent, or waits behind others that etcd takes one after the other, or etcd has
+    /// said something of it lately.
+    fn goes_on(&self, id: CallId) -> bool {
+        let lately = self.now - self.exchanges.patience();
+        let Some(call) = self.calls.get(id) else {
+            return false;
+        };
+        let mut queues = call.names().iter().filter_map(|name| self.queues.get(name));
+        queues.any(|queue| {
+            let in_line = queue.in_line().and_then(|id| self.contenders.get(id));
+            let goes = in_line.is_some_and(|it| {
+                let session = self.sessions.get(it.session());
+                let goes = matches!(it.state(), State::Pending { .. } | State::Creating);
+                goes && session.is_some_and(Session::is_open)
+            });
+            goes && self.exchanges.failures() == 0 || queue.was_heard_since(lately)
+        })
     }
 
     /// What a call learns whose wait is over: which of its names is taken, or that etcd has said nothing of any. Silence is never

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::{LossCause, Output, Refused, Wait};
+use etcd_locked_core::{LossCause, Output, Refused, Request, Wait};
 use etcd_locked_sim::etcd::{unavailable, unknown};
 
 use crate::rig::Rig;
@@ -188,4 +188,29 @@ fn answer_of_etcd_ends_its_silence() {
     rig.store.delete(b"locks/a/zz");
     rig.live(CONNECT);
     rig.granted(1);
+}
+
+/// Each of them travels alone, two at a time: etcd takes them one after the other, and is slow.
+#[test]
+fn tries_behind_others_of_their_process_are_decided_however_long_that_takes() {
+    let mut rig = Rig::warm();
+    for call in 1..=8 {
+        rig.acquire(call, &format!("locks/{call}"), Wait::Once);
+    }
+    for _ in 1..=8 {
+        rig.pass(Duration::from_secs(2));
+        // All but tries is answered at once.
+        let is_other =
+            |request: &Request| !matches!(request, Request::Txn(txn) if !txn.or_else.is_empty());
+        while rig.sent.iter().any(|(_, request)| is_other(request)) {
+            let other = rig.take_that(is_other);
+            rig.carry_out(other);
+        }
+        let oldest = rig.take();
+        rig.carry_out(oldest);
+    }
+    rig.serve();
+    for call in 1..=8 {
+        rig.granted(call);
+    }
 }

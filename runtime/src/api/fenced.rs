@@ -115,7 +115,8 @@ pub fn migration<D: Fenceable>() -> &'static str {
     }
 }
 
-/// Shows the tokens of locks of a call to a transaction.
+/// Shows the tokens of locks of a call to a transaction. Exclusive ones only, by the types of those who call it: tokens of readers do
+/// not follow each other.
 pub(crate) async fn fence<'t, 'l, D: Fenceable>(
     call: &OwnedLocks,
     locks: impl IntoIterator<Item = &'l OwnedLock>,
@@ -140,7 +141,7 @@ pub(crate) async fn fence<'t, 'l, D: Fenceable>(
     Ok(transaction)
 }
 
-/// Raises the highest token that was seen under a name; false if it is greater than this one.
+/// Raises the highest token that was seen under a name, which has the prefix; false if it is greater than this one.
 async fn raise<D: Fenceable>(
     transaction: &mut Transaction<'_, D>,
     name: &str,

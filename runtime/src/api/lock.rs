@@ -127,7 +127,8 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
         self
     }
 
-    /// Tries once; if the name is taken, [`LockError::Held`].
+    /// Tries once; if the name is taken, [`LockError::Held`]. Where etcd does not decide it, [`LockError::Backend`] after about the connect
+    /// time-out.
     pub fn try_once(mut self) -> Self {
         self.wanted.wait = Some(Wait::Once);
         self

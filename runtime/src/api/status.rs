@@ -1,4 +1,4 @@
-//! Status of an engine: what a health check and the person on call ask of a process.
+//! Status of an engine: what a health check and the person on call ask of a process. Metrics are not made of it.
 
 use std::time::{Duration, SystemTime};
 
@@ -131,7 +131,7 @@ impl Status {
     ///
     /// It is false until the first answer. An engine that has locks or leases asks etcd often. One that has none, or has not
     /// connected yet, is made to ask by a status that finds the last answer more than five seconds old: the next status has the
-    /// result.
+    /// result. Where there is no engine yet, nothing is asked: see [`status`](crate::status()).
     #[must_use]
     pub fn reachable(&self) -> bool {
         self.reachable
@@ -216,6 +216,7 @@ impl LockStatus {
     }
 }
 
+// Users and `xtask/src/roll` read the names of these fields.
 #[cfg(feature = "serde")]
 mod serialized {
     use serde::ser::{Serialize, SerializeStruct, Serializer};

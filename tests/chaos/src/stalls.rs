@@ -48,7 +48,7 @@ impl Asked {
     pub(crate) fn watch(&self, silent: impl Fn(u64) + Send + 'static) {
         let asked = self.clone();
         thread::spawn(move || {
-            let (mut first, mut unanswered) = (0, None);
+            let mut first = 0;
             loop {
                 thread::sleep(ASK_PAUSE);
                 let members = asked
@@ -56,13 +56,10 @@ impl Asked {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone();
-                let since = unanswered.unwrap_or_else(now);
+                let since = now();
                 // The one that has answered last is asked first.
                 let ask = |at: &usize| members[at % members.len()].get("locks%s/serves").is_ok();
-                let answered = (first..first + members.len()).find(ask);
-                first = answered.unwrap_or(first);
-                // Until one answers, it is one silence.
-                unanswered = answered.is_none().then_some(since);
+                first = (first..first + members.len()).find(ask).unwrap_or(first);
                 if now() > since + SILENT {
                     silent(since);
                 }

@@ -1,4 +1,5 @@
-//! Database server of a test's own, if it is installed: data, socket and log lie in a temporary directory, and no port is open.
+//! Database server of one's own, for tests, benches and xtask: data, socket and log lie in a temporary directory. Which programs, and
+//! that they open no port, is said by those who start one.
 
 use std::env;
 use std::fs::{self, File};
@@ -26,6 +27,7 @@ pub(crate) struct Database {
     server: Process,
     /// It drops after the server, which writes there.
     dir: TempDir,
+    /// No kill: its own processes would outlast it for a while.
     end: Signal,
 }
 
@@ -51,12 +53,15 @@ impl Database {
             ended = database.server.ended().is_ok_and(|status| status.is_some());
             ended || ready(database.dir.path())
         });
-        if serves.is_ok() && !ended {
-            return Ok(database);
-        }
+        let why = match serves {
+            Ok(()) if !ended => return Ok(database),
+            Ok(()) => "it has ended".to_owned(),
+            Err(error) => error,
+        };
         let log = fs::read_to_string(log).unwrap_or_default();
-        let last: Vec<_> = log.lines().rev().take(3).collect();
-        Err(format!("{name} does not start: {}", last.join("; ")))
+        let lines: Vec<_> = log.lines().collect();
+        let last = &lines[lines.len().saturating_sub(3)..];
+        Err(format!("{name} does not start: {why}: {}", last.join("; ")))
     }
 
     pub(crate) fn dir(&self) -> &Path {

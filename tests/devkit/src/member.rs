@@ -464,7 +464,6 @@ impl Drop for Member {
     }
 }
 
-/// Creates the directory of a member. It is in memory where the system can, unless etcd is to wait for the disk.
 /// Returns whether a TLS server is behind this port: it ends a connection that does not begin as TLS. One that only listens as yet says
 /// nothing.
 fn speaks_tls(address: SocketAddr) -> bool {
@@ -484,6 +483,7 @@ fn speaks_tls(address: SocketAddr) -> bool {
     !asked.is_err_and(|error| silent(&error))
 }
 
+/// Creates the directory of a member. It is in memory where the system can, unless etcd is to wait for the disk.
 fn place(durable: bool) -> Result<TempDir> {
     let memory = Path::new("/dev/shm");
     let parent = match !durable && memory.is_dir() {

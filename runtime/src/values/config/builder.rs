@@ -157,7 +157,7 @@ impl Config {
         }
     }
 
-    /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end. Default: `locks/`.
+    /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end, at most 256 bytes. Default: `locks/`.
     ///
     /// Processes exclude each other only if their prefixes are equal. Variable: `ETCD_LOCKED_PREFIX`.
     #[must_use]
@@ -196,6 +196,8 @@ impl Config {
     }
 
     /// Do not queue: a lock that is held answers [`LockError::Held`](crate::LockError::Held). Variable: `ETCD_LOCKED_WAIT=none`.
+    ///
+    /// It waits for etcd, but where that does not go on, not for much longer than [`connect_timeout`](Self::connect_timeout).
     #[must_use]
     pub fn try_once(mut self) -> Self {
         self.wait = Wait::Once;

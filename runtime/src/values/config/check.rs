@@ -97,6 +97,9 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
     if host.contains(',') {
         return Err("several endpoints in one string: give each one its own".into());
     }
+    if host.matches(':').count() > 1 && !host.starts_with('[') {
+        return Err("an IPv6 address stands in brackets: write `http://[::1]:2379`".into());
+    }
     if !host
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c))
@@ -127,6 +130,8 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
     }
     match prefix {
         "" => Err("empty: write e.g. `locks/`".into()),
+        // With a name, 1,280: what a row of `sqlx::migration` has room for.
+        _ if prefix.len() > 256 => Err("longer than 256 bytes: shorten it".into()),
         _ if prefix.ends_with('/') => Ok(()),
         _ => Err("must end in `/`, as `locks/` does".into()),
     }
@@ -193,8 +198,10 @@ mod tests {
             (Config::new([""; 0]), "no endpoint"),
             (Config::new(["http://me:secret@a:1"]), "use `user`"),
             (Config::new(["http://a:1,http://b:1"]), "each one its own"),
+            (Config::new(["fd00::10"]), "in brackets"),
             (config().prefix(""), "empty"),
             (config().prefix("a"), "must end in `/`"),
+            (config().prefix("a".repeat(256) + "/"), "longer than 256"),
             (config().ttl(Duration::from_secs(1)), "from 2s to 300s"),
             (config().connect_timeout(Duration::ZERO), "connect_timeout"),
             (config().user("", "secret"), "user's name"),
