@@ -44,15 +44,12 @@ fn elsewhere(variable: Option<String>) -> std::result::Result<Option<Path>, Stri
         .map_err(|error| format!("`{VARIABLE}` is `{text}`: {error}"))
 }
 
-/// Whether a manifest names the runtime as a dependency of its package, or as the package itself; `for_tests`: or of its tests.
+/// Whether a manifest names the runtime as a dependency of its package, or its package is one of ours; `for_tests`: or as one of its tests.
 ///
 /// It is read by lines, so that no parser of TOML is compiled with each user's program: keys and headers count, and what is renamed has
 /// another key.
 fn names_the_runtime(manifest: &str, for_tests: bool) -> bool {
-    let is_it = |word: &str| {
-        let word = word.trim().trim_matches(['"', '\'']);
-        word == "etcd-locked" || word == "etcd_locked"
-    };
+    let is_it = |word: &str| matches!(unquoted(word), "etcd-locked" | "etcd_locked");
     let mut counts = true;
     manifest.lines().any(|line| {
         let line = line.split('#').next().unwrap_or(line).trim();
@@ -68,9 +65,13 @@ fn names_the_runtime(manifest: &str, for_tests: bool) -> bool {
             return false;
         };
         let in_line = key.trim().ends_with("dependencies") && value.contains("etcd-locked");
-        let itself = key.trim() == "name" && is_it(value);
-        counts && (in_line || itself || key.split('.').any(is_it))
+        let ours = key.trim() == "name" && unquoted(value).starts_with("etcd-locked");
+        counts && (in_line || ours || key.split('.').any(is_it))
     })
+}
+
+fn unquoted(word: &str) -> &str {
+    word.trim().trim_matches(['"', '\''])
 }
 
 #[cfg(test)]
@@ -111,12 +112,16 @@ mod tests {
 
     #[test]
     fn workspace_says_the_path_once() {
-        let missing = elsewhere(None).expect_err("nowhere");
+        let Err(missing) = elsewhere(None) else {
+            panic!("nowhere");
+        };
         assert!(
             missing.contains("`crate = ::path::to::etcd_locked`"),
             "{missing}"
         );
-        let wrong = elsewhere(Some("shop::locks".to_owned())).expect_err("no absolute path");
+        let Err(wrong) = elsewhere(Some("shop::locks".to_owned())) else {
+            panic!("no absolute path");
+        };
         assert!(
             wrong.starts_with("`ETCD_LOCKED_CRATE` is `shop::locks`: "),
             "{wrong}"
