@@ -14,10 +14,10 @@ use syn::{
 
 use crate::args::{Args, NameKind, bare_word};
 use crate::borrowed;
+use crate::crate_path;
 use crate::declared::{VARIABLE, declared_only};
 use crate::function::{Body, Function};
 use crate::options::{self, Options};
-use crate::runtime;
 use crate::shape::{self, Shape};
 use crate::template::{Placeholder, Template};
 use crate::typo::nearest;
@@ -52,7 +52,7 @@ pub(crate) fn bind(
     mut mistakes: Vec<Error>,
 ) -> Result<Bound> {
     if args.options.krate.is_none() {
-        match runtime::path() {
+        match crate_path::path() {
             Ok(path) => args.options.krate = path,
             Err(mistake) => mistakes.push(mistake),
         }

@@ -10,10 +10,10 @@ use syn::{Attribute, Error, Meta, Result, Signature};
 
 use crate::args::Args;
 use crate::bind;
+use crate::crate_path;
 use crate::editor;
 use crate::function::{Function, is_ours, twice};
 use crate::options::UNLOCKED;
-use crate::runtime;
 use crate::shape;
 use crate::typo::nearest;
 
@@ -65,7 +65,7 @@ impl Block {
             bind::names(&defaults, None, &mut mistakes);
         }
         if defaults.options.krate.is_none() {
-            mistakes.extend(runtime::path().err());
+            mistakes.extend(crate_path::path().err());
         }
         let (attributes, head) = outer_attributes(self.head);
         let (ours, attributes): (Vec<_>, Vec<_>) = attributes.into_iter().partition(is_ours);

@@ -8,7 +8,7 @@ use syn::{
     Data, DataEnum, DataStruct, DeriveInput, Error, Ident, LitStr, Path, Result, parse_quote,
 };
 
-use crate::runtime;
+use crate::crate_path;
 use crate::value::absolute_path;
 
 /// Derives `LockKey`. Output for `struct OrderId(u64)`:
@@ -141,7 +141,7 @@ fn krate(attrs: &[syn::Attribute]) -> Result<Path> {
         })?;
     }
     let krate = match krate {
-        None => runtime::path()?,
+        None => crate_path::path()?,
         found => found,
     };
     Ok(krate.unwrap_or_else(|| parse_quote!(::etcd_locked)))

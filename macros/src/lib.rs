@@ -9,6 +9,7 @@ mod args;
 mod bind;
 mod block;
 mod borrowed;
+mod crate_path;
 mod declared;
 mod editor;
 mod expand;
@@ -18,7 +19,6 @@ mod key;
 mod names;
 mod options;
 mod overlap;
-mod runtime;
 #[cfg(test)]
 mod seeded;
 mod shape;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use etcd_locked::sqlx::{FencedError, migration};
+use etcd_locked::sqlx::{Fenceable, FencedError, migration};
 use etcd_locked::{Group, LockError, LockGuard, LossCause};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use sqlx::{Encode, Executor, IntoArguments, Pool, Sqlite, SqlitePool, Transaction, Type};
 use tempfile::TempDir;
 
 use crate::corner::{Corner, take};
@@ -53,19 +53,34 @@ impl Database {
         guard: &LockGuard<N>,
         writer: &str,
     ) -> Result<Transaction<'static, Sqlite>, FencedError> {
-        let transaction = self.pool.begin().await?;
-        let mut transaction = within("the fence", guard.fenced(transaction)).await?;
-        sqlx::query("update orders set writer = $1")
-            .bind(writer)
-            .execute(&mut *transaction)
-            .await?;
-        Ok(transaction)
+        written(&self.pool, guard, writer).await
     }
 
     async fn writer(&self) -> String {
         let read = sqlx::query_scalar("select writer from orders");
         read.fetch_one(&self.pool).await.expect("an answer")
     }
+}
+
+/// A fenced transaction of any database that has written, and is open.
+pub(crate) async fn written<D, N>(
+    pool: &Pool<D>,
+    guard: &LockGuard<N>,
+    writer: &str,
+) -> Result<Transaction<'static, D>, FencedError>
+where
+    D: Fenceable,
+    N: Group,
+    for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
+    for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
+    for<'q> &'q str: Encode<'q, D> + Type<D>,
+{
+    let mut transaction = within("the fence", guard.fenced(pool.begin().await?)).await?;
+    sqlx::query("update orders set writer = ?")
+        .bind(writer)
+        .execute(&mut *transaction)
+        .await?;
+    Ok(transaction)
 }
 
 /// Takes a name away from its holder, as an operator would.

@@ -2,16 +2,15 @@
 
 use std::io::{self, Write};
 
-use etcd_locked::sqlx::{FencedError, migration};
-use etcd_locked::{Group, LockGuard};
+use etcd_locked::sqlx::migration;
 use etcd_locked_devkit::MariaDb;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
-use sqlx::{MySql, MySqlPool, Transaction};
+use sqlx::{MySql, MySqlPool};
 use tokio::task::spawn_blocking;
 
 use crate::corner::{Corner, take};
-use crate::fenced::{is_refused, take_away};
-use crate::limit::{run, within};
+use crate::fenced::{is_refused, take_away, written};
+use crate::limit::run;
 
 /// A server with a row, which is to have the name of its last writer.
 struct Database {
@@ -45,21 +44,6 @@ impl Database {
         database
     }
 
-    /// A fenced transaction that has written, and is open.
-    async fn written<N: Group>(
-        &self,
-        guard: &LockGuard<N>,
-        writer: &str,
-    ) -> Result<Transaction<'static, MySql>, FencedError> {
-        let transaction = self.pool.begin().await?;
-        let mut transaction = within("the fence", guard.fenced(transaction)).await?;
-        sqlx::query("update orders set writer = ?")
-            .bind(writer)
-            .execute(&mut *transaction)
-            .await?;
-        Ok(transaction)
-    }
-
     async fn writer(&self) -> String {
         let read = sqlx::query_scalar("select writer from orders");
         read.fetch_one(&self.pool).await.expect("an answer")
@@ -77,23 +61,24 @@ fn holders_write_one_after_the_other_and_late_ones_not_at_all() {
         let (corner, database) = (Corner::new().await, Database::new().await);
         let (a, b) = (corner.locks().await, corner.locks().await);
         let first = take("a free name", a.lock("orders/7")).await;
-        database
-            .written(&first, "a")
+        written(&database.pool, &first, "a")
             .await
             .unwrap()
             .commit()
             .await
             .unwrap();
-        let open = database.written(&first, "a again").await.unwrap();
+        let open = written(&database.pool, &first, "a again").await.unwrap();
         take_away(&corner, "orders/7").await;
         let next = take("the name that was taken away", b.lock("orders/7")).await;
         // The next holder's fence waits for the transaction that is open.
-        let (later, ()) = tokio::join!(database.written(&next, "b"), async {
+        let (later, ()) = tokio::join!(written(&database.pool, &next, "b"), async {
             open.commit().await.unwrap();
             assert_eq!(database.writer().await, "a again");
         });
         later.unwrap().commit().await.unwrap();
-        let late = database.written(&first, "a, late").await.unwrap_err();
+        let late = written(&database.pool, &first, "a, late")
+            .await
+            .unwrap_err();
         assert!(is_refused(&late), "{late:?}");
         assert_eq!(database.writer().await, "b");
     });

@@ -38,7 +38,7 @@ const TOGETHER: Duration = Duration::from_millis(2);
 /// How long a call that gives up waits for its edges to be deleted.
 const CLEARING: Duration = Duration::from_secs(2);
 
-/// When to see again whether a single try that has waited for long goes on.
+/// When to see again whether etcd works on a single try that has waited for long.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// How a call comes into its queues, and out of them without its locks.
@@ -140,9 +140,9 @@ impl Core {
         }
     }
 
-    /// The wait of a call is over; that of a single try only if etcd is what it waits for.
+    /// The wait of a call is over; that of a single try only if etcd does nothing for it.
     pub(super) fn wait_over(&mut self, call: CallId) {
-        if self.calls.get(call).is_some_and(Call::is_try) && self.goes_on(call) {
+        if self.calls.get(call).is_some_and(Call::is_try) && self.is_worked_on(call) {
             return self.timers.set(Timer::Wait(call), self.now + AGAIN);
         }
         // Edges that rest on its wait must be gone before its caller goes on: another process might follow them to a cycle that
@@ -156,9 +156,9 @@ impl Core {
         self.refuse(call, why);
     }
 
-    /// Whether a name of a waiting call goes on: its key is sent, or waits behind others that etcd takes one after the other, or etcd has
-    /// said something of it lately.
-    fn goes_on(&self, id: CallId) -> bool {
+    /// Whether etcd works on a name of a waiting call: its put is sent, or waits behind others that etcd takes one after the other, or
+    /// etcd has lately answered a request about the name.
+    fn is_worked_on(&self, id: CallId) -> bool {
         let lately = self.now - self.exchanges.patience();
         let Some(call) = self.calls.get(id) else {
             return false;
@@ -166,12 +166,12 @@ impl Core {
         let mut queues = call.names().iter().filter_map(|name| self.queues.get(name));
         queues.any(|queue| {
             let in_line = queue.in_line().and_then(|id| self.contenders.get(id));
-            let goes = in_line.is_some_and(|it| {
+            let is_put = in_line.is_some_and(|it| {
                 let session = self.sessions.get(it.session());
-                let goes = matches!(it.state(), State::Pending { .. } | State::Creating);
-                goes && session.is_some_and(Session::is_open)
+                let unanswered = matches!(it.state(), State::Pending { .. } | State::Creating);
+                unanswered && session.is_some_and(Session::is_open)
             });
-            goes && self.exchanges.failures() == 0 || queue.was_heard_since(lately)
+            (is_put && self.exchanges.failures() == 0) || queue.was_heard_since(lately)
         })
     }
 

@@ -192,7 +192,7 @@ fn answer_of_etcd_ends_its_silence() {
 
 /// Each of them travels alone, two at a time: etcd takes them one after the other, and is slow.
 #[test]
-fn tries_behind_others_of_their_process_are_decided_however_long_that_takes() {
+fn tries_behind_others_are_decided_while_etcd_takes_them() {
     let mut rig = Rig::warm();
     for call in 1..=8 {
         rig.acquire(call, &format!("locks/{call}"), Wait::Once);

@@ -166,7 +166,7 @@ impl Wanted {
             answered: false,
             measurement,
             span,
-            limit: permits.map(|permits| (permits, self.function, locks.differences().clone())),
+            permits: permits.map(|of| (of, self.function, locks.differences().clone())),
             #[cfg(feature = "opentelemetry")]
             first: names.into_iter().next().map(|(_, key)| key),
         }))
@@ -282,7 +282,7 @@ struct Sent {
     measurement: Option<Measurement>,
     span: WaitSpan,
     /// How many permits it asks for, in which function, and where it is noted that others ask for another number.
-    limit: Option<(NonZeroU16, Option<&'static str>, Differences)>,
+    permits: Option<(NonZeroU16, Option<&'static str>, Differences)>,
     /// The first of its names, with the prefix.
     #[cfg(feature = "opentelemetry")]
     first: Option<Key>,
@@ -335,7 +335,7 @@ impl Future for Acquisition {
             measurement.waited(refused, || sent.engine.now());
         }
         sent.span.answered(refused, || sent.engine.now());
-        if let (Some((permits, function, differences)), Some(error)) = (&sent.limit, refused) {
+        if let (Some((permits, function, differences)), Some(error)) = (&sent.permits, refused) {
             differences.check(*permits, *function, error);
         }
         let (at_most, at_least) = (sent.at_most, sent.at_least);

@@ -130,7 +130,7 @@ fn calls_are_refused_in_time_while_etcd_is_not_reached() {
 }
 
 #[test]
-fn try_ends_in_time_while_etcd_refuses_to_delete_what_it_waits_for() {
+fn try_ends_in_time_while_a_delete_is_refused() {
     plays(|| {
         let mut stage = Stage::of(2);
         let held = stage.take(1, "name");

@@ -1,4 +1,4 @@
-//! Path of the runtime, the crate `etcd-locked`, in expansions of the attribute and of `LockKey`, where no `crate = path` says it.
+//! Path of the crate `etcd-locked` in expansions of the attribute and of `LockKey`, where no `crate = path` says it.
 //!
 //! A package that depends on etcd-locked has it at `::etcd_locked`. One that has it by another name, or from a package of its own
 //! workspace, would get rustc's "unlinked crate" for a path that it never wrote.
