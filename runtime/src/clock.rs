@@ -158,17 +158,13 @@ impl Alarm {
     }
 }
 
-/// `CLOCK_BOOTTIME`: unlike `Instant`, it goes on while the machine is suspended.
+/// Boot time: unlike `Instant` on Linux, it goes on while the machine is suspended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BootClock;
 
 impl Clock for BootClock {
     fn now(&self) -> Moment {
-        let t = rustix::time::clock_gettime(CLOCK);
-        Moment::after_boot(Duration::new(
-            u64::try_from(t.tv_sec).unwrap_or(0),
-            u32::try_from(t.tv_nsec).unwrap_or(0),
-        ))
+        Moment::after_boot(since_boot())
     }
 
     fn sleep_until(&self, when: Moment) -> Sleep {
@@ -176,11 +172,26 @@ impl Clock for BootClock {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-/// Elsewhere the monotonic clock: macOS counts suspended time in it.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+/// Reads the clock that also counts while the machine is suspended: on macOS that is the monotonic one.
+#[cfg(unix)]
+fn since_boot() -> Duration {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+    let t = rustix::time::clock_gettime(CLOCK);
+    Duration::new(
+        u64::try_from(t.tv_sec).unwrap_or(0),
+        u32::try_from(t.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// Elsewhere the time since the first call, by `Instant`: on Windows it counts while the machine is suspended.
+#[cfg(not(unix))]
+fn since_boot() -> Duration {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(std::time::Instant::now).elapsed()
+}
 
 #[cfg(test)]
 mod tests {

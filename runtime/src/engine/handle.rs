@@ -155,10 +155,7 @@ impl Engine {
             client: client.downgrade(),
             #[cfg(feature = "opentelemetry")]
             owners: super::owner::Owners::new(client.downgrade(), clock.clone()),
-            author: Author::here(
-                &rustix::system::uname().nodename().to_string_lossy(),
-                &config.service,
-            ),
+            author: Author::here(&host(), &config.service),
             registry: Registry::default(),
             draining: AtomicBool::new(false),
             last_call: AtomicU64::new(0),
@@ -385,6 +382,21 @@ impl Engine {
         let accepted = self.0.driver.submit(Message::Command(command));
         accepted.then_some(()).ok_or(LockError::ShuttingDown)
     }
+}
+
+/// Returns the machine's name, for holder records.
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Returns the machine's name, as Windows gives it to each process.
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
 /// Rounds up to whole seconds, in which etcd counts TTLs.
