@@ -1,5 +1,6 @@
 //! Expansion: a bound function → its locked form. It only quotes, and cannot fail: `bind` has refused every mistake.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
@@ -71,7 +72,8 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 /// block instead has all of this in that block, except the registration.
 pub(crate) fn expand(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
-    let (lock, body, conversion) = (lock(bound), body(bound), conversion(bound));
+    let (lock, conversion) = (lock(bound), conversion(bound));
+    let body = body(bound, &lock);
     let result = if bound.options.detach {
         // By value: the body goes to another task, and takes no room in this future.
         let private = private(&bound.options, here);
@@ -351,15 +353,19 @@ fn call(bound: &Bound) -> TokenStream {
 /// Writes the user's tokens as the body of an `async move` block, after a `return` that never runs.
 ///
 /// That `return` pins the block's type to the declared one: coercions work, and rustc reports a wrong type where the user
-/// wrote it.
-fn body(bound: &Bound) -> TokenTree {
+/// wrote it. `lock` is the expression that takes the lock.
+fn body(bound: &Bound, lock: &TokenStream) -> TokenTree {
     let here = Span::mixed_site();
     let pinned = pinned(&bound.shape.output);
     let lints = lints();
     // A scope of its own, or a `use Enum::*` in the body could change the meaning of the pinned type. Its braces do not have
     // the user's span, or rustc would call them unused.
     let user = &bound.shape.body;
-    let scope = braces(user.stream(), here.located_at(user.span()));
+    let statements = match &bound.shape.frame {
+        Frame::AsyncFn => user.stream(),
+        Frame::Block { .. } => with_used_arguments(user.stream(), &identifiers(lock)),
+    };
+    let scope = braces(statements, here.located_at(user.span()));
     let guards = guards(bound, None);
     let statements = quote_spanned! {here=>
         #[allow(#lints)]
@@ -371,6 +377,49 @@ fn body(bound: &Bound) -> TokenTree {
         #scope
     };
     braces(statements, here)
+}
+
+/// Allows the variables that `#[async_trait]` declares anew in the block, `let id = id;`, to be unused there if the lock uses the
+/// arguments themselves.
+fn with_used_arguments(block: TokenStream, used: &HashSet<String>) -> TokenStream {
+    let tokens: Vec<TokenTree> = block.into_iter().collect();
+    let mut allowed = TokenStream::new();
+    for (at, token) in tokens.iter().enumerate() {
+        if declares_argument(&tokens[at..]).is_some_and(|name| used.contains(&name)) {
+            allowed.extend(quote!(#[allow(unused_variables)]));
+        }
+        allowed.extend([token.clone()]);
+    }
+    allowed
+}
+
+/// Returns `id` of `let id = id;`, with or without `mut`.
+fn declares_argument(tokens: &[TokenTree]) -> Option<String> {
+    let word = |token: &TokenTree| match token {
+        TokenTree::Ident(_) | TokenTree::Punct(_) => token.to_string(),
+        TokenTree::Group(_) | TokenTree::Literal(_) => String::new(),
+    };
+    let words: Vec<String> = tokens.iter().take(6).map(word).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["let", "mut", name, "=", argument, ";"] | ["let", name, "=", argument, ";", ..] => {
+            (name == argument).then(|| name.to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Collects the identifiers of an expression.
+fn identifiers(tokens: &TokenStream) -> HashSet<String> {
+    let mut found = HashSet::new();
+    for token in tokens.clone() {
+        match token {
+            TokenTree::Ident(word) => drop(found.insert(word.to_string())),
+            TokenTree::Group(group) => found.extend(identifiers(&group.stream())),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+    found
 }
 
 /// Lists the lints that the pin would set off. They are allowed there only: an `allow` on the function would silence the
@@ -800,6 +849,35 @@ mod tests {
             "{tail}"
         );
         assert!(tail.ends_with("finish (__result) }) }"), "{tail}");
+    }
+
+    #[test]
+    fn argument_that_only_the_name_uses_may_be_unused() {
+        let expansion = expanded(
+            quote!("orders/<id>"),
+            quote!(
+                fn f(
+                    id: u64,
+                    by: u64,
+                ) -> ::core::pin::Pin<Box<dyn ::core::future::Future<Output = u8>>>
+                {
+                    Box::pin(async move {
+                        let mut id = id;
+                        let by = by;
+                        let id = by;
+                        5
+                    })
+                }
+            ),
+        );
+        let wanted = quote!({
+            #[allow(unused_variables)]
+            let mut id = id;
+            let by = by;
+            let id = by;
+            5
+        });
+        assert!(expansion.contains(&wanted.to_string()), "{expansion}");
     }
 
     #[test]

@@ -221,10 +221,18 @@ trait Keeper: Sync {
     async fn keep(&self, id: u64) -> Result<u64> {
         Ok(id)
     }
+
+    async fn count(&self, id: u64, by: u64) -> Result<u64>;
 }
 
 #[async_trait::async_trait]
 impl Keeper for Customer {
+    // Only the name uses the arguments.
+    #[etcd_locked("lints/counts/<id>/<by>")]
+    async fn count(&self, id: u64, by: u64) -> Result<u64> {
+        Ok(self.0)
+    }
+
     #[etcd_locked("lints/customers/<self.0>")]
     async fn keep(&self, id: u64) -> Result<u64> {
         if id == 0 {
@@ -273,6 +281,7 @@ async fn no_lint_fires_because_of_the_attribute() {
         derived_key(State::Shipped),
         returned(1),
         Customer(1).keep(2),
+        Customer(1).count(2, 3),
         traced(1),
         traced_inside(1),
     ));
