@@ -68,6 +68,12 @@ impl Wanted {
         for name in &self.names {
             match name.checked() {
                 Ok(text) => texts.push(text.clone()),
+                // A mistake of the program, and not of a value.
+                Err(reason) if name.is_unfilled() => {
+                    let message =
+                        format!("a lock name that was given as a text is invalid: {reason}");
+                    return Err(LockError::Config { message });
+                }
                 Err(reason) => {
                     let (name, reason) = (name.clone(), reason.to_owned());
                     return Err(LockError::InvalidName { name, reason });

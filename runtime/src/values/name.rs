@@ -106,6 +106,11 @@ impl Name {
         self.template
     }
 
+    /// Returns true for a template that was given as a text, whose placeholders nothing fills.
+    pub(crate) fn is_unfilled(&self) -> bool {
+        matches!(&self.text, Err(reason) if reason == UNFILLED)
+    }
+
     /// The text, or the reason why there is none.
     pub(crate) fn checked(&self) -> Result<&Arc<str>, &str> {
         self.text.as_ref().map_err(AsRef::as_ref)
@@ -184,6 +189,8 @@ fn fill(template: &str, values: &[&dyn LockKey]) -> Result<String, Cow<'static, 
     Ok(name)
 }
 
+const UNFILLED: &str = "`<` begins a placeholder, and a template is a lone string literal of `#[etcd_locked(..)]`; \
+     write the text with `format!`, or declare the name by `lock_names!`";
 const TOO_LONG: &str = "it is longer than 1024 bytes; lock a digest of the value instead";
 
 /// Whether a text given at run time is a name.
@@ -195,9 +202,7 @@ fn check(text: &str) -> Result<(), &'static str> {
         return Err(TOO_LONG);
     }
     if text.contains('<') {
-        return Err(
-            "`<` begins a placeholder, and templates must be literals of `#[etcd_locked(..)]`",
-        );
+        return Err(UNFILLED);
     }
     for segment in text.split('/') {
         if segment.is_empty() {
