@@ -97,7 +97,7 @@ impl Effect {
                     code = "etcd.history_lost",
                     "etcd has lost its history: it was wiped, or restored from a snapshot. Every lock held until now is lost. Tokens may \
                      go backwards: what remembers the last token of before refuses new ones, until they have passed it. `etcdutl \
-                     snapshot restore --bump-revision` keeps tokens going up"
+                     snapshot restore --bump-revision .. --mark-compacted`, with the services stopped, keeps tokens going up"
                 );
                 metrics::history_lost();
             }
