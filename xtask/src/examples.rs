@@ -31,6 +31,8 @@ const ROWS: &[Row] = &[
     Row("tonic", "a service", "shop_tonic"),
     Row("actix", "a service", "shop_actix"),
     Row("interop", "other languages", "interop"),
+    Row("members", "cluster membership", "members"),
+    Row("alarms", "etcd at its quota", "alarms"),
     Row("job", "one replica of three", "nightly"),
     Row("leader", "long holder, cut off", "leader"),
 ];

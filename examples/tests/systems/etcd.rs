@@ -33,6 +33,14 @@ impl Etcd {
         }
     }
 
+    /// Starts an etcd that refuses writes when its data take more than this many bytes.
+    pub(crate) async fn start_with_quota(bytes: u64) -> Etcd {
+        let setup = Setup::default().flags([format!("--quota-backend-bytes={bytes}")]);
+        Etcd {
+            members: vec![Arc::new(blocking(move || setup.start()).await)],
+        }
+    }
+
     pub(crate) async fn start_cluster(size: usize) -> Etcd {
         let start = move || Cluster::start_with(size, Setup::default().direct());
         Etcd {

@@ -7,12 +7,14 @@ mod stage;
 
 use etcd_locked_devkit::limit;
 
+mod alarms;
 mod etcdsync;
 mod four_conditions;
 mod interop;
 mod jetcd_clients;
 mod leader;
 mod lock_service;
+mod members;
 mod nightly;
 mod shop_actix;
 mod shop_axum;
