@@ -120,7 +120,7 @@
 //! once, by [`lock_names!`], where a misspelt one does not compile. A function may take several names: all or none. The
 //! attribute's page, [`etcd_locked`](macro@etcd_locked), has the grammar, and [`options`] has each option with an example.
 //!
-//! Each mistake that the compiler refuses is listed with what it says: [`mistakes`]. The feature `templates` lists every lock
+//! The book in the repository lists each mistake that the compiler refuses, with what it says. The feature `templates` lists every lock
 //! site of a binary (`templates()`: template, function, place, options), for a check at start-up, for documentation, or for
 //! the access rights of a service, and `assert_no_overlaps()` finds in a test what only the whole binary can show: two crates
 //! that take the same lock by accident, or functions of one name that differ in `permits`.
@@ -418,6 +418,33 @@
 //! connection; `held()` and `waiting()` are there to assert on. Such tests run in parallel, and the process's own engine is
 //! never touched. In the repository, `examples/testing-handlers` tests an axum handler.
 //!
+//! # Configuration
+//!
+//! | variable | default | |
+//! |---|---|---|
+//! | `ETCD_LOCKED_ENDPOINTS` | `ETCDCTL_ENDPOINTS` | endpoints of etcd, separated by commas |
+//! | `ETCD_LOCKED_PREFIX` | `locks/` | what every key begins with |
+//! | `ETCD_LOCKED_WAIT` | `10s` | how long a call queues, unless its [`wait`](options#wait) says otherwise |
+//! | `ETCD_LOCKED_TTL` | `15s` | how long a killed process blocks others, unless [`ttl`](options#ttl) says otherwise |
+//! | `ETCD_LOCKED_USER`, `…_PASSWORD_FILE`, `…_CACERT`, `…_CERT`, `…_KEY` | none | credentials; files are read again for each connection |
+//!
+//! [`Config::from_env`] has all of them. [`Config`] has the same in code, for [`init`] and [`Locks::connect`].
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | |
+//! |---|---|
+//! | `tls` | `https://` endpoints, client certificates |
+//! | `axum`, `actix`, `tonic` | [`LockError`] as an answer of that framework |
+//! | `testing` | the test kit, for `[dev-dependencies]` |
+//! | `embedded` | `ETCD_LOCKED_ENDPOINTS=embedded`: an etcd inside the process |
+//! | `sqlx` | transactions that a holder which was paused cannot commit |
+//! | `uuid` | `uuid::Uuid` in a placeholder |
+//! | `templates` | `templates()` and `assert_no_overlaps()`: every lock site of the binary |
+//! | `metrics`, `opentelemetry`, `serde` | metrics; links between traces; `Serialize` for [`Status`] |
+//!
 //! # Before you deploy
 //!
 //! - etcd ≥ 3.5.28 or ≥ 3.6.9 is recommended: older servers can answer stale reads after a pause and have lease bugs. The
@@ -427,6 +454,8 @@
 //! - With etcd's access control on, the user needs read and write permission on two ranges: the prefix (`locks/`) and the
 //!   session keys next to it (`locks%s/`).
 //! - The clocks of machines need not agree, only run at nearly the same rate (one per cent).
+
+#![cfg_attr(docsrs, feature(doc_cfg))] // what needs a feature says so, on docs.rs
 
 // The attribute's expansion names this crate; so can our own docs and tests.
 #[allow(unused_extern_crates)] // used by expansions only
@@ -444,10 +473,6 @@ mod clock;
 #[doc = include_str!("../docs/codes.md")]
 pub mod codes {}
 mod engine;
-// The page, not its examples: as tests they run in `tests/ui`.
-#[cfg(all(doc, not(doctest)))]
-#[doc = include_str!("../docs/mistakes.md")]
-pub mod mistakes {}
 mod metrics;
 #[cfg(doc)]
 #[doc = include_str!("../docs/options.md")]

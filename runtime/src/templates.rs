@@ -70,7 +70,8 @@ impl Display for Template {
 #[distributed_slice]
 pub static __TEMPLATES: [Template];
 
-/// Every lock site of this binary: annotated functions and declared names of all its crates, called or not.
+/// Every lock site of this binary: functions that are annotated with a template, and declared names, of all its crates, called or
+/// not. Of functions above a declared name, the name is listed.
 ///
 /// For a check at start-up, for documentation, or to see which prefixes of etcd the service's user needs. Sorted by
 /// template, then by place.

@@ -126,7 +126,7 @@ impl Drill {
         (lines, moved)
     }
 
-    /// Awaits all codes and metrics of this row of the page `ops/what-happens.md`. In a process of its own, panics if there
+    /// Awaits all codes and metrics of this row of the page `book/src/what-happens.md`. In a process of its own, panics if there
     /// were others that the row ought to name; elsewhere they may come from tests that run at the same time.
     pub(crate) async fn shows(&self, title: &str) {
         let row = Row::of(title);

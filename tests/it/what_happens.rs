@@ -1,4 +1,4 @@
-//! Rows of the page `ops/what-happens.md`: each names a test, and that test asserts the codes and the metrics of the row.
+//! Rows of the page `book/src/what-happens.md`: each names a test, and that test asserts the codes and the metrics of the row.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -103,7 +103,7 @@ fn read(path: &str) -> String {
 }
 
 fn rows() -> Vec<Row> {
-    let page = read("ops/what-happens.md");
+    let page = read("book/src/what-happens.md");
     let lines = page.lines().filter(|line| line.starts_with("| "));
     let row = |line: &str| {
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();

@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use crate::overlap::{Overlap, Segment, overlap, segments};
 use crate::template::Template;
 
-/// Pages and folders of sources whose doc comments are pages. `runtime/docs/mistakes.md` shows mistakes on purpose.
+/// Pages and folders of sources whose doc comments are pages.
 const PAGES: &[&str] = &[
     "README.md",
     "PROTOCOL.md",
+    "book/src",
     "cli/EXEC.md",
     "cli/JSON.md",
     "cli/SCREENS.md",
+    "examples/README.md",
     "examples/interop/README.md",
     "ops/README.md",
-    "ops/what-happens.md",
     "runtime/docs/answers.md",
     "runtime/docs/codes.md",
     "runtime/docs/options.md",
@@ -215,7 +216,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = entries
         .flat_map(|entry| files(&entry.expect("a readable entry").path()))
         .collect();
-    found.retain(|file| file.extension().is_some_and(|it| it == "rs"));
+    found.retain(|file| file.extension().is_some_and(|it| it == "rs" || it == "md"));
     found.sort();
     found
 }
@@ -240,6 +241,23 @@ fn names_of_the_docs_do_not_overlap() {
     assert!(most_read.is_empty(), "no such page: {most_read:?}");
     let clashes = clashes(&shown);
     assert!(clashes.is_empty(), "{}", clashes.join("\n"));
+}
+
+#[test]
+fn every_example_of_the_book_is_compiled() {
+    let list = fs::read_to_string(root().join("tests/src/book.rs")).expect("the list");
+    for page in files(&root().join("book/src")) {
+        let name = page
+            .strip_prefix(root())
+            .expect("below the root")
+            .display()
+            .to_string();
+        let listed = list.contains(&format!("\"../../{name}\""));
+        assert!(
+            listed || !read(&page).contains("```rust"),
+            "tests/src/book.rs has no {name}"
+        );
+    }
 }
 
 #[test]

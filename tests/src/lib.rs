@@ -1,6 +1,8 @@
 //! Shared code of the test targets and the worker process: one clock, the subscriber of a thread, the witnesses of exclusion, the
 //! metrics that moved.
 
+#[cfg(doctest)]
+mod book;
 mod clock;
 pub mod elsewhere;
 pub mod moved;
@@ -10,11 +12,6 @@ mod witness;
 pub use clock::monotonic_ns;
 pub use subscriber::{Subscription, subscribe};
 pub use witness::{Crowd, Witness};
-
-/// The README's example, compiled.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
 
 /// Writes an annotated `async unsafe fn` of this name, and a function that calls it.
 ///

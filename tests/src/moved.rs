@@ -1,4 +1,4 @@
-//! Moved metrics: which series of this process have moved, by the names of the page `ops/what-happens.md`.
+//! Moved metrics: which series of this process have moved, by the names of the page `book/src/what-happens.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

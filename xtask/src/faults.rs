@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn every_drill_shows_a_fault_or_a_row_for_operators() {
         let faults = all().unwrap();
-        let page = crate::workspace::root().join("ops/what-happens.md");
+        let page = crate::workspace::root().join("book/src/what-happens.md");
         let page = std::fs::read_to_string(page).expect("the page");
         for drill in DRILLS {
             let shows = faults.iter().any(|fault| fault.tests.contains(drill));

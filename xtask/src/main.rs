@@ -2,6 +2,7 @@
 
 mod apt;
 mod bench;
+mod book;
 mod chaos;
 mod cluster;
 mod demo;
@@ -13,10 +14,11 @@ mod exec;
 mod faults;
 mod fenced;
 mod load;
-mod mistakes;
+mod messages;
 mod ops;
 mod options;
 mod outside;
+mod package;
 mod peers;
 mod protoc;
 mod report;
@@ -82,8 +84,9 @@ usage: cargo xtask <command>
                   --quick in seven minutes and smaller, to target/bench
   bench --row B4  one of them
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
+  book            builds the book, checks its links and runs its examples; brings mdBook
+  package         packs what is published, and builds a crate and the command line from the packed form
   etcd [choice]   find or bring etcd, print the variables that tests read, as shell assignments; choice as for --etcd
-  mistakes        write the page of mistakes and what the compiler says, from tests/ui
   protoc [args]   the protoc that a crate carries (`xtask/protoc` prefers the machine's)
 
 Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
@@ -126,7 +129,10 @@ fn main() -> ExitCode {
         }
         "bench" => process::end_all_on_interrupt().and_then(|()| bench::speed(args)),
         "etcd" if args.len() <= 1 => etcd::locate(args.first().map(String::as_str)),
-        "mistakes" if args.is_empty() => mistakes::write(),
+        "book" if args.is_empty() => process::end_all_on_interrupt().and_then(|()| book::book()),
+        "package" if args.is_empty() => {
+            process::end_all_on_interrupt().and_then(|()| package::package())
+        }
         "protoc" => protoc::exec(args),
         "help" | "--help" | "-h" => Ok(USAGE.trim_end().to_owned()),
         _ => {

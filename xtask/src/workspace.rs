@@ -23,6 +23,11 @@ pub(crate) fn tools() -> PathBuf {
     root().join("target/tools")
 }
 
+/// Returns the folder where cargo puts what it builds of the workspace.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// Makes a command of the cargo that runs xtask.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

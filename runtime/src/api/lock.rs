@@ -62,7 +62,7 @@ impl<N: LockName + 'static> Acquire<N> {
 }
 
 impl<N: Group, M: LockMode> Acquire<N, M> {
-    /// This name too: all of them or none (rule P13). Calls that take several names this way, and whose tasks hold nothing
+    /// This name too: all of them or none. Calls that take several names this way, and whose tasks hold nothing
     /// else, never wait for one another in a cycle; a name that comes twice is locked once. At most 32, or [`LockError::Config`].
     ///
     /// The guard has all names in its type, and their proofs in this order; eight at most, and any number by

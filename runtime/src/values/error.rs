@@ -19,7 +19,7 @@ use super::name::Name;
 ///
 /// With the features `axum`, `tonic` and `actix` it is an answer of those frameworks, with a text for clients: what happened, the
 /// template, and nothing else. Every error is kept with its answer, for a layer that logs; besides, `LOCK_FAULT` is reported as a
-/// `tracing` error event, and [`Backend`](Self::Backend) as a warning.
+/// `tracing` error event.
 ///
 #[doc = include_str!("../../docs/answers.md")]
 #[non_exhaustive]
@@ -80,7 +80,7 @@ pub enum LockError {
         cause: LossCause,
     },
 
-    /// The body did not end within its hold limit (`at_most`): it was dropped at an await point, then the lock was released.
+    /// The body did not end within its hold limit (`at_most`): it was dropped at an await point, and its lock is released then.
     /// Half of its work may be done. Not said to be retryable: what took too long once may do so again.
     #[error("the body under lock `{name}` did not end within its hold limit of {limit:?}")]
     HoldLimit {

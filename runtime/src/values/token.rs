@@ -23,13 +23,13 @@ impl Token {
         self.revision << 16 | i64::from(self.handover)
     }
 
-    /// The etcd revision at which the lock was owned (rule P21): comparable with what Go's clients publish.
+    /// The etcd revision at which the lock was owned: comparable with what Go's clients publish.
     #[must_use]
     pub fn revision(self) -> i64 {
         self.revision
     }
 
-    /// How often the lock was handed on inside this process since that revision (rule P22).
+    /// How often the lock was handed on inside this process since that revision.
     #[must_use]
     pub fn handover(self) -> u16 {
         self.handover

@@ -1,9 +1,9 @@
-//! `cargo xtask mistakes`: writes the page of mistakes and compiler errors from the cases in `tests/ui`.
+//! The book's page of the compiler's messages, made of the cases in `tests/ui`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::{Result, workspace};
 
@@ -196,28 +196,14 @@ const GROUPS: &[(&str, &str, &[&str])] = &[
 
 /// First lines of the page.
 const HEAD: &str = "\
-<!-- Written by `cargo xtask mistakes` from tests/ui; not by hand. -->
-# Mistakes, and what the compiler says
+# The compiler's messages
 
 Everything that can be known while compiling is refused while compiling. Each entry is a whole mistake and the whole answer
 of rustc; imports and `fn main` are left out, as is the note that an error comes out of a macro.
 ";
 
-pub(crate) fn write() -> Result<String> {
-    let (page, text) = (page(), generate()?);
-    let io = |error: std::io::Error| format!("{}: {error}", page.display());
-    if let Some(folder) = page.parent() {
-        fs::create_dir_all(folder).map_err(io)?;
-    }
-    fs::write(&page, &text).map_err(io)?;
-    Ok(format!("mistakes: ok — {}", page.display()))
-}
-
-fn page() -> PathBuf {
-    workspace::root().join("runtime/docs/mistakes.md")
-}
-
-fn generate() -> Result<String> {
+/// Writes the page.
+pub(crate) fn page() -> Result<String> {
     let folder = workspace::root().join("tests/ui");
     let mut left = cases(&folder)?;
     let mut text = HEAD.to_owned();
@@ -308,21 +294,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_matches_the_ui_cases() {
-        let page = read(&page()).unwrap();
-        let wanted = generate().unwrap();
-        let at = page
-            .lines()
-            .zip(wanted.lines())
-            .position(|(is, should)| is != should);
-        assert!(
-            page == wanted,
-            "runtime/docs/mistakes.md differs from tests/ui in line {}; run `cargo xtask mistakes`",
-            at.map_or_else(
-                || page.lines().count().min(wanted.lines().count()),
-                |at| at + 1
-            )
-        );
+    fn page_has_every_case() {
+        let page = page().expect("every case in a group");
+        let cases = cases(&workspace::root().join("tests/ui")).expect("cases");
+        assert_eq!(page.matches("\n### ").count(), cases.len());
     }
 
     #[test]

@@ -1,0 +1,126 @@
+//! `cargo xtask package`: packs what is published, and builds a crate outside the repository and the command line from the packed form.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::{output, run};
+use crate::{Result, say, workspace};
+
+/// What is published, in the order in which it must be.
+const PACKAGES: &[&str] = &[
+    "etcd-locked-core",
+    "etcd-locked-combiner",
+    "etcd-locked-macros",
+    "etcd-locked-embedded",
+    "etcd-locked",
+    "etcd-locked-cli",
+];
+
+/// Manifest of a user's crate, whose `main.rs` is that of `tests/outside`.
+const USER: &str = r#"[package]
+name = "user"
+version = "0.0.0"
+edition = "2024"
+
+[workspace]
+
+[[bin]]
+name = "user"
+path = "main.rs"
+
+[dependencies]
+etcd-locked = { version = "*", features = ["axum", "tls"] }
+axum = { version = "0.8", default-features = false, features = ["http1", "json", "tokio"] }
+tokio = { version = "1", default-features = false, features = ["macros", "rt-multi-thread", "time"] }
+"#;
+
+pub(crate) fn package() -> Result<String> {
+    let home = workspace::root().join("target/packed");
+    let io = |error: std::io::Error| format!("{}: {error}", home.display());
+
+    say::step("packing");
+    // What was packed as an older version would be unpacked too.
+    let packed = home.join("package");
+    if packed.is_dir() {
+        fs::remove_dir_all(&packed).map_err(io)?;
+    }
+    let mut cargo = workspace::cargo();
+    cargo
+        .args(["package", "--no-verify", "--allow-dirty", "--target-dir"])
+        .arg(&home);
+    for package in PACKAGES {
+        cargo.args(["--package", package]);
+    }
+    run("cargo package", &mut cargo)?;
+
+    say::step("unpacking");
+    let crates = home.join("crates");
+    if crates.is_dir() {
+        fs::remove_dir_all(&crates).map_err(io)?;
+    }
+    fs::create_dir_all(&crates).map_err(io)?;
+    for archive in entries(&packed)? {
+        if archive.extension().is_some_and(|it| it == "crate") {
+            let mut tar = Command::new("tar");
+            output(tar.arg("-xzf").arg(&archive).arg("-C").arg(&crates))?;
+        }
+    }
+    let unpacked = entries(&crates)?;
+
+    say::step("a user's crate");
+    let user = home.join("user");
+    fs::create_dir_all(&user).map_err(io)?;
+    fs::write(user.join("Cargo.toml"), USER).map_err(io)?;
+    fs::copy(
+        workspace::root().join("tests/outside/main.rs"),
+        user.join("main.rs"),
+    )
+    .map_err(io)?;
+    build(&user, &unpacked)?;
+
+    say::step("the command line");
+    let cli = unpacked.iter().find(|it| name(it) == "etcd-locked-cli");
+    build(cli.ok_or("the command line was not packed")?, &unpacked)?;
+    Ok(format!(
+        "package: ok — {} packages, built from {}",
+        PACKAGES.len(),
+        crates.display()
+    ))
+}
+
+/// Builds a crate against the unpacked packages, in the place of those of the registry.
+fn build(manifest: &Path, unpacked: &[PathBuf]) -> Result<()> {
+    let mut cargo = workspace::cargo();
+    cargo
+        .arg("build")
+        .arg("--manifest-path")
+        .arg(manifest.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(workspace::root().join("target/packed"));
+    for package in unpacked {
+        let patch = format!(
+            "patch.crates-io.{}.path={:?}",
+            name(package),
+            package.display().to_string()
+        );
+        cargo.arg("--config").arg(patch);
+    }
+    run("cargo build", &mut cargo)
+}
+
+/// Returns the package's name of a folder such as `etcd-locked-core-0.1.0`.
+fn name(folder: &Path) -> String {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    name.rsplit_once('-')
+        .map_or_else(|| name.to_string(), |(name, _)| name.to_owned())
+}
+
+/// Lists a folder.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let entries = fs::read_dir(folder).map_err(io)?;
+    entries
+        .map(|entry| entry.map(|it| it.path()).map_err(io))
+        .collect()
+}
