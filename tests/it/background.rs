@@ -5,8 +5,7 @@ use std::time::Duration;
 use etcd_locked::{LockError, Locks, Token, current, etcd_locked};
 use etcd_locked_devkit::{Direction, Proxy};
 
-use crate::corner::{Corner, connect, pass};
-use crate::etcd::Etcd;
+use crate::corner::{Corner, connect};
 use crate::limit::{run, within};
 
 #[etcd_locked("orders/<id>", locks = locks, release = "background")]
@@ -24,9 +23,7 @@ async fn freeze(locks: &Locks, id: u64, proxy: &Proxy) -> Result<(), LockError> 
 #[test]
 fn the_call_returns_though_etcd_does_not_answer() {
     run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
+        let (corner, proxy) = Corner::with_proxy().await;
         let locks = connect(corner.config_via([proxy.endpoint()])).await;
         within("the call", freeze(&locks, 7, &proxy)).await.unwrap();
         assert_eq!(corner.contenders("orders/7").await.len(), 1);
@@ -38,8 +35,7 @@ fn the_call_returns_though_etcd_does_not_answer() {
 #[test]
 fn consecutive_calls_keep_the_key() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let mut before = visit(&locks, 7).await.unwrap();
         let mut kept = 0;
         for _ in 0..200 {
@@ -54,21 +50,9 @@ fn consecutive_calls_keep_the_key() {
 }
 
 #[test]
-fn the_key_goes_without_another_call() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        visit(&mine, 7).await.unwrap();
-        pass("another process's lock", theirs.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
-}
-
-#[test]
 fn a_shutdown_waits_for_background_releases() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         visit(&locks, 7).await.unwrap();
         let shutdown = locks.shutdown(Duration::from_secs(5));
         within("the shutdown's end", shutdown).await;

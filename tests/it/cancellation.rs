@@ -165,8 +165,7 @@ fn a_dropped_waiting_call_leaves_nothing() {
 #[test]
 fn a_dropped_first_call_leaves_nothing() {
     run(async {
-        let corner = Corner::new().await;
-        let theirs = corner.locks().await;
+        let (corner, [theirs]) = Corner::with_engines().await;
         for when in [When::AtOnce, When::WhenWoken] {
             let mut done = None;
             for polls in 0..ENDLESS {

@@ -87,8 +87,7 @@ fn endpoints_of_two_clusters_are_refused() {
         drill.got("visits counted: 0");
         // Both endpoints are named, in the log too.
         let mut process = process(&drill, &[&one, &two]);
-        process.send("lock orders/7");
-        let logged = process.says("logged").await;
+        let logged = process.asked("lock orders/7", "logged").await;
         assert!(logged.starts_with("ERROR"), "{logged}");
         for part in ids.iter().chain([&one, &two]) {
             assert!(logged.contains(part.as_str()), "{logged}");

@@ -66,8 +66,7 @@ async fn pass_by(locks: &Locks, limits: &Limits) -> Result<(), LockError> {
 #[test]
 fn permits_are_as_many_as_the_configuration_says() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let short = Duration::from_secs(1);
         let two = Limits::default();
         let full = Limits {
@@ -158,7 +157,7 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
             ),
         ] {
             let error = pass_by(locks, &limits).await.expect_err(wrong);
-            assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+            assert_matches!(error, LockError::Config { .. });
             let wanted = format!("bad configuration: lock `smtp/<region>`: {wrong}");
             assert_eq!(error.to_string(), wanted);
             assert!(!error.is_retryable());
@@ -174,28 +173,21 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
             ..Limits::default()
         };
         let ended = pass_by(locks, &nothing).await;
-        assert!(
-            matches!(ended, Err(LockError::HoldLimit { .. })),
-            "{ended:?}"
-        );
+        assert_matches!(ended, Err(LockError::HoldLimit { .. }));
     });
 }
 
 #[test]
 fn a_wait_by_expression_that_is_zero_is_a_single_try() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let held = take("their lock", theirs.lock(REGION)).await;
         let none = Limits {
             wait: Duration::ZERO,
             ..Limits::default()
         };
         let refused = within("the refusal", pass_by(&mine, &none)).await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Held { .. }));
         held.release().await.unwrap();
         let served = within("the free lock", pass_by(&mine, &none)).await;
         assert!(served.is_ok(), "{served:?}");
@@ -206,8 +198,7 @@ fn a_wait_by_expression_that_is_zero_is_a_single_try() {
 #[test]
 fn ttl_and_limits_come_from_the_configuration() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let limits = Limits {
             permits: 1,
             ttl: Duration::from_secs(7),
@@ -268,6 +259,7 @@ impl Said {
 
 #[etcd_locked(
     said.note("name", "orders/7"),
+    said.note("another name", "orders/8"),
     permits = said.note("permits", 5),
     at_least = said.note("at_least", Duration::ZERO),
     at_most = said.note("at_most", PATIENCE),
@@ -290,8 +282,17 @@ fn expressions_are_evaluated_once_in_the_order_of_the_docs() {
         assert_eq!(
             said.all(),
             [
-                "when", "name", "wait", "ttl", "at_most", "at_least", "permits", "locks",
-                "deadline", "body"
+                "when",
+                "name",
+                "another name",
+                "wait",
+                "ttl",
+                "at_most",
+                "at_least",
+                "permits",
+                "locks",
+                "deadline",
+                "body"
             ]
         );
         noted(locks, &said, false).await.expect("no lock");
@@ -350,10 +351,7 @@ fn an_expression_keeps_nothing_borrowed_over_the_body() {
         let calls = AtomicU32::new(0);
         is_send(awaited(locks, 7, &calls)).await.expect("held");
         let refused = awaited(locks, 7, &calls).await;
-        assert!(
-            matches!(refused, Err(LockError::ShuttingDown)),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::ShuttingDown));
         assert_eq!(calls.into_inner(), 2, "each call asks once");
     });
 }
@@ -401,9 +399,6 @@ fn methods_replace_expressions_of_their_block() {
         assert_eq!(mailer.flush().await.expect("held"), "permit");
         assert_eq!(mailer.queued().await.expect("held"), 0);
         let refused = mailer.send().await;
-        assert!(
-            matches!(refused, Err(LockError::Config { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Config { .. }));
     });
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::{Client, Error};
 use etcd_locked::{Config, LockError, Locks};
-use etcd_locked_devkit::{Direction, Proxy};
+use etcd_locked_devkit::Direction;
 
 use crate::corner::{Corner, connect, pass, take};
-use crate::etcd::{Etcd, free_port};
+use crate::etcd::free_port;
 use crate::limit::{run, within};
 
 /// Returns a configuration whose closure connects to this endpoint and records the thread it runs on.
@@ -47,9 +47,7 @@ fn a_closure_makes_the_engines_client_on_its_thread() {
 #[test]
 fn a_silent_connection_is_replaced() {
     run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::of(etcd).await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
+        let (corner, proxy) = Corner::with_proxy().await;
         let threads = Arc::default();
         let config = noting(proxy.endpoint(), &threads);
         let locks = connect(config.prefix(&corner.prefix)).await;
@@ -93,7 +91,7 @@ fn an_error_of_the_closure_is_reported() {
         let config = noting(dead, &Arc::default());
         let connected = Locks::connect(config.connect_timeout(Duration::from_secs(1)));
         let error = within("a refusal", connected).await.unwrap_err();
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        assert_matches!(error, LockError::Backend { .. });
         let text = error.to_string();
         assert!(text.contains("connect_with: tcp connect error"), "{text}");
 
@@ -106,7 +104,7 @@ fn an_error_of_the_closure_is_reported() {
         let began = Instant::now();
         let connected = Locks::connect(config.connect_timeout(Duration::from_secs(1)));
         let error = within("a refusal", connected).await.unwrap_err();
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        assert_matches!(error, LockError::Backend { .. });
         assert!(began.elapsed() < Duration::from_secs(5));
     });
 }

@@ -1,9 +1,10 @@
 //! Credentials and certificates that are refused while locks are held: the loss names them as its cause.
 
+use std::future::pending;
 use std::time::Duration;
 
 use etcd_client::Txn;
-use etcd_locked::{Acquire, Config, Group, LockError, LockMode, LossCause, Tls};
+use etcd_locked::{Acquire, Config, Group, LockError, LockGuard, LockMode, Locks, LossCause, Tls};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::authority::Authority;
@@ -17,6 +18,29 @@ use crate::shop::{Shop, USER};
 /// More than a busy machine takes to restart etcd: the lease must be refused before it expires.
 const TTL: Duration = Duration::from_secs(12);
 
+/// Awaits that the lock is lost because etcd refuses us; returns the error's text.
+async fn denied(drill: &mut Drill, held: &LockGuard) -> String {
+    let body = within("the loss", held.hold(pending::<()>())).await;
+    drill.result("a body to its end", &body);
+    match body {
+        Err(error @ LockError::Lost { cause, .. }) => {
+            assert_eq!(cause, LossCause::Denied);
+            error.to_string()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Awaits that the name is served again.
+async fn served(what: &str, locks: &Locks, name: &str) {
+    let served = async {
+        while locks.lock(name).wait_forever().await.is_err() {
+            sleep(Duration::from_millis(20)).await; // not in a busy loop
+        }
+    };
+    within(what, served).await;
+}
+
 #[test]
 fn refused_credentials_are_the_cause_of_a_loss() {
     real_etcd_only!();
@@ -29,23 +53,16 @@ fn refused_credentials_are_the_cause_of_a_loss() {
         let held = take("a free name", locks.lock("reports/today")).await;
         shop.change_password("another").await;
         let restarted = Instant::now();
-        let body = within("the loss", held.hold(std::future::pending::<()>())).await;
-        drill.result("a body to its end", &body);
+        let error = denied(&mut drill, &held).await;
         drill.took(
             "the loss was told, from etcd's restart",
             restarted.elapsed(),
         );
-        match body {
-            Err(error @ LockError::Lost { cause, .. }) => {
-                assert_eq!(cause, LossCause::Denied);
-                assert!(error.to_string().contains("credentials"), "{error}");
-            }
-            other => panic!("{other:?}"),
-        }
+        assert!(error.contains("credentials"), "{error}");
         let refused = within("a refusal", locks.lock("reports/tomorrow"))
             .await
             .unwrap_err();
-        assert!(matches!(refused, LockError::Backend { .. }), "{refused:?}");
+        assert_matches!(refused, LockError::Backend { .. });
         assert!(!refused.is_retryable(), "{refused}");
         drill.error(&refused);
         drill
@@ -67,12 +84,7 @@ fn removed_user_is_the_cause_of_a_loss() {
         let held = take("a free name", locks.lock("reports/today")).await;
         shop.root.user_delete(USER).await.unwrap();
         shop.etcd.restart().await;
-        let body = within("the loss", held.hold(std::future::pending::<()>())).await;
-        drill.result("a body to its end", &body);
-        match body {
-            Err(LockError::Lost { cause, .. }) => assert_eq!(cause, LossCause::Denied),
-            other => panic!("{other:?}"),
-        }
+        denied(&mut drill, &held).await;
         drill.end();
     });
 }
@@ -94,19 +106,12 @@ fn certificate_of_another_authority_costs_the_lock_and_is_named() {
         authority.issue_server(&another);
         etcd.restart().await;
         let restarted = Instant::now();
-        let body = within("the loss", held.hold(std::future::pending::<()>())).await;
-        drill.result("a body to its end", &body);
+        let error = denied(&mut drill, &held).await;
         drill.took(
             "the loss was told, from etcd's restart",
             restarted.elapsed(),
         );
-        match body {
-            Err(error @ LockError::Lost { cause, .. }) => {
-                assert_eq!(cause, LossCause::Denied);
-                assert!(error.to_string().contains("certificate"), "{error}");
-            }
-            other => panic!("{other:?}"),
-        }
+        assert!(error.contains("certificate"), "{error}");
         drop(held);
         let refused = within("a refusal", locks.lock("reports/tomorrow"))
             .await
@@ -122,12 +127,7 @@ fn certificate_of_another_authority_costs_the_lock_and_is_named() {
             ("reports/tomorrow", "the refused name was locked"),
             ("reports/today", "the lost name was locked"),
         ] {
-            let served = async {
-                while locks.lock(name).wait_forever().await.is_err() {
-                    sleep(Duration::from_millis(20)).await; // not in a busy loop
-                }
-            };
-            within(what, served).await;
+            served(what, &locks, name).await;
             drill.took(what, mended.elapsed());
         }
         drill.got("the same process, after the old certificate was back: both locks");
@@ -201,12 +201,7 @@ fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
         let held = take("a free name", locks.lock("reports/today")).await;
         shop.root.user_revoke_role(USER, USER).await.unwrap();
         let revoked = Instant::now();
-        let body = timeout(
-            Duration::from_secs(11),
-            held.hold(std::future::pending::<()>()),
-        )
-        .await;
-        match body {
+        match timeout(Duration::from_secs(11), held.hold(pending::<()>())).await {
             Err(_) => {
                 assert!(held.is_held());
                 drill.got("a holder: its lock");
@@ -223,22 +218,14 @@ fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
         let refused = within("a refusal", locks.lock("reports/tomorrow"))
             .await
             .unwrap_err();
-        assert!(
-            matches!(refused, LockError::PermissionDenied { .. }),
-            "{refused:?}"
-        );
+        assert_matches!(refused, LockError::PermissionDenied { .. });
         assert!(!refused.is_retryable(), "{refused}");
         drill.error(&refused);
         sleep(Duration::from_secs(12).saturating_sub(revoked.elapsed())).await;
         shop.root.user_grant_role(USER, USER).await.unwrap();
         let granted = Instant::now();
         drop(held);
-        let served = async {
-            while locks.lock("reports/today").wait_forever().await.is_err() {
-                sleep(Duration::from_millis(20)).await; // not in a busy loop
-            }
-        };
-        within("the lock again", served).await;
+        served("the lock again", &locks, "reports/today").await;
         drill.took("the same name was locked again", granted.elapsed());
         pass("another lock", locks.lock("reports/tomorrow")).await;
         drill.got("the same process, after the role was back: both locks");

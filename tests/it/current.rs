@@ -1,10 +1,9 @@
 //! `current()`: a body knows the lock it runs under; outside a body there is none.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_locked::{Current, LockError, Locks, LossCause, Token, current, etcd_locked};
-use tokio::sync::{Barrier, oneshot};
+use etcd_locked::{Current, LockError, Locks, Token, current, etcd_locked};
+use tokio::sync::Barrier;
 
 use crate::corner::Corner;
 use crate::limit::{run, within};
@@ -59,8 +58,7 @@ async fn twice(locks: &Locks, id: u64) -> Result<(), LockError> {
 #[test]
 fn a_body_knows_its_lock() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         assert!(current().is_none());
         let (inside, token) = order(&locks, 42).await.unwrap();
         assert_eq!(inside.name().text(), Some("orders/42"));
@@ -130,50 +128,19 @@ fn a_spawned_task_knows_none() {
 }
 
 #[test]
-fn a_current_lock_can_be_handed_to_another_task() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = Arc::new(corner.locks().await.lock("orders/7").await.unwrap());
-        let (send, receive) = oneshot::channel();
-        let body = tokio::spawn({
-            let held = held.clone();
-            async move {
-                let body = async {
-                    let _ = send.send(current().unwrap());
-                    std::future::pending::<()>().await;
-                };
-                held.hold(body).await
-            }
-        });
-        let inside = within("the body inside", receive).await.unwrap();
-        assert!(inside.is_held());
-        assert_eq!(inside.token(), held.token());
-        let key = corner.contenders("orders/7").await[0].clone();
-        corner.client.clone().lease_revoke(key.lease).await.unwrap();
-        let cause = within("the loss", inside.lost()).await;
-        assert_eq!(cause, LossCause::Revoked);
-        assert!(within("the body's end", body).await.unwrap().is_err());
-    });
-}
-
-#[test]
 fn a_body_that_wants_its_own_lock_is_refused() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let error = within("a refusal instead of a hang", twice(&locks, 42))
             .await
             .unwrap_err();
-        assert!(matches!(error, LockError::SelfDeadlock { .. }), "{error:?}");
+        assert_matches!(error, LockError::SelfDeadlock { .. });
         assert!(!error.is_retryable());
         // The same under a guard.
         let held = locks.lock("orders/42").await.unwrap();
         let inner = held.hold(async { locks.lock("orders/42").await.map(drop) });
         let inner = within("a refusal instead of a hang", inner).await.unwrap();
-        assert!(
-            matches!(inner, Err(LockError::SelfDeadlock { .. })),
-            "{inner:?}"
-        );
+        assert_matches!(inner, Err(LockError::SelfDeadlock { .. }));
         held.release().await.unwrap();
         corner.until_empty().await;
     });
@@ -182,8 +149,7 @@ fn a_body_that_wants_its_own_lock_is_refused() {
 #[test]
 fn a_joined_sibling_that_wants_the_same_lock_waits() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let joined = async { tokio::join!(order(&locks, 42), order(&locks, 42)) };
         let (one, two) = within("both branches", joined).await;
         assert_ne!(one.unwrap().1, two.unwrap().1);

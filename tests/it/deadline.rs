@@ -27,8 +27,7 @@ async fn by(locks: &Locks, id: u64, due: Instant) -> Result<u64, LockError> {
 #[test]
 fn a_wait_is_over_at_its_deadline() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let held = take("their lock", theirs.lock("orders/7")).await;
         let (due, time) = loop {
             let due = Instant::now() + Duration::from_secs(1);
@@ -56,8 +55,7 @@ fn a_wait_is_over_at_its_deadline() {
 #[test]
 fn the_earlier_of_wait_and_deadlines_wins() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (_, [mine, theirs]) = Corner::with_engines().await;
         let held = take("their lock", theirs.lock("orders/7")).await;
         let bounds: [fn(Acquire) -> Acquire; 5] = [
             |call| call.wait(SOON).deadline(Instant::now() + LATE),
@@ -88,8 +86,7 @@ async fn skipped(locks: &Locks, id: u64, due: tokio::time::Instant) -> Option<u6
 #[test]
 fn a_passed_deadline_refuses_at_once_without_asking_etcd() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         // Not even a free lock is taken.
         let passed = Instant::now();
         let ended = by(&locks, 7, passed).await;

@@ -210,8 +210,7 @@ impl Shop {
 #[test]
 fn any_name_can_be_locked() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let text = |name: Name| name.text().expect("a good name").to_owned();
         assert_eq!(text(declared(&locks, 1).await.unwrap()), "orders/1");
         assert_eq!(text(unit_like(&locks).await.unwrap()), "jobs/nightly");
@@ -237,7 +236,7 @@ fn any_name_can_be_locked() {
         let error = may_fail(&locks, Err(LockError::ShuttingDown))
             .await
             .unwrap_err();
-        assert!(matches!(error, LockError::ShuttingDown), "{error:?}");
+        assert_matches!(error, LockError::ShuttingDown);
         let refused = formatted(&locks, 4);
         let held = locks.lock(Order { id: 4 }).await.unwrap();
         drop(refused);

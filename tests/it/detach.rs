@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, current, etcd_locked};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use crate::corner::{Corner, pass, take};
 use crate::limit::{run, within};
@@ -31,27 +32,28 @@ async fn ship(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<String, LockEr
     Ok(name)
 }
 
+/// Makes a call on a task of its own, and awaits its body inside.
+async fn inside<F>(call: impl FnOnce(Arc<Signs>) -> F) -> (JoinHandle<F::Output>, Arc<Signs>)
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    let signs = Arc::new(Signs::default());
+    let caller = tokio::spawn(call(signs.clone()));
+    within("the body inside", signs.inside.notified()).await;
+    (caller, signs)
+}
+
 #[test]
 fn a_detached_body_outlives_its_caller() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let signs = Arc::new(Signs::default());
-        let caller = tokio::spawn(ship(mine, 7, signs.clone()));
-        within("the body inside", signs.inside.notified()).await;
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
+        let (caller, signs) = inside(|signs| ship(mine, 7, signs)).await;
         caller.abort();
-        assert!(
-            within("the caller", caller)
-                .await
-                .unwrap_err()
-                .is_cancelled()
-        );
+        let ended = within("the caller", caller).await;
+        assert!(ended.unwrap_err().is_cancelled());
         // The lock lives as long as the body.
         let refused = theirs.lock("orders/7").try_once().await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Held { .. }));
         signs.go.notify_one();
         within("the body's end", signs.done.notified()).await;
         pass("the next lock", theirs.lock("orders/7")).await;
@@ -62,8 +64,7 @@ fn a_detached_body_outlives_its_caller() {
 #[test]
 fn a_caller_that_stays_gets_the_answer_after_the_release() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (_, [mine, theirs]) = Corner::with_engines().await;
         let signs = Arc::new(Signs::default());
         signs.go.notify_one();
         let shipped = within("the call", ship(mine, 7, signs)).await;
@@ -75,8 +76,7 @@ fn a_caller_that_stays_gets_the_answer_after_the_release() {
 #[test]
 fn an_aborted_waiter_never_starts_its_detached_body() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let held = take("their lock", theirs.lock("orders/7")).await;
         let signs = Arc::new(Signs::default());
         let caller = tokio::spawn(ship(mine, 7, signs.clone()));
@@ -103,8 +103,7 @@ async fn fail(locks: Locks, id: u32) -> Result<(), LockError> {
 #[test]
 fn a_panic_reaches_the_caller_and_frees_the_lock() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let caller = tokio::spawn(fail(locks.clone(), 7));
         let panic = within("the panic", caller).await.unwrap_err().into_panic();
         assert_eq!(panic.downcast_ref(), Some(&Payload(7)));
@@ -116,11 +115,8 @@ fn a_panic_reaches_the_caller_and_frees_the_lock() {
 #[test]
 fn a_shutdown_waits_for_a_detached_body() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let signs = Arc::new(Signs::default());
-        let caller = tokio::spawn(ship(locks.clone(), 7, signs.clone()));
-        within("the body inside", signs.inside.notified()).await;
+        let (corner, [locks]) = Corner::with_engines().await;
+        let (caller, signs) = inside(|signs| ship(locks.clone(), 7, signs)).await;
         caller.abort();
         let mut shutdown = pin!(locks.shutdown(Duration::from_secs(20)));
         let early = tokio::time::timeout(Duration::from_millis(200), shutdown.as_mut()).await;
@@ -146,20 +142,13 @@ async fn lost(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<(), LockError>
 #[test]
 fn a_caller_gets_the_error_that_ended_its_detached_body() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let ended = within("the limit", limited(locks.clone(), 7)).await;
-        assert!(
-            matches!(ended, Err(LockError::HoldLimit { .. })),
-            "{ended:?}"
-        );
-        let signs = Arc::new(Signs::default());
-        let caller = tokio::spawn(lost(locks.clone(), 7, signs.clone()));
-        within("the body inside", signs.inside.notified()).await;
-        let key = corner.contenders("orders/7").await[0].clone();
-        corner.client.clone().delete(key.text, None).await.unwrap();
+        assert_matches!(ended, Err(LockError::HoldLimit { .. }));
+        let (caller, _signs) = inside(|signs| lost(locks.clone(), 7, signs)).await;
+        corner.take_away("orders/7").await;
         let ended = within("the loss", caller).await.unwrap();
-        assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+        assert_matches!(ended, Err(LockError::Lost { .. }));
         corner.until_empty().await;
     });
 }
@@ -219,10 +208,7 @@ async fn inner(id: u64) -> Result<(), LockError> {
         etcd_locked::lock("outer").await,
         etcd_locked::lock("outer").reentrant().await,
     ] {
-        assert!(
-            matches!(refused, Err(LockError::SelfDeadlock { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::SelfDeadlock { .. }));
     }
     etcd_locked::lock(format!("free/{id}"))
         .await?
@@ -262,8 +248,7 @@ async fn wants(locks: Locks, name: &'static str, signs: Arc<Signs>) -> Result<()
 #[test]
 fn a_detached_body_waits_for_the_lock_of_its_caller() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = locks.lock("outer").await.unwrap();
         let signs = Arc::new(Signs::default());
         let outer = async {
@@ -303,8 +288,7 @@ impl Drop for Leaving {
 #[test]
 fn a_detached_reentrant_body_ends_with_its_caller() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = locks.lock("outer").await.unwrap();
         let signs = Arc::new(Signs::default());
         let outer = async {
@@ -331,11 +315,8 @@ fn a_detached_reentrant_body_ends_with_its_caller() {
 #[test]
 fn a_detached_reentrant_body_outlives_a_caller_without_lock() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let signs = Arc::new(Signs::default());
-        let caller = tokio::spawn(again(locks.clone(), signs.clone()));
-        within("the body inside", signs.inside.notified()).await;
+        let (corner, [locks]) = Corner::with_engines().await;
+        let (caller, signs) = inside(|signs| again(locks.clone(), signs)).await;
         caller.abort();
         let cut = tokio::time::timeout(Duration::from_millis(100), signs.done.notified()).await;
         assert!(cut.is_err(), "the body ended with its caller");
@@ -392,8 +373,7 @@ fn a_detached_body_keeps_its_span() {
 #[test]
 fn a_detached_body_runs_on_without_polls() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let signs = Arc::new(Signs::default());
         let mut call = Box::pin(ship(locks, 7, signs.clone()));
         // Polls the call until the body signals that it has begun.

@@ -1,12 +1,12 @@
 //! Shutdown with what does not end by itself: it ends within the grace and one exchange, and says what is left.
 
-use std::future::{IntoFuture, pending};
+use std::future::pending;
 use std::time::Duration;
 
-use etcd_locked::{Drained, LockError, Locks};
+use etcd_locked::{Drained, LockError, Locks, LossCause};
 use tokio::time::Instant;
 
-use crate::corner::{Corner, connect, take};
+use crate::corner::{Corner, connect, spawn, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
@@ -52,7 +52,7 @@ fn a_shutdown_says_what_ended_and_what_is_left() {
         let given = take("a free name", locks.lock("given")).await;
         let body = take("a free name", locks.lock("body")).await;
         let body = tokio::spawn(async move { body.hold(pending::<()>()).await });
-        let queued = tokio::spawn(locks.lock("kept").wait_forever().into_future());
+        let queued = spawn(locks.lock("kept").wait_forever());
         let shutdown = tokio::spawn({
             let locks = locks.clone();
             async move {
@@ -82,10 +82,10 @@ fn a_shutdown_says_what_ended_and_what_is_left() {
             assert!(corner.lease_lives(lease).await);
         }
         let queued = within("the waiter's refusal", queued).await.unwrap();
-        assert!(matches!(queued, Err(LockError::ShuttingDown)), "{queued:?}");
+        assert_matches!(queued, Err(LockError::ShuttingDown));
         drill.result("a lock", &queued);
         let body = within("the body's end", body).await.unwrap();
-        assert!(matches!(body, Err(LockError::Lost { .. })), "{body:?}");
+        assert_matches!(body, Err(LockError::Lost { .. }));
         drill.result("a body to its end", &body);
         drill.shows("SIGTERM, and `shutdown(grace)`").await;
         drill.end();
@@ -123,6 +123,9 @@ fn a_kept_guard_leaves_no_other_session() {
         for lease in lease {
             assert!(!corner.lease_lives(lease).await, "a session without a body");
         }
+        assert_eq!(within("the cause", kept.lost()).await, LossCause::Shutdown);
+        let late = within("a late body", kept.hold(pending::<()>())).await;
+        assert_matches!(late, Err(LockError::ShuttingDown));
     });
 }
 
@@ -152,7 +155,7 @@ async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd))
         let call = locks.lock("retained").at_least(TTL);
         retained = Some(take("a free name", call).await);
     }
-    let queued = tokio::spawn(locks.lock("kept").wait_forever().into_future());
+    let queued = spawn(locks.lock("kept").wait_forever());
     goes(&mut etcd);
     drop(given);
     drop(retained);
@@ -164,12 +167,9 @@ async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd))
     let queued = within("the waiter's refusal", queued)
         .await
         .expect("no panic");
-    assert!(
-        matches!(
-            queued,
-            Err(LockError::ShuttingDown | LockError::Backend { .. })
-        ),
-        "{queued:?}"
+    assert_matches!(
+        queued,
+        Err(LockError::ShuttingDown | LockError::Backend { .. })
     );
     drill.result("a lock", &queued);
     drill.end();

@@ -146,9 +146,7 @@ fn an_endpoint_frozen_from_the_start_blocks_no_call() {
 #[test]
 fn a_slow_network_only_costs_time() {
     run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
+        let (corner, proxy) = Corner::with_proxy().await;
         proxy.delay(Duration::from_millis(100));
         let locks = connect(
             corner
@@ -165,9 +163,7 @@ fn a_slow_network_only_costs_time() {
 #[test]
 fn a_slow_network_reconnects_within_a_short_ttl() {
     run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
+        let (corner, proxy) = Corner::with_proxy().await;
         proxy.delay(Duration::from_millis(190));
         let ttl = Duration::from_secs(6);
         let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;

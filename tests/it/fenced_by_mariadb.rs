@@ -9,7 +9,7 @@ use sqlx::{MySql, MySqlPool};
 use tokio::task::spawn_blocking;
 
 use crate::corner::{Corner, take};
-use crate::fenced::{is_refused, take_away, written};
+use crate::fenced::{is_refused, written};
 use crate::limit::run;
 
 /// A server with a row, which is to have the name of its last writer.
@@ -52,12 +52,12 @@ impl Database {
 
 #[test]
 fn holders_write_one_after_the_other_and_late_ones_not_at_all() {
-    if !MariaDb::is_installed() {
-        // Past the capture of a test's output.
-        let _ = writeln!(io::stderr(), "left out: MariaDB, which is not installed");
-        return;
-    }
     run(async {
+        if !MariaDb::is_installed() {
+            // Past the capture of a test's output.
+            let _ = writeln!(io::stderr(), "left out: MariaDB, which is not installed");
+            return;
+        }
         let (corner, database) = (Corner::new().await, Database::new().await);
         let (a, b) = (corner.locks().await, corner.locks().await);
         let first = take("a free name", a.lock("orders/7")).await;
@@ -68,7 +68,7 @@ fn holders_write_one_after_the_other_and_late_ones_not_at_all() {
             .await
             .unwrap();
         let open = written(&database.pool, &first, "a again").await.unwrap();
-        take_away(&corner, "orders/7").await;
+        corner.take_away("orders/7").await;
         let next = take("the name that was taken away", b.lock("orders/7")).await;
         // The next holder's fence waits for the transaction that is open.
         let (later, ()) = tokio::join!(written(&database.pool, &next, "b"), async {

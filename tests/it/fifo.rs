@@ -1,14 +1,13 @@
-//! FIFO order: first come, first served, in one engine, across engines and across processes.
+//! FIFO order: first come, first served, in one engine and across processes.
 
-use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::task::JoinSet;
 
 use crate::corner::{Corner, pass};
 use crate::limit::{run, within};
+use crate::steps::queued;
 use crate::worker::Worker;
 
 type Order = Arc<Mutex<Vec<usize>>>;
@@ -28,42 +27,18 @@ async fn all(mut tasks: JoinSet<()>) {
 #[test]
 fn calls_of_one_engine_are_served_in_order() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let order = Order::default();
         let held = locks.lock("till/1").await.unwrap();
         let mut tasks = JoinSet::new();
         for who in 0..10 {
-            let mut call = Box::pin(enter(locks.clone(), 1, who, order.clone()));
             // A call enters the wait queue at its first poll, so each is polled before the next is made.
-            assert!(
-                call.as_mut()
-                    .poll(&mut Context::from_waker(Waker::noop()))
-                    .is_pending()
-            );
+            let call = queued(enter(locks.clone(), 1, who, order.clone()));
             tasks.spawn(async move { call.await.expect("served") });
         }
         held.release().await.unwrap();
         all(tasks).await;
         assert_eq!(*order.lock().unwrap(), (0..10).collect::<Vec<_>>());
-    });
-}
-
-#[test]
-fn engines_are_served_in_order() {
-    run(async {
-        let corner = Corner::new().await;
-        let order = Order::default();
-        let held = corner.locks().await.lock("till/1").await.unwrap();
-        let mut tasks = JoinSet::new();
-        for who in 0..5 {
-            let call = enter(corner.locks().await, 1, who, order.clone());
-            tasks.spawn(async move { call.await.expect("served") });
-            corner.until_contenders("till/1", who + 2).await;
-        }
-        held.release().await.unwrap();
-        all(tasks).await;
-        assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
     });
 }
 
@@ -83,8 +58,7 @@ fn processes_are_served_in_order() {
         let mut entries = Vec::new();
         for worker in &mut workers {
             let entry = worker.says("held").await;
-            worker.send("done till");
-            worker.says("released").await;
+            worker.asked("done till", "released").await;
             entries.push(entry.split(' ').nth(2).unwrap().parse::<u64>().unwrap());
         }
         assert!(
@@ -95,55 +69,16 @@ fn processes_are_served_in_order() {
 }
 
 #[test]
-fn a_dropped_call_leaves_the_order_of_others() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let order = Order::default();
-        let held = locks.lock("till/1").await.unwrap();
-        let mut calls = Vec::new();
-        for who in 0..4 {
-            let mut call = Box::pin(enter(locks.clone(), 1, who, order.clone()));
-            assert!(
-                call.as_mut()
-                    .poll(&mut Context::from_waker(Waker::noop()))
-                    .is_pending()
-            );
-            calls.push(call);
-        }
-        drop(calls.remove(1));
-        let mut tasks = JoinSet::new();
-        for call in calls {
-            tasks.spawn(async move { call.await.expect("served") });
-        }
-        held.release().await.unwrap();
-        all(tasks).await;
-        assert_eq!(*order.lock().unwrap(), [0, 2, 3]);
-        corner.until_empty().await;
-    });
-}
-
-#[test]
 fn a_try_does_not_overtake_waiters() {
     run(async {
-        let corner = Corner::new().await;
-        let (first, second) = (corner.locks().await, corner.locks().await);
+        let (corner, [first, second]) = Corner::with_engines().await;
         let held = first.lock("till/1").await.unwrap();
-        let mut waiter = Box::pin(second.lock("till/1").wait_forever().into_future());
-        assert!(
-            waiter
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-                .is_pending()
-        );
+        let waiter = queued(second.lock("till/1").wait_forever());
         corner.until_contenders("till/1", 2).await;
         held.release().await.unwrap();
         // The waiter owns the name now, although its engine has not read that yet.
         let refused = first.lock("till/1").try_once().await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Held { .. }));
         pass("the waiter's admission", waiter).await;
     });
 }

@@ -1,6 +1,5 @@
 //! Foreign locks: `etcdctl lock`, which is Go's `concurrency.Mutex`, and other clients that put keys below a name.
 
-use std::future::IntoFuture;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,7 @@ use etcd_client::PutOptions;
 use etcd_locked::LockError;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, refused_after_its_wait, take};
+use crate::corner::{Corner, refused_after_its_wait, served, spawn, take};
 use crate::etcd::etcdctl;
 use crate::limit::{run, within};
 use crate::worker::Worker;
@@ -57,16 +56,12 @@ fn etcdctl_waits_behind_us() {
 #[test]
 fn we_wait_behind_etcdctl() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
         etcdctl.line().await;
         let refused = locks.lock("orders/42").try_once().await;
         // etcdctl writes no record, so the error names no holder.
-        assert!(
-            matches!(refused, Err(LockError::Held { holder: None, .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Held { holder: None, .. }));
         let terminated = Arc::new(AtomicBool::new(false));
         let waiter = tokio::spawn({
             let (locks, terminated) = (locks.clone(), terminated.clone());
@@ -94,14 +89,7 @@ fn etcdctl_and_we_share_one_queue() {
         let held = corner.locks().await.lock("orders/42").await.unwrap();
         let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
         corner.until_contenders("orders/42", 2).await;
-        let after = tokio::spawn(
-            corner
-                .locks()
-                .await
-                .lock("orders/42")
-                .wait_forever()
-                .into_future(),
-        );
+        let after = spawn(corner.locks().await.lock("orders/42").wait_forever());
         corner.until_contenders("orders/42", 3).await;
         held.release().await.unwrap();
         etcdctl.line().await;
@@ -109,13 +97,7 @@ fn etcdctl_and_we_share_one_queue() {
         sleep(Duration::from_millis(300)).await;
         assert!(!after.is_finished(), "we overtook etcdctl");
         etcdctl.terminate();
-        within("our admission", after)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        served("our admission", after).await;
         corner.until_empty().await;
     });
 }
@@ -123,8 +105,7 @@ fn etcdctl_and_we_share_one_queue() {
 #[test]
 fn tokens_increase_across_languages() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let mut last = 0;
         for _ in 0..3 {
             let held = locks.lock("orders/42").await.unwrap();
@@ -153,32 +134,19 @@ fn tokens_increase_across_languages() {
 #[test]
 fn a_foreign_key_directly_below_a_name_blocks_it() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let key = format!("{}foreign", corner.below("orders/42"));
         let mut client = corner.client.clone();
         client.put(key.clone(), "not a record", None).await.unwrap();
         let refused = locks.lock("orders/42").try_once().await;
-        assert!(
-            matches!(refused, Err(LockError::Held { holder: None, .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Held { holder: None, .. }));
         let call = async || locks.lock("orders/42").wait(Duration::from_secs(1)).await;
         let refused = refused_after_its_wait("the end of the wait", call).await;
-        assert!(
-            matches!(refused, LockError::Timeout { holder: None, .. }),
-            "{refused:?}"
-        );
-        let waiter = tokio::spawn(locks.lock("orders/42").wait_forever().into_future());
+        assert_matches!(refused, LockError::Timeout { holder: None, .. });
+        let waiter = spawn(locks.lock("orders/42").wait_forever());
         corner.until_contenders("orders/42", 2).await;
         client.delete(key, None).await.unwrap();
-        within("our admission", waiter)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        served("our admission", waiter).await;
         corner.until_empty().await;
     });
 }
@@ -186,8 +154,7 @@ fn a_foreign_key_directly_below_a_name_blocks_it() {
 #[test]
 fn deeper_keys_do_not_block() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let mut client = corner.client.clone();
         // Several keys, all older than any of ours.
         for deeper in ["lines/1", "lines/2", "a/b/c"] {
@@ -207,16 +174,7 @@ fn deeper_keys_do_not_block() {
         let held = take("a lock above them", locks.lock("orders/42")).await;
         // A key directly below the name still blocks.
         let refused = corner.locks().await.lock("orders/42").try_once().await;
-        assert!(
-            matches!(
-                refused,
-                Err(LockError::Held {
-                    holder: Some(_),
-                    ..
-                })
-            ),
-            "{refused:?}"
-        );
+        assert_matches!(&refused, Err(LockError::Held { holder, .. }) if holder.is_some());
         held.release().await.unwrap();
     });
 }

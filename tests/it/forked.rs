@@ -25,8 +25,7 @@ fn a_childs_call_is_refused_at_once() {
         let theirs = corner.locks().await;
         let tried = within("a try", theirs.lock("job").try_once()).await;
         tried.expect_err("the parent holds the lock");
-        worker.send("done job");
-        worker.says("released").await;
+        worker.asked("done job", "released").await;
         pass("the next lock", theirs.lock("job")).await;
         drill.shows("a process forks after its first lock").await;
         drill.end();

@@ -1,6 +1,6 @@
 //! etcd behind its own gRPC proxies: locks, waits, renewals and losses pass through them.
 
-use std::future::{IntoFuture, pending};
+use std::future::pending;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, connect, pass, spawn, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
@@ -109,7 +109,7 @@ fn locks_work_behind_the_grpc_proxies_of_etcd() {
 
         // A waiter is admitted by its watch, and a holder outlives its first lease.
         let held = take("a free name", one.lock("reports/today")).await;
-        let waiter = tokio::spawn(two.lock("reports/today").wait_forever().into_future());
+        let waiter = spawn(two.lock("reports/today").wait_forever());
         corner.until_contenders("reports/today", 2).await;
         sleep(TTL + Duration::from_secs(1)).await;
         assert!(held.is_held(), "renewals do not arrive");
@@ -123,7 +123,7 @@ fn locks_work_behind_the_grpc_proxies_of_etcd() {
         );
 
         // The loss of a key passes as an event.
-        let own = corner.contenders("reports/today").await.remove(0);
+        let own = corner.owner("reports/today").await;
         let body = tokio::spawn(async move { next.hold(pending::<()>()).await });
         sleep(Duration::from_secs(2)).await; // by then a holder watches its key
         let deleted = corner.client.clone().delete(own.text, None).await;
@@ -131,7 +131,7 @@ fn locks_work_behind_the_grpc_proxies_of_etcd() {
         let deleted = Instant::now();
         // Without an event, the holder would read its key within a minute only.
         let lost = within("the loss", body).await.expect("no panic");
-        assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+        assert_matches!(lost, Err(LockError::Lost { .. }));
         drill.result("a body to its end", &lost);
         drill.took(
             "a deleted key's body was ended, since the delete",

@@ -1,37 +1,23 @@
 //! Hand-over: inside a process a lock passes from call to call without a request to etcd, and other processes still get it.
 
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Waker};
 
-use etcd_locked::{Acquire, Group, LockError, LockGuard};
 use tokio::task::JoinSet;
 
 use crate::corner::{Corner, pass};
 use crate::limit::{run, within};
-
-type Waiting<N> = Pin<Box<dyn Future<Output = Result<LockGuard<N>, LockError>> + Send>>;
-
-/// Polls the call once, so that it is in the wait queue.
-fn queue_up<N: Group<Proofs: Send>>(call: Acquire<N>) -> Waiting<N> {
-    let mut call: Waiting<N> = Box::pin(call.wait_forever().into_future());
-    let mut cx = Context::from_waker(Waker::noop());
-    assert!(call.as_mut().poll(&mut cx).is_pending());
-    call
-}
+use crate::steps::queued;
 
 #[test]
 fn a_hand_over_keeps_the_key() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let mut held = locks.lock("orders/7").await.unwrap();
-        let key = corner.contenders("orders/7").await[0].clone();
+        let key = corner.owner("orders/7").await;
         let mut token = held.token();
         for _ in 0..5 {
-            let next = queue_up(locks.lock("orders/7"));
+            let next = queued(locks.lock("orders/7").wait_forever());
             held.release().await.unwrap();
             held = within("the next in the process", next).await.unwrap();
             assert!(held.token() > token && held.token().as_i64() > token.as_i64());
@@ -49,30 +35,13 @@ fn a_hand_over_keeps_the_key() {
 }
 
 #[test]
-fn several_locks_are_handed_over_to_a_call_for_the_same() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = locks.lock("orders/7").and("orders/8").await.unwrap();
-        let same = queue_up(locks.lock("orders/8").and("orders/7"));
-        held.release().await.unwrap();
-        let same = within("the same locks' admission", same).await.unwrap();
-        let handovers = same.tokens().map(|(_, token)| token.handover());
-        assert_eq!(handovers.collect::<Vec<_>>(), [1, 1]);
-        same.release().await.unwrap();
-        corner.until_empty().await;
-    });
-}
-
-#[test]
 fn a_hand_over_keeps_no_name_for_a_call_that_wants_others() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = locks.lock("orders/7").and("orders/8").await.unwrap();
         let elsewhere = locks.lock("orders/9").await.unwrap();
-        let both = queue_up(locks.lock("orders/8").and("orders/9"));
-        let single = queue_up(locks.lock("orders/7"));
+        let both = queued(locks.lock("orders/8").and("orders/9").wait_forever());
+        let single = queued(locks.lock("orders/7").wait_forever());
         held.release().await.unwrap();
         let single = within("the single lock's admission", single).await.unwrap();
         assert!(
@@ -90,8 +59,7 @@ fn a_hand_over_keeps_no_name_for_a_call_that_wants_others() {
 #[test]
 fn another_process_is_admitted_despite_hand_overs() {
     run(async {
-        let corner = Corner::new().await;
-        let (busy, other) = (corner.locks().await, corner.locks().await);
+        let (corner, [busy, other]) = Corner::with_engines().await;
         let (over, runs) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicUsize::new(0)),

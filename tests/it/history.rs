@@ -60,8 +60,7 @@ fn lost_history_is_one_error_event() {
             for job in 0..20 {
                 let (kind, length) = [("work", "long"), ("work-five", "short")][job % 2];
                 let job = format!("job{round}-{job}-{length}");
-                worker.send(&format!("{kind} {job}"));
-                worker.says("held").await;
+                worker.asked(&format!("{kind} {job}"), "held").await;
                 jobs.insert(job);
             }
             etcd.kill();
@@ -80,8 +79,7 @@ fn lost_history_is_one_error_event() {
                 back.elapsed(),
             );
             // A lock of the new history: by then all of the old one has been said.
-            worker.send(&format!("lock late/{round}"));
-            worker.says("locked").await;
+            worker.asked(&format!("lock late/{round}"), "locked").await;
             errors.extend(
                 worker
                     .unread()

@@ -46,8 +46,7 @@ fn a_strangers_record_is_escaped_and_cut() {
         let mut drill = Drill::begin(
             "another process's record of up to 1.4 MB with newlines, escapes and invisible characters",
         );
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let mut client = corner.client.clone();
         for (name, value) in [
             ("orders/1", record(HOSTILE)),

@@ -56,8 +56,7 @@ fn all_members_may_be_replaced() {
             Worker::start(environment),
         ];
         let [holder, waiter] = &mut workers;
-        holder.send("work held");
-        holder.says("held").await;
+        holder.asked("work held", "held").await;
         waiter.send("work held");
         for worker in [holder, waiter] {
             worker.send(&tally);
@@ -76,14 +75,12 @@ fn all_members_may_be_replaced() {
         }
         // None of the configured endpoints is left, and nothing has failed.
         let [holder, waiter] = &mut workers;
-        holder.send("done held");
-        holder.says("released").await;
+        holder.asked("done held", "released").await;
         waiter.says("held").await;
         drill.got("a long holder and its waiter: their lock");
         let mut visits = 0;
         for worker in &mut workers {
-            worker.send("done till");
-            let tallied = worker.says("tallied").await;
+            let tallied = worker.asked("done till", "tallied").await;
             let count = tallied.strip_prefix("till ").unwrap();
             visits += count
                 .parse::<u64>()
@@ -188,10 +185,8 @@ fn a_member_that_lags_is_passed_over() {
         let isolated = Instant::now();
         let key = format!("{}news", corner.prefix);
         let mut client = corner.client.clone();
-        client
-            .put(key.as_str(), "", None)
-            .await
-            .expect("two of three take a put");
+        let put = client.put(key.as_str(), "", None).await;
+        put.expect("two of three take a put");
         let mut behind = cluster.members[lags].client().await;
         let stale = Some(GetOptions::new().with_serializable());
         let stale = within("a stale answer", behind.get(key.as_str(), stale)).await;
@@ -255,8 +250,7 @@ fn holder_that_dies_with_the_leader_is_followed_in_two_ttls() {
         ];
         let mut holder = Worker::start(environment.clone());
         let mut next = Worker::start(environment);
-        holder.send("work-five till");
-        holder.says("held").await;
+        holder.asked("work-five till", "held").await;
         next.send("work till");
         corner.until_contenders("jobs/till", 2).await;
 
@@ -268,8 +262,7 @@ fn holder_that_dies_with_the_leader_is_followed_in_two_ttls() {
             killed.elapsed() >= Duration::from_secs(1),
             "the holder did not have the lock"
         );
-        next.send("done till");
-        next.says("released").await;
+        next.asked("done till", "released").await;
         corner.until_empty().await;
     });
 }

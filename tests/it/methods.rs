@@ -90,8 +90,7 @@ fn methods_of_a_block_exclude_each_other() {
 #[test]
 fn shared_methods_of_a_block_run_together_only() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let account = Account { id: 7, locks };
         let together = Barrier::new(2);
         let both = async { tokio::join!(account.read(&together), account.read(&together)) };
@@ -102,10 +101,7 @@ fn shared_methods_of_a_block_run_together_only() {
         let writer = async {
             corner.until_contenders("accounts/7", 1).await;
             let refused = account.close().await;
-            assert!(
-                matches!(refused, Err(LockError::Held { .. })),
-                "{refused:?}"
-            );
+            assert_matches!(refused, Err(LockError::Held { .. }));
             leave.send(()).unwrap();
         };
         let (read, ()) = within("the reader", async {
@@ -121,8 +117,7 @@ fn shared_methods_of_a_block_run_together_only() {
 #[test]
 fn an_unlocked_method_takes_nothing() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let account = Account { id: 7, locks };
         let held = account.locks.lock("accounts/7").await.unwrap();
         assert_eq!(within("no lock", account.id()).await, 7);

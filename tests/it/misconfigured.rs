@@ -12,6 +12,7 @@ use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::real_only::real_etcd_only;
+use crate::shop::Shop;
 use crate::worker::Worker;
 
 /// A connect time-out that outlasts the test's patience: an error that waits for it comes too late.
@@ -23,7 +24,7 @@ async fn refused_at_once(drill: &mut Drill, mistake: &str, config: Config) -> Lo
     let connecting = Locks::connect(config.connect_timeout(NEVER));
     let error = within("a refusal", connecting).await.map(drop);
     let error = error.expect_err("there is nothing to connect to");
-    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert_matches!(error, LockError::Backend { .. });
     assert!(!error.is_retryable(), "{error}");
     drill.error(&error);
     drill.took(
@@ -71,10 +72,9 @@ fn tls_mistakes_are_refused_at_once() {
         let untrusted = refused_at_once(&mut drill, "no authority", config())
             .await
             .to_string();
-        assert!(
-            untrusted.contains("invalid peer certificate"),
-            "{untrusted}"
-        );
+        for part in ["invalid peer certificate", &etcd.address()] {
+            assert!(untrusted.contains(part), "no `{part}` in `{untrusted}`");
+        }
         let other = Tls::new().ca_pem(Authority::new().pem());
         refused_at_once(&mut drill, "another authority", config().tls(other)).await;
         let another_host = Tls::new().ca_pem(authority.pem()).domain("etcd.example");
@@ -99,9 +99,7 @@ fn credentials_are_not_retryable() {
     real_etcd_only!();
     run(async {
         let mut drill = Drill::begin("a wrong password, an unknown user, no user at all");
-        let etcd = Etcd::start().await;
-        etcd.enable_auth("shop", "secret", &["locks/", "locks%s/"])
-            .await;
+        let etcd = Shop::start("secret").await.etcd;
         let config = || Config::new([etcd.endpoint()]);
         for (mistake, config) in [
             ("a wrong password", config().user("shop", "wrong")),
@@ -112,6 +110,10 @@ fn credentials_are_not_retryable() {
                 .await
                 .to_string();
             assert!(!error.contains("secret"), "a password in `{error}`");
+            assert!(error.contains(&etcd.address()), "`{error}`");
+            let words = ["auth", "user", "password", "permission"];
+            let named = words.iter().any(|word| error.to_lowercase().contains(word));
+            assert!(named, "none of {words:?} in `{error}`");
         }
         drill.end();
     });
@@ -158,10 +160,11 @@ fn init_after_shutdown_says_shutting_down() {
         let corner = Corner::new().await;
         let environment = corner.environment().into_iter();
         let mut worker = Worker::start(environment.chain(drill.environment()));
-        worker.send("lock orders/7");
-        worker.says("locked").await;
+        worker.asked("lock orders/7", "locked").await;
         worker.send("shutdown 1000");
         assert_eq!(worker.line().await, "shut down");
+        corner.until_empty().await;
+        assert_eq!(corner.sessions().await, []);
         let init = format!("init {}", corner.endpoint);
         for (command, what) in [
             (&*init, "init"),
@@ -169,8 +172,7 @@ fn init_after_shutdown_says_shutting_down() {
             ("work till", "till"),
             (&*init, "init"),
         ] {
-            worker.send(command);
-            let failed = worker.says("failed").await;
+            let failed = worker.asked(command, "failed").await;
             assert!(
                 failed.starts_with(&format!("{what} ShuttingDown")),
                 "{failed}"

@@ -27,8 +27,7 @@ fn payload(panic: Box<dyn Any + Send>) -> Payload {
 fn a_panic_in_the_body_releases_the_lock() {
     run(async {
         let mut drill = Drill::begin("a body panics while it holds a lock");
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let task = tokio::spawn({
             let locks = mine.clone();
             async move { fail(&locks, 7).await }
@@ -51,8 +50,7 @@ fn a_panic_in_the_body_releases_the_lock() {
 #[test]
 fn a_panic_under_a_guard_releases_the_lock() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let task = tokio::spawn({
             let locks = locks.clone();
             async move {
@@ -73,8 +71,7 @@ fn a_panic_under_a_guard_releases_the_lock() {
 #[test]
 fn a_panic_lets_the_waiters_in() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let calls: Vec<_> = (0..5)
             .map(|_| {
                 let locks = locks.clone();

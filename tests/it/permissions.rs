@@ -5,9 +5,10 @@ use std::time::Duration;
 use etcd_locked::{LockError, Locks, etcd_locked};
 
 use crate::corner::connect;
-use crate::etcd::{Etcd, ROOT};
+use crate::etcd::Etcd;
 use crate::limit::{run, within};
 use crate::real_only::real_etcd_only;
+use crate::shop::Shop;
 use crate::worker::Worker;
 
 #[etcd_locked("<family>/<id>", locks = locks, wait = "5s")]
@@ -77,10 +78,7 @@ fn a_forbidden_name_is_denied_and_fails_alone() {
         };
         let (errors, ()) = within("all calls", async { tokio::join!(forbidden, allowed) }).await;
         for error in errors {
-            assert!(
-                matches!(error, LockError::PermissionDenied { .. }),
-                "{error:?}"
-            );
+            assert_matches!(error, LockError::PermissionDenied { .. });
             assert!(!error.is_retryable());
             let text = error.to_string();
             assert!(
@@ -90,10 +88,7 @@ fn a_forbidden_name_is_denied_and_fails_alone() {
             assert!(!text.contains("reports"), "a value in `{text}`");
         }
         let tried = within("a try", locks.lock("reports/7").try_once()).await;
-        assert!(
-            matches!(tried, Err(LockError::PermissionDenied { .. })),
-            "{tried:?}"
-        );
+        assert_matches!(tried, Err(LockError::PermissionDenied { .. }));
     });
 }
 
@@ -109,10 +104,7 @@ fn a_missing_session_key_permission_is_named() {
                 .unwrap_err(),
             Err(error) => error,
         };
-        assert!(
-            matches!(error, LockError::PermissionDenied { .. }),
-            "{error:?}"
-        );
+        assert_matches!(error, LockError::PermissionDenied { .. });
         assert!(error.to_string().contains("session key"), "{error}");
     });
 }
@@ -125,10 +117,7 @@ const NAMES: usize = 20;
 fn a_role_that_is_taken_away_is_one_warning_about_watches() {
     real_etcd_only!();
     run(async {
-        let etcd = Etcd::start().await;
-        etcd.enable_auth("shop", "secret", &["locks/", "locks%s/"])
-            .await;
-        let mut root = etcd.client_as(Some(ROOT)).await;
+        let Shop { etcd, mut root } = Shop::start("secret").await;
         let mut worker = Worker::start([
             ("ETCD_LOCKED_ENDPOINTS", &*etcd.endpoint()),
             ("ETCD_LOCKED_USER", "shop:secret"),
@@ -136,8 +125,7 @@ fn a_role_that_is_taken_away_is_one_warning_about_watches() {
             ("WORKER_LOGS", "debug"),
         ]);
         for name in 0..NAMES {
-            worker.send(&format!("work {name}"));
-            worker.says("held").await;
+            worker.asked(&format!("work {name}"), "held").await;
         }
         let revoked = root.user_revoke_role("shop", "shop").await;
         revoked.expect("the role is revoked");
@@ -151,8 +139,7 @@ fn a_role_that_is_taken_away_is_one_warning_about_watches() {
         let granted = root.user_grant_role("shop", "shop").await;
         granted.expect("the role is granted again");
         for name in 0..NAMES {
-            worker.send(&format!("done {name}"));
-            worker.says("released").await;
+            worker.asked(&format!("done {name}"), "released").await;
         }
     });
 }

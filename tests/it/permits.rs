@@ -1,6 +1,5 @@
 //! `permits = N`: at most N bodies at a time, over all processes.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
 use etcd_locked::{Acquire, LockError, LockMode, Name};
@@ -9,7 +8,7 @@ use tempfile::tempdir;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, take};
+use crate::corner::{Corner, admitted, served, spawn, take};
 use crate::foreign::etcdctl_lock;
 use crate::limit::{run, within};
 use crate::worker::Worker;
@@ -42,29 +41,18 @@ fn never_more_than_five_permits_of_sixty_four() {
 #[test]
 fn permits_are_counted_over_engines_and_given_in_order() {
     run(async {
-        let corner = Corner::new().await;
-        let (locks, other) = (corner.locks().await, corner.locks().await);
+        let (corner, [locks, other]) = Corner::with_engines().await;
         let third = corner.locks().await;
         let one = locks.lock(REGION).permits(2).await.unwrap();
         let two = other.lock(REGION).permits(2).await.unwrap();
         let refused = locks.lock(REGION).permits(2).try_once().await;
-        let named = matches!(
-            &refused,
-            Err(LockError::Held {
-                holder: Some(_),
-                ..
-            })
-        );
-        assert!(named, "{refused:?}");
-        let first = tokio::spawn(other.lock(REGION).permits(2).wait_forever().into_future());
+        assert_matches!(&refused, Err(LockError::Held { holder, .. }) if holder.is_some());
+        let first = spawn(other.lock(REGION).permits(2).wait_forever());
         corner.until_contenders(REGION, 3).await;
-        let second = tokio::spawn(third.lock(REGION).permits(2).wait_forever().into_future());
+        let second = spawn(third.lock(REGION).permits(2).wait_forever());
         corner.until_contenders(REGION, 4).await;
         one.release().await.unwrap();
-        let first = within("the first one's admission", first)
-            .await
-            .unwrap()
-            .unwrap();
+        let first = admitted("the first one's admission", first).await;
         sleep(Duration::from_millis(200)).await;
         assert!(!second.is_finished(), "there are three inside");
         first.release().await.unwrap();
@@ -79,8 +67,7 @@ fn permits_are_counted_over_engines_and_given_in_order() {
 #[test]
 fn a_rolling_change_of_permits_never_exceeds_the_larger() {
     run(async {
-        let corner = Corner::new().await;
-        let (old, new) = (corner.locks().await, corner.locks().await);
+        let (corner, [old, new]) = Corner::with_engines().await;
         let directory = tempdir().unwrap();
         let crowd = Crowd::new(directory.path());
         // The old number allows two holders, and only the new number admits a third.
@@ -130,10 +117,8 @@ async fn most_inside(replicas: &mut [Worker]) -> usize {
 
 /// Lets a process finish its calls, and shuts its engine down.
 async fn retire(mut replica: Worker) {
-    replica.send("leave mail");
-    replica.says("limited").await;
-    replica.send("shutdown 5000");
-    replica.says("shut").await;
+    replica.asked("leave mail", "limited").await;
+    replica.asked("shutdown 5000", "shut").await;
     assert_eq!(replica.unread(), [""; 0]);
 }
 
@@ -175,8 +160,7 @@ fn rolling_deployments_of_another_number_exceed_none() {
 #[test]
 fn permits_readers_and_a_writer_exclude_each_other() {
     run(async {
-        let corner = Corner::new().await;
-        let (locks, other) = (corner.locks().await, corner.locks().await);
+        let (corner, [locks, other]) = Corner::with_engines().await;
         /// In both processes at once.
         async fn times_out<M: LockMode>(calls: [Acquire<Name, M>; 2]) {
             let calls = calls.map(|call| {
@@ -185,10 +169,7 @@ fn permits_readers_and_a_writer_exclude_each_other() {
             });
             let [one, other] = calls;
             for result in <[_; 2]>::from(tokio::join!(one, other)) {
-                assert!(
-                    matches!(result, Err(LockError::Timeout { .. })),
-                    "{result:?}"
-                );
+                assert_matches!(result, Err(LockError::Timeout { .. }));
             }
         }
         let each = [&locks, &other].map(|of| move || of.lock(REGION));
@@ -207,36 +188,14 @@ fn permits_readers_and_a_writer_exclude_each_other() {
 }
 
 #[test]
-fn a_permit_is_handed_over_inside_the_process() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let one = locks.lock(REGION).permits(1).await.unwrap();
-        let next = tokio::spawn(locks.lock(REGION).permits(1).wait_forever().into_future());
-        // The second call has no key in etcd, because there is no second permit to contend for.
-        sleep(Duration::from_millis(200)).await;
-        assert_eq!(corner.contenders(REGION).await.len(), 1);
-        one.release().await.unwrap();
-        let next = within("the next one's admission", next)
-            .await
-            .unwrap()
-            .unwrap();
-        assert_eq!(next.token().handover(), 1);
-        next.release().await.unwrap();
-        corner.until_empty().await;
-    });
-}
-
-#[test]
 fn etcdctl_and_permits_exclude_each_other() {
     run(async {
-        let corner = Corner::new().await;
-        let (locks, other) = (corner.locks().await, corner.locks().await);
+        let (corner, [locks, other]) = Corner::with_engines().await;
         let permit = locks.lock(REGION).permits(3).await.unwrap();
         let mut etcdctl = etcdctl_lock(&corner, REGION, &[]);
         let keys = corner.until_contenders(REGION, 2).await;
         let later = other.lock(REGION).permits(3).wait_forever();
-        let later = tokio::spawn(later.into_future());
+        let later = spawn(later);
         corner.until_contenders(REGION, 3).await;
         sleep(Duration::from_millis(300)).await;
         let said = etcdctl.unread();
@@ -247,11 +206,7 @@ fn etcdctl_and_permits_exclude_each_other() {
         sleep(Duration::from_millis(300)).await;
         assert!(!later.is_finished(), "a permit is in with etcdctl");
         etcdctl.terminate();
-        let later = within("the permit's admission", later)
-            .await
-            .unwrap()
-            .unwrap();
-        later.release().await.unwrap();
+        served("the permit's admission", later).await;
         corner.until_empty().await;
     });
 }

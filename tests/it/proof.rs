@@ -46,8 +46,7 @@ async fn permit(locks: &Locks, id: u64) -> Result<(String, Sharing), LockError> 
 #[test]
 fn proof_of_a_template_is_of_the_calls_lock() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let text = || "orders/7".to_owned();
         let told = template(&locks, 7).await.unwrap();
         assert_eq!(told, (text(), Sharing::Exclusive));
@@ -73,8 +72,7 @@ async fn declared(locks: &Locks, id: u64) -> Result<(u64, Token), LockError> {
 #[test]
 fn proof_of_a_declared_name_has_its_fields() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let (id, before) = declared(&locks, 42).await.unwrap();
         assert_eq!(id, 42);
         assert!(declared(&locks, 42).await.unwrap().1 > before);
@@ -143,8 +141,7 @@ async fn middle(locks: &Locks) -> Result<bool, LockError> {
 #[test]
 fn each_of_two_names_has_its_proof() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         // Other calls of one account, so that the tokens of the two names differ.
         locks
             .lock(Account { id: 2 })
@@ -200,13 +197,7 @@ fn a_detached_body_has_its_proof() {
 
 #[etcd_locked(Order { id: 3 }, locks = locks, guard = order, on_lost = "continue")]
 async fn until_lost(locks: &Locks, corner: &Corner) -> Result<LossCause, LockError> {
-    let key = corner.contenders("orders/3").await.remove(0);
-    corner
-        .client
-        .clone()
-        .lease_revoke(key.lease)
-        .await
-        .expect("an answer");
+    corner.revoke("orders/3").await;
     let cause = order.lost().await;
     assert!(!order.is_held() && order.remaining() == Duration::ZERO);
     Ok(cause)
@@ -215,8 +206,7 @@ async fn until_lost(locks: &Locks, corner: &Corner) -> Result<LossCause, LockErr
 #[test]
 fn a_proof_tells_the_loss_of_its_lock() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let cause = within("the loss", until_lost(&locks, &corner)).await;
         assert_eq!(cause.unwrap(), LossCause::Revoked);
     });
@@ -224,7 +214,7 @@ fn a_proof_tells_the_loss_of_its_lock() {
 
 #[etcd_locked("a", "b", locks = locks, guard = (_, second), on_lost = "continue")]
 async fn fenced(locks: &Locks, corner: &Corner) -> Result<bool, LockError> {
-    let key = corner.contenders("b").await.remove(0);
+    let key = corner.owner("b").await;
     let fence = etcd_locked::etcd_client::Txn::new().when([second.fence()]);
     let mut etcd = corner.client.clone();
     let before = etcd
@@ -240,18 +230,16 @@ async fn fenced(locks: &Locks, corner: &Corner) -> Result<bool, LockError> {
 #[test]
 fn fence_of_a_proof_covers_its_own_name() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let seen = within("the body", fenced(&locks, &corner)).await;
-        assert!(matches!(seen, Ok(true)), "{seen:?}");
+        assert_matches!(seen, Ok(true));
     });
 }
 
 #[test]
 fn a_guard_by_hand_gives_the_proof() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held: LockGuard<Order> = locks.lock(Order { id: 42 }).await.unwrap();
         assert_eq!(charge(held.locked()).await, (42, held.token()));
         held.release().await.unwrap();
@@ -274,8 +262,7 @@ fn a_guard_by_hand_gives_the_proof() {
 #[test]
 fn a_group_by_hand_gives_a_proof_for_each_name() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let call = locks.lock(Account { id: 1 }).and(Order { id: 2 }).and("x");
         let held: LockGuard<(Account, Order, Name)> = call.and_all(["y", "z"]).await.unwrap();
         let (account, order, text) = held.locked();

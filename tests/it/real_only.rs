@@ -129,11 +129,9 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         "secrets::debug_of_what_knows_a_secret_does_not_show_it",
         USERS,
     ),
-    ("startup::an_untrusted_certificate_is_named", TLS),
     ("startup::a_client_certificate_is_presented", TLS),
     ("startup::a_trusted_certificate_is_accepted", TLS),
-    ("startup::a_failed_login_is_named", USERS),
-    ("startup::no_tls_to_an_etcd_with_tls_is_named", TLS),
+    ("startup::a_user_may_come_from_the_environment", USERS),
     ("upgrade::an_upgrade_under_load_fails_no_call", MEMBERS),
 ];
 

@@ -15,27 +15,6 @@ async fn keys(locks: &Locks, id: u64, corner: &Corner) -> Result<Vec<Key>, LockE
 }
 
 #[test]
-fn a_key_is_named_for_its_lock_and_its_lease() {
-    run(async {
-        let corner = Corner::new().await;
-        let keys = within("the call", keys(&corner.locks().await, 42, &corner))
-            .await
-            .unwrap();
-        let [key] = keys.as_slice() else {
-            panic!("{keys:?}")
-        };
-        assert_eq!(
-            key.text,
-            format!("{}orders/42/{:x}", corner.prefix, key.lease)
-        );
-        assert!(
-            key.lease != 0,
-            "without a lease the key would outlive a crash"
-        );
-    });
-}
-
-#[test]
 fn a_value_says_who_holds_the_lock() {
     run(async {
         let corner = Corner::new().await;
@@ -66,8 +45,7 @@ fn a_refused_caller_reads_the_same_record() {
         let mut environment = corner.environment();
         environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
         let mut worker = Worker::start(environment);
-        worker.send("work till");
-        worker.says("held").await;
+        worker.asked("work till", "held").await;
         let refused = corner.locks().await.lock("jobs/till").try_once().await;
         let Err(error @ LockError::Held { .. }) = refused else {
             panic!("{refused:?}")
@@ -90,8 +68,7 @@ fn a_refused_caller_reads_the_same_record() {
         assert_eq!(holder.template(), Some("jobs/<job>"));
         assert_eq!(holder.function(), Some("worker::work"));
         humantime::parse_rfc3339(holder.queued_since()).expect("RFC 3339");
-        worker.send("done till");
-        worker.says("released").await;
+        worker.asked("done till", "released").await;
     });
 }
 
@@ -100,7 +77,7 @@ fn a_lock_without_a_function_says_so() {
     run(async {
         let corner = Corner::new().await;
         let held = corner.locks().await.lock("orders/42").await.unwrap();
-        let key = corner.contenders("orders/42").await[0].clone();
+        let key = corner.owner("orders/42").await;
         let record: Value = serde_json::from_slice(&key.value).expect("JSON");
         assert_eq!(
             (&record["function"], &record["template"]),
@@ -115,7 +92,8 @@ fn a_session_key_carries_the_lease_of_its_locks() {
     run(async {
         let corner = Corner::new().await;
         let held = corner.locks().await.lock("orders/42").await.unwrap();
-        let lease = corner.contenders("orders/42").await[0].lease;
+        let lease = corner.owner("orders/42").await.lease;
+        assert_ne!(lease, 0, "the key would outlive a crash");
         let sessions = corner.sessions().await;
         let [session] = sessions.as_slice() else {
             panic!("{sessions:?}")
@@ -133,8 +111,7 @@ fn a_session_key_carries_the_lease_of_its_locks() {
 #[test]
 fn keys_are_used_again() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let mut keys = Vec::new();
         for _ in 0..20 {
             let held = locks.lock("orders/42").await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_locked::{Group, LockError, LockGuard, Locks, LossCause, Token, current, etcd_locked};
 use tokio::sync::{Barrier, Notify};
 
-use crate::corner::{Corner, pass};
+use crate::corner::{Corner, admitted, begin_shutdown, pass, spawn};
 use crate::limit::{run, within};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,8 +39,7 @@ async fn outer(
 #[test]
 fn a_reentrant_call_sends_nothing_to_etcd() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let body = async || {
             let outer = inside();
             let before = corner.revision().await;
@@ -50,10 +49,7 @@ fn a_reentrant_call_sends_nothing_to_etcd() {
             assert_eq!(corner.changes_after(before).await, 0);
             // The end of the inner calls has released nothing.
             let refused = theirs.lock("orders/7").try_once().await;
-            assert!(
-                matches!(refused, Err(LockError::Held { .. })),
-                "{refused:?}"
-            );
+            assert_matches!(refused, Err(LockError::Held { .. }));
             // Another name is taken as usual.
             assert_eq!(order(&mine, 8).await?.0, "orders/8");
             Ok(())
@@ -69,8 +65,7 @@ fn a_reentrant_call_sends_nothing_to_etcd() {
 #[test]
 fn a_guard_is_reentrant_too() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let body = async || {
             let again = locks.lock("orders/7").reentrant().await?;
             assert_eq!(
@@ -84,10 +79,7 @@ fn a_guard_is_reentrant_too() {
             let limited = locks.lock("orders/7").at_most(Duration::from_millis(50));
             let limited = limited.reentrant().await?;
             let ended = limited.hold(pending::<()>()).await;
-            assert!(
-                matches!(ended, Err(LockError::HoldLimit { .. })),
-                "{ended:?}"
-            );
+            assert_matches!(ended, Err(LockError::HoldLimit { .. }));
             Ok(())
         };
         within("the calls", outer(&locks, 7, body)).await.unwrap();
@@ -106,10 +98,7 @@ async fn lost(locks: &Locks, id: u64, entered: &Notify) -> Result<LossCause, Loc
             assert!(matches!(inner.release().await, Err(LockError::Lost { .. })));
             // A lost lock is not reentered.
             let refused = order(locks, id).await;
-            assert!(
-                matches!(refused, Err(LockError::Lost { .. })),
-                "{refused:?}"
-            );
+            assert_matches!(refused, Err(LockError::Lost { .. }));
             Ok(cause)
         }
         other => panic!("{other:?}"),
@@ -119,13 +108,11 @@ async fn lost(locks: &Locks, id: u64, entered: &Notify) -> Result<LossCause, Loc
 #[test]
 fn a_loss_of_the_outer_lock_reaches_the_inner() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let entered = Notify::new();
         let operator = async {
             entered.notified().await;
-            let key = corner.contenders("orders/7").await[0].clone();
-            corner.client.clone().delete(key.text, None).await.unwrap();
+            corner.take_away("orders/7").await;
         };
         let call = lost(&locks, 7, &entered);
         let (cause, ()) = within("the loss", async { tokio::join!(call, operator) }).await;
@@ -145,22 +132,12 @@ async fn let_out(locks: &Locks, id: u64) -> Result<(LockGuard, etcd_locked::Curr
 #[test]
 fn a_reentrant_guard_is_lost_outside_its_body() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let (held, seen) = let_out(&locks, 7).await.unwrap();
         assert!(!held.is_held() && !seen.is_held());
         let mut ran = false;
         let late = held.hold(async { ran = true }).await;
-        assert!(
-            matches!(
-                late,
-                Err(LockError::Lost {
-                    cause: LossCause::Released,
-                    ..
-                })
-            ),
-            "{late:?}"
-        );
+        assert_matches!(late, Err(LockError::Lost { cause, .. }) if cause == LossCause::Released);
         assert!(!ran, "a body ran under a released lock");
         pass("the next lock", locks.lock("orders/7")).await;
         drop(held);
@@ -177,8 +154,7 @@ async fn meet(locks: &Locks, id: u64, barrier: &Barrier) -> Result<(), LockError
 #[test]
 fn only_branches_of_the_task_share_a_reentrant_lock() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let body = async || {
             let barrier = Barrier::new(2);
             let (one, two) = tokio::join!(meet(&locks, 7, &barrier), meet(&locks, 7, &barrier));
@@ -186,10 +162,7 @@ fn only_branches_of_the_task_share_a_reentrant_lock() {
             let locks = locks.clone();
             let spawned = tokio::spawn(async move { meet(&locks, 7, &Barrier::new(1)).await });
             let spawned = spawned.await.expect("no panic");
-            assert!(
-                matches!(spawned, Err(LockError::Timeout { .. })),
-                "{spawned:?}"
-            );
+            assert_matches!(spawned, Err(LockError::Timeout { .. }));
             Ok(())
         };
         within("the calls", outer(&locks, 7, body)).await.unwrap();
@@ -208,8 +181,7 @@ fn tokens<N: Group>(held: &LockGuard<N>) -> Vec<(String, Token)> {
 #[test]
 fn a_reentrant_group_is_held_fully_or_not_at_all() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let both = || locks.lock("b").and("a").and("b").reentrant();
         // None is held: the call takes both as usual.
         let held = both().await.unwrap();
@@ -256,13 +228,9 @@ fn a_reentrant_group_is_held_fully_or_not_at_all() {
 #[test]
 fn a_fence_that_the_inner_made_falls_with_the_outer() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = locks.lock("orders/7").await.unwrap();
-        let next = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.lock("orders/7").await }
-        });
+        let next = spawn(locks.lock("orders/7"));
         let inner = async { locks.lock("orders/7").reentrant().await.unwrap().fence() };
         let fence = held.hold(inner).await.unwrap();
         let guarded = || {
@@ -275,7 +243,7 @@ fn a_fence_that_the_inner_made_falls_with_the_outer() {
         };
         assert!(guarded().await);
         held.release().await.unwrap();
-        let next = within("the next", next).await.unwrap().unwrap();
+        let next = admitted("the next", next).await;
         assert_eq!(next.token().handover(), 0, "the key was handed over");
         assert!(!guarded().await);
         next.release().await.unwrap();
@@ -286,20 +254,13 @@ fn a_fence_that_the_inner_made_falls_with_the_outer() {
 #[test]
 fn a_held_name_is_reentered_at_once() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let body = async || {
             let past = std::time::Instant::now();
             drop(locks.lock("orders/7").deadline(past).reentrant().await?);
-            let shutdown = tokio::spawn({
-                let locks = locks.clone();
-                async move { locks.shutdown(PATIENCE).await }
-            });
+            let shutdown = begin_shutdown(&locks, PATIENCE);
             within("the shutdown's beginning", async {
-                let refused = || async {
-                    let locks = locks.clone();
-                    tokio::spawn(async move { locks.lock("orders/9").await.map(drop) }).await
-                };
+                let refused = || spawn(locks.lock("orders/9"));
                 while !matches!(refused().await, Ok(Err(LockError::ShuttingDown))) {}
             })
             .await;
@@ -322,22 +283,14 @@ async fn again(locks: &Locks, id: u64, polled: &Notify) -> Result<(), LockError>
 #[test]
 fn a_reentrant_call_moved_out_of_its_body_is_not_polled() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let (mine, polled) = (locks.clone(), Notify::new());
         let mut moved = Box::pin(async move { again(&mine, 7, &polled).await });
         let body = async || {
             // The call has the lock and its body has begun; then it moves to another task, parallel to this body.
             assert!(poll_fn(|cx| Poll::Ready(moved.as_mut().poll(cx).is_pending())).await);
             let answer = within("the other task", tokio::spawn(moved)).await.unwrap();
-            let released = matches!(
-                answer,
-                Err(LockError::Lost {
-                    cause: LossCause::Released,
-                    ..
-                })
-            );
-            assert!(released, "{answer:?}");
+            assert_matches!(answer, Err(LockError::Lost { cause, .. }) if cause == LossCause::Released);
             Ok(())
         };
         within("the calls", outer(&locks, 7, body)).await.unwrap();

@@ -1,6 +1,5 @@
 //! Deletes and barriers that etcd refuses for four seconds: they are tried again, the key goes, and one warning is logged.
 
-use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, connect, pass, spawn, take};
 use crate::drill::Drill;
 use crate::etcd::{Etcd, ROOT};
 use crate::limit::{run, within, within_time};
@@ -198,7 +197,7 @@ async fn refused_barrier(fault: Fault) -> (Drill, Etcd) {
     ));
     let mut scene = Scene::new().await;
     scene.proxy.freeze(Direction::Answers);
-    let call = tokio::spawn(scene.mine.lock("given").wait_forever().into_future());
+    let call = spawn(scene.mine.lock("given").wait_forever());
     scene.corner.until_contenders("given", 1).await;
     call.abort();
     let aborted = within("the caller's end", call).await;
@@ -212,7 +211,9 @@ async fn refused_barrier(fault: Fault) -> (Drill, Etcd) {
 #[test]
 fn delete_is_repeated_after_a_wrong_password() {
     real_etcd_only!();
-    run(async { refused_delete(Fault::Password).await.0.end() });
+    run(async {
+        refused_delete(Fault::Password).await.0.end();
+    });
 }
 
 #[test]
@@ -228,19 +229,25 @@ fn delete_is_repeated_after_a_revoked_role() {
 #[test]
 fn barrier_is_repeated_after_a_wrong_password() {
     real_etcd_only!();
-    run(async { refused_barrier(Fault::Password).await.0.end() });
+    run(async {
+        refused_barrier(Fault::Password).await.0.end();
+    });
 }
 
 #[test]
 fn barrier_is_repeated_after_a_revoked_role() {
     real_etcd_only!();
-    run(async { refused_barrier(Fault::Role).await.0.end() });
+    run(async {
+        refused_barrier(Fault::Role).await.0.end();
+    });
 }
 
 #[test]
 fn barrier_is_repeated_after_a_full_etcd() {
     real_etcd_only!();
-    run(async { refused_barrier(Fault::Space).await.0.end() });
+    run(async {
+        refused_barrier(Fault::Space).await.0.end();
+    });
 }
 
 #[test]

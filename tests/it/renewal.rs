@@ -5,8 +5,8 @@ use std::time::Duration;
 use etcd_locked::{LockError, current};
 use tokio::time::{Instant, sleep_until};
 
-use crate::corner::{Corner, connect, pass, take};
-use crate::limit::{run, within};
+use crate::corner::{Corner, admitted, pass, spawn, take};
+use crate::limit::run;
 
 const TTL: Duration = Duration::from_secs(5);
 
@@ -18,13 +18,8 @@ fn a_lock_outlives_several_ttls() {
         let held = mine.lock("reports/today").await.unwrap();
         let token = held.token();
         // A waiter's key is renewed as well, or the waiter would lose its place.
-        let waiting = tokio::spawn({
-            let call = connect(corner.config().ttl(TTL))
-                .await
-                .lock("reports/today")
-                .wait_forever();
-            async move { call.await.unwrap().token() }
-        });
+        let waits = corner.locks_with_ttl(TTL).await;
+        let waiting = spawn(waits.lock("reports/today").wait_forever());
         let place = corner.until_contenders("reports/today", 2).await[1].clone();
         let result = held
             .hold(async {
@@ -50,7 +45,7 @@ fn a_lock_outlives_several_ttls() {
             "the waiter has another key than at first"
         );
         held.release().await.unwrap();
-        let next = within("the waiter's admission", waiting).await.unwrap();
+        let next = admitted("the waiter", waiting).await.token();
         assert!(next > token, "{next} after {token}");
         corner.until_empty().await;
     });
@@ -59,8 +54,7 @@ fn a_lock_outlives_several_ttls() {
 #[test]
 fn many_locks_share_one_lease() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let mut held = Vec::new();
         for number in 0..50 {
             held.push(locks.lock(format!("orders/{number}")).await.unwrap());

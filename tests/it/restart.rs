@@ -1,12 +1,12 @@
 //! Restarts of etcd: a short absence is not noticed, a long one costs the locks and nothing else.
 
-use std::future::{IntoFuture, pending};
+use std::future::pending;
 use std::time::Duration;
 
 use etcd_locked::{LockError, LossCause};
 use tokio::sync::Notify;
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, admitted, connect, pass, served, spawn, take};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 
@@ -22,7 +22,7 @@ fn a_lock_survives_a_restart_of_etcd() {
         let (mine, theirs) = (connect(config.clone()).await, connect(config).await);
         let held = mine.lock("orders/7").await.unwrap();
         let token = held.token();
-        let waiter = tokio::spawn(theirs.lock("orders/7").wait_forever().into_future());
+        let waiter = spawn(theirs.lock("orders/7").wait_forever());
         corner.until_contenders("orders/7", 2).await;
         let kept = held.hold(async {
             etcd.restart().await;
@@ -36,10 +36,7 @@ fn a_lock_survives_a_restart_of_etcd() {
         // New locks work on the same engines, and the waiter goes on.
         pass("another lock", mine.lock("orders/8")).await;
         held.release().await.unwrap();
-        let next = within("the waiter's admission", waiter)
-            .await
-            .unwrap()
-            .unwrap();
+        let next = admitted("the waiter's admission", waiter).await;
         assert!(next.token() > token);
         next.release().await.unwrap();
         corner.until_empty().await;
@@ -54,15 +51,9 @@ fn a_call_made_while_etcd_restarts_is_served() {
         let locks = connect(corner.config().connect_timeout(PATIENT)).await;
         pass("a free name", locks.lock("orders/7")).await;
         etcd.kill();
-        let call = tokio::spawn(locks.lock("orders/7").wait_forever().into_future());
+        let call = spawn(locks.lock("orders/7").wait_forever());
         etcd.start_again().await;
-        within("the call's admission", call)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        served("the call's admission", call).await;
         corner.until_empty().await;
     });
 }
@@ -78,7 +69,7 @@ fn an_etcd_that_freezes_for_a_moment_is_not_noticed() {
             etcd.stop();
             // The freeze itself: a renewal falls due in it, and stays unanswered for a while.
             tokio::time::sleep(Duration::from_millis(4_500)).await;
-            let other = tokio::spawn(locks.lock("orders/8").wait_forever().into_future());
+            let other = spawn(locks.lock("orders/8").wait_forever());
             let (mut client, moment) = (corner.client.clone(), Duration::from_millis(500));
             let asked = tokio::time::timeout(moment, client.get("orders", None)).await;
             assert!(asked.is_err(), "etcd is not frozen: {asked:?}");
@@ -102,30 +93,15 @@ fn an_engine_recovers_from_an_absence_beyond_the_ttl() {
         let config = corner.config().ttl(Duration::from_secs(2));
         let locks = connect(config.connect_timeout(PATIENT)).await;
         let held = locks.lock("orders/7").await.unwrap();
-        let waiter = tokio::spawn(locks.lock("orders/7").wait_forever().into_future());
+        let waiter = spawn(locks.lock("orders/7").wait_forever());
         etcd.kill();
         let ended = within("the loss", held.hold(pending::<()>())).await;
-        assert!(
-            matches!(
-                ended,
-                Err(LockError::Lost {
-                    cause: LossCause::Expired,
-                    ..
-                })
-            ),
-            "{ended:?}"
-        );
+        assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Expired);
         drop(held);
         // No call is admitted while etcd is gone, and the waiter needs no help when etcd is back.
         assert!(!waiter.is_finished());
         etcd.start_again().await;
-        within("the waiter's admission", waiter)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        served("the waiter's admission", waiter).await;
         corner.until_empty().await;
     });
 }
@@ -153,16 +129,7 @@ fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
             etcd.start_again().await;
         };
         let (ended, ()) = within("the loss", async { tokio::join!(body, wiping) }).await;
-        assert!(
-            matches!(
-                ended,
-                Err(LockError::Lost {
-                    cause: LossCause::Wiped,
-                    ..
-                })
-            ),
-            "{ended:?}"
-        );
+        assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Wiped);
         drop(held);
         let again = take("a lock in the new world", locks.lock("orders/7")).await;
         assert_eq!(corner.contenders("orders/7").await.len(), 1);

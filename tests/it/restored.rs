@@ -9,10 +9,10 @@ use etcd_locked::{LockError, LockGuard, Locks, LossCause};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, admitted, connect, pass, spawn, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::run;
 use crate::real_only::real_etcd_only;
 
 /// What lives for longer is renewed: `until` waits for three times as long.
@@ -94,7 +94,7 @@ fn a_restore_from_a_snapshot_costs_every_lock_held() {
         let holder = stay(one.lock("held").await.unwrap(), "held", &held);
         let waiter = wait(&two, "held", &held);
         let moving = take("a free name", one.lock("moved")).await;
-        let mover = tokio::spawn(two.lock("moved").wait_forever().into_future());
+        let mover = spawn(two.lock("moved").wait_forever());
         let freed = take("a free name", one.lock("freed")).await;
         corner.until_contenders("held", 2).await;
         corner.until_contenders("moved", 2).await;
@@ -102,7 +102,7 @@ fn a_restore_from_a_snapshot_costs_every_lock_held() {
 
         // After the snapshot: one name goes over to `two`, one is released, one is taken.
         moving.release().await.unwrap();
-        let moving = within("the waiter", mover).await.unwrap().unwrap();
+        let moving = admitted("the waiter", mover).await;
         let mover = stay(moving, "moved", &moved);
         let follower = wait(&one, "moved", &moved);
         corner.until_contenders("moved", 2).await;

@@ -1,13 +1,13 @@
 //! etcd restored from a snapshot: locks are lost with the first answers, old keys go within a TTL, and watches live.
 
-use std::future::{IntoFuture, pending};
+use std::future::pending;
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, LossCause};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::corner::{Corner, Key, connect, pass, take};
+use crate::corner::{Corner, Key, connect, pass, spawn, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
@@ -33,7 +33,7 @@ async fn hold(locks: Locks, name: String) -> (String, LossCause) {
 /// A name goes from one engine to the other as soon as it is released, and from a holder as soon as its key is deleted.
 async fn watches_live(corner: &Corner, one: &Locks, two: &Locks, name: &str) {
     let guard = take("a name", one.lock(name).wait_forever()).await;
-    let waiter = tokio::spawn(two.lock(name).wait_forever().into_future());
+    let waiter = spawn(two.lock(name).wait_forever());
     corner.until_contenders(name, 2).await;
     // The waiter's watch is what is asked for: early reads beside a fresh one are over by then.
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -47,7 +47,7 @@ async fn watches_live(corner: &Corner, one: &Locks, two: &Locks, name: &str) {
     deleted.expect("an operator's delete");
     let lost = within_time(BY_WATCH, "the loss", body).await;
     let lost = lost.expect("no panic");
-    assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+    assert_matches!(lost, Err(LockError::Lost { .. }));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn ownership_is_lost_soon_and_watches_live_after_a_restore() {
             for at in 0..HELD {
                 let name = format!("{theirs}/{at}");
                 corner.until_contenders(&name, 1).await;
-                waiters.push(tokio::spawn(mine.lock(&*name).wait_forever().into_future()));
+                waiters.push(spawn(mine.lock(&*name).wait_forever()));
                 corner.until_contenders(&name, 2).await;
             }
         }

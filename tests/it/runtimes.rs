@@ -55,7 +55,7 @@ fn a_blocked_executor_keeps_the_lock() {
             move || runtime().block_on(block(&locks, 7, inside, &awake))
         });
         within("the body inside", entered).await.unwrap();
-        let key = corner.contenders("orders/7").await[0].clone();
+        let key = corner.owner("orders/7").await;
         let mut refusals = 0;
         while !blocked.is_finished() {
             match theirs.lock("orders/7").try_once().await {
@@ -93,8 +93,7 @@ fn two_runtimes_share_the_engine_of_the_process() {
     run(async {
         let corner = Corner::new().await;
         let mut worker = Worker::start(corner.environment());
-        worker.send("runtimes till");
-        worker.says("runtimes").await;
+        worker.asked("runtimes till", "runtimes").await;
         // One engine has one lease, hence one session key.
         assert_eq!(corner.sessions().await.len(), 1);
         corner.until_empty().await;
@@ -136,8 +135,7 @@ fn an_engine_outlives_the_runtime_it_was_made_on() {
 #[test]
 fn a_runtime_that_ends_releases_what_its_tasks_held() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         thread::spawn(move || {
             let ending = runtime();
             let (inside, entered) = oneshot::channel();
@@ -187,8 +185,7 @@ impl Wake for Broken {
 #[test]
 fn a_panicking_waker_harms_no_other_call() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let held = take("a lock", locks.lock("orders/7")).await;
         let broken = Arc::new(Broken(AtomicBool::new(false)));
         let waker = Waker::from(broken.clone());
@@ -225,20 +222,17 @@ fn any_executor_is_supported() {
             let others = block_on(Locks::connect(theirs)).unwrap();
             let held = block_on(others.lock("orders/7").into_future()).unwrap();
             let refused = block_on(plain(&locks, 7));
-            assert!(
-                matches!(refused, Err(LockError::Timeout { .. })),
-                "{refused:?}"
-            );
+            assert_matches!(refused, Err(LockError::Timeout { .. }));
             block_on(held.release()).unwrap();
             assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
             let limited = locks.lock("orders/7").at_most(Duration::from_millis(100));
             let held = block_on(limited.into_future()).unwrap();
             let late = block_on(held.hold(std::future::pending::<()>()));
-            assert!(matches!(late, Err(LockError::HoldLimit { .. })), "{late:?}");
+            assert_matches!(late, Err(LockError::HoldLimit { .. }));
             block_on(held.release()).unwrap();
             // Without tokio a detached body cannot be spawned, so the call is refused and takes nothing.
             let error = block_on(detached(locks.clone(), 7)).unwrap_err();
-            assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+            assert_matches!(error, LockError::Config { .. });
             assert!(error.to_string().contains("tokio runtime"), "{error}");
             assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
             block_on(locks.shutdown(Duration::from_secs(5)));

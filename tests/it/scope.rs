@@ -7,7 +7,6 @@ use tokio::runtime::Builder;
 
 use crate::corner::Corner;
 use crate::limit::{run, within};
-use crate::worker::Worker;
 
 /// Returns for each corner whether the call runs there, that is, whether its key is there.
 #[etcd_locked("orders/<id>")]
@@ -85,8 +84,7 @@ fn scopes_of_joined_futures_do_not_mix() {
 #[test]
 fn a_scope_ends_with_its_future() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         assert_eq!(locks.scope(async { 7 }).await, 7);
         // This process has neither a default nor an initialised engine, so outside the scope there is none.
         let spawned = locks.scope(async {
@@ -98,10 +96,7 @@ fn a_scope_ends_with_its_future() {
             "a spawned task is outside the scope: {error:?}"
         );
         let error = within("the call", whose(7, &[&corner])).await.unwrap_err();
-        assert!(
-            matches!(error, LockError::NotInitialized { .. }),
-            "{error:?}"
-        );
+        assert_matches!(error, LockError::NotInitialized { .. });
     });
 }
 
@@ -138,10 +133,7 @@ fn a_thread_has_its_default() {
                     assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
                     drop(guard);
                     let error = whose(7, &corners).await.unwrap_err();
-                    assert!(
-                        matches!(error, LockError::NotInitialized { .. }),
-                        "{error:?}"
-                    );
+                    assert_matches!(error, LockError::NotInitialized { .. });
                 }));
             })
         })
@@ -162,19 +154,6 @@ fn defaults_may_end_in_any_order() {
         drop(first);
         assert_eq!(whose(7, &corners).await.unwrap(), [false, true]);
         drop(second);
-    });
-}
-
-#[test]
-fn the_process_has_its_engine() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut worker = Worker::start(corner.environment());
-        worker.send("work till");
-        worker.says("held").await;
-        assert_eq!(corner.contenders("jobs/till").await.len(), 1);
-        worker.send("done till");
-        worker.says("released").await;
     });
 }
 

@@ -219,8 +219,7 @@ fn a_password_in_use_is_in_no_log_line_and_no_record() {
         let mut worker = start(environment, &drill);
         let mut lines = asked(&mut worker).await;
         assert!(answer(&lines).starts_with("locked "));
-        worker.send("work till");
-        worker.says("held").await;
+        worker.asked("work till", "held").await;
         let all = etcd_client::GetOptions::new().with_all_keys();
         let all = shop.root.get("", Some(all)).await.expect("root reads all");
         assert!(all.kvs().len() >= 2, "a contender and a session key");

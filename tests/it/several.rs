@@ -68,8 +68,7 @@ fn opposite_transfers_never_wait_for_each_other() {
 #[test]
 fn a_group_takes_all_names_or_none() {
     run(async {
-        let corner = Corner::new().await;
-        let (ours, other) = (corner.locks().await, corner.locks().await);
+        let (corner, [ours, other]) = Corner::with_engines().await;
         let taken = other.lock("accounts/2").await.unwrap();
         let both = || ours.lock("accounts/1").and("accounts/2");
 
@@ -108,8 +107,7 @@ fn a_group_takes_all_names_or_none() {
 #[test]
 fn each_name_has_its_token() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let held = locks
             .lock("accounts/1")
             .and("accounts/2")
@@ -158,12 +156,10 @@ fn a_body_sees_all_its_names() {
 #[test]
 fn loss_of_one_name_is_loss_of_all() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = locks.lock("accounts/1").and("accounts/2").await.unwrap();
-        let key = corner.contenders("accounts/2").await.remove(0);
         // The engine watches the key once the lock has been held for a second.
-        corner.client.clone().delete(key.text, None).await.unwrap();
+        corner.take_away("accounts/2").await;
         assert_eq!(within("the loss", held.lost()).await, LossCause::Deleted);
         drop(held);
         corner.until_empty().await;
@@ -174,8 +170,7 @@ fn loss_of_one_name_is_loss_of_all() {
 #[test]
 fn a_nested_group_with_a_held_name_is_refused() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let held = locks.lock("accounts/1").and("accounts/2").await.unwrap();
         let nested = async { locks.lock("accounts/3").and("accounts/2").await };
         let refused = held.hold(nested).await.unwrap();
@@ -197,9 +192,6 @@ fn too_many_names_are_refused() {
         };
         pass("32 names", all(32)).await;
         let refused = all(33).await;
-        assert!(
-            matches!(refused, Err(LockError::Config { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Config { .. }));
     });
 }

@@ -1,13 +1,11 @@
 //! `shared`: readers hold a name together, writers alone, and neither starves. Go's plain mutex on the name excludes both.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
-use etcd_locked::{LockError, Locks, LossCause, etcd_locked};
-use tokio::sync::Barrier;
+use etcd_locked::{LockError, LossCause};
 use tokio::time::sleep;
 
-use crate::corner::Corner;
+use crate::corner::{Corner, admitted, served, spawn};
 use crate::foreign::etcdctl_lock;
 use crate::limit::{run, within};
 use crate::worker::Worker;
@@ -17,17 +15,10 @@ const DAY: &str = "reports/monday";
 /// Long enough to catch a call that is admitted wrongly, and for an earlier read of the queue to be stale.
 const A_WHILE: Duration = Duration::from_millis(400);
 
-#[etcd_locked("reports/<day>", shared, locks = locks, wait = "5s", guard = report)]
-async fn read(locks: &Locks, day: &str, together: &Barrier) -> Result<i64, LockError> {
-    together.wait().await;
-    Ok(report.token().as_i64())
-}
-
 #[test]
 fn readers_overlap_across_processes_and_a_writer_is_alone() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let start = |_| Worker::start(corner.environment());
         let mut workers: Vec<Worker> = (0..4).map(start).collect();
         for worker in &mut workers {
@@ -42,7 +33,7 @@ fn readers_overlap_across_processes_and_a_writer_is_alone() {
         let keys = corner.until_contenders("jobs/day", 4).await;
         assert!(keys.iter().all(|key| key.text.ends_with(".r0")), "{keys:?}");
 
-        let writer = tokio::spawn(locks.lock("jobs/day").wait_forever().into_future());
+        let writer = spawn(locks.lock("jobs/day").wait_forever());
         corner.until_contenders("jobs/day", 5).await;
         sleep(A_WHILE).await;
         for worker in &mut workers {
@@ -60,10 +51,7 @@ fn readers_overlap_across_processes_and_a_writer_is_alone() {
                 worker.says("read").await;
             }
         }
-        let written = within("the writer's admission", writer)
-            .await
-            .unwrap()
-            .unwrap();
+        let written = admitted("the writer's admission", writer).await;
         corner.until_contenders("jobs/day", 5).await;
         sleep(A_WHILE).await;
         for worker in &mut workers {
@@ -82,35 +70,9 @@ fn readers_overlap_across_processes_and_a_writer_is_alone() {
 }
 
 #[test]
-fn readers_of_a_process_have_a_token_each() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let before = locks.lock(DAY).await.unwrap();
-        let first = before.token().as_i64();
-        before.release().await.unwrap();
-        let together = Barrier::new(3);
-        let calls = [(); 3].map(|()| read(&locks, "monday", &together));
-        let [one, two, three] = calls;
-        let (one, two, three) = tokio::join!(one, two, three);
-        let mut tokens = [one.unwrap(), two.unwrap(), three.unwrap()];
-        tokens.sort_unstable();
-        assert!(
-            first < tokens[0] && tokens[0] < tokens[1] && tokens[1] < tokens[2],
-            "{tokens:?} after {first}"
-        );
-        let after = locks.lock(DAY).await.unwrap();
-        assert!(after.token().as_i64() > tokens[2], "{tokens:?}");
-        after.release().await.unwrap();
-        corner.until_empty().await;
-    });
-}
-
-#[test]
 fn a_key_goes_with_the_last_of_its_readers() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let one = locks.lock(DAY).shared().await.unwrap();
         let two = locks.lock(DAY).shared().await.unwrap();
         corner.until_contenders(DAY, 1).await;
@@ -130,25 +92,19 @@ fn a_key_goes_with_the_last_of_its_readers() {
 #[test]
 fn loss_of_a_key_ends_all_its_readers() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let one = locks.lock(DAY).shared().await.unwrap();
         let two = locks.lock(DAY).shared().await.unwrap();
-        let keys = corner.until_contenders(DAY, 1).await;
-        let mut client = corner.client.clone();
-        client.delete(keys[0].text.as_str(), None).await.unwrap();
+        corner.until_contenders(DAY, 1).await;
+        corner.take_away(DAY).await;
         for held in [&one, &two] {
             let cause = within("the loss", held.lost()).await;
             assert_eq!(cause, LossCause::Deleted);
         }
         // A new reader does not rely on the lost key.
-        let three = tokio::spawn(locks.lock(DAY).shared().into_future());
+        let three = spawn(locks.lock(DAY).shared());
         drop((one, two));
-        let three = within("a reader's admission", three)
-            .await
-            .unwrap()
-            .unwrap();
-        three.release().await.unwrap();
+        served("a reader's admission", three).await;
         corner.until_empty().await;
     });
 }
@@ -156,12 +112,11 @@ fn loss_of_a_key_ends_all_its_readers() {
 #[test]
 fn a_single_try_joins_readers_only() {
     run(async {
-        let corner = Corner::new().await;
-        let (locks, other) = (corner.locks().await, corner.locks().await);
+        let (corner, [locks, other]) = Corner::with_engines().await;
         let held = locks.lock(DAY).shared().await.unwrap();
         let joined = other.lock(DAY).shared().try_once().await.unwrap();
         let alone = other.lock(DAY).try_once().await;
-        assert!(matches!(alone, Err(LockError::Held { .. })), "{alone:?}");
+        assert_matches!(alone, Err(LockError::Held { .. }));
         let here = locks.lock(DAY).shared().try_once().await.unwrap();
         for reader in [held, joined, here] {
             reader.release().await.unwrap();
@@ -169,14 +124,7 @@ fn a_single_try_joins_readers_only() {
         let writer = locks.lock(DAY).await.unwrap();
         for reader in [&locks, &other] {
             let refused = reader.lock(DAY).shared().try_once().await;
-            let named = matches!(
-                &refused,
-                Err(LockError::Held {
-                    holder: Some(_),
-                    ..
-                })
-            );
-            assert!(named, "{refused:?}");
+            assert_matches!(&refused, Err(LockError::Held { holder, .. }) if holder.is_some());
         }
         writer.release().await.unwrap();
         corner.until_empty().await;
@@ -186,8 +134,7 @@ fn a_single_try_joins_readers_only() {
 #[test]
 fn a_reader_does_not_become_a_writer() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = locks.lock(DAY).shared().await.unwrap();
         let inside = held.hold(async {
             let again = locks.lock(DAY).shared().reentrant().await;
@@ -196,8 +143,7 @@ fn a_reader_does_not_become_a_writer() {
         });
         let (again, alone) = inside.await.unwrap();
         assert!(again, "a reader may read again");
-        let refused = matches!(alone, Err(LockError::SelfDeadlock { .. }));
-        assert!(refused, "{alone:?}");
+        assert_matches!(alone, Err(LockError::SelfDeadlock { .. }));
         held.release().await.unwrap();
         corner.until_empty().await;
     });
@@ -206,15 +152,11 @@ fn a_reader_does_not_become_a_writer() {
 #[test]
 fn several_names_are_shared_together() {
     run(async {
-        let corner = Corner::new().await;
-        let (locks, other) = (corner.locks().await, corner.locks().await);
+        let (corner, [locks, other]) = Corner::with_engines().await;
         let both = locks.lock("a").and("b").shared().await.unwrap();
         let one = other.lock("b").shared().await.unwrap();
         let writer = other.lock("a").wait(Duration::from_secs(3)).await;
-        assert!(
-            matches!(writer, Err(LockError::Timeout { .. })),
-            "{writer:?}"
-        );
+        assert_matches!(writer, Err(LockError::Timeout { .. }));
         both.release().await.unwrap();
         one.release().await.unwrap();
         corner.until_empty().await;
@@ -224,15 +166,14 @@ fn several_names_are_shared_together() {
 #[test]
 fn etcdctl_and_readers_exclude_each_other() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = locks.lock(DAY).shared().await.unwrap();
         let mut etcdctl = etcdctl_lock(&corner, DAY, &[]);
         let keys = corner.until_contenders(DAY, 2).await;
         sleep(A_WHILE).await;
         let said = etcdctl.unread();
         assert!(said.is_empty(), "etcdctl is in with a reader: {said:?}");
-        let later = tokio::spawn(locks.lock(DAY).shared().wait_forever().into_future());
+        let later = spawn(locks.lock(DAY).shared().wait_forever());
         sleep(A_WHILE).await;
         assert!(!later.is_finished(), "a reader overtakes etcdctl");
         held.release().await.unwrap();
@@ -241,11 +182,7 @@ fn etcdctl_and_readers_exclude_each_other() {
         sleep(A_WHILE).await;
         assert!(!later.is_finished(), "a reader is in with etcdctl");
         etcdctl.terminate();
-        let later = within("the reader's admission", later)
-            .await
-            .unwrap()
-            .unwrap();
-        later.release().await.unwrap();
+        served("the reader's admission", later).await;
         corner.until_empty().await;
     });
 }

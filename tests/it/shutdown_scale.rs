@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, LossCause, etcd_locked};
 use tokio::sync::watch;
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::corner::{Corner, connect};
+use crate::corner::{Corner, begin_shutdown, connect, until_refused};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within, within_time};
@@ -68,16 +68,8 @@ fn a_shutdown_with_twenty_thousand_locks_ends() {
         within_time(BOUND, "every body inside", all).await.unwrap();
 
         let began = Instant::now();
-        let shutdown = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.shutdown(GRACE).await }
-        });
-        let refused = async {
-            while !matches!(locks.lock("free").await, Err(LockError::ShuttingDown)) {
-                yield_now().await;
-            }
-        };
-        within("a refusal", refused).await;
+        let shutdown = begin_shutdown(&locks, GRACE);
+        until_refused(&locks, "free").await;
         // One half ends now, all at once; the grace cuts the other off.
         signs.leave.send_replace(true);
         let drained = within_time(BOUND, "the shutdown", shutdown).await.unwrap();

@@ -3,13 +3,12 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use etcd_locked::{LockError, LockStatus, Locks, Sharing, Status, etcd_locked};
-use etcd_locked_devkit::Proxy;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, connect, take};
+use crate::corner::{Corner, begin_shutdown, connect, spawn, take};
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
 
@@ -42,8 +41,7 @@ fn texts(locks: &[LockStatus]) -> Vec<&str> {
 #[test]
 fn status_lists_what_calls_hold_and_wait_for() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let began = SystemTime::now() - Duration::from_secs(1);
         let (leaves, goes) = (Notify::new(), Notify::new());
         let calls = async {
@@ -106,8 +104,7 @@ fn status_lists_what_calls_hold_and_wait_for() {
 #[test]
 fn names_of_one_call_are_listed_each_with_its_token() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let call = locks.lock("a").and("b").permits(2);
         let held = take("two free names", call).await;
         let status = locks.status();
@@ -125,13 +122,9 @@ fn names_of_one_call_are_listed_each_with_its_token() {
 #[test]
 fn lost_locks_and_cancelled_waits_are_not_listed() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = take("a free name", locks.lock("job")).await;
-        let mut waits = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.lock("job").wait_forever().await.map(drop) }
-        });
+        let mut waits = spawn(locks.lock("job").wait_forever());
         until("a waiter", &locks, |it| texts(it.waiting()) == ["job"]).await;
         assert!(!waits.is_finished());
         waits.abort();
@@ -139,9 +132,7 @@ fn lost_locks_and_cancelled_waits_are_not_listed() {
         assert!(aborted.expect_err("aborted").is_cancelled());
         assert!(locks.status().waiting().is_empty());
 
-        let key = corner.contenders("job").await.remove(0).text;
-        let mut client = corner.client.clone();
-        client.delete(key, None).await.expect("etcd takes a delete");
+        corner.take_away("job").await;
         within("the loss", held.lost()).await;
         assert!(locks.status().held().is_empty(), "{held:?} is lost");
     });
@@ -150,8 +141,7 @@ fn lost_locks_and_cancelled_waits_are_not_listed() {
 #[test]
 fn status_of_an_engine_that_has_not_connected_connects_it() {
     run(async {
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(corner.endpoint.trim_start_matches("http://")).expect("a proxy");
+        let (corner, proxy) = Corner::with_proxy().await;
         proxy.refuse();
         let config = corner.config_via([proxy.endpoint()]);
         let locks = Locks::connect_lazy(config).expect("a configuration");
@@ -168,8 +158,7 @@ fn status_of_an_engine_that_has_not_connected_connects_it() {
 #[test]
 fn readiness_follows_an_outage_of_etcd() {
     run(async {
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(corner.endpoint.trim_start_matches("http://")).expect("a proxy");
+        let (corner, proxy) = Corner::with_proxy().await;
         let config = corner.config_via([proxy.endpoint()]).ttl(TTL);
         let locks = connect(config).await;
         assert!(locks.status().ready());
@@ -187,13 +176,9 @@ fn readiness_follows_an_outage_of_etcd() {
 #[test]
 fn engine_that_shuts_down_is_not_ready() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let held = take("a free name", locks.lock("job")).await;
-        let shutdown = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.shutdown(TTL).await }
-        });
+        let shutdown = begin_shutdown(&locks, TTL);
         let draining = until("a shutdown", &locks, Status::draining).await;
         assert!(!draining.ready() && draining.reachable());
         assert_eq!(texts(draining.held()), ["job"], "it may still end");
@@ -210,8 +195,8 @@ fn engine_that_shuts_down_is_not_ready() {
 
 #[test]
 fn status_of_ten_thousand_locks_lists_them_all() {
-    const LOCKS: usize = 10_000;
     run(async {
+        const LOCKS: usize = 10_000;
         // Its own: so many writes would hold up those of all other tests.
         let etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;

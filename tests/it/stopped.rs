@@ -1,13 +1,12 @@
 //! Stopped and killed processes: others wait for them no longer than their TTL, and a process that wakes up late does not run
 //! its body on.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
 use etcd_locked_tests::monotonic_ns;
 use tokio::time::sleep;
 
-use crate::corner::Corner;
+use crate::corner::{Corner, spawn};
 use crate::drill::Drill;
 use crate::limit::{run, within, within_time};
 use crate::worker::Worker;
@@ -44,9 +43,8 @@ fn a_stopped_holder_is_not_polled_after_it_wakes() {
         let mut first = worker_in(&drill, &corner, "2s");
         // Only the first is to lose its lock, however busy the machine is.
         let mut second = worker_in(&drill, &corner, "15s");
-        first.send("work till");
         let token: i64 = first
-            .says("held")
+            .asked("work till", "held")
             .await
             .split(' ')
             .nth(1)
@@ -86,13 +84,10 @@ fn a_stopped_holder_is_not_polled_after_it_wakes() {
         assert!(lost.contains("Expired"), "{lost}");
         assert!(ns(&lost) >= woken);
         drill.got("the holder: Lost { Expired }, and no poll of the body");
-        second.send("done till");
-        second.says("released").await;
+        second.asked("done till", "released").await;
         // The process that woke up disturbs no holder, and can lock again.
-        first.send("work till");
-        first.says("held").await;
-        first.send("done till");
-        first.says("released").await;
+        first.asked("work till", "held").await;
+        first.asked("done till", "released").await;
         assert!(!first.unread().iter().any(|line| line.starts_with("lost")));
         drill
             .shows("a holder's process stands still for longer than its TTL (SIGSTOP, a suspended machine)")
@@ -107,8 +102,7 @@ fn a_short_stop_changes_nothing() {
     run(async {
         let corner = Corner::new().await;
         let mut holder = worker(&corner, "8s");
-        holder.send("work till");
-        holder.says("held").await;
+        holder.asked("work till", "held").await;
         for _ in 0..4 {
             holder.stop();
             // The stop itself: well below the TTL.
@@ -118,8 +112,7 @@ fn a_short_stop_changes_nothing() {
         }
         let last = holder.unread().pop();
         assert!(!last.is_some_and(|line| line.starts_with("lost")));
-        holder.send("done till");
-        holder.says("released").await;
+        holder.asked("done till", "released").await;
         corner.until_empty().await;
     });
 }
@@ -134,16 +127,14 @@ fn a_killed_holder_with_a_ttl_of_5_s_is_followed_within_6_s() {
         for _ in 0..3 {
             let mut holder = worker_in(&drill, &corner, "15s");
             let mut next = worker_in(&drill, &corner, "15s");
-            holder.send("work-five till");
-            holder.says("held").await;
+            holder.asked("work-five till", "held").await;
             next.send("work till");
             corner.until_contenders("jobs/till", 2).await;
             let killed = monotonic_ns();
             holder.kill();
             let entry = next.says("held").await;
             waited = waited.min(Duration::from_nanos(ns(&entry) - killed));
-            next.send("done till");
-            next.says("released").await;
+            next.asked("done till", "released").await;
             if waited <= Duration::from_secs(6) {
                 break;
             }
@@ -167,14 +158,7 @@ fn a_killed_waiter_lets_the_others_pass() {
         let mut waiter = worker(&corner, "2s");
         waiter.send("work till");
         corner.until_contenders("jobs/till", 2).await;
-        let other = tokio::spawn(
-            corner
-                .locks()
-                .await
-                .lock("jobs/till")
-                .wait_forever()
-                .into_future(),
-        );
+        let other = spawn(corner.locks().await.lock("jobs/till").wait_forever());
         corner.until_contenders("jobs/till", 3).await;
         waiter.kill();
         held.release().await.unwrap();
@@ -198,8 +182,7 @@ fn a_stopped_holders_loss_is_logged() {
         environment.push(("WORKER_LOGS", "warn".to_owned()));
         let mut holder = Worker::start(environment);
         for _ in 0..3 {
-            holder.send("work till");
-            holder.says("held").await;
+            holder.asked("work till", "held").await;
             holder.stop();
             corner.until_contenders("jobs/till", 0).await;
             holder.cont();
@@ -229,8 +212,7 @@ fn a_stopped_waiter_is_passed_and_queues_again() {
         assert_ne!(old.created, new.created);
         held.release().await.unwrap();
         waiter.says("held").await;
-        waiter.send("done till");
-        waiter.says("released").await;
+        waiter.asked("done till", "released").await;
         corner.until_empty().await;
     });
 }

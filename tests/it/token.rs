@@ -1,13 +1,11 @@
 //! Fencing: tokens grow from owner to owner, so that a store can refuse a late write; a fence does the same inside etcd.
 
-use std::future::{Future, IntoFuture};
-use std::task::{Context, Waker};
-
 use etcd_client::{Compare, Txn, TxnOp};
 use etcd_locked::{Token, current};
 
 use crate::corner::Corner;
 use crate::limit::{run, within};
+use crate::steps::queued;
 
 #[test]
 fn tokens_grow_from_owner_to_owner() {
@@ -73,7 +71,7 @@ fn a_token_is_one_number_and_its_parts() {
             token.as_i64(),
             token.revision() << 16 | i64::from(token.handover())
         );
-        assert!(token.revision() >= corner.contenders("orders/7").await[0].created);
+        assert!(token.revision() >= corner.owner("orders/7").await.created);
         let inside = held
             .hold(async { current().unwrap().token() })
             .await
@@ -99,8 +97,7 @@ async fn write(corner: &Corner, fence: Compare) -> bool {
 #[test]
 fn a_fence_stands_while_the_lock_is_held() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = locks.lock("orders/7").await.unwrap();
         let fence = held.fence();
         assert!(
@@ -129,8 +126,7 @@ fn a_fence_falls_with_the_lock() {
         let corner = Corner::new().await;
         let held = corner.locks().await.lock("orders/7").await.unwrap();
         let fence = held.fence();
-        let key = corner.contenders("orders/7").await[0].clone();
-        corner.client.clone().lease_revoke(key.lease).await.unwrap();
+        corner.revoke("orders/7").await;
         assert!(
             !write(&corner, fence).await,
             "the fence stands although the lock is lost"
@@ -142,17 +138,11 @@ fn a_fence_falls_with_the_lock() {
 #[test]
 fn a_fence_does_not_stand_for_the_next_in_the_process() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = locks.lock("orders/7").await.unwrap();
         let fence = held.fence();
-        let mut next = Box::pin(locks.lock("orders/7").wait_forever().into_future());
         // The call waits in the process; etcd has no key of it.
-        assert!(
-            next.as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-                .is_pending()
-        );
+        let next = queued(locks.lock("orders/7").wait_forever());
         held.release().await.unwrap();
         let next = within("the next owner", next).await.unwrap();
         assert!(

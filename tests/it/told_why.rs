@@ -62,8 +62,7 @@ async fn causes_after<F: Future<Output = ()>>(
 fn revoked_lease_is_always_the_cause() {
     run(async {
         let revoke = async |corner: Corner| {
-            let lease = corner.contenders("orders/7").await[0].lease;
-            corner.client.clone().lease_revoke(lease).await.unwrap();
+            corner.revoke("orders/7").await;
         };
         let causes = causes_after("revokes the lease", "an operator revokes a lease", revoke).await;
         assert_eq!(causes, [LossCause::Revoked; ENGINES]);
@@ -74,8 +73,7 @@ fn revoked_lease_is_always_the_cause() {
 fn key_that_an_operator_deletes_is_always_the_cause() {
     run(async {
         let delete = async |corner: Corner| {
-            let key = corner.contenders("orders/7").await[0].clone();
-            corner.client.clone().delete(key.text, None).await.unwrap();
+            corner.take_away("orders/7").await;
         };
         let row = "an operator takes a lock away (`etcd-locked kick`, a deleted key)";
         let causes = causes_after("deletes the key", row, delete).await;
@@ -96,7 +94,7 @@ async fn release_after(what: &str, goes: impl FnOnce(&mut Etcd)) -> String {
     let error = within("the release's answer", held.release())
         .await
         .expect_err("etcd is gone");
-    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert_matches!(error, LockError::Backend { .. });
     assert!(error.is_retryable(), "{error:?}");
     drill.error(&error);
     drill.took("the release was answered, from its begin", began.elapsed());

@@ -32,8 +32,7 @@ fn spans_say_what_was_waited_for_and_held() {
     let spans = Spans::default();
     let _subscriber = spans.subscribe();
     runtime.block_on(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let call = ship(locks.clone(), 7).instrument(info_span!("request"));
         assert_eq!(within("the call", call).await.unwrap(), Some("lock.held"));
         let [wait] = &spans.named("lock.wait")[..] else {
@@ -59,10 +58,7 @@ fn spans_say_what_was_waited_for_and_held() {
         let named = connect(corner.config().names_in_spans(true)).await;
         let mine = take("a free name", locks.lock("orders/8")).await;
         let refused = within("the call", look_up(named, 8)).await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Held { .. }));
         let last = spans.named("lock.wait").pop().unwrap();
         assert_eq!(last.fields["lock.name"], "orders/8");
         assert_eq!(last.fields["lock.mode"], "shared");
@@ -104,11 +100,9 @@ fn a_waiters_trace_leads_to_the_holders() {
             waiter.send("work nightly");
             corner.until_contenders("jobs/nightly", 2).await;
             sleep(Duration::from_secs(seconds)).await;
-            holder.send("done");
-            holder.says("released").await;
+            holder.asked("done", "released").await;
             let (own, linked) = span(&mut waiter, "lock.wait").await;
-            waiter.send("done");
-            waiter.says("released").await;
+            waiter.asked("done", "released").await;
             assert_ne!(own, holders);
             if linked == holders {
                 return;

@@ -10,9 +10,8 @@ use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::corner::{Corner, connect};
+use crate::corner::{Corner, admitted, connect, spawn};
 use crate::drill::Drill;
-use crate::etcd::Etcd;
 use crate::limit::{run, within};
 
 const TRIES: usize = 10_000;
@@ -27,8 +26,7 @@ struct Engine {
 
 impl Engine {
     async fn new() -> Engine {
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(Etcd::shared().await.address()).expect("a proxy");
+        let (corner, proxy) = Corner::with_proxy().await;
         // A try that etcd leaves without an answer ends after this time.
         let patience = Duration::from_secs(60);
         let config = corner.config_via([proxy.endpoint()]);
@@ -128,7 +126,7 @@ fn ten_thousand_shared_tries_behind_a_queued_writer_end() {
         let [here, there] = [engine.corner.locks().await, engine.corner.locks().await];
         let reader = here.lock("crowd").shared().await.unwrap();
         let writer = there.lock("crowd").wait_forever();
-        let writer = tokio::spawn(writer.into_future());
+        let writer = spawn(writer);
         // The writer has a key of its own, so it waits before the tries begin.
         engine.corner.until_contenders("crowd", 2).await;
         let served = engine
@@ -136,7 +134,7 @@ fn ten_thousand_shared_tries_behind_a_queued_writer_end() {
             .await;
         reader.release().await.unwrap();
         drop(served);
-        let writer = within("the writer", writer).await.unwrap().unwrap();
+        let writer = admitted("the writer", writer).await;
         writer.release().await.unwrap();
         engine.corner.until_empty().await;
         drill.end();

@@ -90,8 +90,7 @@ fn an_upgrade_under_load_fails_no_call() {
         ];
         let start = || Worker::start(environment.clone().into_iter().chain(drill.environment()));
         let mut holder = start();
-        holder.send("work held");
-        holder.says("held").await;
+        holder.asked("work held", "held").await;
         let directory = TempDir::new().unwrap();
         let witness = Witness::new(directory.path());
         let mut workers: Vec<_> = (0..WORKERS).map(|_| start()).collect();
@@ -169,8 +168,7 @@ fn an_upgrade_under_load_fails_no_call() {
         }
         let mut visits = 0;
         for worker in &mut workers {
-            worker.send("done hot");
-            let tallied = worker.says("tallied").await;
+            let tallied = worker.asked("done hot", "tallied").await;
             let count = tallied
                 .strip_prefix("hot ")
                 .and_then(|count| count.parse::<u64>().ok());
@@ -185,8 +183,7 @@ fn an_upgrade_under_load_fails_no_call() {
             None,
             "the long holder"
         );
-        holder.send("done held");
-        holder.says("released").await;
+        holder.asked("done held", "released").await;
         drill.got(format!(
             "from {before} to {}: no error, no update lost",
             after[0]

@@ -1,11 +1,10 @@
 //! `wait`: the time that a call waits, and its answer when that time is over.
 
-use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 
-use crate::corner::{Corner, connect, pass};
+use crate::corner::{Corner, connect, served, spawn};
 use crate::limit::{run, within};
 
 #[etcd_locked("jobs/<job>", locks = locks, wait = "none", on_held = "skip")]
@@ -46,8 +45,7 @@ async fn handled(locks: &Locks, job: &str) -> u8 {
 #[test]
 fn a_try_fails_at_once_and_names_the_holder() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let _held = theirs.lock("jobs/nightly").await.unwrap();
         // Refused by etcd, then refused inside the process.
         for locks in [mine, theirs] {
@@ -74,22 +72,9 @@ fn a_try_fails_at_once_and_names_the_holder() {
 }
 
 #[test]
-fn a_try_takes_a_free_name() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        pass("a free name", locks.lock("jobs/nightly").try_once()).await;
-        // A lock on a name below it does not block it.
-        let _below = locks.lock("jobs/nightly/part").await.unwrap();
-        pass("a free name", locks.lock("jobs/nightly").try_once()).await;
-    });
-}
-
-#[test]
 fn a_wait_that_ends_names_the_holder_and_the_time() {
     run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let held = theirs.lock("jobs/nightly").await.unwrap();
         // In etcd's queue, then in the wait queue of the process.
         for locks in [&mine, &theirs] {
@@ -122,8 +107,7 @@ fn a_wait_that_ends_names_the_holder_and_the_time() {
 #[test]
 fn messages_have_the_template_and_not_the_value() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let _held = locks.lock("jobs/alice@example.com").await.unwrap();
         let error = briefly(&locks, "alice@example.com").await.unwrap_err();
         let (shown, debugged) = (error.to_string(), format!("{error:?}"));
@@ -139,8 +123,7 @@ fn messages_have_the_template_and_not_the_value() {
 #[test]
 fn a_skipped_call_returns_without_running() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let held = corner.locks().await.lock("jobs/nightly").await.unwrap();
         let mut ran = false;
         within("a skipped ()", unit(&locks, "nightly", &mut ran)).await;
@@ -185,7 +168,7 @@ fn a_skip_does_not_swallow_other_errors() {
     run(async {
         let locks = Corner::new().await.locks().await;
         let error = result(&locks, "").await.unwrap_err();
-        assert!(matches!(error, LockError::InvalidName { .. }), "{error:?}");
+        assert_matches!(error, LockError::InvalidName { .. });
         // A return type without an error skips, and only the log has the error.
         assert_eq!(option(&locks, "").await, None);
     });
@@ -194,8 +177,7 @@ fn a_skip_does_not_swallow_other_errors() {
 #[test]
 fn errors_arrive_in_the_callers_own_type() {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         assert_eq!(
             within("a mapped call", mapped(&locks, "nightly")).await,
             Ok(7)
@@ -222,24 +204,15 @@ fn a_wait_for_ever_outlasts_the_default() {
         let corner = Corner::new().await;
         let locks = connect(corner.config().wait(Duration::from_millis(100))).await;
         let held = corner.locks().await.lock("jobs/nightly").await.unwrap();
-        let patient = tokio::spawn(locks.lock("jobs/nightly").wait_forever().into_future());
+        let patient = spawn(locks.lock("jobs/nightly").wait_forever());
         corner.until_contenders("jobs/nightly", 2).await;
         // The configured default ends the wait of a call without `wait`. It waits behind the patient call of its process, whose
         // key stays.
         let refused = within("the end of the default wait", locks.lock("jobs/nightly")).await;
-        assert!(
-            matches!(refused, Err(LockError::Timeout { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Timeout { .. }));
         assert!(!patient.is_finished());
         held.release().await.unwrap();
-        within("the patient call's admission", patient)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        served("the patient call's admission", patient).await;
     });
 }
 
@@ -254,9 +227,6 @@ fn a_calls_own_wait_precedes_the_default() {
             locks.lock("jobs/nightly").wait(Duration::from_secs(3)),
         )
         .await;
-        assert!(
-            matches!(refused, Err(LockError::Timeout { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Timeout { .. }));
     });
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, connect, take};
+use crate::corner::{Corner, connect, pass, spawn, take};
 use crate::limit::{run, within};
 use crate::logs;
 use crate::worker::Worker;
@@ -136,11 +136,10 @@ fn idle_process_logs_that_etcd_is_lost_and_back() {
 #[test]
 fn process_that_waits_logs_that_etcd_is_lost_and_back() {
     run(async {
-        let corner = Corner::new().await;
-        let others = corner.locks().await;
+        let (corner, [others]) = Corner::with_engines().await;
         let held = take("a free name", others.lock("job")).await;
         let (locks, proxy) = behind_a_proxy(&corner).await;
-        let waits = tokio::spawn(async move { locks.lock("job").wait_forever().await.map(drop) });
+        let waits = spawn(locks.lock("job").wait_forever());
         corner.until_contenders("job", 2).await;
         vanish(&proxy);
         logged(&proxy.endpoint(), "etcd.lost", 1).await;
@@ -155,8 +154,7 @@ fn process_that_waits_logs_that_etcd_is_lost_and_back() {
 fn bodies_that_a_shutdown_cuts_off_are_one_line() {
     run(async {
         logs::collect();
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (_, [locks]) = Corner::with_engines().await;
         let bodies = all_inside(|id, inside| cut_off(locks.clone(), id, inside)).await;
         let drained = within("the shutdown", locks.shutdown(Duration::ZERO)).await;
         assert_eq!(drained.cut_off(), TOGETHER, "{drained}");
@@ -209,11 +207,7 @@ fn version_with_a_known_bug_is_one_line() {
         let (locks, proxy) = behind_a_proxy(&corner).await;
         proxy.reset_all();
         // Over a connection of its own, so the endpoint has answered twice.
-        take("a free name", locks.lock("job"))
-            .await
-            .release()
-            .await
-            .expect("released");
+        pass("a free name", locks.lock("job")).await;
         let mut client = corner.client.clone();
         let status = client.status().await.expect("a status");
         let mut lines = logs::about(&proxy.endpoint());
@@ -233,16 +227,12 @@ fn version_with_a_known_bug_is_one_line() {
 fn numbers_of_permits_that_differ_are_one_line() {
     run(async {
         logs::collect();
-        let corner = Corner::new().await;
-        let (ours, other) = (corner.locks().await, corner.locks().await);
+        let (_, [ours, other]) = Corner::with_engines().await;
         let held = other.lock("limited-differently/7").permits(8);
         let _held = take("a permit", held).await;
         for _ in 0..2 {
             let refused = within("one try", limited(&ours, 7)).await;
-            assert!(
-                matches!(refused, Err(LockError::Held { .. })),
-                "{refused:?}"
-            );
+            assert_matches!(refused, Err(LockError::Held { .. }));
         }
         let lines = logged("limited-differently/<id>", "lock.permits_differ", 1).await;
         assert_eq!(lines.len(), 1, "{lines:?}");
