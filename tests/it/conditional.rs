@@ -3,7 +3,7 @@
 use etcd_locked::{LockError, Locks, current, etcd_locked};
 
 use crate::corner::{Corner, take};
-use crate::limit::run;
+use crate::limit;
 
 fn text() -> Option<String> {
     current().map(|it| it.name().text().expect("held, hence valid").to_owned())
@@ -15,19 +15,17 @@ async fn order(locks: &Locks, id: u64, total: &u64) -> Result<Option<String>, Lo
     Ok(text())
 }
 
-#[test]
-fn without_the_condition_nothing_is_taken() {
-    run(async {
-        let (corner, [mine, theirs]) = Corner::with_engines().await;
-        let held = take("their lock", theirs.lock("orders/7")).await;
-        assert_eq!(order(&mine, 7, &100).await.unwrap(), None);
-        let refused = order(&mine, 7, &101).await;
-        assert_matches!(refused, Err(LockError::Held { .. }));
-        held.release().await.unwrap();
-        let locked = order(&mine, 7, &101).await.unwrap();
-        assert_eq!(locked.as_deref(), Some("orders/7"));
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn without_the_condition_nothing_is_taken() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = take("their lock", theirs.lock("orders/7")).await;
+    assert_eq!(order(&mine, 7, &100).await.unwrap(), None);
+    let refused = order(&mine, 7, &101).await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    held.release().await.unwrap();
+    let locked = order(&mine, 7, &101).await.unwrap();
+    assert_eq!(locked.as_deref(), Some("orders/7"));
+    corner.until_empty().await;
 }
 
 /// A call whose condition is false, so that it needs no engine.
@@ -42,19 +40,15 @@ async fn outer(locks: &Locks) -> Result<Option<String>, LockError> {
     order(locks, 7, &0).await
 }
 
-#[test]
-fn without_the_condition_the_callers_lock_stays_current() {
-    run(async {
-        let locks = Corner::new().await.locks().await;
-        assert_eq!(outer(&locks).await.unwrap().as_deref(), Some("outer"));
-    });
+#[limit::test]
+async fn without_the_condition_the_callers_lock_stays_current() {
+    let locks = Corner::new().await.locks().await;
+    assert_eq!(outer(&locks).await.unwrap().as_deref(), Some("outer"));
 }
 
-#[test]
-fn without_the_condition_no_engine_is_needed() {
-    run(async {
-        // This process has no engine of its own; each test has one.
-        assert!(etcd_locked::lock("orders/7").await.is_err());
-        assert_eq!(never(7).await.unwrap(), 7);
-    });
+#[limit::test]
+async fn without_the_condition_no_engine_is_needed() {
+    // This process has no engine of its own; each test has one.
+    assert!(etcd_locked::lock("orders/7").await.is_err());
+    assert_eq!(never(7).await.unwrap(), 7);
 }

@@ -6,7 +6,7 @@ use tempfile::tempdir;
 use tokio::task::JoinSet;
 
 use crate::corner::Corner;
-use crate::limit::{run, within};
+use crate::limit::{self, run, within};
 use crate::worker::Worker;
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "forever")]
@@ -64,47 +64,43 @@ fn engines_exclude_each_other() {
     run(visits(4, 1, 2, 10));
 }
 
-#[test]
-fn processes_exclude_each_other() {
-    run(async {
-        let corner = Corner::new().await;
-        let directory = tempdir().unwrap();
-        let mut workers: Vec<_> = (0..3)
-            .map(|_| Worker::start(corner.environment()))
-            .collect();
-        for worker in &mut workers {
-            // Two tasks each: the process excludes its own tasks while etcd excludes processes.
-            worker.send(&format!("churn till 15 {}", directory.path().display()));
-            worker.send(&format!("churn till 15 {}", directory.path().display()));
-        }
-        for worker in &mut workers {
-            worker.says("churned").await;
-            worker.says("churned").await;
-        }
-        assert_eq!(Witness::new(directory.path()).count().unwrap(), 90);
-    });
+#[limit::test]
+async fn processes_exclude_each_other() {
+    let corner = Corner::new().await;
+    let directory = tempdir().unwrap();
+    let mut workers: Vec<_> = (0..3)
+        .map(|_| Worker::start(corner.environment()))
+        .collect();
+    for worker in &mut workers {
+        // Two tasks each: the process excludes its own tasks while etcd excludes processes.
+        worker.send(&format!("churn till 15 {}", directory.path().display()));
+        worker.send(&format!("churn till 15 {}", directory.path().display()));
+    }
+    for worker in &mut workers {
+        worker.says("churned").await;
+        worker.says("churned").await;
+    }
+    assert_eq!(Witness::new(directory.path()).count().unwrap(), 90);
 }
 
-#[test]
-fn other_names_are_not_waited_for() {
-    run(async {
-        let locks = Corner::new().await.locks().await;
-        let _one = locks.lock("orders/1").await.unwrap();
-        let _two = locks
-            .lock("orders/2")
-            .try_once()
-            .await
-            .expect("another name is free");
-        // Neither a name above nor one below is the same lock.
-        let _above = locks
-            .lock("orders")
-            .try_once()
-            .await
-            .expect("a shorter name is free");
-        let _below = locks
-            .lock("orders/1/lines")
-            .try_once()
-            .await
-            .expect("a longer name is free");
-    });
+#[limit::test]
+async fn other_names_are_not_waited_for() {
+    let locks = Corner::new().await.locks().await;
+    let _one = locks.lock("orders/1").await.unwrap();
+    let _two = locks
+        .lock("orders/2")
+        .try_once()
+        .await
+        .expect("another name is free");
+    // Neither a name above nor one below is the same lock.
+    let _above = locks
+        .lock("orders")
+        .try_once()
+        .await
+        .expect("a shorter name is free");
+    let _below = locks
+        .lock("orders/1/lines")
+        .try_once()
+        .await
+        .expect("a longer name is free");
 }

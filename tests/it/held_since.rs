@@ -6,7 +6,7 @@ use etcd_locked::{Holder, LockError, LockGuard, Locks};
 use serde_json::Value;
 
 use crate::corner::{Corner, Key, take};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::steps::queued;
 
 const NAME: &str = "orders/7";
@@ -60,25 +60,23 @@ async fn named(theirs: &Locks) -> (Holder, String) {
     }
 }
 
-#[test]
-fn error_names_the_holders_time_after_a_hand_over() {
-    run(async {
-        let (corner, [mine, theirs]) = Corner::with_engines().await;
-        let first = take("a free name", mine.lock(NAME)).await;
-        let before = until_described(&corner, None).await;
-        let handed_over = SystemTime::now();
-        let second = hand_over(first, &mine).await;
-        let described = until_described(&corner, Some(&before)).await;
-        let (holder, text) = named(&theirs).await;
-        let since = holder.held_since().expect("held for over a second");
-        assert_eq!(since, described);
-        assert!(text.contains(since), "{text}");
-        assert!(time(since) + CUT >= handed_over, "{since}, {handed_over:?}");
-        assert!(time(since) <= SystemTime::now());
-        assert!(time(holder.queued_since()) >= time(&before), "{holder:?}");
-        assert!(time(holder.queued_since()) <= time(since), "{holder:?}");
-        assert!(second.is_held());
-        second.release().await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn error_names_the_holders_time_after_a_hand_over() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let first = take("a free name", mine.lock(NAME)).await;
+    let before = until_described(&corner, None).await;
+    let handed_over = SystemTime::now();
+    let second = hand_over(first, &mine).await;
+    let described = until_described(&corner, Some(&before)).await;
+    let (holder, text) = named(&theirs).await;
+    let since = holder.held_since().expect("held for over a second");
+    assert_eq!(since, described);
+    assert!(text.contains(since), "{text}");
+    assert!(time(since) + CUT >= handed_over, "{since}, {handed_over:?}");
+    assert!(time(since) <= SystemTime::now());
+    assert!(time(holder.queued_since()) >= time(&before), "{holder:?}");
+    assert!(time(holder.queued_since()) <= time(since), "{holder:?}");
+    assert!(second.is_held());
+    second.release().await.unwrap();
+    corner.until_empty().await;
 }

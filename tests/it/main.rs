@@ -18,7 +18,11 @@ mod under;
 mod what_happens;
 mod worker;
 
-use etcd_locked_devkit::limit;
+/// Time limits of async tests, and the attribute that makes such tests.
+mod limit {
+    pub(crate) use etcd_locked_devkit::limit::{PATIENCE, blocking, run, within, within_time};
+    pub(crate) use etcd_locked_test_attribute::test;
+}
 
 mod after_outage;
 mod ambiguity;

@@ -8,123 +8,113 @@ use tokio::time::sleep;
 
 use crate::corner::{Corner, admitted, served, spawn};
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
-#[test]
-fn a_waiting_key_that_is_deleted_is_put_again() {
-    run(async {
-        let (corner, [mine, theirs]) = Corner::with_engines().await;
-        let held = theirs.lock("orders/7").await.unwrap();
-        let waiter = spawn(mine.lock("orders/7").wait_forever());
-        let key = corner.until_contenders("orders/7", 2).await[1].clone();
-        corner.client.clone().delete(key.text, None).await.unwrap();
-        corner.until_contenders("orders/7", 2).await;
-        held.release().await.unwrap();
-        served("the waiter", waiter).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_waiting_key_that_is_deleted_is_put_again() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = theirs.lock("orders/7").await.unwrap();
+    let waiter = spawn(mine.lock("orders/7").wait_forever());
+    let key = corner.until_contenders("orders/7", 2).await[1].clone();
+    corner.client.clone().delete(key.text, None).await.unwrap();
+    corner.until_contenders("orders/7", 2).await;
+    held.release().await.unwrap();
+    served("the waiter", waiter).await;
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_waiting_lease_that_is_revoked_is_replaced() {
-    run(async {
-        let (corner, [mine, theirs]) = Corner::with_engines().await;
-        let held = theirs.lock("orders/7").await.unwrap();
-        let waiter = spawn(mine.lock("orders/7").wait_forever());
-        let lease = corner.until_contenders("orders/7", 2).await[1].lease;
-        corner.client.clone().lease_revoke(lease).await.unwrap();
-        let what = "a waiting key on another lease";
-        corner
-            .until(what, &corner.below("orders/7"), |keys| {
-                keys.len() == 2 && keys.iter().all(|it| it.lease != lease)
-            })
-            .await;
-        held.release().await.unwrap();
-        served("the waiter", waiter).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_waiting_lease_that_is_revoked_is_replaced() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = theirs.lock("orders/7").await.unwrap();
+    let waiter = spawn(mine.lock("orders/7").wait_forever());
+    let lease = corner.until_contenders("orders/7", 2).await[1].lease;
+    corner.client.clone().lease_revoke(lease).await.unwrap();
+    let what = "a waiting key on another lease";
+    corner
+        .until(what, &corner.below("orders/7"), |keys| {
+            keys.len() == 2 && keys.iter().all(|it| it.lease != lease)
+        })
+        .await;
+    held.release().await.unwrap();
+    served("the waiter", waiter).await;
+    corner.until_empty().await;
 }
 
 /// An overwritten key has a foreign lease or none, so it would outlive its process.
-#[test]
-fn a_waiting_key_that_is_overwritten_is_served_and_goes() {
-    run(async {
-        let (corner, [mine, theirs]) = Corner::with_engines().await;
-        let mut client = corner.client.clone();
-        let foreign = client.lease_grant(600, None).await.unwrap().id();
-        // The waiter's engine observes both events at about the same time, in either order.
-        for _ in 0..20 {
-            let held = theirs.lock("orders/7").await.unwrap();
-            let waiter = spawn(mine.lock("orders/7").wait_forever());
-            let key = corner.until_contenders("orders/7", 2).await[1].clone();
-            client
-                .put(
-                    key.text,
-                    "mine now",
-                    Some(PutOptions::new().with_lease(foreign)),
-                )
-                .await
-                .unwrap();
-            held.release().await.unwrap();
-            served("the waiter", waiter).await;
-            corner.until_empty().await;
-        }
-    });
-}
-
-#[test]
-fn many_waiters_give_up_and_none_is_in_the_way() {
-    run(async {
-        let (corner, [mine, theirs]) = Corner::with_engines().await;
+#[limit::test]
+async fn a_waiting_key_that_is_overwritten_is_served_and_goes() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let mut client = corner.client.clone();
+    let foreign = client.lease_grant(600, None).await.unwrap().id();
+    // The waiter's engine observes both events at about the same time, in either order.
+    for _ in 0..20 {
         let held = theirs.lock("orders/7").await.unwrap();
-        let impatient: Vec<_> = (1..=40)
-            .map(|number| {
-                // Longer than a busy etcd takes to answer.
-                let wait = Duration::from_millis(3_000 + 10 * number);
-                spawn(mine.lock("orders/7").wait(wait))
-            })
-            .collect();
-        let patient = spawn(mine.lock("orders/7").wait_forever());
-        for waiter in impatient {
-            let gave_up = within("the end of a wait", waiter).await.unwrap();
-            assert_matches!(gave_up, Err(LockError::Timeout { .. }));
-        }
+        let waiter = spawn(mine.lock("orders/7").wait_forever());
+        let key = corner.until_contenders("orders/7", 2).await[1].clone();
+        client
+            .put(
+                key.text,
+                "mine now",
+                Some(PutOptions::new().with_lease(foreign)),
+            )
+            .await
+            .unwrap();
         held.release().await.unwrap();
-        served("the waiter", patient).await;
+        served("the waiter", waiter).await;
         corner.until_empty().await;
-    });
+    }
 }
 
-#[test]
-fn compaction_hides_no_hand_over() {
-    run(async {
-        let etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let engines = [corner.locks().await, corner.locks().await];
-        let compacting = tokio::spawn({
-            let mut client = corner.client.clone();
-            async move {
-                loop {
-                    let answer = client.get("anything", None).await.unwrap();
-                    let now = answer.header().unwrap().revision();
-                    // etcd refuses if there was no write since the last compaction.
-                    let _ = client
-                        .compact(now, Some(CompactionOptions::new().with_physical()))
-                        .await;
-                    // The interval between two compactions.
-                    sleep(Duration::from_millis(20)).await;
-                }
+#[limit::test]
+async fn many_waiters_give_up_and_none_is_in_the_way() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = theirs.lock("orders/7").await.unwrap();
+    let impatient: Vec<_> = (1..=40)
+        .map(|number| {
+            // Longer than a busy etcd takes to answer.
+            let wait = Duration::from_millis(3_000 + 10 * number);
+            spawn(mine.lock("orders/7").wait(wait))
+        })
+        .collect();
+    let patient = spawn(mine.lock("orders/7").wait_forever());
+    for waiter in impatient {
+        let gave_up = within("the end of a wait", waiter).await.unwrap();
+        assert_matches!(gave_up, Err(LockError::Timeout { .. }));
+    }
+    held.release().await.unwrap();
+    served("the waiter", patient).await;
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn compaction_hides_no_hand_over() {
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let engines = [corner.locks().await, corner.locks().await];
+    let compacting = tokio::spawn({
+        let mut client = corner.client.clone();
+        async move {
+            loop {
+                let answer = client.get("anything", None).await.unwrap();
+                let now = answer.header().unwrap().revision();
+                // etcd refuses if there was no write since the last compaction.
+                let _ = client
+                    .compact(now, Some(CompactionOptions::new().with_physical()))
+                    .await;
+                // The interval between two compactions.
+                sleep(Duration::from_millis(20)).await;
             }
-        });
-        let mut held = engines[0].lock("orders/7").await.unwrap();
-        for round in 1..=20 {
-            let waiter = spawn(engines[round % 2].lock("orders/7").wait_forever());
-            corner.until_contenders("orders/7", 2).await;
-            held.release().await.unwrap();
-            held = admitted("the waiter", waiter).await;
         }
-        held.release().await.unwrap();
-        compacting.abort();
-        corner.until_empty().await;
     });
+    let mut held = engines[0].lock("orders/7").await.unwrap();
+    for round in 1..=20 {
+        let waiter = spawn(engines[round % 2].lock("orders/7").wait_forever());
+        corner.until_contenders("orders/7", 2).await;
+        held.release().await.unwrap();
+        held = admitted("the waiter", waiter).await;
+    }
+    held.release().await.unwrap();
+    compacting.abort();
+    corner.until_empty().await;
 }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::corner::{Corner, begin_shutdown, spawn, until_refused};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -44,72 +44,64 @@ async fn nothing_is_left(corner: &Corner, leases: &[i64]) {
     }
 }
 
-#[test]
-fn a_shutdown_waits_for_bodies() {
-    run(async {
-        let (corner, [locks]) = Corner::with_engines().await;
-        let (call, done) = inside(&locks).await;
-        let leases: Vec<i64> = corner.leases("orders/7").await.into_iter().collect();
-        let shutdown = begin_shutdown(&locks, GRACE);
-        until_refused(&locks, "orders/8").await;
-        assert!(
-            !shutdown.is_finished(),
-            "the shutdown did not wait for the body"
-        );
-        assert_eq!(corner.contenders("orders/7").await.len(), 1);
-        done.notify_one();
-        assert_eq!(within("the call's end", call).await.unwrap().unwrap(), 7);
-        within("the shutdown's end", shutdown).await.unwrap();
-        nothing_is_left(&corner, &leases).await;
-        let error = locks.lock("orders/8").await.unwrap_err();
-        assert_matches!(error, LockError::ShuttingDown);
-        assert!(!error.is_retryable());
-    });
+#[limit::test]
+async fn a_shutdown_waits_for_bodies() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let (call, done) = inside(&locks).await;
+    let leases: Vec<i64> = corner.leases("orders/7").await.into_iter().collect();
+    let shutdown = begin_shutdown(&locks, GRACE);
+    until_refused(&locks, "orders/8").await;
+    assert!(
+        !shutdown.is_finished(),
+        "the shutdown did not wait for the body"
+    );
+    assert_eq!(corner.contenders("orders/7").await.len(), 1);
+    done.notify_one();
+    assert_eq!(within("the call's end", call).await.unwrap().unwrap(), 7);
+    within("the shutdown's end", shutdown).await.unwrap();
+    nothing_is_left(&corner, &leases).await;
+    let error = locks.lock("orders/8").await.unwrap_err();
+    assert_matches!(error, LockError::ShuttingDown);
+    assert!(!error.is_retryable());
 }
 
-#[test]
-fn a_body_that_takes_too_long_is_cancelled() {
-    run(async {
-        let (corner, [locks]) = Corner::with_engines().await;
-        let (call, _done) = inside(&locks).await;
-        let leases: Vec<i64> = corner.leases("orders/7").await.into_iter().collect();
-        let started = Instant::now();
-        let shutdown = locks.shutdown(Duration::from_millis(500));
-        within("the shutdown's end", shutdown).await;
-        let took = started.elapsed();
-        assert!(took >= Duration::from_millis(500), "the grace was {took:?}");
-        assert!(took < Duration::from_secs(10), "the shutdown took {took:?}");
-        let ended = within("the call's end", call).await.unwrap();
-        let cut_off = LossCause::Shutdown;
-        assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == cut_off);
-        nothing_is_left(&corner, &leases).await;
-    });
+#[limit::test]
+async fn a_body_that_takes_too_long_is_cancelled() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let (call, _done) = inside(&locks).await;
+    let leases: Vec<i64> = corner.leases("orders/7").await.into_iter().collect();
+    let started = Instant::now();
+    let shutdown = locks.shutdown(Duration::from_millis(500));
+    within("the shutdown's end", shutdown).await;
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(500), "the grace was {took:?}");
+    assert!(took < Duration::from_secs(10), "the shutdown took {took:?}");
+    let ended = within("the call's end", call).await.unwrap();
+    let cut_off = LossCause::Shutdown;
+    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == cut_off);
+    nothing_is_left(&corner, &leases).await;
 }
 
-#[test]
-fn a_shutdown_refuses_waiters() {
-    run(async {
-        let (corner, [locks]) = Corner::with_engines().await;
-        let elsewhere = corner.locks().await.lock("orders/7").await.unwrap();
-        let waiter = spawn(locks.lock("orders/7").wait_forever());
-        corner.until_contenders("orders/7", 2).await;
-        within("the shutdown's end", locks.shutdown(GRACE)).await;
-        let refused = within("the waiter's refusal", waiter).await.unwrap();
-        assert_matches!(refused, Err(LockError::ShuttingDown));
-        assert_eq!(corner.contenders("orders/7").await.len(), 1);
-        elsewhere.release().await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_shutdown_refuses_waiters() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let elsewhere = corner.locks().await.lock("orders/7").await.unwrap();
+    let waiter = spawn(locks.lock("orders/7").wait_forever());
+    corner.until_contenders("orders/7", 2).await;
+    within("the shutdown's end", locks.shutdown(GRACE)).await;
+    let refused = within("the waiter's refusal", waiter).await.unwrap();
+    assert_matches!(refused, Err(LockError::ShuttingDown));
+    assert_eq!(corner.contenders("orders/7").await.len(), 1);
+    elsewhere.release().await.unwrap();
+    corner.until_empty().await;
 }
 
-#[test]
-fn an_idle_engine_shuts_down_at_once_and_twice() {
-    run(async {
-        let (corner, [locks]) = Corner::with_engines().await;
-        let started = Instant::now();
-        within("the shutdown's end", locks.shutdown(GRACE)).await;
-        within("the second shutdown's end", locks.shutdown(GRACE)).await;
-        assert!(started.elapsed() < GRACE, "{:?}", started.elapsed());
-        assert_eq!(corner.sessions().await, []);
-    });
+#[limit::test]
+async fn an_idle_engine_shuts_down_at_once_and_twice() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let started = Instant::now();
+    within("the shutdown's end", locks.shutdown(GRACE)).await;
+    within("the second shutdown's end", locks.shutdown(GRACE)).await;
+    assert!(started.elapsed() < GRACE, "{:?}", started.elapsed());
+    assert_eq!(corner.sessions().await, []);
 }
