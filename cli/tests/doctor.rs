@@ -50,18 +50,11 @@ fn names_keys_that_close_a_name_for_ever() {
 }
 
 #[test]
-fn tells_that_etcd_is_full() {
-    let etcd = Member::start().expect("an etcd");
-    etcd.gateway().no_space(true).expect("an alarm");
-    let full = doctor(&etcd.endpoint(), &[]);
-    assert!(text(&full).contains("BAD alarm NOSPACE"), "{}", text(&full));
-}
-
-#[test]
-fn does_not_take_a_full_etcd_for_missing_rights() {
+fn takes_a_full_etcd_for_no_missing_right() {
     let etcd = Member::start().expect("an etcd");
     etcd.gateway().no_space(true).expect("an alarm");
     let found = text(&doctor(&etcd.endpoint(), &[]));
+    assert!(found.contains("BAD alarm NOSPACE"), "{found}");
     assert!(!found.contains("may not"), "{found}");
     assert!(!found.contains("grant-permission"), "{found}");
 }

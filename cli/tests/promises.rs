@@ -6,11 +6,12 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use etcd_locked::etcd_client::Txn;
-use etcd_locked::{Config, LockError, Locks, LossCause};
+use etcd_locked::{Acquire, Config, Group, LockError, LockGuard, LockMode, Locks, LossCause};
 use etcd_locked_devkit::process::text;
 use etcd_locked_devkit::{Gateway, Member, Terminal, until};
 use serde_json::Value;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 /// More than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,6 +68,26 @@ impl Scene {
         self.etcd.gateway()
     }
 
+    /// Takes a lock that is free.
+    fn take<N: Group, M: LockMode>(&self, call: Acquire<N, M>) -> LockGuard<N, M> {
+        self.runtime.block_on(call.into_future()).expect("free")
+    }
+
+    /// Has a call wait for its lock.
+    fn queue(&self, call: Acquire) -> JoinHandle<Result<LockGuard, LockError>> {
+        self.runtime.spawn(call.into_future())
+    }
+
+    /// Awaits the lock of a call that waits, and releases it.
+    fn serve<N: Group, M: LockMode>(&self, call: JoinHandle<Result<LockGuard<N, M>, LockError>>) {
+        let served = self.runtime.block_on(call).expect("no panic");
+        self.release(served.expect("served"));
+    }
+
+    fn release<N: Group, M: LockMode>(&self, held: LockGuard<N, M>) {
+        self.runtime.block_on(held.release()).expect("released");
+    }
+
     /// Waits until a name has so many contenders.
     fn await_contenders(&self, name: &str, many: usize) {
         let below = format!("locks/{name}/");
@@ -79,25 +100,24 @@ impl Scene {
     }
 }
 
-fn run(endpoints: &str, args: &[&str]) -> Output {
+fn command(endpoints: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
     command.args(args).args(["--endpoints", endpoints]);
-    command.output().expect("the command line runs")
+    command
+}
+
+fn run(endpoints: &str, args: &[&str]) -> Output {
+    let output = command(endpoints, args).output();
+    output.expect("the command line runs")
 }
 
 #[test]
 fn ls_shows_who_holds_each_name_and_how_many_wait() {
     let scene = Scene::new();
     let (shop, bank) = (scene.service("shop"), scene.service("bank"));
-    let held = scene
-        .runtime
-        .block_on(shop.lock("orders/7").into_future())
-        .expect("free");
-    let _other = scene
-        .runtime
-        .block_on(bank.lock("accounts/3").shared().into_future())
-        .expect("free");
-    let waiting = scene.runtime.spawn(bank.lock("orders/7").into_future());
+    let held = scene.take(shop.lock("orders/7"));
+    let _other = scene.take(bank.lock("accounts/3").shared());
+    let waiting = scene.queue(bank.lock("orders/7"));
     scene.await_contenders("orders/7", 2);
 
     let names = scene.json(&["ls"]);
@@ -117,13 +137,8 @@ fn ls_shows_who_holds_each_name_and_how_many_wait() {
         (6, "orders/7", "exclusive", "1")
     );
 
-    scene.runtime.block_on(held.release()).expect("released");
-    let served = scene
-        .runtime
-        .block_on(waiting)
-        .expect("no panic")
-        .expect("served");
-    scene.runtime.block_on(served.release()).expect("released");
+    scene.release(held);
+    scene.serve(waiting);
 }
 
 /// etcd does not say how many permits there are, so a permit behind others may hold the name or wait.
@@ -131,12 +146,9 @@ fn ls_shows_who_holds_each_name_and_how_many_wait() {
 fn ls_counts_permits_apart_that_may_wait() {
     let scene = Scene::new();
     let services = ["one", "two", "three"].map(|name| scene.service(name));
-    let take = |service: &Locks| service.lock("imports").permits(2).into_future();
-    let held = [&services[0], &services[1]].map(|service| {
-        let held = scene.runtime.block_on(take(service));
-        held.expect("free")
-    });
-    let waiting = scene.runtime.spawn(take(&services[2]));
+    let call = |service: &Locks| service.lock("imports").permits(2);
+    let held = [&services[0], &services[1]].map(|service| scene.take(call(service)));
+    let waiting = scene.runtime.spawn(call(&services[2]).into_future());
     scene.await_contenders("imports", 3);
     // A holder writes that it holds its lock after a second.
     until("both holders", PATIENCE, || {
@@ -144,30 +156,26 @@ fn ls_counts_permits_apart_that_may_wait() {
     })
     .expect("both holders");
     for held in held {
-        scene.runtime.block_on(held.release()).expect("released");
+        scene.release(held);
     }
-    let served = scene.runtime.block_on(waiting).expect("no panic");
-    let served = served.expect("served");
-    scene.runtime.block_on(served.release()).expect("released");
+    scene.serve(waiting);
 }
 
 #[test]
 fn table_breaks_no_cell_that_fits() {
     let scene = Scene::new();
     let service = scene.service("shop");
-    let call = service.lock("orders/7").into_future();
-    let held = scene.runtime.block_on(call).expect("free");
+    let held = scene.take(service.lock("orders/7"));
     let found = scene.json(&["who", "orders/7"]).remove(0);
     let lease = found["contenders"][0]["lease"].as_str().expect("a lease");
 
-    let mut who = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
-    who.args(["who", "orders/7", "--endpoints", &scene.etcd.endpoint()]);
+    let who = command(&scene.etcd.endpoint(), &["who", "orders/7"]);
     let mut terminal = Terminal::start(&who, 20, 100).expect("a terminal");
     terminal.wait(PATIENCE).expect("it ends");
     let lines = terminal.lines();
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert!(lines[1].contains(lease), "{lines:#?}");
-    scene.runtime.block_on(held.release()).expect("released");
+    scene.release(held);
 }
 
 #[test]
@@ -196,9 +204,8 @@ fn watch_ends_each_round_of_objects_with_an_empty_line() {
     let scene = Scene::new();
     let gateway = scene.gateway();
     gateway.put("locks/orders/7/1f", "").expect("a put");
-    let mut watch = Command::new(env!("CARGO_BIN_EXE_etcd-locked"))
-        .args(["ls", "--watch=100ms", "--json"])
-        .args(["--endpoints", &scene.etcd.endpoint()])
+    let args = ["ls", "--watch=100ms", "--json"];
+    let mut watch = command(&scene.etcd.endpoint(), &args)
         .stdout(Stdio::piped())
         .spawn()
         .expect("the command line runs");
@@ -214,11 +221,10 @@ fn watch_ends_each_round_of_objects_with_an_empty_line() {
 fn who_shows_all_contenders_in_their_order() {
     let scene = Scene::new();
     let services = ["one", "two", "three"].map(|name| scene.service(name));
-    let call = services[0].lock("orders/7").and("accounts/3");
-    let held = scene.runtime.block_on(call.into_future()).expect("free");
+    let held = scene.take(services[0].lock("orders/7").and("accounts/3"));
     let mut waiting = Vec::new();
     for (many, service) in services.iter().enumerate().skip(1) {
-        waiting.push(scene.runtime.spawn(service.lock("orders/7").into_future()));
+        waiting.push(scene.queue(service.lock("orders/7")));
         scene.await_contenders("orders/7", many + 1);
     }
     let found = scene.json(&["who", "orders/7"]).remove(0);
@@ -238,14 +244,9 @@ fn who_shows_all_contenders_in_their_order() {
             .as_str()
             .is_some_and(|key| key.starts_with("locks/accounts/3/"))
     );
-    scene.runtime.block_on(held.release()).expect("released");
+    scene.release(held);
     for call in waiting {
-        let served = scene
-            .runtime
-            .block_on(call)
-            .expect("no panic")
-            .expect("served");
-        scene.runtime.block_on(served.release()).expect("released");
+        scene.serve(call);
     }
     let free = scene.run(&["who", "orders/7"]);
     assert_eq!(free.status.code(), Some(1), "{}", text(&free));
@@ -255,14 +256,11 @@ fn who_shows_all_contenders_in_their_order() {
 fn kick_takes_a_lock_from_its_holder_and_the_next_one_gets_it() {
     let scene = Scene::new();
     let (shop, bank) = (scene.service("shop"), scene.service("bank"));
-    let held = scene
-        .runtime
-        .block_on(shop.lock("orders/7").into_future())
-        .expect("free");
+    let held = scene.take(shop.lock("orders/7"));
     let body = scene
         .runtime
         .spawn(async move { held.hold(std::future::pending::<()>()).await });
-    let next = scene.runtime.spawn(bank.lock("orders/7").into_future());
+    let next = scene.queue(bank.lock("orders/7"));
     scene.await_contenders("orders/7", 2);
 
     let asked = scene.run(&["kick", "orders/7"]);
@@ -279,12 +277,7 @@ fn kick_takes_a_lock_from_its_holder_and_the_next_one_gets_it() {
         panic!("{lost:?}");
     };
     assert_eq!(cause, LossCause::Deleted);
-    let served = scene
-        .runtime
-        .block_on(next)
-        .expect("no panic")
-        .expect("the next one has it");
-    scene.runtime.block_on(served.release()).expect("released");
+    scene.serve(next);
 }
 
 /// A holder that has gone, and the one after it, are hit by no kick that was meant for another.
@@ -335,34 +328,32 @@ fn kick_never_hits_a_later_holder() {
 fn kick_spares_a_later_call_of_the_same_process() {
     let scene = Scene::new();
     let service = scene.service("shop");
-    let take = || service.lock("orders/7").into_future();
-    let first = scene.runtime.block_on(take()).expect("free");
-    let next = scene.runtime.spawn(take());
+    let first = scene.take(service.lock("orders/7"));
+    let next = scene.queue(service.lock("orders/7"));
     let since = scene.await_held_since(&Value::Null);
-    let mut kick = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
-    kick.args(["kick", "orders/7", "--endpoints", &scene.etcd.endpoint()]);
+    let kick = command(&scene.etcd.endpoint(), &["kick", "orders/7"]);
     let mut kick = Terminal::start(&kick, 20, 100).expect("a terminal");
     let shows = |kick: &Terminal, word: &str| {
         until(word, PATIENCE, || kick.written().contains(word)).expect("the words");
     };
     shows(&kick, "away?");
-    scene.runtime.block_on(first.release()).expect("released");
+    scene.release(first);
     let next = scene.runtime.block_on(next).expect("no panic");
     let next = next.expect("its turn");
     scene.await_held_since(&since);
     kick.press(b"y\r").expect("it reads keys");
     shows(&kick, "to another of its calls");
     assert!(next.is_held());
-    scene.runtime.block_on(next.release()).expect("released");
+    scene.release(next);
 }
 
 #[test]
 fn kick_takes_no_permit_that_may_be_waited_for() {
     let scene = Scene::new();
     let (shop, bank) = (scene.service("shop"), scene.service("bank"));
-    let permit = |service: &Locks| service.lock("smtp").permits(1).wait_forever().into_future();
-    let held = scene.runtime.block_on(permit(&shop)).expect("free");
-    let waiting = scene.runtime.spawn(permit(&bank));
+    let permit = |service: &Locks| service.lock("smtp").permits(1).wait_forever();
+    let held = scene.take(permit(&shop));
+    let waiting = scene.runtime.spawn(permit(&bank).into_future());
     scene.await_contenders("smtp", 2);
     let kicked = scene.json(&["kick", "smtp", "--yes"]);
     let hit: Vec<_> = kicked

@@ -317,6 +317,21 @@ mod tests {
         mistakes.remove(0)
     }
 
+    /// Asserts the only mistake of each of these arguments. `…` stands for what comes before the text, or after it.
+    fn refuses(table: &[(&str, &str)]) {
+        for (args, wanted) in table {
+            let message = only_mistake(args.parse().expect("tokens"));
+            let text = wanted.trim_matches('…');
+            let is_wanted = match (wanted.starts_with('…'), wanted.ends_with('…')) {
+                (false, false) => message == text,
+                (false, true) => message.starts_with(text),
+                (true, false) => message.ends_with(text),
+                (true, true) => message.contains(text),
+            };
+            assert!(is_wanted, "{args}: `{message}`, not `{wanted}`");
+        }
+    }
+
     #[test]
     fn reads_every_option() {
         let args = good(quote! {
@@ -410,67 +425,44 @@ mod tests {
             literal(&good(quote!("a", permits = 1_024)).options.permits),
             Some(1024)
         );
-        for both in [
-            quote!("a", shared, permits = 5),
-            quote!("a", permits = 5, shared),
-            quote!("a", permits = config.limit, shared),
-        ] {
-            assert!(only_mistake(both).ends_with("keep one"));
-        }
-        for (bad, message) in [
+        refuses(&[
+            (r#""a", shared, permits = 5"#, "…keep one"),
+            (r#""a", permits = 5, shared"#, "…keep one"),
+            (r#""a", permits = config.limit, shared"#, "…keep one"),
             (
-                quote!(permits = 0),
-                "`permits` of 0 is out of range; write one from 1 to 1024",
-            ),
-            (
-                quote!(permits = 1025),
-                "`permits` of 1025 is out of range; write one from 1 to 1024",
-            ),
-            (
-                quote!(permits = 99999999999999999999),
-                "`permits` of 99999999999999999999 is out of range; write one from 1 to 1024",
-            ),
-            (
-                quote!(permits = "3"),
-                "`permits` takes an integer literal, or a `u16`; write `permits = 3`",
-            ),
-            (
-                quote!(permits = "three"),
-                "`permits` takes an integer literal, or a `u16`; write `permits = 5`",
-            ),
-            (
-                quote!(permits = 3u8),
-                "`permits` takes an integer literal, or a `u16`; write `permits = 3`",
-            ),
-            (
-                quote!(permits = 0u16),
-                "`permits` of 0 is out of range; write one from 1 to 1024",
-            ),
-            (
-                quote!(permits = -1),
-                "`permits` of -1 is out of range; write one from 1 to 1024",
-            ),
-            (
-                quote!(permits =),
-                "option `permits` needs a value; write `permits = 5`",
-            ),
-            (
-                quote!(shared = true),
+                r#""a", shared = true"#,
                 "option `shared` has no value; write `shared` alone",
             ),
             (
-                quote!(shared, shared),
+                r#""a", shared, shared"#,
                 "option `shared` is given twice; keep one",
             ),
-        ] {
-            assert_eq!(only_mistake(quote!("a", #bad)), message);
+            (
+                r#""a", shared, at_least = "5s""#,
+                "readers keep nothing locked…",
+            ),
+            (
+                r#""a", at_least = "5s", shared"#,
+                "readers keep nothing locked…",
+            ),
+            (
+                r#""a", at_least = time, shared"#,
+                "readers keep nothing locked…",
+            ),
+            (
+                r#""a", permits ="#,
+                "option `permits` needs a value; write `permits = 5`",
+            ),
+        ]);
+        for bad in ["0", "1025", "99999999999999999999", "0u16", "-1"] {
+            let of = bad.trim_end_matches("u16");
+            let message = format!("`permits` of {of} is out of range; write one from 1 to 1024");
+            refuses(&[(&format!("\"a\", permits = {bad}"), &message)]);
         }
-        for kept in [
-            quote!(shared, at_least = "5s"),
-            quote!(at_least = "5s", shared),
-            quote!(at_least = time, shared),
-        ] {
-            assert!(only_mistake(quote!("a", #kept)).starts_with("readers keep nothing locked"));
+        for (bad, good) in [(r#""3""#, 3), (r#""three""#, 5), ("3u8", 3)] {
+            let takes = "`permits` takes an integer literal, or a `u16`";
+            let message = format!("{takes}; write `permits = {good}`");
+            refuses(&[(&format!("\"a\", permits = {bad}"), &message)]);
         }
     }
 
@@ -537,20 +529,16 @@ mod tests {
     fn flags_stand_alone() {
         let args = good(quote!("a", reentrant, wait = "5s"));
         assert!(args.options.reentrant && !args.options.detach);
-        for valued in [
-            quote!("a", detach = true),
-            quote!("a", detach("x")),
-            quote!("a", detach: true),
-        ] {
-            assert_eq!(
-                only_mistake(valued),
-                "option `detach` has no value; write `detach` alone"
-            );
-        }
-        assert_eq!(
-            only_mistake(quote!("a", detach, reentrant, detach)),
-            "option `detach` is given twice; keep one"
-        );
+        let no_value = "option `detach` has no value; write `detach` alone";
+        refuses(&[
+            (r#""a", detach = true"#, no_value),
+            (r#""a", detach("x")"#, no_value),
+            (r#""a", detach: true"#, no_value),
+            (
+                r#""a", detach, reentrant, detach"#,
+                "option `detach` is given twice; keep one",
+            ),
+        ]);
         assert!(good(quote!(detach, "a")).names[0].after_options);
         // An argument of that name, and expressions that begin with the word.
         for name in [quote!((detach)), quote!(detach.id), quote!(detach::NAME)] {
@@ -571,82 +559,62 @@ mod tests {
             variables(quote!("a", guard = (from, _, to,), shared)),
             ["from", "_", "to"]
         );
-        for bad in [
-            quote!("a", guard = "order"),
-            quote!("a", guard = _),
-            quote!("a", guard = self),
-            quote!("a", "b", guard = (from to)),
-            quote!("a", guard = (5)),
-        ] {
-            assert_eq!(
-                only_mistake(bad),
-                "`guard` takes the name of a variable; write `guard = order`, or `guard = (from, to)` for two locks"
-            );
-        }
-        assert_eq!(
-            only_mistake(quote!("a", "b", guard = (x, x))),
-            "`x` stands for two locks; give each a name of its own"
-        );
-        for both in [
-            quote!("a", guard = a, when = b),
-            quote!("a", when = b, guard = a),
-        ] {
-            assert!(only_mistake(both).starts_with("with `when` there may be no lock"));
-        }
+        let variable = "`guard` takes the name of a variable; write `guard = order`, or `guard = (from, to)` for two locks";
+        refuses(&[
+            (r#""a", guard = "order""#, variable),
+            (r#""a", guard = _"#, variable),
+            (r#""a", guard = self"#, variable),
+            (r#""a", "b", guard = (from to)"#, variable),
+            (r#""a", guard = (5)"#, variable),
+            (
+                r#""a", "b", guard = (x, x)"#,
+                "`x` stands for two locks; give each a name of its own",
+            ),
+            (
+                r#""a", guard = a, when = b"#,
+                "with `when` there may be no lock…",
+            ),
+            (
+                r#""a", when = b, guard = a"#,
+                "with `when` there may be no lock…",
+            ),
+        ]);
     }
 
     #[test]
     fn names_the_mistyped_option() {
-        assert_eq!(
-            only_mistake(quote!("a", wiat = "5s")),
-            "unknown option `wiat`; did you mean `wait`?"
-        );
-        assert!(only_mistake(quote!("a", colour = 5)).contains("the options are `wait`, `ttl`"));
-        assert_eq!(
-            only_mistake(quote!("a", ttl = 30)),
-            r#"`ttl` takes a string literal, or a `Duration`; write `ttl = "30s"`"#
-        );
-        assert_eq!(
-            only_mistake(quote!("a", wait = 5m)),
-            r#"`wait` takes a string literal, or a `Duration`; write `wait = "5m"`"#
-        );
-        assert_eq!(
-            only_mistake(quote!("a", wait = forever)),
-            r#"`wait` takes a string literal, or a `Duration`; write `wait = "forever"`"#
-        );
-        assert_eq!(
-            only_mistake(quote!("a", at_most = 1.5)),
-            r#"`at_most` takes a string literal, or a `Duration`; write `at_most = "5s"`"#
-        );
-        for valueless in [
-            quote!("a", wait =),
-            quote!("a", wait("5s")),
-            quote!("a", wait: "5s"),
+        let needs_a_value = r#"option `wait` needs a value; write `wait = "5s"`"#;
+        let nothing_to_bound = "…nothing for `deadline` to bound; keep one";
+        refuses(&[
+            (
+                r#""a", wiat = "5s""#,
+                "unknown option `wiat`; did you mean `wait`?",
+            ),
+            (r#""a", colour = 5"#, "…the options are `wait`, `ttl`…"),
+            (r#""a", wait ="#, needs_a_value),
+            (r#""a", wait("5s")"#, needs_a_value),
+            (r#""a", wait: "5s""#, needs_a_value),
+            (
+                r#""a", wait = "5s", wait = "6s""#,
+                "option `wait` is given twice; keep one",
+            ),
+            (r#""a" wait = "5s""#, "missing `,` before `wait`"),
+            (r#""a", map_err = f, on_error = g"#, "…keep one"),
+            (r#""a", wait = "none", deadline = due"#, nothing_to_bound),
+            (r#""a", deadline = due, wait = "none""#, nothing_to_bound),
+            (r#""a", map_err ="#, "…needs a value…"),
+            (r#""a", map_err = fn"#, "`map_err` takes an expression…"),
+        ]);
+        for (option, bad, good) in [
+            ("ttl", "30", "30s"),
+            ("wait", "5m", "5m"),
+            ("wait", "forever", "forever"),
+            ("at_most", "1.5", "5s"),
         ] {
-            assert_eq!(
-                only_mistake(valueless),
-                r#"option `wait` needs a value; write `wait = "5s"`"#
-            );
+            let takes = format!("`{option}` takes a string literal, or a `Duration`");
+            let message = format!("{takes}; write `{option} = {good:?}`");
+            refuses(&[(&format!("\"a\", {option} = {bad}"), &message)]);
         }
-        assert_eq!(
-            only_mistake(quote!("a", wait = "5s", wait = "6s")),
-            "option `wait` is given twice; keep one"
-        );
-        assert_eq!(
-            only_mistake(quote!("a" wait = "5s")),
-            "missing `,` before `wait`"
-        );
-        assert!(only_mistake(quote!("a", map_err = f, on_error = g)).ends_with("keep one"));
-        for either in [
-            quote!("a", wait = "none", deadline = due),
-            quote!("a", deadline = due, wait = "none"),
-        ] {
-            assert!(only_mistake(either).ends_with("nothing for `deadline` to bound; keep one"));
-        }
-        assert!(only_mistake(quote!("a", map_err = )).contains("needs a value"));
-        assert!(
-            only_mistake(quote!("a", map_err = fn)).starts_with("`map_err` takes an expression")
-        );
     }
 
     #[test]
@@ -670,26 +638,25 @@ mod tests {
                 "{message}"
             );
         }
-        for named in [quote!(key = "a"), quote!(name = "a")] {
-            assert!(only_mistake(named).contains("write the name first"));
-        }
-        assert!(only_mistake(quote!("a", detahc = true)).ends_with("`detach`, without a value?"));
+        refuses(&[
+            (r#"key = "a""#, "…write the name first…"),
+            (r#"name = "a""#, "…write the name first…"),
+            (r#""a", detahc = true"#, "…`detach`, without a value?"),
+        ]);
     }
 
     #[test]
     fn crate_takes_an_absolute_path() {
-        assert!(
-            good(quote!("a", crate = crate::vendored))
-                .options
-                .krate
-                .is_some()
-        );
-        assert!(only_mistake(quote!("a", crate = other)).ends_with("such as `crate = ::other`"));
-        assert!(
-            only_mistake(quote!("a", crate = super::other))
-                .ends_with("such as `crate = crate::other`")
-        );
-        assert!(only_mistake(quote!("a", crate = "other")).ends_with("write `crate = ::other`"));
+        let args = good(quote!("a", crate = crate::vendored));
+        assert!(args.options.krate.is_some());
+        refuses(&[
+            (r#""a", crate = other"#, "…such as `crate = ::other`"),
+            (
+                r#""a", crate = super::other"#,
+                "…such as `crate = crate::other`",
+            ),
+            (r#""a", crate = "other""#, "…write `crate = ::other`"),
+        ]);
     }
 
     #[test]

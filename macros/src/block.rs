@@ -545,72 +545,30 @@ mod tests {
             mistakes(quote!("a/<self.id>"), quote!(impl A { #wanted #method }))
         };
         for forgotten in [
-            quote!(
-                fn g(&self) {}
-            ),
-            quote!(
-                const fn g(self) {}
-            ),
-            quote!(
-                extern "C" fn g(&mut self) {}
-            ),
-            quote!(
-                fn g(self: Arc<Self>) -> impl Stream {}
-            ),
-            quote!(
-                fn g(&self) -> impl Future<Output = u8> {
-                    h()
-                }
-            ),
-            quote!(
-                #[etcd_locked(unlokced)]
-                async fn g(&self) {}
-            ),
-            quote!(
-                #[etcd_locked(unlocked, wait = "5s")]
-                fn g(&self) {}
-            ),
-            quote!(
-                #[etcd_locked = "unlocked"]
-                fn g(&self) {}
-            ),
-            quote!(
-                #[etcd_locked]
-                #[etcd_locked(unlocked)]
-                fn g(&self) {}
-            ),
-            quote!(
-                #[etcd_locked("b")]
-                fn g() {}
-            ),
-            quote!(default async fn g(&self) {}),
-            quote!(methods!();),
-            quote!(my::methods! {}),
+            "fn g(&self) {}",
+            "const fn g(self) {}",
+            r#"extern "C" fn g(&mut self) {}"#,
+            "fn g(self: Arc<Self>) -> impl Stream {}",
+            "fn g(&self) -> impl Future<Output = u8> { h() }",
+            "#[etcd_locked(unlokced)] async fn g(&self) {}",
+            r#"#[etcd_locked(unlocked, wait = "5s")] fn g(&self) {}"#,
+            r#"#[etcd_locked = "unlocked"] fn g(&self) {}"#,
+            "#[etcd_locked] #[etcd_locked(unlocked)] fn g(&self) {}",
+            r#"#[etcd_locked("b")] fn g() {}"#,
+            "default async fn g(&self) {}",
+            "methods!();",
+            "my::methods! {}",
         ] {
-            assert_eq!(count(forgotten.clone()), 1, "{forgotten}");
+            assert_eq!(count(forgotten.parse().expect("tokens")), 1, "{forgotten}");
         }
         for said in [
-            quote!(
-                #[etcd_locked(unlocked)]
-                fn g(&self) {}
-            ),
-            quote!(
-                #[etcd_locked(unlocked)]
-                methods! {}
-            ),
-            quote!(
-                #[etcd_locked("b")]
-                async fn g() {}
-            ),
-            quote!(
-                #[etcd_locked(unlock)]
-                async fn g(&self, unlock: Name) {}
-            ),
-            quote!(
-                fn g(other: &Self) {}
-            ),
+            "#[etcd_locked(unlocked)] fn g(&self) {}",
+            "#[etcd_locked(unlocked)] methods! {}",
+            r#"#[etcd_locked("b")] async fn g() {}"#,
+            "#[etcd_locked(unlock)] async fn g(&self, unlock: Name) {}",
+            "fn g(other: &Self) {}",
         ] {
-            assert_eq!(count(said.clone()), 0, "{said}");
+            assert_eq!(count(said.parse().expect("tokens")), 0, "{said}");
         }
     }
 

@@ -535,6 +535,11 @@ mod tests {
         crate::locked(args, &item).expect("no mistakes").to_string()
     }
 
+    /// Expands the attribute with these arguments above `async fn f() {}`.
+    fn of_f(args: TokenStream) -> String {
+        expanded(args, "async fn f() {}".parse().expect("a function"))
+    }
+
     fn same(expansion: &str, wanted: TokenStream) {
         assert_eq!(expansion, wanted.to_string());
     }
@@ -586,13 +591,8 @@ mod tests {
 
     #[test]
     fn a_literal_number_of_permits_is_registered() {
-        let item = || {
-            quote!(
-                async fn f() {}
-            )
-        };
         let registered = |args| {
-            let expansion = expanded(args, item());
+            let expansion = of_f(args);
             let (_, registered) = expansion.split_once("\"::f\") , ").expect("registered");
             let (registered, _) = registered.split_once(") ;").expect("a statement");
             registered.to_owned()
@@ -607,56 +607,39 @@ mod tests {
 
     /// Returns the statements after `__result`.
     fn ending(args: TokenStream) -> String {
-        let expansion = expanded(
-            args,
-            quote!(
-                async fn f() {}
-            ),
-        );
+        let expansion = of_f(args);
         let (_, ending) = expansion.split_once(". await ;").expect("one await");
         ending.trim_end_matches('}').trim().to_owned()
     }
 
     #[test]
     fn options_choose_the_error_conversion() {
+        let finish = quote!(::etcd_locked::__private::finish(__result));
+        same(&ending(quote!("a")), finish.clone());
+        same(&ending(quote!("a", on_held = "error")), finish);
+        let skip = quote!(::etcd_locked::__private::skip(__result));
+        same(&ending(quote!("a", on_held = "skip")), skip);
+        let converted = quote!(::etcd_locked::__private::on_error(__result, f));
+        same(&ending(quote!("a", on_error = f)), converted);
+        let both = quote!("a", on_held = "skip", on_error = f, crate = crate::facade);
+        let skipped = quote!(crate::facade::__private::skip_held(__result));
         same(
-            &ending(quote!("a")),
-            quote!(::etcd_locked::__private::finish(__result)),
+            &ending(both),
+            quote!(crate::facade::__private::on_error(#skipped, f)),
         );
-        same(
-            &ending(quote!("a", on_held = "error")),
-            quote!(::etcd_locked::__private::finish(__result)),
-        );
-        same(
-            &ending(quote!("a", on_held = "skip")),
-            quote!(::etcd_locked::__private::skip(__result)),
-        );
-        same(
-            &ending(quote!("a", on_error = f)),
-            quote!(::etcd_locked::__private::on_error(__result, f)),
-        );
-        same(
-            &ending(quote!(
-                "a",
-                on_held = "skip",
-                on_error = f,
-                crate = crate::facade
-            )),
-            quote!(crate::facade::__private::on_error(
-                crate::facade::__private::skip_held(__result),
-                f
-            )),
-        );
-        let mapped = ending(quote!("a", map_err = f));
-        assert!(
-            mapped.starts_with(":: etcd_locked :: __private :: map_err (__result ,"),
-            "{mapped}"
-        );
-        let mapped = ending(quote!("a", map_err = f, on_held = "skip"));
-        assert!(
-            mapped.starts_with(":: etcd_locked :: __private :: map_err (:: etcd_locked :: __private :: skip_held (__result) ,"),
-            "{mapped}"
-        );
+        for (args, begins) in [
+            (quote!("a", map_err = f), "(__result ,"),
+            (
+                quote!("a", map_err = f, on_held = "skip"),
+                "(:: etcd_locked :: __private :: skip_held (__result) ,",
+            ),
+        ] {
+            let (mapped, map_err) = (ending(args), ":: etcd_locked :: __private :: map_err");
+            assert!(
+                mapped.starts_with(&format!("{map_err} {begins}")),
+                "{mapped}"
+            );
+        }
     }
 
     #[test]
@@ -667,9 +650,9 @@ mod tests {
                 locks = &self.locks,
                 ttl = "2s"
             ),
-            quote!(
-                async fn f(&self, Path(id): Path<u64>, Order { sku, .. }: Order, pair: (u8, u8)) {}
-            ),
+            "async fn f(&self, Path(id): Path<u64>, Order { sku, .. }: Order, pair: (u8, u8)) {}"
+                .parse()
+                .expect("a function"),
         );
         let values = quote!(&[&sku, &self.shard, &pair.0, &id]).to_string();
         assert!(expansion.contains(&values), "{expansion}");

@@ -430,40 +430,28 @@ mod tests {
     }
 
     #[test]
-    fn slashes_stand_between_segments_only() {
-        assert_eq!(
-            only_mistake("").1,
-            "empty lock name; write one, such as `orders/<id>`"
-        );
-        assert_eq!(only_mistake("//").0, "//");
-        assert_eq!(
-            only_mistake("/a"),
-            ("/", "leading `/` in lock name `/a`; write `a`".into())
-        );
-        assert_eq!(
-            only_mistake("a/"),
-            ("/", "trailing `/` in lock name `a/`; write `a`".into())
-        );
-        assert_eq!(only_mistake("a///b").0, "///");
+    fn refuses_misplaced_slashes_and_brackets() {
+        for (text, marked, message) in [
+            ("", "", "empty lock name; write one, such as `orders/<id>`"),
+            ("//", "//", ""),
+            ("/a", "/", "leading `/` in lock name `/a`; write `a`"),
+            ("a/", "/", "trailing `/` in lock name `a/`; write `a`"),
+            ("a///b", "///", ""),
+            ("a/<id", "<id", "unclosed `<` in lock name; write `<id>`"),
+            ("a/<id/b/<c>", "<id", ""),
+            ("a/<", "<", "unclosed `<` in lock name; write `<id>`"),
+            ("a/id>", ">", ""),
+            (
+                "a/<>",
+                "<>",
+                "empty placeholder `<>`; name an argument, such as `<id>`",
+            ),
+        ] {
+            let mistake = only_mistake(text);
+            assert_eq!(mistake.0, marked, "{text}");
+            assert!(message.is_empty() || mistake.1 == message, "{}", mistake.1);
+        }
         assert_eq!(mistakes("/a//b/").len(), 3);
-    }
-
-    #[test]
-    fn brackets_must_match() {
-        assert_eq!(
-            only_mistake("a/<id"),
-            ("<id", "unclosed `<` in lock name; write `<id>`".into())
-        );
-        assert_eq!(only_mistake("a/<id/b/<c>").0, "<id");
-        assert_eq!(
-            only_mistake("a/<").1,
-            "unclosed `<` in lock name; write `<id>`"
-        );
-        assert_eq!(only_mistake("a/id>").0, ">");
-        assert_eq!(
-            only_mistake("a/<>").1,
-            "empty placeholder `<>`; name an argument, such as `<id>`"
-        );
     }
 
     #[test]
@@ -476,30 +464,14 @@ mod tests {
             assert_eq!(marked, bad);
             assert!(message.contains("is no placeholder"), "{message}");
         }
-        assert_eq!(
-            only_mistake("<id: u64>").1,
-            "`<id: u64>` says more than a name; write `<id>`"
-        );
-        assert_eq!(
-            only_mistake("{id}").1,
-            "`{id}` is no placeholder; write `<id>`"
-        );
-        assert!(
-            only_mistake("<_>")
-                .1
-                .starts_with("`_` in `<_>` has no value")
-        );
-        assert!(
-            only_mistake("<a.type>")
-                .1
-                .ends_with("write `r#type` if that is its name")
-        );
-        assert!(
-            only_mistake("<Self>")
-                .1
-                .ends_with("name an argument, such as `<id>`")
-        );
-        assert!(only_mistake("<a.self>").1.contains("is a keyword"));
+        let message = |text| only_mistake(text).1;
+        let typed = "`<id: u64>` says more than a name; write `<id>`";
+        assert_eq!(message("<id: u64>"), typed);
+        assert_eq!(message("{id}"), "`{id}` is no placeholder; write `<id>`");
+        assert!(message("<_>").starts_with("`_` in `<_>` has no value"));
+        assert!(message("<a.type>").ends_with("write `r#type` if that is its name"));
+        assert!(message("<Self>").ends_with("name an argument, such as `<id>`"));
+        assert!(message("<a.self>").contains("is a keyword"));
     }
 
     #[test]

@@ -4,14 +4,12 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use etcd_locked::{LockError, LockGuard, Locks};
+use etcd_locked::{LockError, Locks};
 use etcd_locked_devkit::{Direction, Proxy};
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, connect, pass, take};
-use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::corner::{Corner, admitted, connect, pass, served, spawn, take};
+use crate::limit::{self, within};
 
 /// An engine behind a proxy and one without. Both have locked a name, so their leases and connections exist.
 struct Scene {
@@ -23,8 +21,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Scene {
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(Etcd::shared().await.address()).expect("a proxy");
+        let (corner, proxy) = Corner::with_proxy().await;
         let mine = connect(corner.config_via([proxy.endpoint()])).await;
         let theirs = corner.locks().await;
         for locks in [&mine, &theirs] {
@@ -59,208 +56,138 @@ impl Scene {
     }
 }
 
-fn queue_up(locks: &Locks) -> JoinHandle<Result<LockGuard, LockError>> {
-    tokio::spawn(locks.lock("orders/7").wait_forever().into_future())
-}
-
-async fn admitted(waiter: JoinHandle<Result<LockGuard, LockError>>) -> LockGuard {
-    within("the call's admission", waiter)
-        .await
-        .expect("no panic")
-        .expect("served")
-}
-
-#[test]
-fn an_acquisition_whose_answer_is_lost_is_served() {
-    run(async {
-        let scene = Scene::new().await;
-        scene.proxy.freeze(Direction::Answers);
-        let call = queue_up(&scene.mine);
-        // etcd has created the key, and the engine does not know.
-        scene.corner.until_contenders("orders/7", 1).await;
-        let other = queue_up(&scene.theirs);
-        scene.corner.until_contenders("orders/7", 2).await;
-        scene.proxy.reset_all();
-        scene.proxy.thaw();
-        // The key that had no answer is deleted, and put anew behind the other engine's.
-        let held = admitted(other).await;
-        scene.corner.until_contenders("orders/7", 2).await;
-        assert!(held.is_held());
-        assert!(!call.is_finished(), "both hold the lock");
-        held.release().await.unwrap();
-        admitted(call).await.release().await.unwrap();
-        scene.is_clean().await;
-    });
-}
-
-#[test]
-fn an_acquisition_whose_caller_is_gone_leaves_no_ghost() {
-    run(async {
-        let scene = Scene::new().await;
-        scene.proxy.freeze(Direction::Answers);
-        let call = queue_up(&scene.mine);
-        scene.corner.until_contenders("orders/7", 1).await;
-        call.abort();
-        assert!(
-            within("the caller's end", call)
-                .await
-                .unwrap_err()
-                .is_cancelled()
-        );
-        scene.proxy.reset_all();
-        scene.proxy.thaw();
-        scene.corner.until_empty().await;
-        scene.is_clean().await;
-    });
-}
-
-#[test]
-fn a_late_answer_still_counts() {
-    run(async {
-        let scene = Scene::new().await;
-        scene.proxy.freeze(Direction::Answers);
-        let call = queue_up(&scene.mine);
-        scene.corner.until_contenders("orders/7", 1).await;
-        let other = queue_up(&scene.theirs);
-        scene.corner.until_contenders("orders/7", 2).await;
-        // The answer arrives on the same connection, whether or not the engine has given it up.
-        scene.proxy.thaw();
-        let held = admitted(call).await;
-        assert!(!other.is_finished(), "both hold the lock");
-        held.release().await.unwrap();
-        admitted(other).await.release().await.unwrap();
-        scene.is_clean().await;
-    });
+#[limit::test]
+async fn a_late_answer_still_counts() {
+    let scene = Scene::new().await;
+    scene.proxy.freeze(Direction::Answers);
+    let call = spawn(scene.mine.lock("orders/7").wait_forever());
+    scene.corner.until_contenders("orders/7", 1).await;
+    let other = spawn(scene.theirs.lock("orders/7").wait_forever());
+    scene.corner.until_contenders("orders/7", 2).await;
+    // The answer arrives on the same connection, whether or not the engine has given it up.
+    scene.proxy.thaw();
+    let held = admitted("the waiter", call).await;
+    assert!(!other.is_finished(), "both hold the lock");
+    held.release().await.unwrap();
+    served("the waiter", other).await;
+    scene.is_clean().await;
 }
 
 /// A request that arrives after its sender has given it up must not be applied, or must do no harm.
-#[test]
-fn an_acquisition_that_arrives_late_makes_no_ghost() {
-    run(async {
-        let scene = Scene::new().await;
-        scene.proxy.freeze_existing(Direction::Requests);
-        let call = queue_up(&scene.mine);
-        // The call is admitted over a new connection, once the engine has given up the frozen one.
-        let held = admitted(call).await;
-        let keys = scene.corner.contenders("orders/7").await;
-        assert_eq!(keys.len(), 1);
-        // The delayed request arrives while the lock is held …
-        scene.proxy.thaw();
-        scene.until_drained().await;
-        assert_eq!(
-            scene.corner.contenders("orders/7").await,
-            keys,
-            "a delayed request changed the key of a held lock"
-        );
-        assert!(held.is_held());
-        held.release().await.unwrap();
-        scene.is_clean().await;
-    });
+#[limit::test]
+async fn an_acquisition_that_arrives_late_makes_no_ghost() {
+    let scene = Scene::new().await;
+    scene.proxy.freeze_existing(Direction::Requests);
+    let call = spawn(scene.mine.lock("orders/7").wait_forever());
+    // The call is admitted over a new connection, once the engine has given up the frozen one.
+    let held = admitted("the waiter", call).await;
+    let keys = scene.corner.contenders("orders/7").await;
+    assert_eq!(keys.len(), 1);
+    // The delayed request arrives while the lock is held …
+    scene.proxy.thaw();
+    scene.until_drained().await;
+    assert_eq!(
+        scene.corner.contenders("orders/7").await,
+        keys,
+        "a delayed request changed the key of a held lock"
+    );
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    scene.is_clean().await;
 }
 
-#[test]
-fn an_acquisition_that_arrives_after_its_release_makes_no_ghost() {
-    run(async {
-        let scene = Scene::new().await;
-        scene.proxy.freeze_existing(Direction::Requests);
-        admitted(queue_up(&scene.mine))
-            .await
-            .release()
-            .await
-            .unwrap();
-        // … and here after its release.
-        scene.proxy.thaw();
-        scene.until_drained().await;
-        scene.corner.until_empty().await;
-        scene.is_clean().await;
-    });
+#[limit::test]
+async fn an_acquisition_that_arrives_after_its_release_makes_no_ghost() {
+    let scene = Scene::new().await;
+    scene.proxy.freeze_existing(Direction::Requests);
+    served(
+        "the waiter",
+        spawn(scene.mine.lock("orders/7").wait_forever()),
+    )
+    .await;
+    // … and here after its release.
+    scene.proxy.thaw();
+    scene.until_drained().await;
+    scene.corner.until_empty().await;
+    scene.is_clean().await;
 }
 
-#[test]
-fn a_wait_that_ends_unanswered_leaves_no_ghost() {
-    run(async {
-        let scene = Scene::new().await;
-        scene.proxy.freeze(Direction::Answers);
-        let call = scene.mine.lock("orders/7").wait(Duration::from_millis(300));
-        let refused = within("the end of the wait", call.into_future()).await;
-        assert!(
-            matches!(
-                refused,
-                Err(LockError::Timeout { .. } | LockError::Backend { .. })
-            ),
-            "{refused:?}"
-        );
-        scene.proxy.reset_all();
-        scene.proxy.thaw();
-        scene.corner.until_empty().await;
-        scene.is_clean().await;
-    });
+#[limit::test]
+async fn a_wait_that_ends_unanswered_leaves_no_ghost() {
+    let scene = Scene::new().await;
+    scene.proxy.freeze(Direction::Answers);
+    let call = scene.mine.lock("orders/7").wait(Duration::from_millis(300));
+    let refused = within("the end of the wait", call.into_future()).await;
+    assert_matches!(
+        refused,
+        Err(LockError::Timeout { .. } | LockError::Backend { .. })
+    );
+    scene.proxy.reset_all();
+    scene.proxy.thaw();
+    scene.corner.until_empty().await;
+    scene.is_clean().await;
 }
 
-#[test]
-fn a_release_whose_answer_is_lost_is_resolved() {
-    run(async {
-        let scene = Scene::new().await;
-        let held = scene.mine.lock("orders/7").await.unwrap();
-        let next = queue_up(&scene.theirs);
-        scene.corner.until_contenders("orders/7", 2).await;
-        scene.proxy.freeze(Direction::Answers);
-        drop(held);
-        let next = admitted(next).await;
-        // This process queues again before it knows the outcome of its own release.
-        let again = queue_up(&scene.mine);
-        scene.proxy.reset_all();
-        scene.proxy.thaw();
-        scene.corner.until_contenders("orders/7", 2).await;
-        next.release().await.unwrap();
-        admitted(again).await.release().await.unwrap();
-        scene.is_clean().await;
-    });
+#[limit::test]
+async fn a_release_whose_answer_is_lost_is_resolved() {
+    let scene = Scene::new().await;
+    let held = scene.mine.lock("orders/7").await.unwrap();
+    let next = spawn(scene.theirs.lock("orders/7").wait_forever());
+    scene.corner.until_contenders("orders/7", 2).await;
+    scene.proxy.freeze(Direction::Answers);
+    drop(held);
+    let next = admitted("the waiter", next).await;
+    // This process queues again before it knows the outcome of its own release.
+    let again = spawn(scene.mine.lock("orders/7").wait_forever());
+    scene.proxy.reset_all();
+    scene.proxy.thaw();
+    scene.corner.until_contenders("orders/7", 2).await;
+    next.release().await.unwrap();
+    served("the waiter", again).await;
+    scene.is_clean().await;
 }
 
-#[test]
-fn a_breaking_network_never_admits_two() {
-    run(async {
-        let scene = Scene::new().await;
-        let directory = tempfile::tempdir().unwrap();
-        let witness = etcd_locked_tests::Witness::new(directory.path());
-        let visits = |locks: Locks| {
-            let witness = witness.clone();
-            tokio::spawn(async move {
-                for _ in 0..15 {
-                    let held = locks.lock("orders/7").wait_forever().await.unwrap();
-                    held.hold(async { witness.visit().await.expect("no other visitor is inside") })
-                        .await
-                        .unwrap();
-                    held.release().await.unwrap();
-                }
-            })
-        };
-        let calls = [
-            visits(scene.mine.clone()),
-            visits(scene.mine.clone()),
-            visits(scene.theirs.clone()),
-        ];
-        let breaking = async {
-            loop {
-                // The interval between two cuts.
-                tokio::time::sleep(Duration::from_millis(70)).await;
-                scene.proxy.reset_all();
-            }
-        };
-        let all = async {
-            for call in calls {
-                call.await.unwrap();
-            }
-        };
-        within("all visits", async {
-            tokio::select! {
-                () = all => {}
-                () = breaking => {}
+#[limit::test]
+async fn a_breaking_network_never_admits_two() {
+    let scene = Scene::new().await;
+    let directory = tempfile::tempdir().unwrap();
+    let witness = etcd_locked_tests::Witness::new(directory.path());
+    let visits = |locks: Locks| {
+        let witness = witness.clone();
+        tokio::spawn(async move {
+            for _ in 0..15 {
+                let held = locks.lock("orders/7").wait_forever().await.unwrap();
+                held.hold(async { witness.visit().await.expect("no other visitor is inside") })
+                    .await
+                    .unwrap();
+                held.release().await.unwrap();
             }
         })
-        .await;
-        assert_eq!(witness.count().unwrap(), 45);
-        scene.is_clean().await;
-    });
+    };
+    let calls = [
+        visits(scene.mine.clone()),
+        visits(scene.mine.clone()),
+        visits(scene.theirs.clone()),
+    ];
+    let breaking = async {
+        loop {
+            // The interval between two cuts.
+            tokio::time::sleep(Duration::from_millis(70)).await;
+            scene.proxy.reset_all();
+        }
+    };
+    let all = async {
+        for call in calls {
+            call.await.unwrap();
+        }
+    };
+    within("all visits", async {
+        tokio::select! {
+            () = all => {}
+            () = breaking => {}
+        }
+    })
+    .await;
+    assert_eq!(witness.count().unwrap(), 45);
+    scene.is_clean().await;
 }

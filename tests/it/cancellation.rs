@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::corner::{Corner, pass};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::steps::{When, poll_then_drop};
 
 /// More await points than any call here has; to reach it means that a future never ends.
@@ -110,96 +110,77 @@ where
     }
 }
 
-#[test]
-fn a_dropped_acquisition_leaves_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        dropped_at_every_point(&corner, &corner.locks().await, take).await;
-    });
+#[limit::test]
+async fn a_dropped_acquisition_leaves_nothing() {
+    let corner = Corner::new().await;
+    dropped_at_every_point(&corner, &corner.locks().await, take).await;
 }
 
-#[test]
-fn a_dropped_try_leaves_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        dropped_at_every_point(&corner, &corner.locks().await, try_to_take).await;
-    });
+#[limit::test]
+async fn a_dropped_try_leaves_nothing() {
+    let corner = Corner::new().await;
+    dropped_at_every_point(&corner, &corner.locks().await, try_to_take).await;
 }
 
-#[test]
-fn a_dropped_release_leaves_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        dropped_at_every_point(&corner, &corner.locks().await, take_and_release).await;
-    });
+#[limit::test]
+async fn a_dropped_release_leaves_nothing() {
+    let corner = Corner::new().await;
+    dropped_at_every_point(&corner, &corner.locks().await, take_and_release).await;
 }
 
-#[test]
-fn a_dropped_call_leaves_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        dropped_at_every_point(&corner, &corner.locks().await, |locks| body(locks, 7)).await;
-    });
+#[limit::test]
+async fn a_dropped_call_leaves_nothing() {
+    let corner = Corner::new().await;
+    dropped_at_every_point(&corner, &corner.locks().await, |locks| body(locks, 7)).await;
 }
 
-#[test]
-fn a_dropped_waiter_leaves_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        dropped_at_every_point_while_waiting(&corner, &corner.locks().await, take).await;
-    });
+#[limit::test]
+async fn a_dropped_waiter_leaves_nothing() {
+    let corner = Corner::new().await;
+    dropped_at_every_point_while_waiting(&corner, &corner.locks().await, take).await;
 }
 
-#[test]
-fn a_dropped_waiting_call_leaves_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        dropped_at_every_point_while_waiting(&corner, &corner.locks().await, |locks| {
-            body(locks, 7)
-        })
+#[limit::test]
+async fn a_dropped_waiting_call_leaves_nothing() {
+    let corner = Corner::new().await;
+    dropped_at_every_point_while_waiting(&corner, &corner.locks().await, |locks| body(locks, 7))
         .await;
-    });
 }
 
 /// The first lock of an engine also creates a lease and a session key, so there are more points to interrupt.
-#[test]
-fn a_dropped_first_call_leaves_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        let theirs = corner.locks().await;
-        for when in [When::AtOnce, When::WhenWoken] {
-            let mut done = None;
-            for polls in 0..ENDLESS {
-                let mine = corner.locks().await;
-                done = within("a dropped call", poll_then_drop(polls, when, take(&mine))).await;
-                nothing_is_left(&corner, [&theirs, &mine]).await;
-                if done.is_some() {
-                    break;
-                }
+#[limit::test]
+async fn a_dropped_first_call_leaves_nothing() {
+    let (corner, [theirs]) = Corner::with_engines().await;
+    for when in [When::AtOnce, When::WhenWoken] {
+        let mut done = None;
+        for polls in 0..ENDLESS {
+            let mine = corner.locks().await;
+            done = within("a dropped call", poll_then_drop(polls, when, take(&mine))).await;
+            nothing_is_left(&corner, [&theirs, &mine]).await;
+            if done.is_some() {
+                break;
             }
-            done.expect("the call ends").expect("without an error");
         }
-    });
+        done.expect("the call ends").expect("without an error");
+    }
 }
 
-#[test]
-fn aborted_tasks_leave_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (Arc::new(corner.locks().await), corner.locks().await);
-        let held = theirs.lock("orders/7").await.unwrap();
-        let waiting: Vec<_> = (0..20)
-            .map(|_| {
-                let locks = mine.clone();
-                tokio::spawn(async move { body(&locks, 7).await })
-            })
-            .collect();
-        corner.until_contenders("orders/7", 2).await;
-        for task in &waiting {
-            task.abort();
-        }
-        corner.until_contenders("orders/7", 1).await;
-        held.release().await.unwrap();
-        nothing_is_left(&corner, [&theirs, &mine]).await;
-    });
+#[limit::test]
+async fn aborted_tasks_leave_nothing() {
+    let corner = Corner::new().await;
+    let (mine, theirs) = (Arc::new(corner.locks().await), corner.locks().await);
+    let held = theirs.lock("orders/7").await.unwrap();
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let locks = mine.clone();
+            tokio::spawn(async move { body(&locks, 7).await })
+        })
+        .collect();
+    corner.until_contenders("orders/7", 2).await;
+    for task in &waiting {
+        task.abort();
+    }
+    corner.until_contenders("orders/7", 1).await;
+    held.release().await.unwrap();
+    nothing_is_left(&corner, [&theirs, &mine]).await;
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, interval};
 
 use crate::drill::Drill;
 use crate::etcd::{Etcd, free_port};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
@@ -51,96 +51,91 @@ async fn refused(drill: &mut Drill, process: &mut Worker, job: &str, ids: &[Stri
     visits.parse().expect("a number")
 }
 
-#[test]
-fn endpoints_of_two_clusters_are_refused() {
+#[limit::test]
+async fn endpoints_of_two_clusters_are_refused() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "endpoints of two clusters in one list; five processes are to count in one file",
-        );
-        let (one, two) = (Etcd::start().await, Etcd::start().await);
-        let ids = [id(&one).await, id(&two).await];
-        let (one, two) = (one.endpoint(), two.endpoint());
-        let dead = format!("http://127.0.0.1:{}", free_port());
-        let directory = TempDir::new().unwrap();
-        let tally = format!("tally till {}", directory.path().display());
-        let orders = [[&*one, &two], [&*two, &one]];
-        let mut processes: Vec<_> = orders
-            .iter()
-            .cycle()
-            .take(4)
-            .map(|order| process(&drill, order))
-            .collect();
-        processes.push(process(&drill, &[&one, &dead, &two]));
-        let began = Instant::now();
-        processes
-            .iter_mut()
-            .for_each(|process| process.send(&tally));
-        for process in &mut processes {
-            assert_eq!(refused(&mut drill, process, "till", &ids).await, 0);
-        }
-        drill.took(
-            "the last process was refused, from its start",
-            began.elapsed(),
-        );
-        assert_eq!(Witness::new(directory.path()).count().unwrap(), 0);
-        drill.got("visits counted: 0");
-        // Both endpoints are named, in the log too.
-        let mut process = process(&drill, &[&one, &two]);
-        process.send("lock orders/7");
-        let logged = process.says("logged").await;
-        assert!(logged.starts_with("ERROR"), "{logged}");
-        for part in ids.iter().chain([&one, &two]) {
-            assert!(logged.contains(part.as_str()), "{logged}");
-        }
-        drill.shows("endpoints of two clusters").await;
-        drill.end();
-    });
+    let mut drill = Drill::begin(
+        "endpoints of two clusters in one list; five processes are to count in one file",
+    );
+    let (one, two) = (Etcd::start().await, Etcd::start().await);
+    let ids = [id(&one).await, id(&two).await];
+    let (one, two) = (one.endpoint(), two.endpoint());
+    let dead = format!("http://127.0.0.1:{}", free_port());
+    let directory = TempDir::new().unwrap();
+    let tally = format!("tally till {}", directory.path().display());
+    let orders = [[&*one, &two], [&*two, &one]];
+    let mut processes: Vec<_> = orders
+        .iter()
+        .cycle()
+        .take(4)
+        .map(|order| process(&drill, order))
+        .collect();
+    processes.push(process(&drill, &[&one, &dead, &two]));
+    let began = Instant::now();
+    processes
+        .iter_mut()
+        .for_each(|process| process.send(&tally));
+    for process in &mut processes {
+        assert_eq!(refused(&mut drill, process, "till", &ids).await, 0);
+    }
+    drill.took(
+        "the last process was refused, from its start",
+        began.elapsed(),
+    );
+    assert_eq!(Witness::new(directory.path()).count().unwrap(), 0);
+    drill.got("visits counted: 0");
+    // Both endpoints are named, in the log too.
+    let mut process = process(&drill, &[&one, &two]);
+    let logged = process.asked("lock orders/7", "logged").await;
+    assert!(logged.starts_with("ERROR"), "{logged}");
+    for part in ids.iter().chain([&one, &two]) {
+        assert!(logged.contains(part.as_str()), "{logged}");
+    }
+    drill.shows("endpoints of two clusters").await;
+    drill.end();
 }
 
-#[test]
-fn second_cluster_that_appears_later_is_refused() {
+#[limit::test]
+async fn second_cluster_that_appears_later_is_refused() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "the second cluster of the list appears while four processes count in one file",
-        );
-        let (one, two) = (Etcd::start().await, Etcd::start().await);
-        let ids = [id(&one).await, id(&two).await];
-        let late = Proxy::start(two.address()).unwrap();
-        late.refuse();
-        let endpoints = [one.endpoint(), late.endpoint()];
-        let endpoints = [&*endpoints[0], &endpoints[1]];
-        let directory = TempDir::new().unwrap();
-        let witness = Witness::new(directory.path());
-        let tally = format!("tally till {}", directory.path().display());
-        let mut processes: Vec<_> = (0..4).map(|_| process(&drill, &endpoints)).collect();
-        processes
-            .iter_mut()
-            .for_each(|process| process.send(&tally));
-        within("a hundred visits", async {
-            let mut tick = interval(Duration::from_millis(10));
-            while !witness.count().is_ok_and(|count| count >= 100) {
-                tick.tick().await;
-            }
-        })
-        .await;
-        late.accept_again().unwrap();
-        let appeared = Instant::now();
-        // A process that starts now finds either one first.
-        let mut newcomer = process(&drill, &endpoints);
-        newcomer.send(&tally);
-        let mut visits = refused(&mut drill, &mut newcomer, "till", &ids).await;
-        assert_eq!(visits, 0);
-        for process in &mut processes {
-            visits += refused(&mut drill, process, "till", &ids).await;
+    let mut drill = Drill::begin(
+        "the second cluster of the list appears while four processes count in one file",
+    );
+    let (one, two) = (Etcd::start().await, Etcd::start().await);
+    let ids = [id(&one).await, id(&two).await];
+    let late = Proxy::start(two.address()).unwrap();
+    late.refuse();
+    let endpoints = [one.endpoint(), late.endpoint()];
+    let endpoints = [&*endpoints[0], &endpoints[1]];
+    let directory = TempDir::new().unwrap();
+    let witness = Witness::new(directory.path());
+    let tally = format!("tally till {}", directory.path().display());
+    let mut processes: Vec<_> = (0..4).map(|_| process(&drill, &endpoints)).collect();
+    processes
+        .iter_mut()
+        .for_each(|process| process.send(&tally));
+    within("a hundred visits", async {
+        let mut tick = interval(Duration::from_millis(10));
+        while !witness.count().is_ok_and(|count| count >= 100) {
+            tick.tick().await;
         }
-        drill.took(
-            "the last process was refused, since the second cluster was there",
-            appeared.elapsed(),
-        );
-        assert_eq!(witness.count().unwrap(), visits, "an update was lost");
-        drill.got("updates lost: 0");
-        drill.end();
-    });
+    })
+    .await;
+    late.accept_again().unwrap();
+    let appeared = Instant::now();
+    // A process that starts now finds either one first.
+    let mut newcomer = process(&drill, &endpoints);
+    newcomer.send(&tally);
+    let mut visits = refused(&mut drill, &mut newcomer, "till", &ids).await;
+    assert_eq!(visits, 0);
+    for process in &mut processes {
+        visits += refused(&mut drill, process, "till", &ids).await;
+    }
+    drill.took(
+        "the last process was refused, since the second cluster was there",
+        appeared.elapsed(),
+    );
+    assert_eq!(witness.count().unwrap(), visits, "an update was lost");
+    drill.got("updates lost: 0");
+    drill.end();
 }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::corner::{Corner, pass, refused_after_its_wait, take};
-use crate::limit::{PATIENCE, run, within};
+use crate::limit::{self, PATIENCE, within};
 use crate::under::with_locks;
 
 const REGION: &str = "smtp/eu";
@@ -63,47 +63,43 @@ async fn pass_by(locks: &Locks, limits: &Limits) -> Result<(), LockError> {
     send(locks, "eu", limits, &Notify::new(), &leave).await
 }
 
-#[test]
-fn permits_are_as_many_as_the_configuration_says() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let short = Duration::from_secs(1);
-        let two = Limits::default();
-        let full = Limits {
-            wait: short,
-            ..Limits::default()
+#[limit::test]
+async fn permits_are_as_many_as_the_configuration_says() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let short = Duration::from_secs(1);
+    let two = Limits::default();
+    let full = Limits {
+        wait: short,
+        ..Limits::default()
+    };
+    let three = Limits {
+        permits: 3,
+        ..Limits::default()
+    };
+    let (inside, leave) = (Notify::new(), [Notify::new(), Notify::new()]);
+    let holders = async {
+        tokio::join!(
+            send(&mine, "eu", &two, &inside, &leave[0]),
+            send(&theirs, "eu", &two, &inside, &leave[1])
+        )
+    };
+    let others = async {
+        inside.notified().await;
+        corner.until_contenders(REGION, 2).await;
+        let began = Instant::now();
+        let call = async || pass_by(&theirs, &full).await;
+        let refused = refused_after_its_wait("the end of the wait", call).await;
+        let LockError::Timeout { waited, .. } = &refused else {
+            panic!("{refused:?}")
         };
-        let three = Limits {
-            permits: 3,
-            ..Limits::default()
-        };
-        let (inside, leave) = (Notify::new(), [Notify::new(), Notify::new()]);
-        let holders = async {
-            tokio::join!(
-                send(&mine, "eu", &two, &inside, &leave[0]),
-                send(&theirs, "eu", &two, &inside, &leave[1])
-            )
-        };
-        let others = async {
-            inside.notified().await;
-            corner.until_contenders(REGION, 2).await;
-            let began = Instant::now();
-            let call = async || pass_by(&theirs, &full).await;
-            let refused = refused_after_its_wait("the end of the wait", call).await;
-            let LockError::Timeout { waited, .. } = &refused else {
-                panic!("{refused:?}")
-            };
-            assert!(*waited >= short && began.elapsed() >= short, "{waited:?}");
-            pass_by(&theirs, &three).await.expect("a third permit");
-            leave.iter().for_each(Notify::notify_one);
-        };
-        let ((one, other), ()) =
-            within("both calls", async { tokio::join!(holders, others) }).await;
-        one.expect("held");
-        other.expect("held");
-        corner.until_empty().await;
-    });
+        assert!(*waited >= short && began.elapsed() >= short, "{waited:?}");
+        pass_by(&theirs, &three).await.expect("a third permit");
+        leave.iter().for_each(Notify::notify_one);
+    };
+    let ((one, other), ()) = within("both calls", async { tokio::join!(holders, others) }).await;
+    one.expect("held");
+    other.expect("held");
+    corner.until_empty().await;
 }
 
 #[test]
@@ -158,7 +154,7 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
             ),
         ] {
             let error = pass_by(locks, &limits).await.expect_err(wrong);
-            assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+            assert_matches!(error, LockError::Config { .. });
             let wanted = format!("bad configuration: lock `smtp/<region>`: {wrong}");
             assert_eq!(error.to_string(), wanted);
             assert!(!error.is_retryable());
@@ -174,82 +170,70 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
             ..Limits::default()
         };
         let ended = pass_by(locks, &nothing).await;
-        assert!(
-            matches!(ended, Err(LockError::HoldLimit { .. })),
-            "{ended:?}"
-        );
+        assert_matches!(ended, Err(LockError::HoldLimit { .. }));
     });
 }
 
-#[test]
-fn a_wait_by_expression_that_is_zero_is_a_single_try() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let held = take("their lock", theirs.lock(REGION)).await;
-        let none = Limits {
-            wait: Duration::ZERO,
-            ..Limits::default()
-        };
-        let refused = within("the refusal", pass_by(&mine, &none)).await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
-        held.release().await.unwrap();
-        let served = within("the free lock", pass_by(&mine, &none)).await;
-        assert!(served.is_ok(), "{served:?}");
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_wait_by_expression_that_is_zero_is_a_single_try() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = take("their lock", theirs.lock(REGION)).await;
+    let none = Limits {
+        wait: Duration::ZERO,
+        ..Limits::default()
+    };
+    let refused = within("the refusal", pass_by(&mine, &none)).await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    held.release().await.unwrap();
+    let served = within("the free lock", pass_by(&mine, &none)).await;
+    assert!(served.is_ok(), "{served:?}");
+    corner.until_empty().await;
 }
 
-#[test]
-fn ttl_and_limits_come_from_the_configuration() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let limits = Limits {
-            permits: 1,
-            ttl: Duration::from_secs(7),
-            ..Limits::default()
+#[limit::test]
+async fn ttl_and_limits_come_from_the_configuration() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let limits = Limits {
+        permits: 1,
+        ttl: Duration::from_secs(7),
+        ..Limits::default()
+    };
+    let (inside, leave) = (Notify::new(), Notify::new());
+    let body = send(&mine, "eu", &limits, &inside, &leave);
+    let looker = async {
+        inside.notified().await;
+        let [lease] = corner.leases(REGION).await.into_iter().collect::<Vec<_>>()[..] else {
+            panic!("one holder")
         };
-        let (inside, leave) = (Notify::new(), Notify::new());
-        let body = send(&mine, "eu", &limits, &inside, &leave);
-        let looker = async {
-            inside.notified().await;
-            let [lease] = corner.leases(REGION).await.into_iter().collect::<Vec<_>>()[..] else {
-                panic!("one holder")
-            };
-            let lease = corner.client.clone().lease_time_to_live(lease, None).await;
-            let ttl = lease.expect("etcd answers").granted_ttl();
-            leave.notify_one();
-            ttl
-        };
-        let (ended, ttl) = within("the call", async { tokio::join!(body, looker) }).await;
-        assert_eq!(ttl, 7);
-        ended.expect("held");
-        let brief = Limits {
-            most: Duration::from_millis(100),
-            ..limits
-        };
-        let (inside, never) = (Notify::new(), Notify::new());
-        let body = send(&mine, "eu", &brief, &inside, &never);
-        let ended = within("the hold limit", body).await;
-        let Err(LockError::HoldLimit { limit, .. }) = &ended else {
-            panic!("{ended:?}")
-        };
-        assert_eq!(*limit, brief.most);
-        // Retention: the body has gone, and the name stays locked.
-        let kept = Limits {
-            least: Duration::from_secs(3),
-            ..limits
-        };
-        let began = Instant::now();
-        pass_by(&mine, &kept).await.expect("held");
-        pass("the next lock", theirs.lock(REGION)).await;
-        assert!(began.elapsed() >= kept.least, "{:?}", began.elapsed());
-        corner.until_empty().await;
-    });
+        let lease = corner.client.clone().lease_time_to_live(lease, None).await;
+        let ttl = lease.expect("etcd answers").granted_ttl();
+        leave.notify_one();
+        ttl
+    };
+    let (ended, ttl) = within("the call", async { tokio::join!(body, looker) }).await;
+    assert_eq!(ttl, 7);
+    ended.expect("held");
+    let brief = Limits {
+        most: Duration::from_millis(100),
+        ..limits
+    };
+    let (inside, never) = (Notify::new(), Notify::new());
+    let body = send(&mine, "eu", &brief, &inside, &never);
+    let ended = within("the hold limit", body).await;
+    let Err(LockError::HoldLimit { limit, .. }) = &ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!(*limit, brief.most);
+    // Retention: the body has gone, and the name stays locked.
+    let kept = Limits {
+        least: Duration::from_secs(3),
+        ..limits
+    };
+    let began = Instant::now();
+    pass_by(&mine, &kept).await.expect("held");
+    pass("the next lock", theirs.lock(REGION)).await;
+    assert!(began.elapsed() >= kept.least, "{:?}", began.elapsed());
+    corner.until_empty().await;
 }
 
 /// Notes what is evaluated, in its order.
@@ -268,6 +252,7 @@ impl Said {
 
 #[etcd_locked(
     said.note("name", "orders/7"),
+    said.note("another name", "orders/8"),
     permits = said.note("permits", 5),
     at_least = said.note("at_least", Duration::ZERO),
     at_most = said.note("at_most", PATIENCE),
@@ -290,8 +275,17 @@ fn expressions_are_evaluated_once_in_the_order_of_the_docs() {
         assert_eq!(
             said.all(),
             [
-                "when", "name", "wait", "ttl", "at_most", "at_least", "permits", "locks",
-                "deadline", "body"
+                "when",
+                "name",
+                "another name",
+                "wait",
+                "ttl",
+                "at_most",
+                "at_least",
+                "permits",
+                "locks",
+                "deadline",
+                "body"
             ]
         );
         noted(locks, &said, false).await.expect("no lock");
@@ -350,10 +344,7 @@ fn an_expression_keeps_nothing_borrowed_over_the_body() {
         let calls = AtomicU32::new(0);
         is_send(awaited(locks, 7, &calls)).await.expect("held");
         let refused = awaited(locks, 7, &calls).await;
-        assert!(
-            matches!(refused, Err(LockError::ShuttingDown)),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::ShuttingDown));
         assert_eq!(calls.into_inner(), 2, "each call asks once");
     });
 }
@@ -401,9 +392,6 @@ fn methods_replace_expressions_of_their_block() {
         assert_eq!(mailer.flush().await.expect("held"), "permit");
         assert_eq!(mailer.queued().await.expect("held"), 0);
         let refused = mailer.send().await;
-        assert!(
-            matches!(refused, Err(LockError::Config { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Config { .. }));
     });
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::{Client, Error};
 use etcd_locked::{Config, LockError, Locks};
-use etcd_locked_devkit::{Direction, Proxy};
+use etcd_locked_devkit::Direction;
 
 use crate::corner::{Corner, connect, pass, take};
-use crate::etcd::{Etcd, free_port};
-use crate::limit::{run, within};
+use crate::etcd::free_port;
+use crate::limit::{self, within};
 
 /// Returns a configuration whose closure connects to this endpoint and records the thread it runs on.
 fn noting(endpoint: String, threads: &Arc<Mutex<Vec<String>>>) -> Config {
@@ -25,88 +25,78 @@ fn noting(endpoint: String, threads: &Arc<Mutex<Vec<String>>>) -> Config {
     })
 }
 
-#[test]
-fn a_closure_makes_the_engines_client_on_its_thread() {
-    run(async {
-        let corner = Corner::new().await;
-        let threads = Arc::default();
-        let config = noting(corner.endpoint.clone(), &threads);
-        let locks = connect(config.prefix(&corner.prefix)).await;
-        let held = take("the lock", locks.lock("orders/7")).await;
-        assert_eq!(corner.contenders("orders/7").await.len(), 1);
-        held.release().await.unwrap();
-        assert_eq!(*threads.lock().unwrap(), ["etcd-locked"]);
-        // The closure also makes the caller's own client, on the caller's thread.
-        let mut client = locks.client().await.unwrap();
-        client.get("x", None).await.unwrap();
-        assert_eq!(threads.lock().unwrap().len(), 2);
-        assert_ne!(threads.lock().unwrap()[1], "etcd-locked");
-    });
+#[limit::test]
+async fn a_closure_makes_the_engines_client_on_its_thread() {
+    let corner = Corner::new().await;
+    let threads = Arc::default();
+    let config = noting(corner.endpoint.clone(), &threads);
+    let locks = connect(config.prefix(&corner.prefix)).await;
+    let held = take("the lock", locks.lock("orders/7")).await;
+    assert_eq!(corner.contenders("orders/7").await.len(), 1);
+    held.release().await.unwrap();
+    assert_eq!(*threads.lock().unwrap(), ["etcd-locked"]);
+    // The closure also makes the caller's own client, on the caller's thread.
+    let mut client = locks.client().await.unwrap();
+    client.get("x", None).await.unwrap();
+    assert_eq!(threads.lock().unwrap().len(), 2);
+    assert_ne!(threads.lock().unwrap()[1], "etcd-locked");
 }
 
-#[test]
-fn a_silent_connection_is_replaced() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::of(etcd).await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
-        let threads = Arc::default();
-        let config = noting(proxy.endpoint(), &threads);
-        let locks = connect(config.prefix(&corner.prefix)).await;
-        pass("the first", locks.lock("orders/7")).await;
-        proxy.freeze(Direction::Answers);
-        let refused = within("a refusal", locks.lock("orders/7").try_once()).await;
-        assert!(refused.is_err(), "{refused:?}");
-        proxy.thaw();
-        pass("the second", locks.lock("orders/8")).await;
-        let made = threads.lock().unwrap().len();
-        assert!(made > 1, "it is still the first client");
-    });
+#[limit::test]
+async fn a_silent_connection_is_replaced() {
+    let (corner, proxy) = Corner::with_proxy().await;
+    let threads = Arc::default();
+    let config = noting(proxy.endpoint(), &threads);
+    let locks = connect(config.prefix(&corner.prefix)).await;
+    pass("the first", locks.lock("orders/7")).await;
+    proxy.freeze(Direction::Answers);
+    let refused = within("a refusal", locks.lock("orders/7").try_once()).await;
+    assert!(refused.is_err(), "{refused:?}");
+    proxy.thaw();
+    pass("the second", locks.lock("orders/8")).await;
+    let made = threads.lock().unwrap().len();
+    assert!(made > 1, "it is still the first client");
 }
 
-#[test]
-fn a_closure_that_fails_once_is_called_again() {
-    run(async {
-        let corner = Corner::new().await;
-        let endpoint = corner.endpoint.clone();
-        let refusals = Arc::new(AtomicU32::new(2));
-        let config = Config::connect_with(move |options| {
-            let refuses = |left: u32| left.checked_sub(1);
-            let refused = refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuses);
-            let endpoint = endpoint.clone();
-            async move {
-                match refused {
-                    Ok(_) => Err(Error::IoError(std::io::ErrorKind::ConnectionRefused.into())),
-                    Err(_) => Client::connect([endpoint], Some(options)).await,
-                }
+#[limit::test]
+async fn a_closure_that_fails_once_is_called_again() {
+    let corner = Corner::new().await;
+    let endpoint = corner.endpoint.clone();
+    let refusals = Arc::new(AtomicU32::new(2));
+    let config = Config::connect_with(move |options| {
+        let refuses = |left: u32| left.checked_sub(1);
+        let refused = refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuses);
+        let endpoint = endpoint.clone();
+        async move {
+            match refused {
+                Ok(_) => Err(Error::IoError(std::io::ErrorKind::ConnectionRefused.into())),
+                Err(_) => Client::connect([endpoint], Some(options)).await,
             }
-        });
-        let locks = connect(config.prefix(&corner.prefix)).await;
-        pass("the lock", locks.lock("orders/7")).await;
+        }
     });
+    let locks = connect(config.prefix(&corner.prefix)).await;
+    pass("the lock", locks.lock("orders/7")).await;
 }
 
-#[test]
-fn an_error_of_the_closure_is_reported() {
-    run(async {
-        let dead = format!("http://127.0.0.1:{}", free_port());
-        let config = noting(dead, &Arc::default());
-        let connected = Locks::connect(config.connect_timeout(Duration::from_secs(1)));
-        let error = within("a refusal", connected).await.unwrap_err();
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-        let text = error.to_string();
-        assert!(text.contains("connect_with: tcp connect error"), "{text}");
+#[limit::test]
+async fn an_error_of_the_closure_is_reported() {
+    let dead = format!("http://127.0.0.1:{}", free_port());
+    let config = noting(dead, &Arc::default());
+    let connected = Locks::connect(config.connect_timeout(Duration::from_secs(1)));
+    let error = within("a refusal", connected).await.unwrap_err();
+    assert_matches!(error, LockError::Backend { .. });
+    let text = error.to_string();
+    assert!(text.contains("connect_with: tcp connect error"), "{text}");
 
-        // A permanent error and a panic: neither ends the engine.
-        let config = Config::connect_with(|_| async { Err(Error::EndpointsNotManaged) });
-        let error = within("a refusal", Locks::connect(config)).await;
-        let text = error.unwrap_err().to_string();
-        assert!(text.contains("connect_with: "), "{text}");
-        let config = Config::connect_with(|_| async { panic!("the user's closure panics") });
-        let began = Instant::now();
-        let connected = Locks::connect(config.connect_timeout(Duration::from_secs(1)));
-        let error = within("a refusal", connected).await.unwrap_err();
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-        assert!(began.elapsed() < Duration::from_secs(5));
-    });
+    // A permanent error and a panic: neither ends the engine.
+    let config = Config::connect_with(|_| async { Err(Error::EndpointsNotManaged) });
+    let error = within("a refusal", Locks::connect(config)).await;
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("connect_with: "), "{text}");
+    let config = Config::connect_with(|_| async { panic!("the user's closure panics") });
+    let began = Instant::now();
+    let connected = Locks::connect(config.connect_timeout(Duration::from_secs(1)));
+    let error = within("a refusal", connected).await.unwrap_err();
+    assert_matches!(error, LockError::Backend { .. });
+    assert!(began.elapsed() < Duration::from_secs(5));
 }

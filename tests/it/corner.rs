@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget, WatchOptions};
-use etcd_locked::{Config, Group, LockError, LockGuard, LockMode, Locks};
+use etcd_locked::{Config, Drained, Group, LockError, LockGuard, LockMode, Locks};
+use etcd_locked_devkit::Proxy;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::etcd::Etcd;
@@ -35,6 +37,22 @@ impl Corner {
     /// Creates a corner of the shared server.
     pub(crate) async fn new() -> Corner {
         Self::of(Etcd::shared().await).await
+    }
+
+    /// Creates a corner of the shared server, with as many engines as are wanted.
+    pub(crate) async fn with_engines<const N: usize>() -> (Corner, [Locks; N]) {
+        let corner = Self::new().await;
+        let mut engines = Vec::new();
+        for _ in 0..N {
+            engines.push(corner.locks().await);
+        }
+        (corner, engines.try_into().expect("as many"))
+    }
+
+    /// Creates a corner of the shared server, and a proxy before that server.
+    pub(crate) async fn with_proxy() -> (Corner, Proxy) {
+        let proxy = Proxy::start(Etcd::shared().await.address());
+        (Self::new().await, proxy.expect("a proxy"))
     }
 
     /// Creates a corner of this server.
@@ -96,6 +114,26 @@ impl Corner {
     pub(crate) async fn contenders(&self, name: &str) -> Vec<Key> {
         let below = self.below(name);
         direct(self.keys(&below).await, &below)
+    }
+
+    /// Reads the owner's key of a name.
+    pub(crate) async fn owner(&self, name: &str) -> Key {
+        self.contenders(name).await.remove(0)
+    }
+
+    /// Deletes the owner's key of a name, as an operator does.
+    pub(crate) async fn take_away(&self, name: &str) {
+        let key = self.owner(name).await.text;
+        let deleted = self.client.clone().delete(key, None).await;
+        deleted.expect("an operator's delete");
+    }
+
+    /// Revokes the lease of the owner of a name, as an operator does; returns it.
+    pub(crate) async fn revoke(&self, name: &str) -> i64 {
+        let lease = self.owner(name).await.lease;
+        let revoked = self.client.clone().lease_revoke(lease).await;
+        revoked.expect("an operator's revocation");
+        lease
     }
 
     /// Awaits that a name has this many contenders.
@@ -267,6 +305,48 @@ pub(crate) async fn pass<N: Group, M: LockMode>(
     within(what, released)
         .await
         .unwrap_or_else(|error| panic!("{what}, released: {error:?}"));
+}
+
+/// Makes a call on a task of its own.
+pub(crate) fn spawn<C>(call: C) -> JoinHandle<C::Output>
+where
+    C: IntoFuture<Output: Send + 'static, IntoFuture: Send + 'static>,
+{
+    tokio::spawn(call.into_future())
+}
+
+/// Awaits the lock of such a call, and panics if the call is refused.
+pub(crate) async fn admitted<N: Group, M: LockMode>(
+    what: &str,
+    waiter: JoinHandle<Result<LockGuard<N, M>, LockError>>,
+) -> LockGuard<N, M> {
+    let ended = within(what, waiter).await.expect("no panic");
+    ended.unwrap_or_else(|error| panic!("{what}: {error:?}"))
+}
+
+/// Awaits that lock and releases it, and panics if either fails.
+pub(crate) async fn served<N: Group, M: LockMode>(
+    what: &str,
+    waiter: JoinHandle<Result<LockGuard<N, M>, LockError>>,
+) {
+    let released = admitted(what, waiter).await.release().await;
+    released.unwrap_or_else(|error| panic!("{what}, released: {error:?}"));
+}
+
+/// Begins a shutdown on a task of its own.
+pub(crate) fn begin_shutdown(locks: &Locks, grace: Duration) -> JoinHandle<Drained> {
+    let locks = locks.clone();
+    tokio::spawn(async move { locks.shutdown(grace).await })
+}
+
+/// Awaits that a shutdown refuses new calls, even for a free name.
+pub(crate) async fn until_refused(locks: &Locks, free: &str) {
+    within("a refusal", async {
+        while !matches!(locks.lock(free).await, Err(LockError::ShuttingDown)) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 fn direct(keys: Vec<Key>, below: &str) -> Vec<Key> {

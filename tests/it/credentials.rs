@@ -1,138 +1,132 @@
 //! Credentials and certificates that are refused while locks are held: the loss names them as its cause.
 
+use std::future::pending;
 use std::time::Duration;
 
 use etcd_client::Txn;
-use etcd_locked::{Acquire, Config, Group, LockError, LockMode, LossCause, Tls};
+use etcd_locked::{Acquire, Config, Group, LockError, LockGuard, LockMode, Locks, LossCause, Tls};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::authority::Authority;
 use crate::corner::{connect, pass, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
 use crate::shop::{Shop, USER};
 
 /// More than a busy machine takes to restart etcd: the lease must be refused before it expires.
 const TTL: Duration = Duration::from_secs(12);
 
-#[test]
-fn refused_credentials_are_the_cause_of_a_loss() {
-    real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "the password is changed and etcd restarted while a lock is held at a TTL of 12 s",
-        );
-        let mut shop = Shop::start("secret").await;
-        let locks = connect(shop.config("secret").ttl(TTL)).await;
-        let held = take("a free name", locks.lock("reports/today")).await;
-        shop.change_password("another").await;
-        let restarted = Instant::now();
-        let body = within("the loss", held.hold(std::future::pending::<()>())).await;
-        drill.result("a body to its end", &body);
-        drill.took(
-            "the loss was told, from etcd's restart",
-            restarted.elapsed(),
-        );
-        match body {
-            Err(error @ LockError::Lost { cause, .. }) => {
-                assert_eq!(cause, LossCause::Denied);
-                assert!(error.to_string().contains("credentials"), "{error}");
-            }
-            other => panic!("{other:?}"),
+/// Awaits that the lock is lost because etcd refuses us; returns the error's text.
+async fn denied(drill: &mut Drill, held: &LockGuard) -> String {
+    let body = within("the loss", held.hold(pending::<()>())).await;
+    drill.result("a body to its end", &body);
+    match body {
+        Err(error @ LockError::Lost { cause, .. }) => {
+            assert_eq!(cause, LossCause::Denied);
+            error.to_string()
         }
-        let refused = within("a refusal", locks.lock("reports/tomorrow"))
-            .await
-            .unwrap_err();
-        assert!(matches!(refused, LockError::Backend { .. }), "{refused:?}");
-        assert!(!refused.is_retryable(), "{refused}");
-        drill.error(&refused);
-        drill
-            .shows("… and stay refused until the lease is over")
-            .await;
-        drill.end();
-    });
+        other => panic!("{other:?}"),
+    }
 }
 
-#[test]
-fn removed_user_is_the_cause_of_a_loss() {
-    real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "the user is removed and etcd restarted while a lock is held at a TTL of 12 s",
-        );
-        let mut shop = Shop::start("secret").await;
-        let locks = connect(shop.config("secret").ttl(TTL)).await;
-        let held = take("a free name", locks.lock("reports/today")).await;
-        shop.root.user_delete(USER).await.unwrap();
-        shop.etcd.restart().await;
-        let body = within("the loss", held.hold(std::future::pending::<()>())).await;
-        drill.result("a body to its end", &body);
-        match body {
-            Err(LockError::Lost { cause, .. }) => assert_eq!(cause, LossCause::Denied),
-            other => panic!("{other:?}"),
+/// Awaits that the name is served again.
+async fn served(what: &str, locks: &Locks, name: &str) {
+    let served = async {
+        while locks.lock(name).wait_forever().await.is_err() {
+            sleep(Duration::from_millis(20)).await; // not in a busy loop
         }
-        drill.end();
-    });
+    };
+    within(what, served).await;
 }
 
-#[test]
-fn certificate_of_another_authority_costs_the_lock_and_is_named() {
+#[limit::test]
+async fn refused_credentials_are_the_cause_of_a_loss() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "etcd is restarted with the certificate of another authority while a lock is held at a TTL of 12 s, \
-             and with the old one after the loss",
-        );
-        let (authority, another) = (Authority::new(), Authority::new());
-        let mut etcd = Etcd::start_with_tls(&authority).await;
-        let tls = Tls::new().ca_pem(authority.pem());
-        let config = Config::new([etcd.endpoint()]).tls(tls).ttl(TTL);
-        let locks = connect(config).await;
-        let held = take("a free name", locks.lock("reports/today")).await;
-        authority.issue_server(&another);
-        etcd.restart().await;
-        let restarted = Instant::now();
-        let body = within("the loss", held.hold(std::future::pending::<()>())).await;
-        drill.result("a body to its end", &body);
-        drill.took(
-            "the loss was told, from etcd's restart",
-            restarted.elapsed(),
-        );
-        match body {
-            Err(error @ LockError::Lost { cause, .. }) => {
-                assert_eq!(cause, LossCause::Denied);
-                assert!(error.to_string().contains("certificate"), "{error}");
-            }
-            other => panic!("{other:?}"),
-        }
-        drop(held);
-        let refused = within("a refusal", locks.lock("reports/tomorrow"))
-            .await
-            .unwrap_err();
-        assert!(!refused.is_retryable(), "{refused}");
-        assert!(refused.to_string().contains("certificate"), "{refused}");
-        drill.error(&refused);
+    let mut drill = Drill::begin(
+        "the password is changed and etcd restarted while a lock is held at a TTL of 12 s",
+    );
+    let mut shop = Shop::start("secret").await;
+    let locks = connect(shop.config("secret").ttl(TTL)).await;
+    let held = take("a free name", locks.lock("reports/today")).await;
+    shop.change_password("another").await;
+    let restarted = Instant::now();
+    let error = denied(&mut drill, &held).await;
+    drill.took(
+        "the loss was told, from etcd's restart",
+        restarted.elapsed(),
+    );
+    assert!(error.contains("credentials"), "{error}");
+    let refused = within("a refusal", locks.lock("reports/tomorrow"))
+        .await
+        .unwrap_err();
+    assert_matches!(refused, LockError::Backend { .. });
+    assert!(!refused.is_retryable(), "{refused}");
+    drill.error(&refused);
+    drill
+        .shows("… and stay refused until the lease is over")
+        .await;
+    drill.end();
+}
 
-        authority.issue_server(&authority);
-        etcd.restart().await;
-        let mended = Instant::now();
-        for (name, what) in [
-            ("reports/tomorrow", "the refused name was locked"),
-            ("reports/today", "the lost name was locked"),
-        ] {
-            let served = async {
-                while locks.lock(name).wait_forever().await.is_err() {
-                    sleep(Duration::from_millis(20)).await; // not in a busy loop
-                }
-            };
-            within(what, served).await;
-            drill.took(what, mended.elapsed());
-        }
-        drill.got("the same process, after the old certificate was back: both locks");
-        drill.end();
-    });
+#[limit::test]
+async fn removed_user_is_the_cause_of_a_loss() {
+    real_etcd_only!();
+    let mut drill = Drill::begin(
+        "the user is removed and etcd restarted while a lock is held at a TTL of 12 s",
+    );
+    let mut shop = Shop::start("secret").await;
+    let locks = connect(shop.config("secret").ttl(TTL)).await;
+    let held = take("a free name", locks.lock("reports/today")).await;
+    shop.root.user_delete(USER).await.unwrap();
+    shop.etcd.restart().await;
+    denied(&mut drill, &held).await;
+    drill.end();
+}
+
+#[limit::test]
+async fn certificate_of_another_authority_costs_the_lock_and_is_named() {
+    real_etcd_only!();
+    let mut drill = Drill::begin(
+        "etcd is restarted with the certificate of another authority while a lock is held at a TTL of 12 s, \
+         and with the old one after the loss",
+    );
+    let (authority, another) = (Authority::new(), Authority::new());
+    let mut etcd = Etcd::start_with_tls(&authority).await;
+    let tls = Tls::new().ca_pem(authority.pem());
+    let config = Config::new([etcd.endpoint()]).tls(tls).ttl(TTL);
+    let locks = connect(config).await;
+    let held = take("a free name", locks.lock("reports/today")).await;
+    authority.issue_server(&another);
+    etcd.restart().await;
+    let restarted = Instant::now();
+    let error = denied(&mut drill, &held).await;
+    drill.took(
+        "the loss was told, from etcd's restart",
+        restarted.elapsed(),
+    );
+    assert!(error.contains("certificate"), "{error}");
+    drop(held);
+    let refused = within("a refusal", locks.lock("reports/tomorrow"))
+        .await
+        .unwrap_err();
+    assert!(!refused.is_retryable(), "{refused}");
+    assert!(refused.to_string().contains("certificate"), "{refused}");
+    drill.error(&refused);
+
+    authority.issue_server(&authority);
+    etcd.restart().await;
+    let mended = Instant::now();
+    for (name, what) in [
+        ("reports/tomorrow", "the refused name was locked"),
+        ("reports/today", "the lost name was locked"),
+    ] {
+        served(what, &locks, name).await;
+        drill.took(what, mended.elapsed());
+    }
+    drill.got("the same process, after the old certificate was back: both locks");
+    drill.end();
 }
 
 /// Takes and releases a free lock; every other time by a single try.
@@ -152,96 +146,79 @@ async fn serve<N: Group, M: LockMode>(
 }
 
 /// The user has the two documented ranges and nothing else, and each renewal finds its token expired.
-#[test]
-fn tokens_that_expire_cost_nothing_in_any_mode() {
+#[limit::test]
+async fn tokens_that_expire_cost_nothing_in_any_mode() {
     real_etcd_only!();
-    run(async {
-        const ROUNDS: u64 = 12;
-        let mut drill = Drill::begin(format!(
-            "tokens expire after 2 s without a request, {ROUNDS} times, while a lock is held at a TTL of 10 s and locks of \
-             all modes are taken",
-        ));
-        let shop = Shop::of(Etcd::start_with_tokens_for(2).await, "secret").await;
-        let locks = connect(shop.config("secret").ttl(Duration::from_secs(10))).await;
-        let held = take("a free name", locks.lock("reports/today")).await;
-        let body = held.hold(async {
-            for round in 0..ROUNDS {
-                sleep(Duration::from_millis(3_200)).await;
-                let alone = locks.lock("orders/1");
-                serve(&mut drill, "alone", round, alone).await;
-                let shared = locks.lock("orders/2").shared();
-                serve(&mut drill, "shared", round, shared).await;
-                let permit = locks.lock("orders/3").permits(2);
-                serve(&mut drill, "with a permit", round, permit).await;
-                let both = locks.lock("orders/4").and("orders/5");
-                serve(&mut drill, "with another", round, both).await;
-                let fenced = Txn::new().when([held.fence()]);
-                let mut client = locks.client().await.unwrap();
-                assert!(client.txn(fenced).await.unwrap().succeeded());
-                drill.got("a transaction with the fence: what it asked for");
-            }
-        });
-        body.await.unwrap();
-        drill.got("the holder: its lock");
-        drill.end();
+    const ROUNDS: u64 = 12;
+    let mut drill = Drill::begin(format!(
+        "tokens expire after 2 s without a request, {ROUNDS} times, while a lock is held at a TTL of 10 s and locks of \
+         all modes are taken",
+    ));
+    let shop = Shop::of(Etcd::start_with_tokens_for(2).await, "secret").await;
+    let locks = connect(shop.config("secret").ttl(Duration::from_secs(10))).await;
+    let held = take("a free name", locks.lock("reports/today")).await;
+    let body = held.hold(async {
+        for round in 0..ROUNDS {
+            sleep(Duration::from_millis(3_200)).await;
+            let alone = locks.lock("orders/1");
+            serve(&mut drill, "alone", round, alone).await;
+            let shared = locks.lock("orders/2").shared();
+            serve(&mut drill, "shared", round, shared).await;
+            let permit = locks.lock("orders/3").permits(2);
+            serve(&mut drill, "with a permit", round, permit).await;
+            let both = locks.lock("orders/4").and("orders/5");
+            serve(&mut drill, "with another", round, both).await;
+            let fenced = Txn::new().when([held.fence()]);
+            let mut client = locks.client().await.unwrap();
+            assert!(client.txn(fenced).await.unwrap().succeeded());
+            drill.got("a transaction with the fence: what it asked for");
+        }
     });
+    body.await.unwrap();
+    drill.got("the holder: its lock");
+    drill.end();
 }
 
 /// etcd checks permissions at renewals from some version on. Where it does not, nothing is lost.
-#[test]
-fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
+#[limit::test]
+async fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
     real_etcd_only!();
-    run(async {
-        const TTL: Duration = Duration::from_secs(5);
-        let mut drill = Drill::begin(
-            "the role is revoked for 12 s while a lock is held at a TTL of 5 s, and granted again",
-        );
-        let mut shop = Shop::start("secret").await;
-        let locks = connect(shop.config("secret").ttl(TTL)).await;
-        let held = take("a free name", locks.lock("reports/today")).await;
-        shop.root.user_revoke_role(USER, USER).await.unwrap();
-        let revoked = Instant::now();
-        let body = timeout(
-            Duration::from_secs(11),
-            held.hold(std::future::pending::<()>()),
-        )
-        .await;
-        match body {
-            Err(_) => {
-                assert!(held.is_held());
-                drill.got("a holder: its lock");
-            }
-            Ok(body) => {
-                drill.result("a body to its end", &body);
-                drill.took("the loss was told, from the revocation", revoked.elapsed());
-                let Err(error @ LockError::Lost { cause, .. }) = body else {
-                    panic!("{body:?}")
-                };
-                assert_eq!(cause, LossCause::Denied, "{error}");
-            }
+    const TTL: Duration = Duration::from_secs(5);
+    let mut drill = Drill::begin(
+        "the role is revoked for 12 s while a lock is held at a TTL of 5 s, and granted again",
+    );
+    let mut shop = Shop::start("secret").await;
+    let locks = connect(shop.config("secret").ttl(TTL)).await;
+    let held = take("a free name", locks.lock("reports/today")).await;
+    shop.root.user_revoke_role(USER, USER).await.unwrap();
+    let revoked = Instant::now();
+    match timeout(Duration::from_secs(11), held.hold(pending::<()>())).await {
+        Err(_) => {
+            assert!(held.is_held());
+            drill.got("a holder: its lock");
         }
-        let refused = within("a refusal", locks.lock("reports/tomorrow"))
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(refused, LockError::PermissionDenied { .. }),
-            "{refused:?}"
-        );
-        assert!(!refused.is_retryable(), "{refused}");
-        drill.error(&refused);
-        sleep(Duration::from_secs(12).saturating_sub(revoked.elapsed())).await;
-        shop.root.user_grant_role(USER, USER).await.unwrap();
-        let granted = Instant::now();
-        drop(held);
-        let served = async {
-            while locks.lock("reports/today").wait_forever().await.is_err() {
-                sleep(Duration::from_millis(20)).await; // not in a busy loop
-            }
-        };
-        within("the lock again", served).await;
-        drill.took("the same name was locked again", granted.elapsed());
-        pass("another lock", locks.lock("reports/tomorrow")).await;
-        drill.got("the same process, after the role was back: both locks");
-        drill.end();
-    });
+        Ok(body) => {
+            drill.result("a body to its end", &body);
+            drill.took("the loss was told, from the revocation", revoked.elapsed());
+            let Err(error @ LockError::Lost { cause, .. }) = body else {
+                panic!("{body:?}")
+            };
+            assert_eq!(cause, LossCause::Denied, "{error}");
+        }
+    }
+    let refused = within("a refusal", locks.lock("reports/tomorrow"))
+        .await
+        .unwrap_err();
+    assert_matches!(refused, LockError::PermissionDenied { .. });
+    assert!(!refused.is_retryable(), "{refused}");
+    drill.error(&refused);
+    sleep(Duration::from_secs(12).saturating_sub(revoked.elapsed())).await;
+    shop.root.user_grant_role(USER, USER).await.unwrap();
+    let granted = Instant::now();
+    drop(held);
+    served("the lock again", &locks, "reports/today").await;
+    drill.took("the same name was locked again", granted.elapsed());
+    pass("another lock", locks.lock("reports/tomorrow")).await;
+    drill.got("the same process, after the role was back: both locks");
+    drill.end();
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use etcd_locked::{Acquire, LockError, Locks, etcd_locked};
 
 use crate::corner::{Corner, refused_after_its_wait, take};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::under::with_locks;
 
 const SOON: Duration = Duration::from_millis(500);
@@ -24,60 +24,54 @@ async fn by(locks: &Locks, id: u64, due: Instant) -> Result<u64, LockError> {
     Ok(id)
 }
 
-#[test]
-fn a_wait_is_over_at_its_deadline() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let held = take("their lock", theirs.lock("orders/7")).await;
-        let (due, time) = loop {
-            let due = Instant::now() + Duration::from_secs(1);
-            match within("the deadline", by(&mine, 7, due)).await {
-                Err(LockError::Timeout {
-                    waited,
-                    holder: Some(_),
-                    ..
-                }) => break (due, waited),
-                // A busy etcd has said too little before the deadline.
-                Err(LockError::Timeout { .. } | LockError::Backend { .. }) => {}
-                other => panic!("{other:?}"),
-            }
-        };
-        assert!(Instant::now() >= due, "too early");
-        assert!(time < Duration::from_secs(10), "{time:?}");
-        held.release().await.unwrap();
-        // The deadline bounds the wait, not the body.
-        let due = Instant::now() + Duration::from_secs(20);
-        assert_eq!(by(&mine, 7, due).await.unwrap(), 7);
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_wait_is_over_at_its_deadline() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = take("their lock", theirs.lock("orders/7")).await;
+    let (due, time) = loop {
+        let due = Instant::now() + Duration::from_secs(1);
+        match within("the deadline", by(&mine, 7, due)).await {
+            Err(LockError::Timeout {
+                waited,
+                holder: Some(_),
+                ..
+            }) => break (due, waited),
+            // A busy etcd has said too little before the deadline.
+            Err(LockError::Timeout { .. } | LockError::Backend { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(Instant::now() >= due, "too early");
+    assert!(time < Duration::from_secs(10), "{time:?}");
+    held.release().await.unwrap();
+    // The deadline bounds the wait, not the body.
+    let due = Instant::now() + Duration::from_secs(20);
+    assert_eq!(by(&mine, 7, due).await.unwrap(), 7);
+    corner.until_empty().await;
 }
 
-#[test]
-fn the_earlier_of_wait_and_deadlines_wins() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let held = take("their lock", theirs.lock("orders/7")).await;
-        let bounds: [fn(Acquire) -> Acquire; 5] = [
-            |call| call.wait(SOON).deadline(Instant::now() + LATE),
-            |call| call.wait(LATE).deadline(Instant::now() + SOON),
-            |call| call.wait_forever().deadline(Some(Instant::now() + SOON)),
-            |call| call.wait(SOON).deadline(None::<tokio::time::Instant>),
-            |call| {
-                let now = tokio::time::Instant::now();
-                call.wait(LATE).deadline(now + SOON).deadline(now + LATE)
-            },
-        ];
-        for bound in bounds {
-            let call = async || bound(mine.lock("orders/7")).await;
-            let refused = refused_after_its_wait("the earlier", call).await;
-            let (time, _) = waited(Err::<(), _>(refused));
-            assert!(time >= SOON / 2, "over before it began: {time:?}");
-            assert!(time < Duration::from_secs(10), "{time:?}");
-        }
-        held.release().await.unwrap();
-    });
+#[limit::test]
+async fn the_earlier_of_wait_and_deadlines_wins() {
+    let (_, [mine, theirs]) = Corner::with_engines().await;
+    let held = take("their lock", theirs.lock("orders/7")).await;
+    let bounds: [fn(Acquire) -> Acquire; 5] = [
+        |call| call.wait(SOON).deadline(Instant::now() + LATE),
+        |call| call.wait(LATE).deadline(Instant::now() + SOON),
+        |call| call.wait_forever().deadline(Some(Instant::now() + SOON)),
+        |call| call.wait(SOON).deadline(None::<tokio::time::Instant>),
+        |call| {
+            let now = tokio::time::Instant::now();
+            call.wait(LATE).deadline(now + SOON).deadline(now + LATE)
+        },
+    ];
+    for bound in bounds {
+        let call = async || bound(mine.lock("orders/7")).await;
+        let refused = refused_after_its_wait("the earlier", call).await;
+        let (time, _) = waited(Err::<(), _>(refused));
+        assert!(time >= SOON / 2, "over before it began: {time:?}");
+        assert!(time < Duration::from_secs(10), "{time:?}");
+    }
+    held.release().await.unwrap();
 }
 
 #[etcd_locked("orders/<id>", locks = locks, deadline = due, on_held = "skip")]
@@ -85,32 +79,29 @@ async fn skipped(locks: &Locks, id: u64, due: tokio::time::Instant) -> Option<u6
     Some(id)
 }
 
-#[test]
-fn a_passed_deadline_refuses_at_once_without_asking_etcd() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        // Not even a free lock is taken.
-        let passed = Instant::now();
-        let ended = by(&locks, 7, passed).await;
-        let text = ended.as_ref().unwrap_err().to_string();
-        assert_eq!(
-            text,
-            "lock `orders/<id>` was not asked for: the deadline has passed"
-        );
-        assert_eq!(waited(ended), (Duration::ZERO, false));
-        assert_eq!(skipped(&locks, 7, passed.into()).await, None);
-        let tried = locks.lock("orders/7").try_once().deadline(passed).await;
-        assert_eq!(waited(tried), (Duration::ZERO, false));
-        // A write would show as an event.
-        let before = corner.revision().await;
-        let ended = by(&locks, 8, passed).await;
-        assert_eq!(waited(ended), (Duration::ZERO, false));
-        assert_eq!(corner.changes_after(before).await, 0);
-        // An invalid name is refused all the same.
-        let never = locks.lock("orders//7").deadline(passed).await;
-        assert!(matches!(never, Err(LockError::InvalidName { .. })));
-    });
+#[limit::test]
+async fn a_passed_deadline_refuses_at_once_without_asking_etcd() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    // Not even a free lock is taken.
+    let passed = Instant::now();
+    let ended = by(&locks, 7, passed).await;
+    let text = ended.as_ref().unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "lock `orders/<id>` was not asked for: the deadline has passed"
+    );
+    assert_eq!(waited(ended), (Duration::ZERO, false));
+    assert_eq!(skipped(&locks, 7, passed.into()).await, None);
+    let tried = locks.lock("orders/7").try_once().deadline(passed).await;
+    assert_eq!(waited(tried), (Duration::ZERO, false));
+    // A write would show as an event.
+    let before = corner.revision().await;
+    let ended = by(&locks, 8, passed).await;
+    assert_eq!(waited(ended), (Duration::ZERO, false));
+    assert_eq!(corner.changes_after(before).await, 0);
+    // An invalid name is refused all the same.
+    let never = locks.lock("orders//7").deadline(passed).await;
+    assert!(matches!(never, Err(LockError::InvalidName { .. })));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::corner::Corner;
 use crate::drill::Drill;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::worker::Worker;
 
 /// The time within which a cycle across processes is broken.
@@ -50,126 +50,80 @@ fn the_one_refused(ends: [Result<(), LockError>; 2]) -> LockError {
     refused.remove(0)
 }
 
-#[test]
-fn detects_cycle_across_engines() {
-    run(async {
-        let corner = Corner::new().await;
-        for _ in 0..3 {
-            let (one, other) = (corner.locks().await, corner.locks().await);
-            let (ends, took) = crosswise(one, other).await;
-            assert!(took < SOON, "{took:?}");
-            let error = the_one_refused(ends);
-            assert!(error.is_retryable());
-            let LockError::Deadlock { name, cycle } = &error else {
-                panic!("{error:?}")
-            };
-            assert_eq!(name.template(), Some("accounts/<name>"));
-            let holders: Vec<_> = cycle.holders().collect();
-            assert_eq!(holders.len(), 2, "the other, and itself: {cycle:?}");
-            for holder in holders {
-                assert_eq!(holder.template(), Some("accounts/<first>"));
-                assert_eq!(holder.pid(), std::process::id());
-                assert!(holder.function().unwrap().ends_with("::outer"));
-            }
-            let (shown, whole) = (error.to_string(), format!("{error:?}"));
-            assert!(
-                !shown.contains("alice") && !shown.contains("bob"),
-                "{shown}"
-            );
-            assert!(shown.contains("accounts/<first>"), "{shown}");
-            assert!(
-                whole.contains("accounts/alice") && whole.contains("accounts/bob"),
-                "{whole}"
-            );
-        }
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn detects_cycle_in_one_engine_at_once() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        // The fastest of three, because a busy machine may stand still for a second.
-        let mut fastest = Duration::MAX;
-        for _ in 0..3 {
-            let (ends, took) = crosswise(locks.clone(), locks.clone()).await;
-            let error = the_one_refused(ends);
-            assert!(matches!(error, LockError::Deadlock { .. }), "{error:?}");
-            fastest = fastest.min(took);
-        }
-        assert!(fastest < Duration::from_secs(1), "{fastest:?}");
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn detects_cycle_across_processes() {
-    run(async {
-        let mut drill = Drill::begin("two processes hold a lock each and want the other's");
-        let corner = Corner::new().await;
-        let environment = corner.environment().into_iter();
-        let environment = environment.chain(drill.environment());
-        let mut workers = [environment.clone(), environment].map(Worker::start);
-        for (worker, [first, second]) in workers.iter_mut().zip([["a", "b"], ["b", "a"]]) {
-            worker.send(&format!("nest {first} {second}"));
-            assert_eq!(worker.says("holds").await, first);
-        }
-        let began = Instant::now();
-        for (worker, first) in workers.iter_mut().zip(["a", "b"]) {
-            worker.send(&format!("done {first}"));
-        }
-        let mut ends = Vec::new();
-        for worker in &mut workers {
-            ends.push(worker.line().await);
-        }
-        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-        drill.took(
-            "both had an answer, from the second call's begin",
-            began.elapsed(),
-        );
-        ends.sort();
-        assert!(
-            ends[0].starts_with("failed ") && ends[0].contains(" Deadlock "),
-            "{ends:?}"
-        );
-        assert!(ends[1].starts_with("nested "), "{ends:?}");
-        let (_, text) = ends[0].split_once(" Deadlock ").unwrap_or_default();
-        drill.got_saying("Deadlock", text);
-        drill.got("the other: both locks");
-        drill.shows("calls wait for each other in a cycle").await;
-        drill.end();
-        corner.until_empty().await;
-    });
-}
-
-#[etcd_locked("accounts/<from>", "accounts/<to>", locks = locks, wait = "forever")]
-async fn transfer(locks: &Locks, from: &str, to: &str) -> Result<(), LockError> {
-    let _ = (from, to);
-    Ok(())
-}
-
-#[test]
-fn a_group_gives_way_without_an_error() {
-    run(async {
-        let corner = Corner::new().await;
-        let both = Arc::new(Barrier::new(2));
+#[limit::test]
+async fn detects_cycle_across_engines() {
+    let corner = Corner::new().await;
+    for _ in 0..3 {
         let (one, other) = (corner.locks().await, corner.locks().await);
-        let nested = tokio::spawn(outer(one, "alice", "bob", both.clone()));
-        corner.until_contenders("accounts/alice", 1).await;
-        let group = tokio::spawn(async move { transfer(&other, "bob", "alice").await });
-        corner.until_contenders("accounts/alice", 2).await;
-        let began = Instant::now();
-        both.wait().await;
-        within("the nested call", nested)
-            .await
-            .unwrap()
-            .expect("served");
-        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-        within("the group", group).await.unwrap().expect("served");
-        corner.until_empty().await;
-    });
+        let (ends, took) = crosswise(one, other).await;
+        assert!(took < SOON, "{took:?}");
+        let error = the_one_refused(ends);
+        assert!(error.is_retryable());
+        let LockError::Deadlock { name, cycle } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(name.template(), Some("accounts/<name>"));
+        let holders: Vec<_> = cycle.holders().collect();
+        assert_eq!(holders.len(), 2, "the other, and itself: {cycle:?}");
+        for holder in holders {
+            assert_eq!(holder.template(), Some("accounts/<first>"));
+            assert_eq!(holder.pid(), std::process::id());
+            assert!(holder.function().unwrap().ends_with("::outer"));
+        }
+        let (shown, whole) = (error.to_string(), format!("{error:?}"));
+        assert!(
+            !shown.contains("alice") && !shown.contains("bob"),
+            "{shown}"
+        );
+        assert!(shown.contains("accounts/<first>"), "{shown}");
+        assert!(
+            whole.contains("accounts/alice") && whole.contains("accounts/bob"),
+            "{whole}"
+        );
+    }
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn detects_cycle_across_processes() {
+    let mut drill = Drill::begin("two processes hold a lock each and want the other's");
+    let corner = Corner::new().await;
+    let environment = corner.environment().into_iter();
+    let environment = environment.chain(drill.environment());
+    let mut workers = [environment.clone(), environment].map(Worker::start);
+    for (worker, [first, second]) in workers.iter_mut().zip([["a", "b"], ["b", "a"]]) {
+        assert_eq!(
+            worker
+                .asked(&format!("nest {first} {second}"), "holds")
+                .await,
+            first
+        );
+    }
+    let began = Instant::now();
+    for (worker, first) in workers.iter_mut().zip(["a", "b"]) {
+        worker.send(&format!("done {first}"));
+    }
+    let mut ends = Vec::new();
+    for worker in &mut workers {
+        ends.push(worker.line().await);
+    }
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    drill.took(
+        "both had an answer, from the second call's begin",
+        began.elapsed(),
+    );
+    ends.sort();
+    assert!(
+        ends[0].starts_with("failed ") && ends[0].contains(" Deadlock "),
+        "{ends:?}"
+    );
+    assert!(ends[1].starts_with("nested "), "{ends:?}");
+    let (_, text) = ends[0].split_once(" Deadlock ").unwrap_or_default();
+    drill.got_saying("Deadlock", text);
+    drill.got("the other: both locks");
+    drill.shows("calls wait for each other in a cycle").await;
+    drill.end();
+    corner.until_empty().await;
 }
 
 #[etcd_locked("steps/1", locks = &locks, wait = "forever")]
@@ -189,24 +143,22 @@ async fn third_step(locks: &Locks) -> Result<(), LockError> {
 }
 
 /// All tasks wait for seconds, but they keep one order, so there is no cycle.
-#[test]
-fn ordered_calls_are_never_refused_as_deadlock() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut tasks = JoinSet::new();
-        for _ in 0..3 {
-            let locks = corner.locks().await;
-            for _ in 0..4 {
-                tasks.spawn(first_step(locks.clone()));
-                let here = locks.clone();
-                tasks.spawn(async move { second_step(&here).await });
-                let here = locks.clone();
-                tasks.spawn(async move { third_step(&here).await });
-            }
+#[limit::test]
+async fn ordered_calls_are_never_refused_as_deadlock() {
+    let corner = Corner::new().await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..3 {
+        let locks = corner.locks().await;
+        for _ in 0..4 {
+            tasks.spawn(first_step(locks.clone()));
+            let here = locks.clone();
+            tasks.spawn(async move { second_step(&here).await });
+            let here = locks.clone();
+            tasks.spawn(async move { third_step(&here).await });
         }
-        while let Some(end) = within("the next call", tasks.join_next()).await {
-            end.unwrap().expect("served");
-        }
-        corner.until_empty().await;
-    });
+    }
+    while let Some(end) = within("the next call", tasks.join_next()).await {
+        end.unwrap().expect("served");
+    }
+    corner.until_empty().await;
 }

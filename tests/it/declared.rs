@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use etcd_locked::{LockError, LockKey, LockName, Locks, Name, current, etcd_locked, lock_names};
 
 use crate::corner::Corner;
-use crate::limit::run;
+use crate::limit;
 
 /// A newtype of the application.
 #[derive(Clone, Copy, LockKey)]
@@ -207,47 +207,44 @@ impl Shop {
     }
 }
 
-#[test]
-fn any_name_can_be_locked() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let text = |name: Name| name.text().expect("a good name").to_owned();
-        assert_eq!(text(declared(&locks, 1).await.unwrap()), "orders/1");
-        assert_eq!(text(unit_like(&locks).await.unwrap()), "jobs/nightly");
-        let (kept, name) = borrowed(&locks, " n ".to_owned(), "d").await.unwrap();
-        assert_eq!(
-            (kept.as_str(), text(name).as_str()),
-            (" n ", "files/v1.x/n/d/%2F")
-        );
-        assert_eq!(text(expression(&locks, 2).await.unwrap()), "orders/2");
-        assert_eq!(EVALUATED.load(Ordering::SeqCst), 1, "evaluated once");
-        let name = formatted(&locks, 3).await.unwrap();
-        assert_eq!((name.template(), text(name).as_str()), (None, "orders/3"));
-        assert_eq!(text(constant(&locks).await.unwrap()), "constants/one");
-        assert_eq!(text(argument_like_a_flag(&locks, "a").await.unwrap()), "a");
-        assert_eq!(
-            text(argument_like_an_option(&locks, "b").await.unwrap()),
-            "b"
-        );
-        assert_eq!(
-            text(may_fail(&locks, Ok("c".lock_name())).await.unwrap()),
-            "c"
-        );
-        let error = may_fail(&locks, Err(LockError::ShuttingDown))
-            .await
-            .unwrap_err();
-        assert!(matches!(error, LockError::ShuttingDown), "{error:?}");
-        let refused = formatted(&locks, 4);
-        let held = locks.lock(Order { id: 4 }).await.unwrap();
-        drop(refused);
-        held.release().await.unwrap();
-        let shop = Shop {
-            name: Nightly.lock_name(),
-            locks,
-        };
-        assert_eq!(text(shop.method().await.unwrap()), "jobs/nightly");
-    });
+#[limit::test]
+async fn any_name_can_be_locked() {
+    let (_, [locks]) = Corner::with_engines().await;
+    let text = |name: Name| name.text().expect("a good name").to_owned();
+    assert_eq!(text(declared(&locks, 1).await.unwrap()), "orders/1");
+    assert_eq!(text(unit_like(&locks).await.unwrap()), "jobs/nightly");
+    let (kept, name) = borrowed(&locks, " n ".to_owned(), "d").await.unwrap();
+    assert_eq!(
+        (kept.as_str(), text(name).as_str()),
+        (" n ", "files/v1.x/n/d/%2F")
+    );
+    assert_eq!(text(expression(&locks, 2).await.unwrap()), "orders/2");
+    assert_eq!(EVALUATED.load(Ordering::SeqCst), 1, "evaluated once");
+    let name = formatted(&locks, 3).await.unwrap();
+    assert_eq!((name.template(), text(name).as_str()), (None, "orders/3"));
+    assert_eq!(text(constant(&locks).await.unwrap()), "constants/one");
+    assert_eq!(text(argument_like_a_flag(&locks, "a").await.unwrap()), "a");
+    assert_eq!(
+        text(argument_like_an_option(&locks, "b").await.unwrap()),
+        "b"
+    );
+    assert_eq!(
+        text(may_fail(&locks, Ok("c".lock_name())).await.unwrap()),
+        "c"
+    );
+    let error = may_fail(&locks, Err(LockError::ShuttingDown))
+        .await
+        .unwrap_err();
+    assert_matches!(error, LockError::ShuttingDown);
+    let refused = formatted(&locks, 4);
+    let held = locks.lock(Order { id: 4 }).await.unwrap();
+    drop(refused);
+    held.release().await.unwrap();
+    let shop = Shop {
+        name: Nightly.lock_name(),
+        locks,
+    };
+    assert_eq!(text(shop.method().await.unwrap()), "jobs/nightly");
 }
 
 fn is_send<F: Future + Send>(future: &F) -> usize {
@@ -260,14 +257,12 @@ async fn templated(locks: &Locks, id: u64) -> Result<Name, LockError> {
     name().await
 }
 
-#[test]
-fn a_future_is_no_larger_for_a_declared_name() {
-    run(async {
-        let locks = Corner::new().await.locks().await;
-        let template = is_send(&templated(&locks, 1));
-        assert!(is_send(&declared(&locks, 1)) <= template);
-        is_send(&borrowed(&locks, String::new(), ""));
-    });
+#[limit::test]
+async fn a_future_is_no_larger_for_a_declared_name() {
+    let locks = Corner::new().await.locks().await;
+    let template = is_send(&templated(&locks, 1));
+    assert!(is_send(&declared(&locks, 1)) <= template);
+    is_send(&borrowed(&locks, String::new(), ""));
 }
 
 #[test]

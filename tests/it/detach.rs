@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, current, etcd_locked};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use crate::corner::{Corner, pass, take};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::spans::Spans;
 use crate::under::{alone, name, with_locks};
 
@@ -31,63 +32,56 @@ async fn ship(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<String, LockEr
     Ok(name)
 }
 
-#[test]
-fn a_detached_body_outlives_its_caller() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let signs = Arc::new(Signs::default());
-        let caller = tokio::spawn(ship(mine, 7, signs.clone()));
-        within("the body inside", signs.inside.notified()).await;
-        caller.abort();
-        assert!(
-            within("the caller", caller)
-                .await
-                .unwrap_err()
-                .is_cancelled()
-        );
-        // The lock lives as long as the body.
-        let refused = theirs.lock("orders/7").try_once().await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
-        signs.go.notify_one();
-        within("the body's end", signs.done.notified()).await;
-        pass("the next lock", theirs.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
+/// Makes a call on a task of its own, and awaits its body inside.
+async fn inside<F>(call: impl FnOnce(Arc<Signs>) -> F) -> (JoinHandle<F::Output>, Arc<Signs>)
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    let signs = Arc::new(Signs::default());
+    let caller = tokio::spawn(call(signs.clone()));
+    within("the body inside", signs.inside.notified()).await;
+    (caller, signs)
 }
 
-#[test]
-fn a_caller_that_stays_gets_the_answer_after_the_release() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let signs = Arc::new(Signs::default());
-        signs.go.notify_one();
-        let shipped = within("the call", ship(mine, 7, signs)).await;
-        assert_eq!(shipped.unwrap(), "orders/7");
-        pass("the next lock", theirs.lock("orders/7").try_once()).await;
-    });
+#[limit::test]
+async fn a_detached_body_outlives_its_caller() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let (caller, signs) = inside(|signs| ship(mine, 7, signs)).await;
+    caller.abort();
+    let ended = within("the caller", caller).await;
+    assert!(ended.unwrap_err().is_cancelled());
+    // The lock lives as long as the body.
+    let refused = theirs.lock("orders/7").try_once().await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    signs.go.notify_one();
+    within("the body's end", signs.done.notified()).await;
+    pass("the next lock", theirs.lock("orders/7")).await;
+    corner.until_empty().await;
 }
 
-#[test]
-fn an_aborted_waiter_never_starts_its_detached_body() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let held = take("their lock", theirs.lock("orders/7")).await;
-        let signs = Arc::new(Signs::default());
-        let caller = tokio::spawn(ship(mine, 7, signs.clone()));
-        corner.until_contenders("orders/7", 2).await;
-        caller.abort();
-        corner.until_contenders("orders/7", 1).await;
-        held.release().await.unwrap();
-        corner.until_empty().await;
-        let never = tokio::time::timeout(Duration::ZERO, signs.inside.notified()).await;
-        assert!(never.is_err(), "the body has begun");
-    });
+#[limit::test]
+async fn a_caller_that_stays_gets_the_answer_after_the_release() {
+    let (_, [mine, theirs]) = Corner::with_engines().await;
+    let signs = Arc::new(Signs::default());
+    signs.go.notify_one();
+    let shipped = within("the call", ship(mine, 7, signs)).await;
+    assert_eq!(shipped.unwrap(), "orders/7");
+    pass("the next lock", theirs.lock("orders/7").try_once()).await;
+}
+
+#[limit::test]
+async fn an_aborted_waiter_never_starts_its_detached_body() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = take("their lock", theirs.lock("orders/7")).await;
+    let signs = Arc::new(Signs::default());
+    let caller = tokio::spawn(ship(mine, 7, signs.clone()));
+    corner.until_contenders("orders/7", 2).await;
+    caller.abort();
+    corner.until_contenders("orders/7", 1).await;
+    held.release().await.unwrap();
+    corner.until_empty().await;
+    let never = tokio::time::timeout(Duration::ZERO, signs.inside.notified()).await;
+    assert!(never.is_err(), "the body has begun");
 }
 
 /// A panic payload that no library makes.
@@ -100,36 +94,28 @@ async fn fail(locks: Locks, id: u32) -> Result<(), LockError> {
     std::panic::panic_any(Payload(id))
 }
 
-#[test]
-fn a_panic_reaches_the_caller_and_frees_the_lock() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let caller = tokio::spawn(fail(locks.clone(), 7));
-        let panic = within("the panic", caller).await.unwrap_err().into_panic();
-        assert_eq!(panic.downcast_ref(), Some(&Payload(7)));
-        pass("the next lock", locks.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_panic_reaches_the_caller_and_frees_the_lock() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let caller = tokio::spawn(fail(locks.clone(), 7));
+    let panic = within("the panic", caller).await.unwrap_err().into_panic();
+    assert_eq!(panic.downcast_ref(), Some(&Payload(7)));
+    pass("the next lock", locks.lock("orders/7")).await;
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_shutdown_waits_for_a_detached_body() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let signs = Arc::new(Signs::default());
-        let caller = tokio::spawn(ship(locks.clone(), 7, signs.clone()));
-        within("the body inside", signs.inside.notified()).await;
-        caller.abort();
-        let mut shutdown = pin!(locks.shutdown(Duration::from_secs(20)));
-        let early = tokio::time::timeout(Duration::from_millis(200), shutdown.as_mut()).await;
-        assert!(early.is_err(), "the shutdown did not wait");
-        signs.go.notify_one();
-        within("the shutdown", shutdown).await;
-        within("the body's end", signs.done.notified()).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_shutdown_waits_for_a_detached_body() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let (caller, signs) = inside(|signs| ship(locks.clone(), 7, signs)).await;
+    caller.abort();
+    let mut shutdown = pin!(locks.shutdown(Duration::from_secs(20)));
+    let early = tokio::time::timeout(Duration::from_millis(200), shutdown.as_mut()).await;
+    assert!(early.is_err(), "the shutdown did not wait");
+    signs.go.notify_one();
+    within("the shutdown", shutdown).await;
+    within("the body's end", signs.done.notified()).await;
+    corner.until_empty().await;
 }
 
 #[etcd_locked("orders/<id>", locks = &locks, detach, at_most = "100ms")]
@@ -143,25 +129,16 @@ async fn lost(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<(), LockError>
     pending().await
 }
 
-#[test]
-fn a_caller_gets_the_error_that_ended_its_detached_body() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let ended = within("the limit", limited(locks.clone(), 7)).await;
-        assert!(
-            matches!(ended, Err(LockError::HoldLimit { .. })),
-            "{ended:?}"
-        );
-        let signs = Arc::new(Signs::default());
-        let caller = tokio::spawn(lost(locks.clone(), 7, signs.clone()));
-        within("the body inside", signs.inside.notified()).await;
-        let key = corner.contenders("orders/7").await[0].clone();
-        corner.client.clone().delete(key.text, None).await.unwrap();
-        let ended = within("the loss", caller).await.unwrap();
-        assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_caller_gets_the_error_that_ended_its_detached_body() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let ended = within("the limit", limited(locks.clone(), 7)).await;
+    assert_matches!(ended, Err(LockError::HoldLimit { .. }));
+    let (caller, _signs) = inside(|signs| lost(locks.clone(), 7, signs)).await;
+    corner.take_away("orders/7").await;
+    let ended = within("the loss", caller).await.unwrap();
+    assert_matches!(ended, Err(LockError::Lost { .. }));
+    corner.until_empty().await;
 }
 
 struct Shop {
@@ -219,10 +196,7 @@ async fn inner(id: u64) -> Result<(), LockError> {
         etcd_locked::lock("outer").await,
         etcd_locked::lock("outer").reentrant().await,
     ] {
-        assert!(
-            matches!(refused, Err(LockError::SelfDeadlock { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::SelfDeadlock { .. }));
     }
     etcd_locked::lock(format!("free/{id}"))
         .await?
@@ -259,29 +233,26 @@ async fn wants(locks: Locks, name: &'static str, signs: Arc<Signs>) -> Result<()
     Ok(())
 }
 
-#[test]
-fn a_detached_body_waits_for_the_lock_of_its_caller() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = locks.lock("outer").await.unwrap();
-        let signs = Arc::new(Signs::default());
-        let outer = async {
-            let mut call = Box::pin(wants(locks.clone(), "outer", signs.clone()));
-            tokio::select! {
-                ended = &mut call => panic!("{ended:?}"),
-                () = signs.inside.notified() => drop(call),
-            }
-            signs.go.notify_one();
-            // The detached body waits for the end of this body, as any other task would.
-            let waits = tokio::time::timeout(Duration::from_millis(300), signs.done.notified());
-            assert!(waits.await.is_err(), "two bodies under one lock");
-        };
-        held.hold(outer).await.unwrap();
-        held.release().await.unwrap();
-        within("the detached body's admission", signs.done.notified()).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_detached_body_waits_for_the_lock_of_its_caller() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let held = locks.lock("outer").await.unwrap();
+    let signs = Arc::new(Signs::default());
+    let outer = async {
+        let mut call = Box::pin(wants(locks.clone(), "outer", signs.clone()));
+        tokio::select! {
+            ended = &mut call => panic!("{ended:?}"),
+            () = signs.inside.notified() => drop(call),
+        }
+        signs.go.notify_one();
+        // The detached body waits for the end of this body, as any other task would.
+        let waits = tokio::time::timeout(Duration::from_millis(300), signs.done.notified());
+        assert!(waits.await.is_err(), "two bodies under one lock");
+    };
+    held.hold(outer).await.unwrap();
+    held.release().await.unwrap();
+    within("the detached body's admission", signs.done.notified()).await;
+    corner.until_empty().await;
 }
 
 #[etcd_locked("outer", locks = &locks, detach, reentrant)]
@@ -300,49 +271,41 @@ impl Drop for Leaving {
     }
 }
 
-#[test]
-fn a_detached_reentrant_body_ends_with_its_caller() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = locks.lock("outer").await.unwrap();
-        let signs = Arc::new(Signs::default());
-        let outer = async {
-            let mut call = Box::pin(again(locks.clone(), signs.clone()));
-            tokio::select! {
-                ended = &mut call => panic!("{ended:?}"),
-                () = signs.inside.notified() => {}
-            }
-            drop(call);
-            // The body is dropped with the call, not later in another task.
-            poll_fn(|cx| {
-                let done = pin!(signs.done.notified()).poll(cx);
-                assert!(done.is_ready(), "two bodies under one lock");
-                Poll::Ready(())
-            })
-            .await;
-        };
-        held.hold(outer).await.unwrap();
-        held.release().await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_detached_reentrant_body_ends_with_its_caller() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let held = locks.lock("outer").await.unwrap();
+    let signs = Arc::new(Signs::default());
+    let outer = async {
+        let mut call = Box::pin(again(locks.clone(), signs.clone()));
+        tokio::select! {
+            ended = &mut call => panic!("{ended:?}"),
+            () = signs.inside.notified() => {}
+        }
+        drop(call);
+        // The body is dropped with the call, not later in another task.
+        poll_fn(|cx| {
+            let done = pin!(signs.done.notified()).poll(cx);
+            assert!(done.is_ready(), "two bodies under one lock");
+            Poll::Ready(())
+        })
+        .await;
+    };
+    held.hold(outer).await.unwrap();
+    held.release().await.unwrap();
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_detached_reentrant_body_outlives_a_caller_without_lock() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let signs = Arc::new(Signs::default());
-        let caller = tokio::spawn(again(locks.clone(), signs.clone()));
-        within("the body inside", signs.inside.notified()).await;
-        caller.abort();
-        let cut = tokio::time::timeout(Duration::from_millis(100), signs.done.notified()).await;
-        assert!(cut.is_err(), "the body ended with its caller");
-        within("the shutdown", locks.shutdown(Duration::ZERO)).await;
-        within("the body's end", signs.done.notified()).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_detached_reentrant_body_outlives_a_caller_without_lock() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let (caller, signs) = inside(|signs| again(locks.clone(), signs)).await;
+    caller.abort();
+    let cut = tokio::time::timeout(Duration::from_millis(100), signs.done.notified()).await;
+    assert!(cut.is_err(), "the body ended with its caller");
+    within("the shutdown", locks.shutdown(Duration::ZERO)).await;
+    within("the body's end", signs.done.notified()).await;
+    corner.until_empty().await;
 }
 
 #[etcd_locked("large", locks = &locks, detach)]
@@ -389,29 +352,26 @@ fn a_detached_body_keeps_its_span() {
 }
 
 /// A call may move to another executor, or be dropped in between; its body goes on all the while.
-#[test]
-fn a_detached_body_runs_on_without_polls() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let signs = Arc::new(Signs::default());
-        let mut call = Box::pin(ship(locks, 7, signs.clone()));
-        // Polls the call until the body signals that it has begun.
-        let mut inside = pin!(signs.inside.notified());
-        within(
-            "the body inside",
-            poll_fn(|cx| {
-                let _ = call.as_mut().poll(cx);
-                match inside.as_mut().poll(cx) {
-                    Poll::Ready(()) => Poll::Ready(()),
-                    Poll::Pending => Poll::Pending,
-                }
-            }),
-        )
-        .await;
-        signs.go.notify_one();
-        within("the body's end", signs.done.notified()).await;
-        corner.until_empty().await;
-        assert_eq!(call.await.unwrap(), "orders/7");
-    });
+#[limit::test]
+async fn a_detached_body_runs_on_without_polls() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let signs = Arc::new(Signs::default());
+    let mut call = Box::pin(ship(locks, 7, signs.clone()));
+    // Polls the call until the body signals that it has begun.
+    let mut inside = pin!(signs.inside.notified());
+    within(
+        "the body inside",
+        poll_fn(|cx| {
+            let _ = call.as_mut().poll(cx);
+            match inside.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => Poll::Pending,
+            }
+        }),
+    )
+    .await;
+    signs.go.notify_one();
+    within("the body's end", signs.done.notified()).await;
+    corner.until_empty().await;
+    assert_eq!(call.await.unwrap(), "orders/7");
 }

@@ -1,15 +1,15 @@
 //! Shutdown with what does not end by itself: it ends within the grace and one exchange, and says what is left.
 
-use std::future::{IntoFuture, pending};
+use std::future::pending;
 use std::time::Duration;
 
-use etcd_locked::{Drained, LockError, Locks};
+use etcd_locked::{Drained, LockError, Locks, LossCause};
 use tokio::time::Instant;
 
-use crate::corner::{Corner, connect, take};
+use crate::corner::{Corner, connect, spawn, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::{run, within, within_time};
+use crate::limit::{self, run, within, within_time};
 
 const GRACE: Duration = Duration::from_secs(1);
 /// How long etcd may take to answer one exchange, and a busy machine for all else.
@@ -41,89 +41,86 @@ fn left(drained: &Drained) -> Vec<String> {
     names.map(|name| format!("{name:?}")).collect()
 }
 
-#[test]
-fn a_shutdown_says_what_ended_and_what_is_left() {
-    run(async {
-        let mut drill = Drill::begin("`shutdown(1s)` with a guard that is kept outside of `hold`");
-        let corner = Corner::new().await;
-        let locks = corner.locks_with_ttl(TTL).await;
-        let kept = take("a free name", locks.lock("kept")).await;
-        let lease = corner.leases("kept").await;
-        let given = take("a free name", locks.lock("given")).await;
-        let body = take("a free name", locks.lock("body")).await;
-        let body = tokio::spawn(async move { body.hold(pending::<()>()).await });
-        let queued = tokio::spawn(locks.lock("kept").wait_forever().into_future());
-        let shutdown = tokio::spawn({
-            let locks = locks.clone();
-            async move {
-                let drained = shut_down_in(&mut drill, "a kept guard", &locks).await;
-                (drained, drill)
-            }
-        });
-        let refused = async {
-            // A name that is held: a lock that is taken here might count as one that has ended.
-            let call = || locks.lock("kept").try_once();
-            while !matches!(call().await, Err(LockError::ShuttingDown)) {
-                tokio::task::yield_now().await;
-            }
-        };
-        within("a refusal", refused).await;
-        drop(given);
-        let (drained, mut drill) = within("the shutdown's end", shutdown).await.unwrap();
-        assert!(!kept.is_held());
-        assert_eq!((drained.ended(), drained.cut_off()), (1, 1), "{drained:?}");
-        assert_eq!(left(&drained), ["\"kept\""]);
-        assert_eq!(drained.leases(), 1, "{drained:?}");
-        assert!(!drained.is_complete());
-        // No wait here: the shutdown has awaited what could go.
-        assert_eq!(keys_left(&corner).await, [corner.below("kept")]);
-        // The body that was not dropped may still be polled, as far as its lease knows (rule P26).
-        for lease in lease {
-            assert!(corner.lease_lives(lease).await);
-        }
-        let queued = within("the waiter's refusal", queued).await.unwrap();
-        assert!(matches!(queued, Err(LockError::ShuttingDown)), "{queued:?}");
-        drill.result("a lock", &queued);
-        let body = within("the body's end", body).await.unwrap();
-        assert!(matches!(body, Err(LockError::Lost { .. })), "{body:?}");
-        drill.result("a body to its end", &body);
-        drill.shows("SIGTERM, and `shutdown(grace)`").await;
-        drill.end();
-    });
-}
-
-#[test]
-fn a_shutdown_of_what_ends_by_itself_is_complete() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks_with_ttl(TTL).await;
-        drop(take("a free name", locks.lock("given")).await);
-        let drained = shut_down("all given back", &locks).await;
-        assert!(drained.is_complete(), "{drained:?}");
-        assert_eq!(keys_left(&corner).await, [""; 0]);
-        assert_eq!(corner.sessions().await, []);
-        let again = shut_down("a second time", &locks).await;
-        assert_eq!(again, Drained::default());
-    });
-}
-
-#[test]
-fn a_kept_guard_leaves_no_other_session() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks_with_ttl(TTL).await;
-        let kept = take("a free name", locks.lock("kept")).await;
-        let short = Duration::from_secs(30);
-        let given = take("a free name", locks.lock("given").ttl(short)).await;
-        let lease = corner.leases("given").await;
-        drop(given);
-        let drained = shut_down("a kept guard", &locks).await;
-        assert!(!kept.is_held());
-        assert_eq!(drained.leases(), 1, "{drained:?}");
-        for lease in lease {
-            assert!(!corner.lease_lives(lease).await, "a session without a body");
+#[limit::test]
+async fn a_shutdown_says_what_ended_and_what_is_left() {
+    let mut drill = Drill::begin("`shutdown(1s)` with a guard that is kept outside of `hold`");
+    let corner = Corner::new().await;
+    let locks = corner.locks_with_ttl(TTL).await;
+    let kept = take("a free name", locks.lock("kept")).await;
+    let lease = corner.leases("kept").await;
+    let given = take("a free name", locks.lock("given")).await;
+    let body = take("a free name", locks.lock("body")).await;
+    let body = tokio::spawn(async move { body.hold(pending::<()>()).await });
+    let queued = spawn(locks.lock("kept").wait_forever());
+    let shutdown = tokio::spawn({
+        let locks = locks.clone();
+        async move {
+            let drained = shut_down_in(&mut drill, "a kept guard", &locks).await;
+            (drained, drill)
         }
     });
+    let refused = async {
+        // A name that is held: a lock that is taken here might count as one that has ended.
+        let call = || locks.lock("kept").try_once();
+        while !matches!(call().await, Err(LockError::ShuttingDown)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("a refusal", refused).await;
+    drop(given);
+    let (drained, mut drill) = within("the shutdown's end", shutdown).await.unwrap();
+    assert!(!kept.is_held());
+    assert_eq!((drained.ended(), drained.cut_off()), (1, 1), "{drained:?}");
+    assert_eq!(left(&drained), ["\"kept\""]);
+    assert_eq!(drained.leases(), 1, "{drained:?}");
+    assert!(!drained.is_complete());
+    // No wait here: the shutdown has awaited what could go.
+    assert_eq!(keys_left(&corner).await, [corner.below("kept")]);
+    // The body that was not dropped may still be polled, as far as its lease knows (rule P26).
+    for lease in lease {
+        assert!(corner.lease_lives(lease).await);
+    }
+    let queued = within("the waiter's refusal", queued).await.unwrap();
+    assert_matches!(queued, Err(LockError::ShuttingDown));
+    drill.result("a lock", &queued);
+    let body = within("the body's end", body).await.unwrap();
+    assert_matches!(body, Err(LockError::Lost { .. }));
+    drill.result("a body to its end", &body);
+    drill.shows("SIGTERM, and `shutdown(grace)`").await;
+    drill.end();
+}
+
+#[limit::test]
+async fn a_shutdown_of_what_ends_by_itself_is_complete() {
+    let corner = Corner::new().await;
+    let locks = corner.locks_with_ttl(TTL).await;
+    drop(take("a free name", locks.lock("given")).await);
+    let drained = shut_down("all given back", &locks).await;
+    assert!(drained.is_complete(), "{drained:?}");
+    assert_eq!(keys_left(&corner).await, [""; 0]);
+    assert_eq!(corner.sessions().await, []);
+    let again = shut_down("a second time", &locks).await;
+    assert_eq!(again, Drained::default());
+}
+
+#[limit::test]
+async fn a_kept_guard_leaves_no_other_session() {
+    let corner = Corner::new().await;
+    let locks = corner.locks_with_ttl(TTL).await;
+    let kept = take("a free name", locks.lock("kept")).await;
+    let short = Duration::from_secs(30);
+    let given = take("a free name", locks.lock("given").ttl(short)).await;
+    let lease = corner.leases("given").await;
+    drop(given);
+    let drained = shut_down("a kept guard", &locks).await;
+    assert!(!kept.is_held());
+    assert_eq!(drained.leases(), 1, "{drained:?}");
+    for lease in lease {
+        assert!(!corner.lease_lives(lease).await, "a session without a body");
+    }
+    assert_eq!(within("the cause", kept.lost()).await, LossCause::Shutdown);
+    let late = within("a late body", kept.hold(pending::<()>())).await;
+    assert_matches!(late, Err(LockError::ShuttingDown));
 }
 
 /// The keys of the corner, without their leases.
@@ -152,7 +149,7 @@ async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd))
         let call = locks.lock("retained").at_least(TTL);
         retained = Some(take("a free name", call).await);
     }
-    let queued = tokio::spawn(locks.lock("kept").wait_forever().into_future());
+    let queued = spawn(locks.lock("kept").wait_forever());
     goes(&mut etcd);
     drop(given);
     drop(retained);
@@ -164,12 +161,9 @@ async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd))
     let queued = within("the waiter's refusal", queued)
         .await
         .expect("no panic");
-    assert!(
-        matches!(
-            queued,
-            Err(LockError::ShuttingDown | LockError::Backend { .. })
-        ),
-        "{queued:?}"
+    assert_matches!(
+        queued,
+        Err(LockError::ShuttingDown | LockError::Backend { .. })
     );
     drill.result("a lock", &queued);
     drill.end();

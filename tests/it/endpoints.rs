@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::corner::{Corner, connect};
 use crate::etcd::{Cluster, Etcd, free_port};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 async fn calls(locks: &Locks, count: u32) {
     for number in 0..count {
@@ -25,201 +25,181 @@ async fn calls(locks: &Locks, count: u32) {
     }
 }
 
-#[test]
-fn a_refused_endpoint_of_three_is_not_noticed() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
-        let dead = format!("http://127.0.0.1:{}", free_port());
-        // The dead endpoint in every position, to catch a client that favours the first as well.
-        for rotation in 0..3 {
-            let mut endpoints = [dead.clone(), etcd.endpoint(), proxy.endpoint()];
-            endpoints.rotate_left(rotation);
-            let locks = connect(corner.config_via(endpoints)).await;
-            calls(&locks, 70).await;
-        }
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_refused_endpoint_of_three_is_not_noticed() {
+    let etcd = Etcd::shared().await;
+    let corner = Corner::new().await;
+    let proxy = Proxy::start(etcd.address()).unwrap();
+    let dead = format!("http://127.0.0.1:{}", free_port());
+    // The dead endpoint in every position, to catch a client that favours the first as well.
+    for rotation in 0..3 {
+        let mut endpoints = [dead.clone(), etcd.endpoint(), proxy.endpoint()];
+        endpoints.rotate_left(rotation);
+        let locks = connect(corner.config_via(endpoints)).await;
+        calls(&locks, 70).await;
+    }
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_users_client_skips_a_dead_endpoint() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let dead = || format!("http://127.0.0.1:{}", free_port());
-        for rotation in 0..3 {
-            let mut endpoints = [dead(), etcd.endpoint(), dead()];
-            endpoints.rotate_left(rotation);
-            let locks = connect(corner.config_via(endpoints)).await;
-            let mut client = locks.client().await.unwrap();
-            let key = format!("{}own", corner.prefix);
-            for number in 0..20 {
-                let put = client.put(key.clone(), number.to_string(), None).await;
-                put.unwrap_or_else(|error| panic!("call {number} failed: {error}"));
-            }
-            client.delete(key, None).await.unwrap();
-        }
-    });
-}
-
-#[test]
-fn a_users_client_survives_the_loss_of_its_endpoint() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let mut proxies = [
-            Proxy::start(etcd.address()).unwrap(),
-            Proxy::start(etcd.address()).unwrap(),
-        ];
-        let endpoints = [proxies[0].endpoint(), proxies[1].endpoint()];
+#[limit::test]
+async fn a_users_client_skips_a_dead_endpoint() {
+    let etcd = Etcd::shared().await;
+    let corner = Corner::new().await;
+    let dead = || format!("http://127.0.0.1:{}", free_port());
+    for rotation in 0..3 {
+        let mut endpoints = [dead(), etcd.endpoint(), dead()];
+        endpoints.rotate_left(rotation);
         let locks = connect(corner.config_via(endpoints)).await;
         let mut client = locks.client().await.unwrap();
-        client.get("nothing", None).await.unwrap();
-        // One after the other, because either may be the one in use.
-        for proxy in &mut proxies {
-            proxy.refuse();
-            proxy.reset_all();
-            let recovers = async {
-                while client.get("nothing", None).await.is_err() {
-                    sleep(Duration::from_millis(20)).await; // not in a busy loop
-                }
-            };
-            within("the other endpoint", recovers).await;
-            for number in 0..20 {
-                let got = client.get("nothing", None).await;
-                got.unwrap_or_else(|error| panic!("call {number} failed: {error}"));
+        let key = format!("{}own", corner.prefix);
+        for number in 0..20 {
+            let put = client.put(key.clone(), number.to_string(), None).await;
+            put.unwrap_or_else(|error| panic!("call {number} failed: {error}"));
+        }
+        client.delete(key, None).await.unwrap();
+    }
+}
+
+#[limit::test]
+async fn a_users_client_survives_the_loss_of_its_endpoint() {
+    let etcd = Etcd::shared().await;
+    let corner = Corner::new().await;
+    let mut proxies = [
+        Proxy::start(etcd.address()).unwrap(),
+        Proxy::start(etcd.address()).unwrap(),
+    ];
+    let endpoints = [proxies[0].endpoint(), proxies[1].endpoint()];
+    let locks = connect(corner.config_via(endpoints)).await;
+    let mut client = locks.client().await.unwrap();
+    client.get("nothing", None).await.unwrap();
+    // One after the other, because either may be the one in use.
+    for proxy in &mut proxies {
+        proxy.refuse();
+        proxy.reset_all();
+        let recovers = async {
+            while client.get("nothing", None).await.is_err() {
+                sleep(Duration::from_millis(20)).await; // not in a busy loop
             }
-            proxy.accept_again().unwrap();
+        };
+        within("the other endpoint", recovers).await;
+        for number in 0..20 {
+            let got = client.get("nothing", None).await;
+            got.unwrap_or_else(|error| panic!("call {number} failed: {error}"));
+        }
+        proxy.accept_again().unwrap();
+    }
+}
+
+#[limit::test]
+async fn a_frozen_endpoint_costs_time_and_no_lock() {
+    let etcd = Etcd::shared().await;
+    let corner = Corner::new().await;
+    let proxies = [
+        Proxy::start(etcd.address()).unwrap(),
+        Proxy::start(etcd.address()).unwrap(),
+    ];
+    let endpoints = [
+        proxies[0].endpoint(),
+        proxies[1].endpoint(),
+        etcd.endpoint(),
+    ];
+    let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
+    let held = locks.lock("reports/today").await.unwrap();
+    let kept = held.hold(async {
+        // One after the other, because either may be the one in use.
+        for proxy in &proxies {
+            proxy.freeze(Direction::Requests);
+            proxy.freeze(Direction::Answers);
+            calls(&locks, 10).await;
+            // The body's work: past a renewal on the frozen connection.
+            sleep(Duration::from_secs(6)).await;
+            proxy.thaw();
         }
     });
+    within_the_cluster("the body's end", kept).await.unwrap();
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_frozen_endpoint_costs_time_and_no_lock() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxies = [
-            Proxy::start(etcd.address()).unwrap(),
-            Proxy::start(etcd.address()).unwrap(),
-        ];
-        let endpoints = [
-            proxies[0].endpoint(),
-            proxies[1].endpoint(),
-            etcd.endpoint(),
-        ];
-        let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
-        let held = locks.lock("reports/today").await.unwrap();
-        let kept = held.hold(async {
-            // One after the other, because either may be the one in use.
-            for proxy in &proxies {
-                proxy.freeze(Direction::Requests);
-                proxy.freeze(Direction::Answers);
-                calls(&locks, 10).await;
-                // The body's work: past a renewal on the frozen connection.
-                sleep(Duration::from_secs(6)).await;
-                proxy.thaw();
-            }
-        });
-        within_the_cluster("the body's end", kept).await.unwrap();
-        assert!(held.is_held());
-        held.release().await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn an_endpoint_frozen_from_the_start_blocks_no_call() {
+    let etcd = Etcd::shared().await;
+    let corner = Corner::new().await;
+    let proxy = Proxy::start(etcd.address()).unwrap();
+    proxy.freeze(Direction::Requests);
+    let locks = connect(corner.config_via([proxy.endpoint(), etcd.endpoint()])).await;
+    calls(&locks, 5).await;
+    corner.until_empty().await;
 }
 
-#[test]
-fn an_endpoint_frozen_from_the_start_blocks_no_call() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
-        proxy.freeze(Direction::Requests);
-        let locks = connect(corner.config_via([proxy.endpoint(), etcd.endpoint()])).await;
-        calls(&locks, 5).await;
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn a_slow_network_only_costs_time() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
-        proxy.delay(Duration::from_millis(100));
-        let locks = connect(
-            corner
-                .config_via([proxy.endpoint()])
-                .ttl(Duration::from_secs(5)),
-        )
-        .await;
-        calls(&locks, 5).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_slow_network_only_costs_time() {
+    let (corner, proxy) = Corner::with_proxy().await;
+    proxy.delay(Duration::from_millis(100));
+    let locks = connect(
+        corner
+            .config_via([proxy.endpoint()])
+            .ttl(Duration::from_secs(5)),
+    )
+    .await;
+    calls(&locks, 5).await;
+    corner.until_empty().await;
 }
 
 /// This TTL leaves a renewal 750 ms: too little for two round trips here, so a connection takes more than one attempt.
-#[test]
-fn a_slow_network_reconnects_within_a_short_ttl() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
-        proxy.delay(Duration::from_millis(190));
-        let ttl = Duration::from_secs(6);
-        let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
-        let held = locks.lock("reports/today").await.unwrap();
-        let kept = held.hold(async {
-            proxy.reset_all();
-            // The body's work, past the lease that it began with.
-            sleep(ttl * 3 / 2).await;
-        });
-        within("the body's end", kept).await.unwrap();
-        assert!(held.is_held());
-        held.release().await.unwrap();
-        corner.until_empty().await;
+#[limit::test]
+async fn a_slow_network_reconnects_within_a_short_ttl() {
+    let (corner, proxy) = Corner::with_proxy().await;
+    proxy.delay(Duration::from_millis(190));
+    let ttl = Duration::from_secs(6);
+    let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
+    let held = locks.lock("reports/today").await.unwrap();
+    let kept = held.hold(async {
+        proxy.reset_all();
+        // The body's work, past the lease that it began with.
+        sleep(ttl * 3 / 2).await;
     });
+    within("the body's end", kept).await.unwrap();
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_dead_member_of_a_cluster_is_not_noticed() {
-    run(async {
-        let mut cluster = Cluster::start(3).await;
-        let leader = cluster.leader();
-        let follower = (leader + 1) % 3;
-        let alive = (leader + 2) % 3;
-        let corner = Corner::of(&cluster.members[alive]).await;
-        let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
-        let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
-        let held = locks.lock("reports/today").await.unwrap();
-        let kept = held.hold(async {
-            calls(&locks, 20).await;
-            cluster.members[follower].kill();
-            calls(&locks, 200).await;
-            // The follower comes back, so that the leader may die next.
-            cluster.members[follower].start_again().await;
-            let killed = Instant::now();
-            cluster.members[leader].kill();
-            // Without a leader a call may fail as retryable; with one, none fails.
-            let elected = async {
-                while let Err(error) = locks.lock("orders/7").await {
-                    assert!(error.is_retryable(), "{error:?}");
-                    sleep(Duration::from_millis(20)).await; // not in a busy loop
-                }
-            };
-            within("a lock under the new leader", elected).await;
-            calls(&locks, 20).await;
-            // The body's work: past the TTL, so that renewals must have arrived as well.
-            sleep(Duration::from_secs(11).saturating_sub(killed.elapsed())).await;
-        });
-        within_the_cluster("the body's end", kept).await.unwrap();
-        assert!(held.is_held());
-        held.release().await.unwrap();
-        corner.until_empty().await;
+#[limit::test]
+async fn a_dead_member_of_a_cluster_is_not_noticed() {
+    let mut cluster = Cluster::start(3).await;
+    let leader = cluster.leader();
+    let follower = (leader + 1) % 3;
+    let alive = (leader + 2) % 3;
+    let corner = Corner::of(&cluster.members[alive]).await;
+    let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
+    let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
+    let held = locks.lock("reports/today").await.unwrap();
+    let kept = held.hold(async {
+        calls(&locks, 20).await;
+        cluster.members[follower].kill();
+        calls(&locks, 200).await;
+        // The follower comes back, so that the leader may die next.
+        cluster.members[follower].start_again().await;
+        let killed = Instant::now();
+        cluster.members[leader].kill();
+        // Without a leader a call may fail as retryable; with one, none fails.
+        let elected = async {
+            while let Err(error) = locks.lock("orders/7").await {
+                assert!(error.is_retryable(), "{error:?}");
+                sleep(Duration::from_millis(20)).await; // not in a busy loop
+            }
+        };
+        within("a lock under the new leader", elected).await;
+        calls(&locks, 20).await;
+        // The body's work: past the TTL, so that renewals must have arrived as well.
+        sleep(Duration::from_secs(11).saturating_sub(killed.elapsed())).await;
     });
+    within_the_cluster("the body's end", kept).await.unwrap();
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    corner.until_empty().await;
 }
 
 /// Awaits the end of a body that works for longer than other tests take.

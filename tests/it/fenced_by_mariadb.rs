@@ -9,8 +9,8 @@ use sqlx::{MySql, MySqlPool};
 use tokio::task::spawn_blocking;
 
 use crate::corner::{Corner, take};
-use crate::fenced::{is_refused, take_away, written};
-use crate::limit::run;
+use crate::fenced::{is_refused, written};
+use crate::limit;
 
 /// A server with a row, which is to have the name of its last writer.
 struct Database {
@@ -50,36 +50,34 @@ impl Database {
     }
 }
 
-#[test]
-fn holders_write_one_after_the_other_and_late_ones_not_at_all() {
+#[limit::test]
+async fn holders_write_one_after_the_other_and_late_ones_not_at_all() {
     if !MariaDb::is_installed() {
         // Past the capture of a test's output.
         let _ = writeln!(io::stderr(), "left out: MariaDB, which is not installed");
         return;
     }
-    run(async {
-        let (corner, database) = (Corner::new().await, Database::new().await);
-        let (a, b) = (corner.locks().await, corner.locks().await);
-        let first = take("a free name", a.lock("orders/7")).await;
-        written(&database.pool, &first, "a")
-            .await
-            .unwrap()
-            .commit()
-            .await
-            .unwrap();
-        let open = written(&database.pool, &first, "a again").await.unwrap();
-        take_away(&corner, "orders/7").await;
-        let next = take("the name that was taken away", b.lock("orders/7")).await;
-        // The next holder's fence waits for the transaction that is open.
-        let (later, ()) = tokio::join!(written(&database.pool, &next, "b"), async {
-            open.commit().await.unwrap();
-            assert_eq!(database.writer().await, "a again");
-        });
-        later.unwrap().commit().await.unwrap();
-        let late = written(&database.pool, &first, "a, late")
-            .await
-            .unwrap_err();
-        assert!(is_refused(&late), "{late:?}");
-        assert_eq!(database.writer().await, "b");
+    let (corner, database) = (Corner::new().await, Database::new().await);
+    let (a, b) = (corner.locks().await, corner.locks().await);
+    let first = take("a free name", a.lock("orders/7")).await;
+    written(&database.pool, &first, "a")
+        .await
+        .unwrap()
+        .commit()
+        .await
+        .unwrap();
+    let open = written(&database.pool, &first, "a again").await.unwrap();
+    corner.take_away("orders/7").await;
+    let next = take("the name that was taken away", b.lock("orders/7")).await;
+    // The next holder's fence waits for the transaction that is open.
+    let (later, ()) = tokio::join!(written(&database.pool, &next, "b"), async {
+        open.commit().await.unwrap();
+        assert_eq!(database.writer().await, "a again");
     });
+    later.unwrap().commit().await.unwrap();
+    let late = written(&database.pool, &first, "a, late")
+        .await
+        .unwrap_err();
+    assert!(is_refused(&late), "{late:?}");
+    assert_eq!(database.writer().await, "b");
 }

@@ -1,14 +1,13 @@
-//! FIFO order: first come, first served, in one engine, across engines and across processes.
+//! FIFO order: first come, first served, in one engine and across processes.
 
-use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::task::JoinSet;
 
 use crate::corner::{Corner, pass};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
+use crate::steps::queued;
 use crate::worker::Worker;
 
 type Order = Arc<Mutex<Vec<usize>>>;
@@ -25,125 +24,55 @@ async fn all(mut tasks: JoinSet<()>) {
     }
 }
 
-#[test]
-fn calls_of_one_engine_are_served_in_order() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let order = Order::default();
-        let held = locks.lock("till/1").await.unwrap();
-        let mut tasks = JoinSet::new();
-        for who in 0..10 {
-            let mut call = Box::pin(enter(locks.clone(), 1, who, order.clone()));
-            // A call enters the wait queue at its first poll, so each is polled before the next is made.
-            assert!(
-                call.as_mut()
-                    .poll(&mut Context::from_waker(Waker::noop()))
-                    .is_pending()
-            );
-            tasks.spawn(async move { call.await.expect("served") });
-        }
-        held.release().await.unwrap();
-        all(tasks).await;
-        assert_eq!(*order.lock().unwrap(), (0..10).collect::<Vec<_>>());
-    });
+#[limit::test]
+async fn calls_of_one_engine_are_served_in_order() {
+    let (_, [locks]) = Corner::with_engines().await;
+    let order = Order::default();
+    let held = locks.lock("till/1").await.unwrap();
+    let mut tasks = JoinSet::new();
+    for who in 0..10 {
+        // A call enters the wait queue at its first poll, so each is polled before the next is made.
+        let call = queued(enter(locks.clone(), 1, who, order.clone()));
+        tasks.spawn(async move { call.await.expect("served") });
+    }
+    held.release().await.unwrap();
+    all(tasks).await;
+    assert_eq!(*order.lock().unwrap(), (0..10).collect::<Vec<_>>());
 }
 
-#[test]
-fn engines_are_served_in_order() {
-    run(async {
-        let corner = Corner::new().await;
-        let order = Order::default();
-        let held = corner.locks().await.lock("till/1").await.unwrap();
-        let mut tasks = JoinSet::new();
-        for who in 0..5 {
-            let call = enter(corner.locks().await, 1, who, order.clone());
-            tasks.spawn(async move { call.await.expect("served") });
-            corner.until_contenders("till/1", who + 2).await;
-        }
-        held.release().await.unwrap();
-        all(tasks).await;
-        assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
-    });
+#[limit::test]
+async fn processes_are_served_in_order() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("jobs/till").await.unwrap();
+    let mut workers = Vec::new();
+    for who in 0..3 {
+        let mut worker = Worker::start(corner.environment());
+        worker.send("work till");
+        corner.until_contenders("jobs/till", who + 2).await;
+        workers.push(worker);
+    }
+    held.release().await.unwrap();
+    let mut entries = Vec::new();
+    for worker in &mut workers {
+        let entry = worker.says("held").await;
+        worker.asked("done till", "released").await;
+        entries.push(entry.split(' ').nth(2).unwrap().parse::<u64>().unwrap());
+    }
+    assert!(
+        entries.is_sorted(),
+        "the times of entry, in the order of arrival: {entries:?}"
+    );
 }
 
-#[test]
-fn processes_are_served_in_order() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("jobs/till").await.unwrap();
-        let mut workers = Vec::new();
-        for who in 0..3 {
-            let mut worker = Worker::start(corner.environment());
-            worker.send("work till");
-            corner.until_contenders("jobs/till", who + 2).await;
-            workers.push(worker);
-        }
-        held.release().await.unwrap();
-        let mut entries = Vec::new();
-        for worker in &mut workers {
-            let entry = worker.says("held").await;
-            worker.send("done till");
-            worker.says("released").await;
-            entries.push(entry.split(' ').nth(2).unwrap().parse::<u64>().unwrap());
-        }
-        assert!(
-            entries.is_sorted(),
-            "the times of entry, in the order of arrival: {entries:?}"
-        );
-    });
-}
-
-#[test]
-fn a_dropped_call_leaves_the_order_of_others() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let order = Order::default();
-        let held = locks.lock("till/1").await.unwrap();
-        let mut calls = Vec::new();
-        for who in 0..4 {
-            let mut call = Box::pin(enter(locks.clone(), 1, who, order.clone()));
-            assert!(
-                call.as_mut()
-                    .poll(&mut Context::from_waker(Waker::noop()))
-                    .is_pending()
-            );
-            calls.push(call);
-        }
-        drop(calls.remove(1));
-        let mut tasks = JoinSet::new();
-        for call in calls {
-            tasks.spawn(async move { call.await.expect("served") });
-        }
-        held.release().await.unwrap();
-        all(tasks).await;
-        assert_eq!(*order.lock().unwrap(), [0, 2, 3]);
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn a_try_does_not_overtake_waiters() {
-    run(async {
-        let corner = Corner::new().await;
-        let (first, second) = (corner.locks().await, corner.locks().await);
-        let held = first.lock("till/1").await.unwrap();
-        let mut waiter = Box::pin(second.lock("till/1").wait_forever().into_future());
-        assert!(
-            waiter
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-                .is_pending()
-        );
-        corner.until_contenders("till/1", 2).await;
-        held.release().await.unwrap();
-        // The waiter owns the name now, although its engine has not read that yet.
-        let refused = first.lock("till/1").try_once().await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
-        pass("the waiter's admission", waiter).await;
-    });
+#[limit::test]
+async fn a_try_does_not_overtake_waiters() {
+    let (corner, [first, second]) = Corner::with_engines().await;
+    let held = first.lock("till/1").await.unwrap();
+    let waiter = queued(second.lock("till/1").wait_forever());
+    corner.until_contenders("till/1", 2).await;
+    held.release().await.unwrap();
+    // The waiter owns the name now, although its engine has not read that yet.
+    let refused = first.lock("till/1").try_once().await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    pass("the waiter's admission", waiter).await;
 }

@@ -1,6 +1,5 @@
 //! Foreign locks: `etcdctl lock`, which is Go's `concurrency.Mutex`, and other clients that put keys below a name.
 
-use std::future::IntoFuture;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +9,9 @@ use etcd_client::PutOptions;
 use etcd_locked::LockError;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, refused_after_its_wait, take};
+use crate::corner::{Corner, refused_after_its_wait, served, spawn, take};
 use crate::etcd::etcdctl;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::worker::Worker;
 
 /// Starts `etcdctl lock` on this name. It prints its key once it has the lock and releases on SIGTERM, or it runs a command.
@@ -33,215 +32,160 @@ pub(crate) fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Wor
     Worker::of(etcdctl)
 }
 
-#[test]
-fn etcdctl_waits_behind_us() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("orders/42").await.unwrap();
-        let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
-        let keys = corner.until_contenders("orders/42", 2).await;
-        // The holder's work: time to catch an etcdctl that does not wait.
-        sleep(Duration::from_millis(500)).await;
-        assert_eq!(
-            etcdctl.unread(),
-            Vec::<String>::new(),
-            "etcdctl has the lock while we hold it"
-        );
-        held.release().await.unwrap();
-        assert_eq!(etcdctl.line().await, keys[1].text);
-        etcdctl.terminate();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn etcdctl_waits_behind_us() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("orders/42").await.unwrap();
+    let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
+    let keys = corner.until_contenders("orders/42", 2).await;
+    // The holder's work: time to catch an etcdctl that does not wait.
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(
+        etcdctl.unread(),
+        Vec::<String>::new(),
+        "etcdctl has the lock while we hold it"
+    );
+    held.release().await.unwrap();
+    assert_eq!(etcdctl.line().await, keys[1].text);
+    etcdctl.terminate();
+    corner.until_empty().await;
 }
 
-#[test]
-fn we_wait_behind_etcdctl() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
-        etcdctl.line().await;
-        let refused = locks.lock("orders/42").try_once().await;
-        // etcdctl writes no record, so the error names no holder.
+#[limit::test]
+async fn we_wait_behind_etcdctl() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
+    etcdctl.line().await;
+    let refused = locks.lock("orders/42").try_once().await;
+    // etcdctl writes no record, so the error names no holder.
+    assert_matches!(refused, Err(LockError::Held { holder: None, .. }));
+    let terminated = Arc::new(AtomicBool::new(false));
+    let waiter = tokio::spawn({
+        let (locks, terminated) = (locks.clone(), terminated.clone());
+        async move {
+            let held = locks.lock("orders/42").wait_forever().await.unwrap();
+            (held, terminated.load(Ordering::SeqCst))
+        }
+    });
+    corner.until_contenders("orders/42", 2).await;
+    // The holder's work: time to catch a waiter of ours that does not wait.
+    sleep(Duration::from_millis(500)).await;
+    terminated.store(true, Ordering::SeqCst);
+    etcdctl.terminate();
+    let (held, in_time) = within("our admission", waiter).await.unwrap();
+    assert!(in_time, "we were in while etcdctl held the lock");
+    held.release().await.unwrap();
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn etcdctl_and_we_share_one_queue() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("orders/42").await.unwrap();
+    let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
+    corner.until_contenders("orders/42", 2).await;
+    let after = spawn(corner.locks().await.lock("orders/42").wait_forever());
+    corner.until_contenders("orders/42", 3).await;
+    held.release().await.unwrap();
+    etcdctl.line().await;
+    // Our waiter is admitted only after etcdctl is done.
+    sleep(Duration::from_millis(300)).await;
+    assert!(!after.is_finished(), "we overtook etcdctl");
+    etcdctl.terminate();
+    served("our admission", after).await;
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn tokens_increase_across_languages() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let mut last = 0;
+    for _ in 0..3 {
+        let held = locks.lock("orders/42").await.unwrap();
         assert!(
-            matches!(refused, Err(LockError::Held { holder: None, .. })),
-            "{refused:?}"
+            held.token().revision() > last,
+            "{} after {last}",
+            held.token().revision()
         );
-        let terminated = Arc::new(AtomicBool::new(false));
-        let waiter = tokio::spawn({
-            let (locks, terminated) = (locks.clone(), terminated.clone());
-            async move {
-                let held = locks.lock("orders/42").wait_forever().await.unwrap();
-                (held, terminated.load(Ordering::SeqCst))
+        last = held.token().revision();
+        let mut etcdctl = etcdctl_lock(&corner, "orders/42", &["env"]);
+        corner.until_contenders("orders/42", 2).await;
+        held.release().await.unwrap();
+        let theirs = loop {
+            let line = etcdctl.line().await;
+            if let Some(revision) = line.strip_prefix("ETCD_LOCK_REV=") {
+                break revision.parse::<i64>().unwrap();
             }
-        });
-        corner.until_contenders("orders/42", 2).await;
-        // The holder's work: time to catch a waiter of ours that does not wait.
-        sleep(Duration::from_millis(500)).await;
-        terminated.store(true, Ordering::SeqCst);
-        etcdctl.terminate();
-        let (held, in_time) = within("our admission", waiter).await.unwrap();
-        assert!(in_time, "we were in while etcdctl held the lock");
-        held.release().await.unwrap();
+        };
+        assert!(theirs > last, "etcdctl's {theirs} after our {last}");
+        last = theirs;
         corner.until_empty().await;
-    });
+    }
 }
 
-#[test]
-fn etcdctl_and_we_share_one_queue() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("orders/42").await.unwrap();
-        let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
-        corner.until_contenders("orders/42", 2).await;
-        let after = tokio::spawn(
-            corner
-                .locks()
-                .await
-                .lock("orders/42")
-                .wait_forever()
-                .into_future(),
-        );
-        corner.until_contenders("orders/42", 3).await;
-        held.release().await.unwrap();
-        etcdctl.line().await;
-        // Our waiter is admitted only after etcdctl is done.
-        sleep(Duration::from_millis(300)).await;
-        assert!(!after.is_finished(), "we overtook etcdctl");
-        etcdctl.terminate();
-        within("our admission", after)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_foreign_key_directly_below_a_name_blocks_it() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let key = format!("{}foreign", corner.below("orders/42"));
+    let mut client = corner.client.clone();
+    client.put(key.clone(), "not a record", None).await.unwrap();
+    let refused = locks.lock("orders/42").try_once().await;
+    assert_matches!(refused, Err(LockError::Held { holder: None, .. }));
+    let call = async || locks.lock("orders/42").wait(Duration::from_secs(1)).await;
+    let refused = refused_after_its_wait("the end of the wait", call).await;
+    assert_matches!(refused, LockError::Timeout { holder: None, .. });
+    let waiter = spawn(locks.lock("orders/42").wait_forever());
+    corner.until_contenders("orders/42", 2).await;
+    client.delete(key, None).await.unwrap();
+    served("our admission", waiter).await;
+    corner.until_empty().await;
 }
 
-#[test]
-fn tokens_increase_across_languages() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let mut last = 0;
-        for _ in 0..3 {
-            let held = locks.lock("orders/42").await.unwrap();
-            assert!(
-                held.token().revision() > last,
-                "{} after {last}",
-                held.token().revision()
-            );
-            last = held.token().revision();
-            let mut etcdctl = etcdctl_lock(&corner, "orders/42", &["env"]);
-            corner.until_contenders("orders/42", 2).await;
-            held.release().await.unwrap();
-            let theirs = loop {
-                let line = etcdctl.line().await;
-                if let Some(revision) = line.strip_prefix("ETCD_LOCK_REV=") {
-                    break revision.parse::<i64>().unwrap();
-                }
-            };
-            assert!(theirs > last, "etcdctl's {theirs} after our {last}");
-            last = theirs;
-            corner.until_empty().await;
-        }
-    });
-}
-
-#[test]
-fn a_foreign_key_directly_below_a_name_blocks_it() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let key = format!("{}foreign", corner.below("orders/42"));
-        let mut client = corner.client.clone();
-        client.put(key.clone(), "not a record", None).await.unwrap();
-        let refused = locks.lock("orders/42").try_once().await;
-        assert!(
-            matches!(refused, Err(LockError::Held { holder: None, .. })),
-            "{refused:?}"
-        );
-        let call = async || locks.lock("orders/42").wait(Duration::from_secs(1)).await;
-        let refused = refused_after_its_wait("the end of the wait", call).await;
-        assert!(
-            matches!(refused, LockError::Timeout { holder: None, .. }),
-            "{refused:?}"
-        );
-        let waiter = tokio::spawn(locks.lock("orders/42").wait_forever().into_future());
-        corner.until_contenders("orders/42", 2).await;
-        client.delete(key, None).await.unwrap();
-        within("our admission", waiter)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn deeper_keys_do_not_block() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let mut client = corner.client.clone();
-        // Several keys, all older than any of ours.
-        for deeper in ["lines/1", "lines/2", "a/b/c"] {
-            client
-                .put(format!("{}{deeper}", corner.below("orders/42")), "", None)
-                .await
-                .unwrap();
-        }
-        locks
-            .lock("orders/42")
-            .try_once()
-            .await
-            .expect("a try is not blocked")
-            .release()
-            .await
-            .unwrap();
-        let held = take("a lock above them", locks.lock("orders/42")).await;
-        // A key directly below the name still blocks.
-        let refused = corner.locks().await.lock("orders/42").try_once().await;
-        assert!(
-            matches!(
-                refused,
-                Err(LockError::Held {
-                    holder: Some(_),
-                    ..
-                })
-            ),
-            "{refused:?}"
-        );
-        held.release().await.unwrap();
-    });
-}
-
-#[test]
-fn a_younger_foreign_key_does_not_disturb_the_holder() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("orders/42").await.unwrap();
-        let mut client = corner.client.clone();
-        let lease = client.lease_grant(60, None).await.unwrap().id();
-        let key = format!("{}{lease:x}", corner.below("orders/42"));
+#[limit::test]
+async fn deeper_keys_do_not_block() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let mut client = corner.client.clone();
+    // Several keys, all older than any of ours.
+    for deeper in ["lines/1", "lines/2", "a/b/c"] {
         client
-            .put(key.clone(), "", Some(PutOptions::new().with_lease(lease)))
+            .put(format!("{}{deeper}", corner.below("orders/42")), "", None)
             .await
             .unwrap();
-        // The holder's work: long enough for its engine to read the key again.
-        held.hold(sleep(Duration::from_secs(2))).await.unwrap();
-        assert!(held.is_held());
-        held.release().await.unwrap();
-        let left = corner.contenders("orders/42").await;
-        assert_eq!(
-            left.iter().map(|it| &it.text).collect::<Vec<_>>(),
-            [&key],
-            "a release took a foreign key along"
-        );
-    });
+    }
+    locks
+        .lock("orders/42")
+        .try_once()
+        .await
+        .expect("a try is not blocked")
+        .release()
+        .await
+        .unwrap();
+    let held = take("a lock above them", locks.lock("orders/42")).await;
+    // A key directly below the name still blocks.
+    let refused = corner.locks().await.lock("orders/42").try_once().await;
+    assert_matches!(&refused, Err(LockError::Held { holder, .. }) if holder.is_some());
+    held.release().await.unwrap();
+}
+
+#[limit::test]
+async fn a_younger_foreign_key_does_not_disturb_the_holder() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("orders/42").await.unwrap();
+    let mut client = corner.client.clone();
+    let lease = client.lease_grant(60, None).await.unwrap().id();
+    let key = format!("{}{lease:x}", corner.below("orders/42"));
+    client
+        .put(key.clone(), "", Some(PutOptions::new().with_lease(lease)))
+        .await
+        .unwrap();
+    // The holder's work: long enough for its engine to read the key again.
+    held.hold(sleep(Duration::from_secs(2))).await.unwrap();
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    let left = corner.contenders("orders/42").await;
+    assert_eq!(
+        left.iter().map(|it| &it.text).collect::<Vec<_>>(),
+        [&key],
+        "a release took a foreign key along"
+    );
 }

@@ -1,6 +1,6 @@
 //! etcd behind its own gRPC proxies: locks, waits, renewals and losses pass through them.
 
-use std::future::{IntoFuture, pending};
+use std::future::pending;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, connect, pass, spawn, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::{run, within, within_time};
+use crate::limit::{self, within, within_time};
 use crate::real_only::real_etcd_only;
 
 const TTL: Duration = Duration::from_secs(5);
@@ -80,79 +80,77 @@ async fn visits(locks: Locks, inside: Arc<AtomicUsize>) -> Result<(), LockError>
     Ok(())
 }
 
-#[test]
-fn locks_work_behind_the_grpc_proxies_of_etcd() {
+#[limit::test]
+async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     real_etcd_only!();
-    run(async {
-        let mut drill =
-            Drill::begin("clients behind two `etcd grpc-proxy`, one of which ends; TTL 5 s");
-        let etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let (first, second) = (GrpcProxy::start(&etcd).await, GrpcProxy::start(&etcd).await);
-        let via = |proxy: &GrpcProxy| corner.config_via([proxy.endpoint()]).ttl(TTL);
-        let one = connect(via(&first)).await;
-        let two = connect(via(&second)).await;
-        let both = corner.config_via([first.endpoint(), second.endpoint()]);
-        let both = connect(both.ttl(TTL)).await;
-        let direct = corner.locks_with_ttl(TTL).await;
+    let mut drill =
+        Drill::begin("clients behind two `etcd grpc-proxy`, one of which ends; TTL 5 s");
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let (first, second) = (GrpcProxy::start(&etcd).await, GrpcProxy::start(&etcd).await);
+    let via = |proxy: &GrpcProxy| corner.config_via([proxy.endpoint()]).ttl(TTL);
+    let one = connect(via(&first)).await;
+    let two = connect(via(&second)).await;
+    let both = corner.config_via([first.endpoint(), second.endpoint()]);
+    let both = connect(both.ttl(TTL)).await;
+    let direct = corner.locks_with_ttl(TTL).await;
 
-        let inside = Arc::new(AtomicUsize::new(0));
-        let mut tasks = JoinSet::new();
-        for locks in [&one, &two, &both, &direct] {
-            tasks.spawn(visits(locks.clone(), inside.clone()));
-        }
-        while let Some(ended) = within_time(VISITED, "every visit", tasks.join_next()).await {
-            let ended = ended.expect("no panic");
-            drill.result("all visits, alone", &ended);
-            ended.expect("a visit");
-        }
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for locks in [&one, &two, &both, &direct] {
+        tasks.spawn(visits(locks.clone(), inside.clone()));
+    }
+    while let Some(ended) = within_time(VISITED, "every visit", tasks.join_next()).await {
+        let ended = ended.expect("no panic");
+        drill.result("all visits, alone", &ended);
+        ended.expect("a visit");
+    }
 
-        // A waiter is admitted by its watch, and a holder outlives its first lease.
-        let held = take("a free name", one.lock("reports/today")).await;
-        let waiter = tokio::spawn(two.lock("reports/today").wait_forever().into_future());
-        corner.until_contenders("reports/today", 2).await;
-        sleep(TTL + Duration::from_secs(1)).await;
-        assert!(held.is_held(), "renewals do not arrive");
-        held.release().await.expect("a release");
-        let released = Instant::now();
-        let next = within("the waiter's admission", waiter).await;
-        let next = next.expect("no panic").expect("served");
-        drill.took(
-            "a waiter behind the other proxy was admitted, since the release",
-            released.elapsed(),
-        );
+    // A waiter is admitted by its watch, and a holder outlives its first lease.
+    let held = take("a free name", one.lock("reports/today")).await;
+    let waiter = spawn(two.lock("reports/today").wait_forever());
+    corner.until_contenders("reports/today", 2).await;
+    sleep(TTL + Duration::from_secs(1)).await;
+    assert!(held.is_held(), "renewals do not arrive");
+    held.release().await.expect("a release");
+    let released = Instant::now();
+    let next = within("the waiter's admission", waiter).await;
+    let next = next.expect("no panic").expect("served");
+    drill.took(
+        "a waiter behind the other proxy was admitted, since the release",
+        released.elapsed(),
+    );
 
-        // The loss of a key passes as an event.
-        let own = corner.contenders("reports/today").await.remove(0);
-        let body = tokio::spawn(async move { next.hold(pending::<()>()).await });
-        sleep(Duration::from_secs(2)).await; // by then a holder watches its key
-        let deleted = corner.client.clone().delete(own.text, None).await;
-        deleted.expect("an operator's delete");
-        let deleted = Instant::now();
-        // Without an event, the holder would read its key within a minute only.
-        let lost = within("the loss", body).await.expect("no panic");
-        assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
-        drill.result("a body to its end", &lost);
-        drill.took(
-            "a deleted key's body was ended, since the delete",
-            deleted.elapsed(),
-        );
+    // The loss of a key passes as an event.
+    let own = corner.owner("reports/today").await;
+    let body = tokio::spawn(async move { next.hold(pending::<()>()).await });
+    sleep(Duration::from_secs(2)).await; // by then a holder watches its key
+    let deleted = corner.client.clone().delete(own.text, None).await;
+    deleted.expect("an operator's delete");
+    let deleted = Instant::now();
+    // Without an event, the holder would read its key within a minute only.
+    let lost = within("the loss", body).await.expect("no panic");
+    assert_matches!(lost, Err(LockError::Lost { .. }));
+    drill.result("a body to its end", &lost);
+    drill.took(
+        "a deleted key's body was ended, since the delete",
+        deleted.elapsed(),
+    );
 
-        // One proxy of two may go.
-        let kept = take("a free name", both.lock("kept")).await;
-        drop(first);
-        let gone = Instant::now();
-        pass("a lock by the other proxy", both.lock("orders/7")).await;
-        drill.took(
-            "a call was served by the other proxy, since the first one ended",
-            gone.elapsed(),
-        );
-        sleep(TTL + Duration::from_secs(1)).await;
-        assert!(kept.is_held(), "renewals do not arrive by the other proxy");
-        within("a release", kept.release())
-            .await
-            .expect("a release");
-        drill.got("a holder whose proxy went: its lock");
-        drill.end();
-    });
+    // One proxy of two may go.
+    let kept = take("a free name", both.lock("kept")).await;
+    drop(first);
+    let gone = Instant::now();
+    pass("a lock by the other proxy", both.lock("orders/7")).await;
+    drill.took(
+        "a call was served by the other proxy, since the first one ended",
+        gone.elapsed(),
+    );
+    sleep(TTL + Duration::from_secs(1)).await;
+    assert!(kept.is_held(), "renewals do not arrive by the other proxy");
+    within("a release", kept.release())
+        .await
+        .expect("a release");
+    drill.got("a holder whose proxy went: its lock");
+    drill.end();
 }

@@ -1,15 +1,13 @@
 //! Time of a holder: other processes learn who has held a lock since when, also after a hand-over.
 
-use std::future::{Future, IntoFuture};
-use std::task::{Context, Waker};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use etcd_locked::{Holder, LockError, LockGuard, Locks};
 use serde_json::Value;
-use tokio::time::sleep;
 
 use crate::corner::{Corner, Key, take};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
+use crate::steps::queued;
 
 const NAME: &str = "orders/7";
 
@@ -37,9 +35,7 @@ async fn until_described(corner: &Corner, before: Option<&str>) -> String {
 /// Hands the lock over to the next call of the engine.
 async fn hand_over(held: LockGuard, locks: &Locks) -> LockGuard {
     let token = held.token();
-    let mut next = Box::pin(locks.lock(NAME).wait_forever().into_future());
-    let mut cx = Context::from_waker(Waker::noop());
-    assert!(next.as_mut().poll(&mut cx).is_pending());
+    let next = queued(locks.lock(NAME).wait_forever());
     let both = async { tokio::join!(held.release(), next) };
     let (released, next) = within("the hand-over", both).await;
     released.expect("a release that is confirmed");
@@ -64,60 +60,23 @@ async fn named(theirs: &Locks) -> (Holder, String) {
     }
 }
 
-#[test]
-fn error_names_the_holders_time_after_a_hand_over() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let first = take("a free name", mine.lock(NAME)).await;
-        let before = until_described(&corner, None).await;
-        let handed_over = SystemTime::now();
-        let second = hand_over(first, &mine).await;
-        let described = until_described(&corner, Some(&before)).await;
-        let (holder, text) = named(&theirs).await;
-        let since = holder.held_since().expect("held for over a second");
-        assert_eq!(since, described);
-        assert!(text.contains(since), "{text}");
-        assert!(time(since) + CUT >= handed_over, "{since}, {handed_over:?}");
-        assert!(time(since) <= SystemTime::now());
-        assert!(time(holder.queued_since()) >= time(&before), "{holder:?}");
-        assert!(time(holder.queued_since()) <= time(since), "{holder:?}");
-        assert!(second.is_held());
-        second.release().await.unwrap();
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn hold_below_a_second_writes_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let mut begun = Instant::now();
-        let mut held = take("a free name", locks.lock(NAME)).await;
-        let created = corner.contenders(NAME).await[0].created;
-        // Together they take longer than a second; each does only on a machine that is very busy.
-        let mut long = 0;
-        for _ in 0..8 {
-            sleep(Duration::from_millis(200)).await; // the body's work
-            let next = Instant::now(); // the next hold begins later
-            held = hand_over(held, &locks).await;
-            long += usize::from(begun.elapsed() > Duration::from_millis(900));
-            begun = next;
-        }
-        let changes = corner.changes_after(created).await;
-        long += usize::from(begun.elapsed() > Duration::from_millis(900));
-        assert!(changes <= long, "{changes} writes");
-        held.release().await.unwrap();
-        corner.until_empty().await;
-        // Held for longer, the record is written; once.
-        let held = take("a free name", locks.lock(NAME)).await;
-        let (token, created) = (held.token(), corner.contenders(NAME).await[0].created);
-        until_described(&corner, None).await;
-        sleep(Duration::from_secs(3)).await; // the body's work
-        assert_eq!(corner.changes_after(created).await, 1);
-        assert_eq!(held.token(), token);
-        held.release().await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn error_names_the_holders_time_after_a_hand_over() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let first = take("a free name", mine.lock(NAME)).await;
+    let before = until_described(&corner, None).await;
+    let handed_over = SystemTime::now();
+    let second = hand_over(first, &mine).await;
+    let described = until_described(&corner, Some(&before)).await;
+    let (holder, text) = named(&theirs).await;
+    let since = holder.held_since().expect("held for over a second");
+    assert_eq!(since, described);
+    assert!(text.contains(since), "{text}");
+    assert!(time(since) + CUT >= handed_over, "{since}, {handed_over:?}");
+    assert!(time(since) <= SystemTime::now());
+    assert!(time(holder.queued_since()) >= time(&before), "{holder:?}");
+    assert!(time(holder.queued_since()) <= time(since), "{holder:?}");
+    assert!(second.is_held());
+    second.release().await.unwrap();
+    corner.until_empty().await;
 }

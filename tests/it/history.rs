@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::corner::Corner;
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::run;
+use crate::limit;
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
@@ -38,68 +38,63 @@ async fn errors_until_lost(
     errors
 }
 
-#[test]
-fn lost_history_is_one_error_event() {
+#[limit::test]
+async fn lost_history_is_one_error_event() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "restore of a snapshot, twice, while a process holds 20 locks under two TTLs",
-        );
-        let mut etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let mut environment = corner.environment();
-        environment.push(("ETCD_LOCKED_TTL", "45s".to_owned()));
-        environment.push(("WORKER_LOGS", "error".to_owned()));
-        environment.extend(drill.environment());
-        let mut worker = Worker::start(environment);
-        // Two rounds: another restore is another event.
-        for round in 0..2 {
-            etcd.save();
-            // Under two sessions, which find out at different times.
-            let mut jobs = BTreeSet::new();
-            for job in 0..20 {
-                let (kind, length) = [("work", "long"), ("work-five", "short")][job % 2];
-                let job = format!("job{round}-{job}-{length}");
-                worker.send(&format!("{kind} {job}"));
-                worker.says("held").await;
-                jobs.insert(job);
-            }
-            etcd.kill();
-            etcd.restore();
-            etcd.start_again().await;
-            let back = Instant::now();
-            let mut errors = crate::limit::within_time(
-                NOTICED,
-                "all losses",
-                errors_until_lost(&mut drill, &mut worker, &jobs),
-            )
-            .await;
-            let until = ["first", "second"][round];
-            drill.took(
-                &format!("the last lock was lost, after the {until} restore"),
-                back.elapsed(),
-            );
-            // A lock of the new history: by then all of the old one has been said.
-            worker.send(&format!("lock late/{round}"));
-            worker.says("locked").await;
-            errors.extend(
-                worker
-                    .unread()
-                    .into_iter()
-                    .filter(|line| line.starts_with("logged ERROR")),
-            );
-            assert_eq!(errors.len(), 1, "{errors:#?}");
-            for part in [
-                "lost its history",
-                "Every lock held until now is lost",
-                "Tokens may go backwards",
-            ] {
-                assert!(errors[0].contains(part), "{errors:?}");
-            }
+    let mut drill =
+        Drill::begin("restore of a snapshot, twice, while a process holds 20 locks under two TTLs");
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let mut environment = corner.environment();
+    environment.push(("ETCD_LOCKED_TTL", "45s".to_owned()));
+    environment.push(("WORKER_LOGS", "error".to_owned()));
+    environment.extend(drill.environment());
+    let mut worker = Worker::start(environment);
+    // Two rounds: another restore is another event.
+    for round in 0..2 {
+        etcd.save();
+        // Under two sessions, which find out at different times.
+        let mut jobs = BTreeSet::new();
+        for job in 0..20 {
+            let (kind, length) = [("work", "long"), ("work-five", "short")][job % 2];
+            let job = format!("job{round}-{job}-{length}");
+            worker.asked(&format!("{kind} {job}"), "held").await;
+            jobs.insert(job);
         }
-        drill
-            .shows("etcd is wiped, or restored from a snapshot")
-            .await;
-        drill.end();
-    });
+        etcd.kill();
+        etcd.restore();
+        etcd.start_again().await;
+        let back = Instant::now();
+        let mut errors = crate::limit::within_time(
+            NOTICED,
+            "all losses",
+            errors_until_lost(&mut drill, &mut worker, &jobs),
+        )
+        .await;
+        let until = ["first", "second"][round];
+        drill.took(
+            &format!("the last lock was lost, after the {until} restore"),
+            back.elapsed(),
+        );
+        // A lock of the new history: by then all of the old one has been said.
+        worker.asked(&format!("lock late/{round}"), "locked").await;
+        errors.extend(
+            worker
+                .unread()
+                .into_iter()
+                .filter(|line| line.starts_with("logged ERROR")),
+        );
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        for part in [
+            "lost its history",
+            "Every lock held until now is lost",
+            "Tokens may go backwards",
+        ] {
+            assert!(errors[0].contains(part), "{errors:?}");
+        }
+    }
+    drill
+        .shows("etcd is wiped, or restored from a snapshot")
+        .await;
+    drill.end();
 }

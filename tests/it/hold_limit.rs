@@ -8,7 +8,7 @@ use std::time::Duration;
 use etcd_locked::{Current, LockError, Locks, current, etcd_locked, lock};
 
 use crate::corner::{Corner, pass};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::under::{alone, with_locks};
 
 const LIMIT: Duration = Duration::from_millis(200);
@@ -32,28 +32,25 @@ async fn stay(locks: &Locks, id: u64, held: Arc<AtomicBool>) -> Result<(), LockE
     pending().await
 }
 
-#[test]
-fn a_body_beyond_its_limit_is_dropped_before_its_key_goes() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let held = Arc::new(AtomicBool::new(false));
-        let ended = within("the limit", stay(&mine, 7, held.clone())).await;
-        let Err(LockError::HoldLimit { name, limit }) = &ended else {
-            panic!("{ended:?}")
-        };
-        assert_eq!((name.text(), *limit), (Some("orders/7"), LIMIT));
-        assert_eq!(
-            ended.unwrap_err().to_string(),
-            "the body under lock `orders/<id>` did not end within its hold limit of 200ms"
-        );
-        assert!(
-            held.load(Ordering::SeqCst),
-            "the lock went before the body did"
-        );
-        pass("the next lock", theirs.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_body_beyond_its_limit_is_dropped_before_its_key_goes() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = Arc::new(AtomicBool::new(false));
+    let ended = within("the limit", stay(&mine, 7, held.clone())).await;
+    let Err(LockError::HoldLimit { name, limit }) = &ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!((name.text(), *limit), (Some("orders/7"), LIMIT));
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "the body under lock `orders/<id>` did not end within its hold limit of 200ms"
+    );
+    assert!(
+        held.load(Ordering::SeqCst),
+        "the lock went before the body did"
+    );
+    pass("the next lock", theirs.lock("orders/7")).await;
+    corner.until_empty().await;
 }
 
 #[etcd_locked("orders/<id>", at_most = "20s")]
@@ -93,13 +90,10 @@ fn a_guard_limits_its_bodies_and_stays_held() {
         let held = locks.lock("orders/7").at_most(LIMIT).await.unwrap();
         assert_eq!(held.hold(async { 5 }).await.unwrap(), 5);
         let late = within("the limit", held.hold(pending::<()>())).await;
-        assert!(matches!(late, Err(LockError::HoldLimit { .. })), "{late:?}");
+        assert_matches!(late, Err(LockError::HoldLimit { .. }));
         let mut ran = false;
         let later = held.hold(async { ran = true }).await;
-        assert!(
-            matches!(later, Err(LockError::HoldLimit { .. })),
-            "{later:?}"
-        );
+        assert_matches!(later, Err(LockError::HoldLimit { .. }));
         assert!(!ran, "a body began after the limit");
         assert!(held.is_held());
         held.release().await.unwrap();
@@ -123,10 +117,7 @@ fn a_busy_body_is_stopped_too() {
             }
         };
         let ended: Result<(), _> = within("the limit", held.hold(busy)).await;
-        assert!(
-            matches!(ended, Err(LockError::HoldLimit { .. })),
-            "{ended:?}"
-        );
+        assert_matches!(ended, Err(LockError::HoldLimit { .. }));
         held.release().await.unwrap();
     });
 }

@@ -6,7 +6,7 @@ use etcd_locked::LockError;
 
 use crate::corner::{Corner, refused_after_its_wait};
 use crate::drill::Drill;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::worker::Worker;
 
 /// What a terminal or a log would obey, reorder, hide or end its line at.
@@ -40,75 +40,70 @@ fn is_one_short_line(what: &str, text: &str) {
     assert!(!text.contains(acts), "{what}: {text:?}");
 }
 
-#[test]
-fn a_strangers_record_is_escaped_and_cut() {
-    run(async {
-        let mut drill = Drill::begin(
-            "another process's record of up to 1.4 MB with newlines, escapes and invisible characters",
-        );
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let mut client = corner.client.clone();
-        for (name, value) in [
-            ("orders/1", record(HOSTILE)),
-            ("orders/2", record(&HOSTILE.repeat(800))),
-            ("orders/3", record(&"y".repeat(233_000))),
-        ] {
-            assert!(value.len() < 1_450_000, "etcd takes no more than 1.5 MiB");
-            let key = format!("{}stranger", corner.below(name));
-            client.put(key, value, None).await.unwrap();
-            let tried = within("a try", locks.lock(name).try_once())
-                .await
-                .unwrap_err();
-            let call = async || locks.lock(name).wait(Duration::from_secs(1)).await;
-            let waited = refused_after_its_wait("the end of a wait", call).await;
-            assert!(matches!(tried, LockError::Held { .. }), "{tried}");
-            assert!(matches!(waited, LockError::Timeout { .. }), "{waited}");
-            for error in [tried, waited] {
-                drill.error(&error);
-                is_one_short_line(name, &error.to_string());
-                is_one_short_line(name, &format!("{error:?}"));
-                is_one_short_line(name, &format!("{error:#?}").replace('\n', ""));
-                if let LockError::Held {
-                    holder: Some(holder),
-                    ..
-                } = &error
-                {
-                    assert!(name != "orders/3", "a record of 1.4 MB was read");
-                    let since = [Some(holder.queued_since()), holder.held_since()];
-                    let since = since.map(|since| since.expect("a time"));
-                    for text in [holder.host(), holder.service()].into_iter().chain(since) {
-                        is_one_short_line(name, text);
-                    }
+#[limit::test]
+async fn a_strangers_record_is_escaped_and_cut() {
+    let mut drill = Drill::begin(
+        "another process's record of up to 1.4 MB with newlines, escapes and invisible characters",
+    );
+    let (corner, [locks]) = Corner::with_engines().await;
+    let mut client = corner.client.clone();
+    for (name, value) in [
+        ("orders/1", record(HOSTILE)),
+        ("orders/2", record(&HOSTILE.repeat(800))),
+        ("orders/3", record(&"y".repeat(233_000))),
+    ] {
+        assert!(value.len() < 1_450_000, "etcd takes no more than 1.5 MiB");
+        let key = format!("{}stranger", corner.below(name));
+        client.put(key, value, None).await.unwrap();
+        let tried = within("a try", locks.lock(name).try_once())
+            .await
+            .unwrap_err();
+        let call = async || locks.lock(name).wait(Duration::from_secs(1)).await;
+        let waited = refused_after_its_wait("the end of a wait", call).await;
+        assert!(matches!(tried, LockError::Held { .. }), "{tried}");
+        assert!(matches!(waited, LockError::Timeout { .. }), "{waited}");
+        for error in [tried, waited] {
+            drill.error(&error);
+            is_one_short_line(name, &error.to_string());
+            is_one_short_line(name, &format!("{error:?}"));
+            is_one_short_line(name, &format!("{error:#?}").replace('\n', ""));
+            if let LockError::Held {
+                holder: Some(holder),
+                ..
+            } = &error
+            {
+                assert!(name != "orders/3", "a record of 1.4 MB was read");
+                let since = [Some(holder.queued_since()), holder.held_since()];
+                let since = since.map(|since| since.expect("a time"));
+                for text in [holder.host(), holder.service()].into_iter().chain(since) {
+                    is_one_short_line(name, text);
                 }
             }
         }
-        drill.end();
-    });
+    }
+    drill.end();
 }
 
-#[test]
-fn a_strangers_record_forges_no_log_line() {
-    run(async {
-        let mut drill = Drill::begin("the same record, and a process that logs at level trace");
-        let corner = Corner::new().await;
-        let mut client = corner.client.clone();
-        let key = format!("{}stranger", corner.below("orders/1"));
-        client.put(key, record(HOSTILE), None).await.unwrap();
-        let mut environment = corner.environment();
-        environment.push(("WORKER_LOGS", "trace".to_owned()));
-        environment.extend(drill.environment());
-        let mut worker = Worker::start(environment);
-        worker.send("lock orders/1");
-        loop {
-            let line = worker.line().await;
-            is_one_short_line("a line of the log", &line);
-            if line.starts_with("failed orders/1 Held") {
-                break;
-            }
-            assert!(line.starts_with("logged "), "{line}");
+#[limit::test]
+async fn a_strangers_record_forges_no_log_line() {
+    let mut drill = Drill::begin("the same record, and a process that logs at level trace");
+    let corner = Corner::new().await;
+    let mut client = corner.client.clone();
+    let key = format!("{}stranger", corner.below("orders/1"));
+    client.put(key, record(HOSTILE), None).await.unwrap();
+    let mut environment = corner.environment();
+    environment.push(("WORKER_LOGS", "trace".to_owned()));
+    environment.extend(drill.environment());
+    let mut worker = Worker::start(environment);
+    worker.send("lock orders/1");
+    loop {
+        let line = worker.line().await;
+        is_one_short_line("a line of the log", &line);
+        if line.starts_with("failed orders/1 Held") {
+            break;
         }
-        drill.got("Held; each line of the log is one short line, without a control character");
-        drill.end();
-    });
+        assert!(line.starts_with("logged "), "{line}");
+    }
+    drill.got("Held; each line of the log is one short line, without a control character");
+    drill.end();
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::corner::Corner;
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
 
 const FEW: usize = 100;
@@ -88,17 +88,15 @@ async fn requests(count: usize) -> BTreeMap<&'static str, u64> {
         .into()
 }
 
-#[test]
-fn requests_do_not_grow_with_locks_held() {
+#[limit::test]
+async fn requests_do_not_grow_with_locks_held() {
     real_etcd_only!();
-    run(async {
-        let (few, many) = tokio::join!(requests(FEW), requests(MANY));
-        println!("{FEW} locks: {few:?}; {MANY} locks: {many:?}; in {WINDOW:?}");
-        for method in METHODS {
-            assert!(
-                many[method] <= few[method] + NOISE,
-                "{method}: {few:?} with {FEW} locks, {many:?} with {MANY}"
-            );
-        }
-    });
+    let (few, many) = tokio::join!(requests(FEW), requests(MANY));
+    println!("{FEW} locks: {few:?}; {MANY} locks: {many:?}; in {WINDOW:?}");
+    for method in METHODS {
+        assert!(
+            many[method] <= few[method] + NOISE,
+            "{method}: {few:?} with {FEW} locks, {many:?} with {MANY}"
+        );
+    }
 }

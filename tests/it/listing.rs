@@ -6,7 +6,7 @@ use etcd_locked_devkit::Proxy;
 
 use crate::corner::{Corner, connect};
 use crate::etcd::Etcd;
-use crate::limit::run;
+use crate::limit;
 
 /// More than one page has.
 const NAMES: usize = 300;
@@ -36,41 +36,37 @@ async fn count(names: &mut Listing) -> Result<usize, LockError> {
     Ok(many)
 }
 
-#[test]
-fn listing_goes_on_when_its_revision_is_compacted() {
-    run(async {
-        let etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        put(&corner).await;
-        let mut names = corner.locks().await.list("");
-        names.next().await.unwrap().unwrap();
-        let revision = put_late(&corner).await;
-        let options = CompactionOptions::new().with_physical();
-        let mut client = corner.client.clone();
-        client.compact(revision, Some(options)).await.unwrap();
-        assert_eq!(count(&mut names).await.unwrap(), NAMES, "with the late one");
-    });
+#[limit::test]
+async fn listing_goes_on_when_its_revision_is_compacted() {
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    put(&corner).await;
+    let mut names = corner.locks().await.list("");
+    names.next().await.unwrap().unwrap();
+    let revision = put_late(&corner).await;
+    let options = CompactionOptions::new().with_physical();
+    let mut client = corner.client.clone();
+    client.compact(revision, Some(options)).await.unwrap();
+    assert_eq!(count(&mut names).await.unwrap(), NAMES, "with the late one");
 }
 
-#[test]
-fn listing_keeps_its_revision_through_an_outage() {
-    run(async {
-        let corner = Corner::new().await;
-        put(&corner).await;
-        let proxy = Proxy::start(Etcd::shared().await.address()).unwrap();
-        let locks = connect(corner.config_via([proxy.endpoint()])).await;
-        let mut names = locks.list("");
-        names.next().await.unwrap().unwrap();
-        put_late(&corner).await;
-        proxy.refuse();
-        proxy.reset_all();
-        let mut many = 1;
-        while let Ok(name) = names.next().await {
-            assert!(name.is_some(), "the rest was read from nowhere");
-            many += 1;
-        }
-        proxy.accept_again().unwrap();
-        many += count(&mut names).await.unwrap();
-        assert_eq!(many, NAMES, "without the late one");
-    });
+#[limit::test]
+async fn listing_keeps_its_revision_through_an_outage() {
+    let corner = Corner::new().await;
+    put(&corner).await;
+    let proxy = Proxy::start(Etcd::shared().await.address()).unwrap();
+    let locks = connect(corner.config_via([proxy.endpoint()])).await;
+    let mut names = locks.list("");
+    names.next().await.unwrap().unwrap();
+    put_late(&corner).await;
+    proxy.refuse();
+    proxy.reset_all();
+    let mut many = 1;
+    while let Ok(name) = names.next().await {
+        assert!(name.is_some(), "the rest was read from nowhere");
+        many += 1;
+    }
+    proxy.accept_again().unwrap();
+    many += count(&mut names).await.unwrap();
+    assert_eq!(many, NAMES, "without the late one");
 }

@@ -1,6 +1,6 @@
 //! Loss of a lock: it ends the body, carries its cause, and leaves other calls able to go on.
 
-use std::future::{Future, IntoFuture, pending, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use etcd_locked_tests::monotonic_ns;
 use tokio::sync::Notify;
 use tokio::time::{interval, sleep};
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, admitted, connect, pass, spawn, take};
 use crate::etcd::Etcd;
-use crate::limit::{run, within, within_time};
+use crate::limit::{self, run, within, within_time};
 
 /// The time within which a holder notices an operator's change, at a TTL of 15 s. The holder watches its key once it has held
 /// the lock for about a second.
@@ -71,156 +71,92 @@ impl Staying {
     }
 }
 
-#[test]
-fn a_revoked_lease_ends_the_body() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let body = Staying::begin(&locks).await;
-        let lease = corner.contenders("orders/7").await[0].lease;
-        corner.client.clone().lease_revoke(lease).await.unwrap();
-        assert_eq!(body.lost().await, LossCause::Revoked);
-        let again = take("a lock after the loss", locks.lock("orders/7")).await;
-        assert_ne!(corner.contenders("orders/7").await[0].lease, lease);
-        again.release().await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_revoked_lease_ends_the_body() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let body = Staying::begin(&locks).await;
+    let lease = corner.revoke("orders/7").await;
+    assert_eq!(body.lost().await, LossCause::Revoked);
+    let again = take("a lock after the loss", locks.lock("orders/7")).await;
+    assert_ne!(corner.owner("orders/7").await.lease, lease);
+    again.release().await.unwrap();
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_deleted_key_ends_the_body() {
-    run(async {
-        let corner = Corner::new().await;
+/// A put without our lease detaches the key from it: no expiry removes the key after a crash, or only that of a foreign lease.
+#[limit::test]
+async fn an_overwritten_key_ends_the_body() {
+    let corner = Corner::new().await;
+    let mut client = corner.client.clone();
+    let foreign = client.lease_grant(600, None).await.unwrap().id();
+    for lease in [0, foreign] {
         let locks = corner.locks().await;
         let body = Staying::begin(&locks).await;
-        let key = corner.contenders("orders/7").await[0].clone();
-        corner.client.clone().delete(key.text, None).await.unwrap();
-        assert_eq!(body.lost().await, LossCause::Deleted);
-        pass("a lock after the loss", locks.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
-}
-
-/// A put without our lease detaches the key from it, and then no expiry removes the key after a crash.
-#[test]
-fn an_overwritten_key_ends_the_body() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let body = Staying::begin(&locks).await;
-        let key = corner.contenders("orders/7").await[0].clone();
-        corner
-            .client
-            .clone()
-            .put(key.text, "an operator was here", None)
-            .await
-            .unwrap();
+        let key = corner.owner("orders/7").await;
+        let options = Some(PutOptions::new().with_lease(lease));
+        let put = client.put(key.text, "an operator was here", options);
+        put.await.unwrap();
         assert_eq!(body.lost().await, LossCause::Overwritten);
         // No key is left without an owner.
         corner.until_empty().await;
         let other = corner.locks().await;
         pass("a lock after it", other.lock("orders/7")).await;
-    });
+    }
 }
 
-/// A key under a foreign lease would outlive its process.
-#[test]
-fn a_key_put_under_a_foreign_lease_ends_with_the_body() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let body = Staying::begin(&locks).await;
-        let key = corner.contenders("orders/7").await[0].clone();
-        let mut client = corner.client.clone();
-        let foreign = client.lease_grant(600, None).await.unwrap().id();
-        client
-            .put(
-                key.text,
-                "mine now",
-                Some(PutOptions::new().with_lease(foreign)),
-            )
-            .await
-            .unwrap();
-        assert_eq!(body.lost().await, LossCause::Overwritten);
-        corner.until_empty().await;
+#[limit::test]
+async fn a_guard_and_its_body_observe_the_loss() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("orders/7").await.unwrap();
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let body = held.hold(async {
+        // `current()` may leave the body, and stays true outside.
+        let _ = send.send(current().unwrap());
+        pending::<()>().await;
     });
+    let watcher = async {
+        let current = receive.await.unwrap();
+        assert!(current.is_held());
+        corner.take_away("orders/7").await;
+        let cause = current.lost().await;
+        assert!(!current.is_held());
+        cause
+    };
+    let (ended, cause) =
+        within_time(NOTICE, "the loss", async { tokio::join!(body, watcher) }).await;
+    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Deleted);
+    assert_eq!(cause, LossCause::Deleted);
+    assert_eq!(
+        within("the loss of the guard", held.lost()).await,
+        LossCause::Deleted
+    );
+    assert!(!held.is_held());
+    // A lost lock admits no further body.
+    let mut ran = false;
+    let late = held.hold(async { ran = true }).await;
+    assert_matches!(late, Err(LockError::Lost { .. }));
+    assert!(!ran, "a body was polled under a lost lock");
 }
 
-#[test]
-fn a_guard_and_its_body_observe_the_loss() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("orders/7").await.unwrap();
-        let (send, receive) = tokio::sync::oneshot::channel();
-        let body = held.hold(async {
-            // `current()` may leave the body, and stays true outside.
-            let _ = send.send(current().unwrap());
-            pending::<()>().await;
-        });
-        let watcher = async {
-            let current = receive.await.unwrap();
-            assert!(current.is_held());
-            let key = corner.contenders("orders/7").await[0].clone();
-            corner.client.clone().delete(key.text, None).await.unwrap();
-            let cause = current.lost().await;
-            assert!(!current.is_held());
-            cause
-        };
-        let (ended, cause) =
-            within_time(NOTICE, "the loss", async { tokio::join!(body, watcher) }).await;
-        assert!(
-            matches!(
-                ended,
-                Err(LockError::Lost {
-                    cause: LossCause::Deleted,
-                    ..
-                })
-            ),
-            "{ended:?}"
-        );
-        assert_eq!(cause, LossCause::Deleted);
-        assert_eq!(
-            within("the loss of the guard", held.lost()).await,
-            LossCause::Deleted
-        );
-        assert!(!held.is_held());
-        // A lost lock admits no further body.
-        let mut ran = false;
-        let late = held.hold(async { ran = true }).await;
-        assert!(matches!(late, Err(LockError::Lost { .. })), "{late:?}");
-        assert!(!ran, "a body was polled under a lost lock");
-    });
-}
-
-#[test]
-fn waiters_of_the_process_go_on_with_another_lease() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let elsewhere = theirs.lock("orders/8").await.unwrap();
-        let body = Staying::begin(&mine).await;
-        // One call waits for the body in this process, one for another process.
-        let local = tokio::spawn(mine.lock("orders/7").wait_forever().into_future());
-        let remote = tokio::spawn(mine.lock("orders/8").wait_forever().into_future());
-        corner.until_contenders("orders/8", 2).await;
-        let lease = corner.contenders("orders/7").await[0].lease;
-        corner.client.clone().lease_revoke(lease).await.unwrap();
-        body.lost().await;
-        let local = within("the local waiter's admission", local)
-            .await
-            .unwrap()
-            .unwrap();
-        assert!(!corner.leases("orders/7").await.contains(&lease));
-        corner.until_contenders("orders/8", 2).await;
-        elsewhere.release().await.unwrap();
-        let remote = within("the remote waiter's admission", remote)
-            .await
-            .unwrap()
-            .unwrap();
-        assert!(local.is_held() && remote.is_held());
-        drop((local, remote));
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn waiters_of_the_process_go_on_with_another_lease() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let elsewhere = theirs.lock("orders/8").await.unwrap();
+    let body = Staying::begin(&mine).await;
+    // One call waits for the body in this process, one for another process.
+    let local = spawn(mine.lock("orders/7").wait_forever());
+    let remote = spawn(mine.lock("orders/8").wait_forever());
+    corner.until_contenders("orders/8", 2).await;
+    let lease = corner.revoke("orders/7").await;
+    body.lost().await;
+    let local = admitted("the local waiter's admission", local).await;
+    assert!(!corner.leases("orders/7").await.contains(&lease));
+    corner.until_contenders("orders/8", 2).await;
+    elsewhere.release().await.unwrap();
+    let remote = admitted("the remote waiter's admission", remote).await;
+    assert!(local.is_held() && remote.is_held());
+    drop((local, remote));
+    corner.until_empty().await;
 }
 
 /// Observations of a body: the time of its last poll, the number of polls, and whether one took place without the lock.
@@ -305,16 +241,7 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
     };
     let (ended, (theirs, entered)) =
         within("loss and admission", async { tokio::join!(body, rest) }).await;
-    assert!(
-        matches!(
-            ended,
-            Err(LockError::Lost {
-                cause: LossCause::Expired,
-                ..
-            })
-        ),
-        "{ended:?}"
-    );
+    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Expired);
     let last = polls.last.load(Ordering::SeqCst);
     assert!(
         last < entered,
@@ -349,31 +276,27 @@ fn a_holder_without_answers_stops_and_lets_others_in() {
     run(cut_off(|proxy| proxy.freeze(Direction::Answers)));
 }
 
-#[test]
-fn a_short_cut_changes_nothing() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).expect("a proxy");
-        let locks = connect(
-            corner
-                .config_via([proxy.endpoint()])
-                .ttl(Duration::from_secs(5)),
-        )
-        .await;
-        let held = locks.lock("orders/7").await.unwrap();
-        let token = held.token();
-        let kept = held.hold(async {
-            for _ in 0..3 {
-                proxy.reset_all();
-                // The body's work, in which a renewal falls due.
-                sleep(Duration::from_secs(2)).await;
-            }
-        });
-        within("the body's end", kept).await.unwrap();
-        assert!(held.is_held());
-        assert_eq!(held.token(), token);
-        held.release().await.unwrap();
-        corner.until_empty().await;
+#[limit::test]
+async fn a_short_cut_changes_nothing() {
+    let (corner, proxy) = Corner::with_proxy().await;
+    let locks = connect(
+        corner
+            .config_via([proxy.endpoint()])
+            .ttl(Duration::from_secs(5)),
+    )
+    .await;
+    let held = locks.lock("orders/7").await.unwrap();
+    let token = held.token();
+    let kept = held.hold(async {
+        for _ in 0..3 {
+            proxy.reset_all();
+            // The body's work, in which a renewal falls due.
+            sleep(Duration::from_secs(2)).await;
+        }
     });
+    within("the body's end", kept).await.unwrap();
+    assert!(held.is_held());
+    assert_eq!(held.token(), token);
+    held.release().await.unwrap();
+    corner.until_empty().await;
 }

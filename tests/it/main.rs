@@ -1,6 +1,9 @@
 //! Tests of the library's promises, one module per promise. They run on real etcd processes. With `ETCD_LOCKED_TESTS_ON=embedded`
 //! they run on etcds inside this process, which engines reach in memory; `real_only` lists the tests that are left out there.
 
+#[macro_use(assert_matches)]
+extern crate etcd_locked_devkit;
+
 mod authority;
 mod background;
 mod corner;
@@ -15,7 +18,11 @@ mod under;
 mod what_happens;
 mod worker;
 
-use etcd_locked_devkit::limit;
+/// Time limits of async tests, and the attribute that makes such tests.
+mod limit {
+    pub(crate) use etcd_locked_devkit::limit::{PATIENCE, blocking, run, within, within_time};
+    pub(crate) use etcd_locked_test_attribute::test;
+}
 
 mod after_outage;
 mod ambiguity;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::corner::{Corner, connect, pass, take};
 use crate::drill::Drill;
 use crate::etcd::Cluster;
-use crate::limit::{run, within, within_time};
+use crate::limit::{self, within, within_time};
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
@@ -35,241 +35,225 @@ async fn follows(worker: &mut Worker, endpoint: &str) {
     .await;
 }
 
-#[test]
-fn all_members_may_be_replaced() {
+#[limit::test]
+async fn all_members_may_be_replaced() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "all three members are replaced by others, one by one, while two processes lock",
-        );
-        let mut cluster = Cluster::start_replaceable(3).await;
-        let mut environment = vec![
-            ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
-            ("ETCD_LOCKED_FOLLOW_MEMBERS", "true".to_owned()),
-            ("WORKER_LOGS", "info".to_owned()),
-        ];
-        environment.extend(drill.environment());
-        let directory = TempDir::new().unwrap();
-        let tally = format!("tally till {}", directory.path().display());
-        let mut workers = [
-            Worker::start(environment.clone()),
-            Worker::start(environment),
-        ];
-        let [holder, waiter] = &mut workers;
-        holder.send("work held");
-        holder.says("held").await;
-        waiter.send("work held");
-        for worker in [holder, waiter] {
-            worker.send(&tally);
-        }
-        for at in 0..3 {
-            cluster.replace(at).await;
-            let replaced = Instant::now();
-            let new = cluster.members[at].endpoint();
-            for worker in &mut workers {
-                follows(worker, &new).await;
-            }
-            drill.took(
-                &format!("both processes used new member {}", at + 1),
-                replaced.elapsed(),
-            );
-        }
-        // None of the configured endpoints is left, and nothing has failed.
-        let [holder, waiter] = &mut workers;
-        holder.send("done held");
-        holder.says("released").await;
-        waiter.says("held").await;
-        drill.got("a long holder and its waiter: their lock");
-        let mut visits = 0;
+    let mut drill = Drill::begin(
+        "all three members are replaced by others, one by one, while two processes lock",
+    );
+    let mut cluster = Cluster::start_replaceable(3).await;
+    let mut environment = vec![
+        ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
+        ("ETCD_LOCKED_FOLLOW_MEMBERS", "true".to_owned()),
+        ("WORKER_LOGS", "info".to_owned()),
+    ];
+    environment.extend(drill.environment());
+    let directory = TempDir::new().unwrap();
+    let tally = format!("tally till {}", directory.path().display());
+    let mut workers = [
+        Worker::start(environment.clone()),
+        Worker::start(environment),
+    ];
+    let [holder, waiter] = &mut workers;
+    holder.asked("work held", "held").await;
+    waiter.send("work held");
+    for worker in [holder, waiter] {
+        worker.send(&tally);
+    }
+    for at in 0..3 {
+        cluster.replace(at).await;
+        let replaced = Instant::now();
+        let new = cluster.members[at].endpoint();
         for worker in &mut workers {
-            worker.send("done till");
-            let tallied = worker.says("tallied").await;
-            let count = tallied.strip_prefix("till ").unwrap();
-            visits += count
-                .parse::<u64>()
-                .unwrap_or_else(|_| panic!("a call failed: {tallied}"));
+            follows(worker, &new).await;
         }
-        assert_eq!(Witness::new(directory.path()).count().unwrap(), visits);
-        drill.got("all other calls: no error, no update lost");
-        drill.end();
-    });
+        drill.took(
+            &format!("both processes used new member {}", at + 1),
+            replaced.elapsed(),
+        );
+    }
+    // None of the configured endpoints is left, and nothing has failed.
+    let [holder, waiter] = &mut workers;
+    holder.asked("done held", "released").await;
+    waiter.says("held").await;
+    drill.got("a long holder and its waiter: their lock");
+    let mut visits = 0;
+    for worker in &mut workers {
+        let tallied = worker.asked("done till", "tallied").await;
+        let count = tallied.strip_prefix("till ").unwrap();
+        visits += count
+            .parse::<u64>()
+            .unwrap_or_else(|_| panic!("a call failed: {tallied}"));
+    }
+    assert_eq!(Witness::new(directory.path()).count().unwrap(), visits);
+    drill.got("all other calls: no error, no update lost");
+    drill.end();
 }
 
-#[test]
-fn rolling_restart_fails_no_call() {
+#[limit::test]
+async fn rolling_restart_fails_no_call() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "rolling restart of three members, the leader last, while eight tasks lock",
-        );
-        let mut cluster = Cluster::start(3).await;
-        let corner = Corner::of(&cluster.members[0]).await;
-        let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
-        let locks = connect(corner.config_via(endpoints)).await;
-        let held = take("a free name", locks.lock("reports/today")).await;
-        let stop = Arc::new(AtomicBool::new(false));
-        let (count, mut calls) = watch::channel(0);
-        let tasks: Vec<_> = (0..8)
-            .map(|task| {
-                let (locks, stop, count) = (locks.clone(), stop.clone(), count.clone());
-                tokio::spawn(async move {
-                    while !stop.load(Ordering::Relaxed) {
-                        let guard = locks.lock(format!("orders/{}", task % 4)).await?;
-                        guard.release().await?;
-                        count.send_modify(|calls| *calls += 1);
-                    }
-                    Ok::<_, etcd_locked::LockError>(())
-                })
+    let mut drill =
+        Drill::begin("rolling restart of three members, the leader last, while eight tasks lock");
+    let mut cluster = Cluster::start(3).await;
+    let corner = Corner::of(&cluster.members[0]).await;
+    let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
+    let locks = connect(corner.config_via(endpoints)).await;
+    let held = take("a free name", locks.lock("reports/today")).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (count, mut calls) = watch::channel(0);
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let (locks, stop, count) = (locks.clone(), stop.clone(), count.clone());
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = locks.lock(format!("orders/{}", task % 4)).await?;
+                    guard.release().await?;
+                    count.send_modify(|calls| *calls += 1);
+                }
+                Ok::<_, etcd_locked::LockError>(())
             })
-            .collect();
-        // The leader last, so that no member is asked to lead twice.
-        let leader = cluster.leader();
-        for at in [leader + 1, leader + 2, leader] {
-            let member = &mut cluster.members[at % 3];
-            member.terminate();
-            let down = Instant::now();
-            let before = *calls.borrow();
-            let more = calls.wait_for(|calls| *calls >= before + 100);
-            within("calls while a member is down", more).await.unwrap();
-            let which = ["the leader", "the first follower", "the second follower"][at - leader];
-            drill.took(
-                &format!("100 calls were served, since {which} went down"),
-                down.elapsed(),
-            );
-            member.start_again().await;
-        }
-        stop.store(true, Ordering::Relaxed);
-        for task in tasks {
-            let ended = within("the last call", task).await.unwrap();
-            ended.unwrap_or_else(|error| panic!("a call failed: {error:?}"));
-        }
-        assert!(held.is_held());
-        drill.got("a long holder: its lock");
-        drill.got("all other calls: no error");
-        held.release().await.unwrap();
-        drill
-            .shows("one member of several dies, hangs or is replaced")
-            .await;
-        drill.end();
-    });
+        })
+        .collect();
+    // The leader last, so that no member is asked to lead twice.
+    let leader = cluster.leader();
+    for at in [leader + 1, leader + 2, leader] {
+        let member = &mut cluster.members[at % 3];
+        member.terminate();
+        let down = Instant::now();
+        let before = *calls.borrow();
+        let more = calls.wait_for(|calls| *calls >= before + 100);
+        within("calls while a member is down", more).await.unwrap();
+        let which = ["the leader", "the first follower", "the second follower"][at - leader];
+        drill.took(
+            &format!("100 calls were served, since {which} went down"),
+            down.elapsed(),
+        );
+        member.start_again().await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for task in tasks {
+        let ended = within("the last call", task).await.unwrap();
+        ended.unwrap_or_else(|error| panic!("a call failed: {error:?}"));
+    }
+    assert!(held.is_held());
+    drill.got("a long holder: its lock");
+    drill.got("all other calls: no error");
+    held.release().await.unwrap();
+    drill
+        .shows("one member of several dies, hangs or is replaced")
+        .await;
+    drill.end();
 }
 
 /// The member answers what it can without the others: its status, and reads that may be stale.
-#[test]
-fn a_member_that_lags_is_passed_over() {
+#[limit::test]
+async fn a_member_that_lags_is_passed_over() {
     real_etcd_only!();
-    run(async {
-        const TTL: Duration = Duration::from_secs(10);
-        let mut drill = Drill::begin(
-            "the member in use is cut off from the other two, and answers its clients with old data; TTL 10 s",
-        );
-        let cluster = Cluster::start_separable(3).await;
-        let lags = (cluster.leader() + 1) % 3;
-        let up_to_date = &cluster.members[(lags + 1) % 3];
-        let corner = Corner::of(up_to_date).await;
-        let proxies: Vec<_> = cluster
-            .members
-            .iter()
-            .map(|member| Proxy::start(member.address()).expect("a proxy"))
-            .collect();
-        let endpoints: Vec<_> = proxies.iter().map(Proxy::endpoint).collect();
-        let endpoints: [String; 3] = endpoints.try_into().expect("three");
-        let config = || corner.config_via(endpoints.clone()).ttl(TTL);
+    const TTL: Duration = Duration::from_secs(10);
+    let mut drill = Drill::begin(
+        "the member in use is cut off from the other two, and answers its clients with old data; TTL 10 s",
+    );
+    let cluster = Cluster::start_separable(3).await;
+    let lags = (cluster.leader() + 1) % 3;
+    let up_to_date = &cluster.members[(lags + 1) % 3];
+    let corner = Corner::of(up_to_date).await;
+    let proxies: Vec<_> = cluster
+        .members
+        .iter()
+        .map(|member| Proxy::start(member.address()).expect("a proxy"))
+        .collect();
+    let endpoints: Vec<_> = proxies.iter().map(Proxy::endpoint).collect();
+    let endpoints: [String; 3] = endpoints.try_into().expect("three");
+    let config = || corner.config_via(endpoints.clone()).ttl(TTL);
 
-        // Refused by the others, the engine uses the member that is to lag, and has no reason to leave it.
-        let others = || proxies.iter().enumerate().filter(|(at, _)| *at != lags);
-        others().for_each(|(_, proxy)| proxy.refuse());
-        let locks = connect(config()).await;
-        others().for_each(|(_, proxy)| proxy.accept_again().expect("its port"));
-        let held = take("a free name", locks.lock("reports/today")).await;
-        assert!(proxies[lags].open() > 0, "the member is not in use");
+    // Refused by the others, the engine uses the member that is to lag, and has no reason to leave it.
+    let others = || proxies.iter().enumerate().filter(|(at, _)| *at != lags);
+    others().for_each(|(_, proxy)| proxy.refuse());
+    let locks = connect(config()).await;
+    others().for_each(|(_, proxy)| proxy.accept_again().expect("its port"));
+    let held = take("a free name", locks.lock("reports/today")).await;
+    assert!(proxies[lags].open() > 0, "the member is not in use");
 
-        cluster.isolate(lags);
-        let isolated = Instant::now();
-        let key = format!("{}news", corner.prefix);
-        let mut client = corner.client.clone();
-        client
-            .put(key.as_str(), "", None)
-            .await
-            .expect("two of three take a put");
-        let mut behind = cluster.members[lags].client().await;
-        let stale = Some(GetOptions::new().with_serializable());
-        let stale = within("a stale answer", behind.get(key.as_str(), stale)).await;
-        assert!(
-            stale.expect("an answer").kvs().is_empty(),
-            "it does not lag"
-        );
-        client.delete(key, None).await.expect("a delete");
+    cluster.isolate(lags);
+    let isolated = Instant::now();
+    let key = format!("{}news", corner.prefix);
+    let mut client = corner.client.clone();
+    let put = client.put(key.as_str(), "", None).await;
+    put.expect("two of three take a put");
+    let mut behind = cluster.members[lags].client().await;
+    let stale = Some(GetOptions::new().with_serializable());
+    let stale = within("a stale answer", behind.get(key.as_str(), stale)).await;
+    assert!(
+        stale.expect("an answer").kvs().is_empty(),
+        "it does not lag"
+    );
+    client.delete(key, None).await.expect("a delete");
 
-        let (mut longest, mut served) = (Duration::ZERO, 0);
-        for number in 0..50 {
-            let began = Instant::now();
-            let call = locks.lock(format!("orders/{}", number % 5));
-            let result = match within("a call", call).await {
-                Ok(held) => within("a release", held.release()).await,
-                Err(error) => Err(error),
-            };
-            longest = longest.max(began.elapsed());
-            drill.result("a lock (a call of the process that used it)", &result);
-            match result {
-                Ok(()) => served += 1,
-                // Of an exchange that the member did not answer.
-                Err(error) => assert!(error.is_retryable(), "{error:?}"),
-            }
+    let (mut longest, mut served) = (Duration::ZERO, 0);
+    for number in 0..50 {
+        let began = Instant::now();
+        let call = locks.lock(format!("orders/{}", number % 5));
+        let result = match within("a call", call).await {
+            Ok(held) => within("a release", held.release()).await,
+            Err(error) => Err(error),
+        };
+        longest = longest.max(began.elapsed());
+        drill.result("a lock (a call of the process that used it)", &result);
+        match result {
+            Ok(()) => served += 1,
+            // Of an exchange that the member did not answer.
+            Err(error) => assert!(error.is_retryable(), "{error:?}"),
         }
-        assert!(served >= 48, "it is not passed over: {served} of 50");
-        drill.took("the slowest of them was answered, from its begin", longest);
-        // One of them begins with the member that lags, or none does: processes begin anywhere.
-        for _ in 0..6 {
-            let began = Instant::now();
-            let new = connect(config()).await;
-            pass("a call of a new process", new.lock("orders/7")).await;
-            drill.took_longest("a new engine was served, from its begin", began.elapsed());
-        }
-        drill.got("the calls of six new engines: no error");
-        // Past the TTL, so that renewals have arrived as well.
-        sleep_until(isolated + TTL + Duration::from_secs(2)).await;
-        assert!(held.is_held(), "renewals do not pass it over");
-        drill.got("a long holder: its lock");
-        within("a release", held.release())
-            .await
-            .expect("a release while it lags");
-        cluster.heal();
-        corner.until_empty().await;
-        drill.end();
-    });
+    }
+    assert!(served >= 48, "it is not passed over: {served} of 50");
+    drill.took("the slowest of them was answered, from its begin", longest);
+    // One of them begins with the member that lags, or none does: processes begin anywhere.
+    for _ in 0..6 {
+        let began = Instant::now();
+        let new = connect(config()).await;
+        pass("a call of a new process", new.lock("orders/7")).await;
+        drill.took_longest("a new engine was served, from its begin", began.elapsed());
+    }
+    drill.got("the calls of six new engines: no error");
+    // Past the TTL, so that renewals have arrived as well.
+    sleep_until(isolated + TTL + Duration::from_secs(2)).await;
+    assert!(held.is_held(), "renewals do not pass it over");
+    drill.got("a long holder: its lock");
+    within("a release", held.release())
+        .await
+        .expect("a release while it lags");
+    cluster.heal();
+    corner.until_empty().await;
+    drill.end();
 }
 
 /// The leases begin anew at the next leader (rule P31), so the holder's may last for two TTLs.
-#[test]
-fn holder_that_dies_with_the_leader_is_followed_in_two_ttls() {
+#[limit::test]
+async fn holder_that_dies_with_the_leader_is_followed_in_two_ttls() {
     real_etcd_only!();
-    run(async {
-        const LATEST: Duration = Duration::from_secs(2 * 5 + 3);
-        let mut cluster = Cluster::start(3).await;
-        let leader = cluster.leader();
-        let corner = Corner::of(&cluster.members[(leader + 1) % 3]).await;
-        let environment = [
-            ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
-            ("ETCD_LOCKED_PREFIX", corner.prefix.clone()),
-        ];
-        let mut holder = Worker::start(environment.clone());
-        let mut next = Worker::start(environment);
-        holder.send("work-five till");
-        holder.says("held").await;
-        next.send("work till");
-        corner.until_contenders("jobs/till", 2).await;
+    const LATEST: Duration = Duration::from_secs(2 * 5 + 3);
+    let mut cluster = Cluster::start(3).await;
+    let leader = cluster.leader();
+    let corner = Corner::of(&cluster.members[(leader + 1) % 3]).await;
+    let environment = [
+        ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
+        ("ETCD_LOCKED_PREFIX", corner.prefix.clone()),
+    ];
+    let mut holder = Worker::start(environment.clone());
+    let mut next = Worker::start(environment);
+    holder.asked("work-five till", "held").await;
+    next.send("work till");
+    corner.until_contenders("jobs/till", 2).await;
 
-        holder.kill();
-        cluster.members[leader].kill();
-        let killed = Instant::now();
-        within_time(LATEST, "the next holder", next.says("held")).await;
-        assert!(
-            killed.elapsed() >= Duration::from_secs(1),
-            "the holder did not have the lock"
-        );
-        next.send("done till");
-        next.says("released").await;
-        corner.until_empty().await;
-    });
+    holder.kill();
+    cluster.members[leader].kill();
+    let killed = Instant::now();
+    within_time(LATEST, "the next holder", next.says("held")).await;
+    assert!(
+        killed.elapsed() >= Duration::from_secs(1),
+        "the holder did not have the lock"
+    );
+    next.asked("done till", "released").await;
+    corner.until_empty().await;
 }

@@ -9,7 +9,7 @@ use tokio::sync::{Barrier, oneshot};
 use tokio::task::{JoinSet, yield_now};
 
 use crate::corner::Corner;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::under::{AppError, alone, name};
 
 /// An account in a corner, as one process sees it.
@@ -60,78 +60,67 @@ impl Account {
     }
 }
 
-#[test]
-fn methods_of_a_block_exclude_each_other() {
-    run(async {
-        let corner = Corner::new().await;
-        let directory = tempdir().unwrap();
-        let witness = Witness::new(directory.path());
-        let mut tasks = JoinSet::new();
-        for _ in 0..2 {
-            let locks = corner.locks().await;
-            let account = Arc::new(Account { id: 7, locks });
-            for task in 0..4 {
-                let (account, witness) = (Arc::clone(&account), witness.clone());
-                tasks.spawn(async move {
-                    for _ in 0..15 {
-                        match task % 2 {
-                            0 => account.debit(&witness).await.unwrap(),
-                            _ => account.credit(&witness).await.unwrap(),
-                        }
+#[limit::test]
+async fn methods_of_a_block_exclude_each_other() {
+    let corner = Corner::new().await;
+    let directory = tempdir().unwrap();
+    let witness = Witness::new(directory.path());
+    let mut tasks = JoinSet::new();
+    for _ in 0..2 {
+        let locks = corner.locks().await;
+        let account = Arc::new(Account { id: 7, locks });
+        for task in 0..4 {
+            let (account, witness) = (Arc::clone(&account), witness.clone());
+            tasks.spawn(async move {
+                for _ in 0..15 {
+                    match task % 2 {
+                        0 => account.debit(&witness).await.unwrap(),
+                        _ => account.credit(&witness).await.unwrap(),
                     }
-                });
-            }
+                }
+            });
         }
-        within("all visits", tasks.join_all()).await;
-        assert_eq!(witness.count().unwrap(), 120);
-    });
+    }
+    within("all visits", tasks.join_all()).await;
+    assert_eq!(witness.count().unwrap(), 120);
 }
 
-#[test]
-fn shared_methods_of_a_block_run_together_only() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let account = Account { id: 7, locks };
-        let together = Barrier::new(2);
-        let both = async { tokio::join!(account.read(&together), account.read(&together)) };
-        let (one, two) = within("two readers inside", both).await;
-        one.and(two).unwrap();
+#[limit::test]
+async fn shared_methods_of_a_block_run_together_only() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let account = Account { id: 7, locks };
+    let together = Barrier::new(2);
+    let both = async { tokio::join!(account.read(&together), account.read(&together)) };
+    let (one, two) = within("two readers inside", both).await;
+    one.and(two).unwrap();
 
-        let (leave, left) = oneshot::channel();
-        let writer = async {
-            corner.until_contenders("accounts/7", 1).await;
-            let refused = account.close().await;
-            assert!(
-                matches!(refused, Err(LockError::Held { .. })),
-                "{refused:?}"
-            );
-            leave.send(()).unwrap();
-        };
-        let (read, ()) = within("the reader", async {
-            tokio::join!(account.read_until(left), writer)
-        })
-        .await;
-        read.unwrap();
-        within("the writer", account.close()).await.unwrap();
-        corner.until_empty().await;
-    });
+    let (leave, left) = oneshot::channel();
+    let writer = async {
+        corner.until_contenders("accounts/7", 1).await;
+        let refused = account.close().await;
+        assert_matches!(refused, Err(LockError::Held { .. }));
+        leave.send(()).unwrap();
+    };
+    let (read, ()) = within("the reader", async {
+        tokio::join!(account.read_until(left), writer)
+    })
+    .await;
+    read.unwrap();
+    within("the writer", account.close()).await.unwrap();
+    corner.until_empty().await;
 }
 
-#[test]
-fn an_unlocked_method_takes_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let account = Account { id: 7, locks };
-        let held = account.locks.lock("accounts/7").await.unwrap();
-        assert_eq!(within("no lock", account.id()).await, 7);
-        assert_eq!(corner.contenders("accounts/7").await.len(), 1);
-        let audited = within("a lock of its own", account.audit()).await;
-        assert_eq!(audited.unwrap(), "accounts/7/audit");
-        held.release().await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn an_unlocked_method_takes_nothing() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let account = Account { id: 7, locks };
+    let held = account.locks.lock("accounts/7").await.unwrap();
+    assert_eq!(within("no lock", account.id()).await, 7);
+    assert_eq!(corner.contenders("accounts/7").await.len(), 1);
+    let audited = within("a lock of its own", account.audit()).await;
+    assert_eq!(audited.unwrap(), "accounts/7/audit");
+    held.release().await.unwrap();
+    corner.until_empty().await;
 }
 
 struct Shelf<T, const N: usize> {

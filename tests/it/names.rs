@@ -9,7 +9,7 @@ use std::sync::Arc;
 use etcd_locked::{LockError, LockName, Locks, Name, current, etcd_locked};
 
 use crate::corner::{Corner, pass};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 #[etcd_locked("files/<name>", locks = locks)]
 async fn name_of(locks: &Locks, name: &str) -> Result<Name, LockError> {
@@ -44,261 +44,175 @@ async fn values(locks: &Locks, v: Values<'_>) -> Result<Name, LockError> {
 
 /// Hostile values, and pairs that are easily mistaken for one another.
 fn hostile() -> Vec<String> {
-    let mut values: Vec<String> = [
-        "/",
-        "//",
-        "a/b",
-        "a%2Fb",
-        "a%2fb",
-        "%",
-        "%%",
-        "%25",
-        "%2F",
-        "%s",
-        "..",
-        ".",
-        "../../etc/passwd",
-        "\0",
-        "a\0b",
-        " ",
-        "a b",
-        "\n",
-        "\r\n",
-        "\t",
-        "<id>",
-        "<",
-        ">",
-        "\"",
-        "'",
-        "\\",
-        "*",
-        "?",
-        "#",
-        "$HOME",
-        "{}",
-        "[a]",
-        "a",
-        "A",
-        "ä",
-        "a\u{308}",
-        "ß",
-        "ss",
-        "Ω",
-        "日本",
-        "🔒",
-        "\u{202e}evil",
-        "\u{feff}",
-        "locks",
-        "0",
-        "00",
-        "-0",
-        "+0",
-        "null",
-        "\u{10ffff}",
-        "\u{7f}",
-        "694d8e2b2a9c1f04",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let divided = "/ // a/b a%2Fb a%2fb % %% %25 %2F %s .. . ../../etc/passwd \0 a\0b \n \r\n \t <id> < > \" ' \\ * \
+                   ? # $HOME {} [a] a A ä a\u{308} ß ss Ω 日本 🔒 \u{202e}evil \u{feff} locks 0 00 -0 +0 null \
+                   \u{10ffff} \u{7f} 694d8e2b2a9c1f04";
+    let values = divided.split(' ').chain([" ", "a b"]);
+    let mut values: Vec<String> = values.map(str::to_owned).collect();
+    assert_eq!(values.len(), 52);
     values.push("x".repeat(900));
     values.push("/".repeat(300));
     values
 }
 
-#[test]
-fn a_value_is_one_segment_whatever_it_is() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let mut seen = HashMap::new();
-        for value in hostile() {
-            let name = within("a hostile value", name_of(&locks, &value))
-                .await
-                .unwrap();
-            // Taken by its text, so that etcd shows exactly that key.
-            let held = locks
-                .lock(&name)
-                .await
-                .unwrap_or_else(|error| panic!("{value:?} cannot be fed back: {error:?}"));
-            let keys = corner.keys(&corner.prefix).await;
-            let [key] = keys.as_slice() else {
-                panic!("{value:?} has the keys {keys:?}")
-            };
-            let rest = key.text.strip_prefix(&corner.prefix).unwrap();
-            let segments: Vec<&str> = rest.split('/').collect();
-            let ["files", segment, lease] = segments[..] else {
-                panic!("{value:?} became {rest}")
-            };
-            assert!(!segment.is_empty());
-            assert!(
-                segment
-                    .bytes()
-                    .all(|it| it.is_ascii_alphanumeric() || b"._~:@=+-%".contains(&it)),
-                "{segment}"
-            );
-            assert_eq!(i64::from_str_radix(lease, 16).unwrap(), key.lease);
-            if let Some(other) = seen.insert(segment.to_owned(), value.clone()) {
-                panic!("{value:?} and {other:?} lock the same");
-            }
-            held.release().await.unwrap();
-        }
-    });
-}
-
-#[test]
-fn values_of_two_placeholders_never_merge() {
-    run(async {
-        let locks = Corner::new().await.locks().await;
-        let mut seen = HashMap::new();
-        for (a, b) in [
-            ("a", "b/c"),
-            ("a/b", "c"),
-            ("a%2Fb", "c"),
-            ("a", "b%2Fc"),
-            ("ab", "c"),
-            ("a", "bc"),
-            ("a/", "b"),
-            ("a", "/b"),
-        ] {
-            let name = pair(&locks, a, b).await.unwrap();
-            if let Some(other) = seen.insert(name.clone(), (a, b)) {
-                panic!("{:?} and {other:?} both lock {name:?}", (a, b));
-            }
-        }
-    });
-}
-
-#[test]
-fn a_value_that_is_empty_or_too_long_is_refused() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let megabyte = "x".repeat(1 << 20);
-        let escaped = "/".repeat(400); // three bytes each, once escaped
-        for value in ["", &megabyte, &escaped, &"x".repeat(1025 - "files/".len())] {
-            let error = within("a refusal", name_of(&locks, value))
-                .await
-                .unwrap_err();
-            assert!(matches!(error, LockError::InvalidName { .. }), "{error:?}");
-            assert!(!error.is_retryable());
-            assert!(error.to_string().contains("files/<name>"), "{error}");
-            assert!(
-                error.to_string().len() < 1_000,
-                "the message repeats the value"
-            );
-        }
-        let longest = "x".repeat(1024 - "files/".len());
-        name_of(&locks, &longest)
+#[limit::test]
+async fn a_value_is_one_segment_whatever_it_is() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let mut seen = HashMap::new();
+    for value in hostile() {
+        let name = within("a hostile value", name_of(&locks, &value))
             .await
-            .expect("1024 bytes are a name");
-        assert_eq!(corner.keys(&corner.prefix).await, []);
-    });
-}
-
-#[test]
-fn a_name_given_at_run_time_is_checked() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let longest = "x".repeat(1024);
-        for name in [
-            "orders/42",
-            "orders",
-            "a/b/c/d",
-            "a.b_c~d:e@f=g+h-i",
-            "50%25",
-            "a%2Fb",
-            "..",
-            &longest,
-        ] {
-            let held = within("a lock", locks.lock(name))
-                .await
-                .unwrap_or_else(|error| panic!("{name:?}: {error:?}"));
-            assert_eq!(corner.contenders(name).await.len(), 1, "{name:?}");
-            // The name that a guard returns can be locked again.
-            let again = held.name().clone();
-            held.release().await.unwrap();
-            pass("the same lock", locks.lock(again)).await;
-        }
-        let too_long = "x".repeat(1025);
-        let bad = [
-            "",
-            "/",
-            "/orders",
-            "orders/",
-            "orders//42",
-            "orders/ 42",
-            "a%2f",
-            "a%2",
-            "a%",
-            "%zz",
-            "%s",
-            "ä",
-            "a\0",
-            "a\n",
-            "a,b",
-            "a*",
-            &too_long,
-        ];
-        for name in bad {
-            let error = within("a refusal", locks.lock(name)).await.unwrap_err();
-            assert!(
-                matches!(error, LockError::InvalidName { .. }),
-                "{name:?}: {error:?}"
-            );
-        }
-        let template = locks.lock("orders/<id>").await.unwrap_err();
-        assert!(matches!(template, LockError::Config { .. }), "{template:?}");
-        assert!(
-            template
-                .to_string()
-                .contains("a template is a lone string literal"),
-            "`{template}` does not say where templates stand"
-        );
-        assert_eq!(corner.keys(&corner.prefix).await, []);
-    });
-}
-
-#[test]
-fn values_come_in_several_types() {
-    run(async {
-        let locks = Corner::new().await.locks().await;
-        let v = Values {
-            integer: u64::MAX,
-            negative: -1,
-            number: NonZero::<u16>::MIN,
-            truth: true,
-            letter: 'ü',
-            text: Cow::Borrowed("a b"),
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            shared: "s".into(),
-            boxed: "b".into(),
+            .unwrap();
+        // Taken by its text, so that etcd shows exactly that key.
+        let held = locks
+            .lock(&name)
+            .await
+            .unwrap_or_else(|error| panic!("{value:?} cannot be fed back: {error:?}"));
+        let keys = corner.keys(&corner.prefix).await;
+        let [key] = keys.as_slice() else {
+            panic!("{value:?} has the keys {keys:?}")
         };
-        let name = values(&locks, v).await.unwrap();
-        assert_eq!(
-            name.text(),
-            Some("18446744073709551615/-1/1/true/%C3%BC/a%20b/127.0.0.1/s/b")
+        let rest = key.text.strip_prefix(&corner.prefix).unwrap();
+        let segments: Vec<&str> = rest.split('/').collect();
+        let ["files", segment, lease] = segments[..] else {
+            panic!("{value:?} became {rest}")
+        };
+        assert!(!segment.is_empty());
+        assert!(
+            segment
+                .bytes()
+                .all(|it| it.is_ascii_alphanumeric() || b"._~:@=+-%".contains(&it)),
+            "{segment}"
         );
-    });
+        assert_eq!(i64::from_str_radix(lease, 16).unwrap(), key.lease);
+        if let Some(other) = seen.insert(segment.to_owned(), value.clone()) {
+            panic!("{value:?} and {other:?} lock the same");
+        }
+        held.release().await.unwrap();
+    }
 }
 
-#[test]
-fn names_come_in_several_types() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let text = String::from("orders/42");
-        let name: Name = text.lock_name();
-        pass("a free name", locks.lock("orders/42")).await;
-        pass("a free name", locks.lock(&text)).await;
-        pass("a free name", locks.lock(&name)).await;
-        pass("a free name", locks.lock(Box::new(&name).as_ref())).await;
-        let held = locks.lock(name).await.unwrap();
-        let refused = corner.locks().await.lock(text).try_once().await;
+#[limit::test]
+async fn values_of_two_placeholders_never_merge() {
+    let locks = Corner::new().await.locks().await;
+    let mut seen = HashMap::new();
+    for (a, b) in [
+        ("a", "b/c"),
+        ("a/b", "c"),
+        ("a%2Fb", "c"),
+        ("a", "b%2Fc"),
+        ("ab", "c"),
+        ("a", "bc"),
+        ("a/", "b"),
+        ("a", "/b"),
+    ] {
+        let name = pair(&locks, a, b).await.unwrap();
+        if let Some(other) = seen.insert(name.clone(), (a, b)) {
+            panic!("{:?} and {other:?} both lock {name:?}", (a, b));
+        }
+    }
+}
+
+#[limit::test]
+async fn a_value_that_is_empty_or_too_long_is_refused() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let megabyte = "x".repeat(1 << 20);
+    let escaped = "/".repeat(400); // three bytes each, once escaped
+    for value in ["", &megabyte, &escaped, &"x".repeat(1025 - "files/".len())] {
+        let error = within("a refusal", name_of(&locks, value))
+            .await
+            .unwrap_err();
+        assert_matches!(error, LockError::InvalidName { .. });
+        assert!(!error.is_retryable());
+        assert!(error.to_string().contains("files/<name>"), "{error}");
         assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
+            error.to_string().len() < 1_000,
+            "the message repeats the value"
         );
+    }
+    let longest = "x".repeat(1024 - "files/".len());
+    name_of(&locks, &longest)
+        .await
+        .expect("1024 bytes are a name");
+    assert_eq!(corner.keys(&corner.prefix).await, []);
+}
+
+#[limit::test]
+async fn a_name_given_at_run_time_is_checked() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let longest = "x".repeat(1024);
+    for name in [
+        "orders/42",
+        "orders",
+        "a/b/c/d",
+        "a.b_c~d:e@f=g+h-i",
+        "50%25",
+        "a%2Fb",
+        "..",
+        &longest,
+    ] {
+        let held = within("a lock", locks.lock(name))
+            .await
+            .unwrap_or_else(|error| panic!("{name:?}: {error:?}"));
+        assert_eq!(corner.contenders(name).await.len(), 1, "{name:?}");
+        // The name that a guard returns can be locked again.
+        let again = held.name().clone();
         held.release().await.unwrap();
-    });
+        pass("the same lock", locks.lock(again)).await;
+    }
+    let too_long = "x".repeat(1025);
+    let bad = "/ /orders orders/ orders//42 a%2f a%2 a% %zz %s ä a\0 a\n a,b a*".split(' ');
+    let bad = bad.chain(["", "orders/ 42", &too_long]);
+    for name in bad {
+        let error = within("a refusal", locks.lock(name)).await.unwrap_err();
+        assert!(
+            matches!(error, LockError::InvalidName { .. }),
+            "{name:?}: {error:?}"
+        );
+    }
+    let template = locks.lock("orders/<id>").await.unwrap_err();
+    assert_matches!(template, LockError::Config { .. });
+    assert!(
+        template
+            .to_string()
+            .contains("a template is a lone string literal"),
+        "`{template}` does not say where templates stand"
+    );
+    assert_eq!(corner.keys(&corner.prefix).await, []);
+}
+
+#[limit::test]
+async fn values_come_in_several_types() {
+    let locks = Corner::new().await.locks().await;
+    let v = Values {
+        integer: u64::MAX,
+        negative: -1,
+        number: NonZero::<u16>::MIN,
+        truth: true,
+        letter: 'ü',
+        text: Cow::Borrowed("a b"),
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        shared: "s".into(),
+        boxed: "b".into(),
+    };
+    let name = values(&locks, v).await.unwrap();
+    assert_eq!(
+        name.text(),
+        Some("18446744073709551615/-1/1/true/%C3%BC/a%20b/127.0.0.1/s/b")
+    );
+}
+
+#[limit::test]
+async fn names_come_in_several_types() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let text = String::from("orders/42");
+    let name: Name = text.lock_name();
+    pass("a free name", locks.lock("orders/42")).await;
+    pass("a free name", locks.lock(&text)).await;
+    pass("a free name", locks.lock(&name)).await;
+    pass("a free name", locks.lock(Box::new(&name).as_ref())).await;
+    let held = locks.lock(name).await.unwrap();
+    let refused = corner.locks().await.lock(text).try_once().await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    held.release().await.unwrap();
 }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::corner::{Corner, connect};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 /// Tasks of each of the two engines.
 const TASKS: u64 = 100;
@@ -96,29 +96,27 @@ async fn served(corner: &Corner, outer: bool) -> u64 {
     served
 }
 
-#[test]
-fn tasks_that_hold_a_lock_are_served_as_fast_as_others() {
-    run(async {
-        let mut drill = Drill::begin(format!(
-            "{TASKS} tasks of each of two engines wait for one name, then do so while each holds a lock of its own"
-        ));
-        // Its own: so many writes would hold up those of all other tests.
-        let etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let (mut plain, mut nested) = (0, 0);
-        for _ in 0..ROUNDS {
-            plain = served(&corner, false).await;
-            nested = served(&corner, true).await;
-            println!("{plain} bodies without outer locks, {nested} with them, in {WINDOW:?}");
-            if 2 * nested >= plain {
-                break;
-            }
+#[limit::test]
+async fn tasks_that_hold_a_lock_are_served_as_fast_as_others() {
+    let mut drill = Drill::begin(format!(
+        "{TASKS} tasks of each of two engines wait for one name, then do so while each holds a lock of its own"
+    ));
+    // Its own: so many writes would hold up those of all other tests.
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let (mut plain, mut nested) = (0, 0);
+    for _ in 0..ROUNDS {
+        plain = served(&corner, false).await;
+        nested = served(&corner, true).await;
+        println!("{plain} bodies without outer locks, {nested} with them, in {WINDOW:?}");
+        if 2 * nested >= plain {
+            break;
         }
-        assert!(2 * nested >= plain, "{nested} of {plain}");
-        corner.until_empty().await;
-        drill.got("all calls: no error");
-        drill.got(format!("bodies in {WINDOW:?} without outer locks: {plain}"));
-        drill.got(format!("bodies in {WINDOW:?} with outer locks: {nested}"));
-        drill.end();
-    });
+    }
+    assert!(2 * nested >= plain, "{nested} of {plain}");
+    corner.until_empty().await;
+    drill.got("all calls: no error");
+    drill.got(format!("bodies in {WINDOW:?} without outer locks: {plain}"));
+    drill.got(format!("bodies in {WINDOW:?} with outer locks: {nested}"));
+    drill.end();
 }

@@ -6,7 +6,7 @@ use etcd_locked::LockError;
 
 use crate::corner::Corner;
 use crate::drill::Drill;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 fn names_the_key(error: &LockError, key: &str) {
     let (text, debug) = (error.to_string(), format!("{error:?}"));
@@ -16,48 +16,41 @@ fn names_the_key(error: &LockError, key: &str) {
     assert!(!text.contains("4711"), "`{text}`");
 }
 
-#[test]
-fn a_key_without_a_lease_is_named() {
-    run(async {
-        let mut drill = Drill::begin("an operator puts a key without a lease below a name");
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let key = format!("{}operator", corner.below("orders/4711"));
-        let mut client = corner.client.clone();
-        client.put(&*key, "", None).await.expect("etcd takes a put");
-        let tried = within("a try", locks.lock("orders/4711").try_once()).await;
-        let error = tried.expect_err("the name is taken");
-        assert!(matches!(error, LockError::Held { .. }), "{error:?}");
-        names_the_key(&error, &key);
-        drill.error(&error);
-        let call = locks.lock("orders/4711").wait(Duration::from_secs(3));
-        let error = within("a wait", call).await.expect_err("the name is taken");
-        assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
-        names_the_key(&error, &key);
-        drill.error(&error);
-        drill.shows("a key without a lease lies below a name").await;
-        drill.end();
-    });
+#[limit::test]
+async fn a_key_without_a_lease_is_named() {
+    let mut drill = Drill::begin("an operator puts a key without a lease below a name");
+    let (corner, [locks]) = Corner::with_engines().await;
+    let key = format!("{}operator", corner.below("orders/4711"));
+    let mut client = corner.client.clone();
+    client.put(&*key, "", None).await.expect("etcd takes a put");
+    let tried = within("a try", locks.lock("orders/4711").try_once()).await;
+    let error = tried.expect_err("the name is taken");
+    assert_matches!(error, LockError::Held { .. });
+    names_the_key(&error, &key);
+    drill.error(&error);
+    let call = locks.lock("orders/4711").wait(Duration::from_secs(3));
+    let error = within("a wait", call).await.expect_err("the name is taken");
+    assert_matches!(error, LockError::Timeout { .. });
+    names_the_key(&error, &key);
+    drill.error(&error);
+    drill.shows("a key without a lease lies below a name").await;
+    drill.end();
 }
 
 /// An operator's put without a lease outlives the process whose key it was.
-#[test]
-fn a_key_that_was_detached_from_its_lease_is_named() {
-    run(async {
-        let mut drill = Drill::begin("an operator's put detaches a holder's key from its lease");
-        let corner = Corner::new().await;
-        let mine = corner.locks().await;
-        let theirs = corner.locks().await;
-        let held = theirs.lock("orders/4711").await.expect("a free name");
-        let key = corner.contenders("orders/4711").await.remove(0);
-        let mut client = corner.client.clone();
-        let put = client.put(&*key.text, &*key.value, None).await;
-        put.expect("etcd takes a put");
-        let tried = within("a try", mine.lock("orders/4711").try_once()).await;
-        let error = tried.expect_err("the name is taken");
-        names_the_key(&error, &key.text);
-        drill.error(&error);
-        drill.end();
-        drop(held);
-    });
+#[limit::test]
+async fn a_key_that_was_detached_from_its_lease_is_named() {
+    let mut drill = Drill::begin("an operator's put detaches a holder's key from its lease");
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = theirs.lock("orders/4711").await.expect("a free name");
+    let key = corner.owner("orders/4711").await;
+    let mut client = corner.client.clone();
+    let put = client.put(&*key.text, &*key.value, None).await;
+    put.expect("etcd takes a put");
+    let tried = within("a try", mine.lock("orders/4711").try_once()).await;
+    let error = tried.expect_err("the name is taken");
+    names_the_key(&error, &key.text);
+    drill.error(&error);
+    drill.end();
+    drop(held);
 }

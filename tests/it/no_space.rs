@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::corner::{Corner, pass};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
 
 pub(crate) const QUOTA: u64 = 16 * 1024 * 1024;
@@ -75,83 +75,81 @@ pub(crate) async fn make_room(client: &mut Client) {
     }
 }
 
-#[test]
-fn a_refused_lock_leaves_no_key() {
+#[limit::test]
+async fn a_refused_lock_leaves_no_key() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(format!(
-            "etcd comes to its quota {ROUNDS} times, while {} calls lock and release; TTL {TTL:?}",
-            ENGINES * TASKS
-        ));
-        let etcd = Etcd::start_with_quota(QUOTA).await;
-        let corner = Corner::of(&etcd).await;
-        let mut client = corner.client.clone();
-        let mut engines = Vec::new();
-        for _ in 0..ENGINES {
-            engines.push(corner.locks_with_ttl(TTL).await);
+    let mut drill = Drill::begin(format!(
+        "etcd comes to its quota {ROUNDS} times, while {} calls lock and release; TTL {TTL:?}",
+        ENGINES * TASKS
+    ));
+    let etcd = Etcd::start_with_quota(QUOTA).await;
+    let corner = Corner::of(&etcd).await;
+    let mut client = corner.client.clone();
+    let mut engines = Vec::new();
+    for _ in 0..ENGINES {
+        engines.push(corner.locks_with_ttl(TTL).await);
+    }
+    for locks in &engines {
+        // Its lease and its session key are there before there is no space.
+        pass("a free name", locks.lock("first")).await;
+    }
+    let mut names = Vec::new();
+    for round in 0..ROUNDS {
+        let mut calls = JoinSet::new();
+        for (engine, locks) in engines.iter().enumerate() {
+            for task in 0..TASKS {
+                let name = format!("jobs/{round}-{engine}-{task}");
+                calls.spawn(lock(locks.clone(), name.clone()));
+                names.push(name);
+            }
         }
-        for locks in &engines {
-            // Its lease and its session key are there before there is no space.
-            pass("a free name", locks.lock("first")).await;
+        let next = Arc::new(AtomicU64::new(0));
+        let mut fills = JoinSet::new();
+        for _ in 0..FILLS {
+            fills.spawn(fill(client.clone(), next.clone()));
         }
-        let mut names = Vec::new();
-        for round in 0..ROUNDS {
-            let mut calls = JoinSet::new();
-            for (engine, locks) in engines.iter().enumerate() {
-                for task in 0..TASKS {
-                    let name = format!("jobs/{round}-{engine}-{task}");
-                    calls.spawn(lock(locks.clone(), name.clone()));
-                    names.push(name);
-                }
-            }
-            let next = Arc::new(AtomicU64::new(0));
-            let mut fills = JoinSet::new();
-            for _ in 0..FILLS {
-                fills.spawn(fill(client.clone(), next.clone()));
-            }
-            while let Some(refused) = within("a full etcd", fills.join_next()).await {
-                let refused = refused.expect("no panic").to_string();
-                assert!(refused.contains("database space exceeded"), "{refused}");
-            }
-            while let Some(refused) = within("every call's end", calls.join_next()).await {
-                let refused = refused.expect("no panic");
-                let text = refused.to_string();
-                assert!(
-                    matches!(refused, LockError::Backend { .. })
-                        && text.contains("database space exceeded"),
-                    "{refused:?}"
-                );
-                drill.error(&refused);
-            }
-            println!(
-                "round {round}: {} keys are there when every call has been refused",
-                corner.keys(&corner.prefix).await.len()
+        while let Some(refused) = within("a full etcd", fills.join_next()).await {
+            let refused = refused.expect("no panic").to_string();
+            assert!(refused.contains("database space exceeded"), "{refused}");
+        }
+        while let Some(refused) = within("every call's end", calls.join_next()).await {
+            let refused = refused.expect("no panic");
+            let text = refused.to_string();
+            assert!(
+                matches!(refused, LockError::Backend { .. })
+                    && text.contains("database space exceeded"),
+                "{refused:?}"
             );
-            if round + 1 < ROUNDS {
-                make_room(&mut client).await;
-            }
+            drill.error(&refused);
         }
-        let refused = Instant::now();
-        corner.until_empty().await;
-        drill.took(
-            "no key of the refused calls was left, from the last refusal",
-            refused.elapsed(),
+        println!(
+            "round {round}: {} keys are there when every call has been refused",
+            corner.keys(&corner.prefix).await.len()
         );
-        for session in corner.sessions().await {
-            assert!(corner.lease_lives(session.lease).await, "{session:?}");
+        if round + 1 < ROUNDS {
+            make_room(&mut client).await;
         }
-        // No name is closed to the engine that was refused, nor to another.
-        make_room(&mut client).await;
-        for (at, name) in names.iter().enumerate() {
-            let locks = &engines[at % ENGINES];
-            pass(
-                "a lock with space again",
-                locks.lock(&**name).wait_forever(),
-            )
-            .await;
-        }
-        corner.until_empty().await;
-        drill.shows("etcd is at its quota").await;
-        drill.end();
-    });
+    }
+    let refused = Instant::now();
+    corner.until_empty().await;
+    drill.took(
+        "no key of the refused calls was left, from the last refusal",
+        refused.elapsed(),
+    );
+    for session in corner.sessions().await {
+        assert!(corner.lease_lives(session.lease).await, "{session:?}");
+    }
+    // No name is closed to the engine that was refused, nor to another.
+    make_room(&mut client).await;
+    for (at, name) in names.iter().enumerate() {
+        let locks = &engines[at % ENGINES];
+        pass(
+            "a lock with space again",
+            locks.lock(&**name).wait_forever(),
+        )
+        .await;
+    }
+    corner.until_empty().await;
+    drill.shows("etcd is at its quota").await;
+    drill.end();
 }

@@ -8,7 +8,7 @@ use etcd_locked::{LockError, Locks, LossCause, current, etcd_locked};
 use tokio::sync::Notify;
 
 use crate::corner::{Corner, pass, take};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 /// Runs until it may end, and returns the cause of the loss, if there was one.
 #[etcd_locked("orders/<id>", locks = locks, on_lost = "continue")]
@@ -49,6 +49,17 @@ impl Going {
         Going { call, inside, done }
     }
 
+    /// Has an operator delete its key or revoke its lease, and awaits that the body knows.
+    async fn lose(&self, corner: &Corner, cause: LossCause) {
+        match cause {
+            LossCause::Revoked => {
+                corner.revoke("orders/7").await;
+            }
+            _ => corner.take_away("orders/7").await,
+        }
+        within("the loss", self.inside.notified()).await;
+    }
+
     async fn end(self) -> Result<Option<LossCause>, LockError> {
         self.done.notify_one();
         within("the end", self.call).await.expect("no panic")
@@ -60,79 +71,45 @@ fn is_cut_off<T>(ended: &Result<T, LockError>) -> bool {
     matches!(ended, Err(LockError::Lost { cause, .. }) if *cause == LossCause::Shutdown)
 }
 
-#[test]
-fn the_body_runs_on_and_its_answer_stands() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
+#[limit::test]
+async fn the_body_runs_on_and_its_answer_stands() {
+    for cause in [LossCause::Deleted, LossCause::Revoked] {
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
         let going = Going::begin(&mine).await;
-        let key = corner.contenders("orders/7").await[0].clone();
-        corner.client.clone().delete(key.text, None).await.unwrap();
-        within("the loss", going.inside.notified()).await;
+        going.lose(&corner, cause).await;
         // Another process holds the lock by now, and the end of the body does not touch its key.
         let next = take("the next lock", theirs.lock("orders/7")).await;
-        let theirs = corner.contenders("orders/7").await[0].created;
-        assert_eq!(going.end().await.unwrap(), Some(LossCause::Deleted));
-        assert_eq!(corner.contenders("orders/7").await[0].created, theirs);
+        let theirs = corner.owner("orders/7").await.created;
+        assert_eq!(going.end().await.unwrap(), Some(cause));
+        assert_eq!(corner.owner("orders/7").await.created, theirs);
         assert!(next.is_held());
         next.release().await.unwrap();
         pass("a lock after it", mine.lock("orders/7")).await;
         corner.until_empty().await;
-    });
+    }
 }
 
-#[test]
-fn a_body_runs_on_after_its_lease_is_revoked() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let going = Going::begin(&locks).await;
-        let lease = corner.contenders("orders/7").await[0].lease;
-        corner.client.clone().lease_revoke(lease).await.unwrap();
-        within("the loss", going.inside.notified()).await;
-        assert_eq!(going.end().await.unwrap(), Some(LossCause::Revoked));
-        pass("a lock after it", locks.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn without_a_loss_the_option_changes_nothing() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let going = Going::begin(&locks).await;
+    assert_eq!(going.end().await.unwrap(), None);
+    corner.until_empty().await;
 }
 
-#[test]
-fn without_a_loss_the_option_changes_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+#[limit::test]
+async fn a_shutdown_ends_the_body_when_its_grace_is_over() {
+    for has_lost in [false, true] {
+        let (corner, [locks]) = Corner::with_engines().await;
         let going = Going::begin(&locks).await;
-        assert_eq!(going.end().await.unwrap(), None);
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn a_shutdown_ends_the_body_when_its_grace_is_over() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let going = Going::begin(&locks).await;
+        if has_lost {
+            going.lose(&corner, LossCause::Revoked).await;
+        }
         within("the shutdown", locks.shutdown(Duration::ZERO)).await;
         let ended = within("the end", going.call).await.expect("no panic");
         assert!(is_cut_off(&ended), "{ended:?}");
         corner.until_empty().await;
-    });
-}
-
-#[test]
-fn a_shutdown_ends_a_body_that_has_lost_its_lock() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let going = Going::begin(&locks).await;
-        let lease = corner.contenders("orders/7").await[0].lease;
-        corner.client.clone().lease_revoke(lease).await.unwrap();
-        within("the loss", going.inside.notified()).await;
-        within("the shutdown", locks.shutdown(Duration::ZERO)).await;
-        let ended = within("the end", going.call).await.expect("no panic");
-        assert!(is_cut_off(&ended), "{ended:?}");
-    });
+    }
 }
 
 #[etcd_locked("orders/<id>", locks = locks, on_lost = "continue", at_most = "3s")]
@@ -141,23 +118,16 @@ async fn limited(locks: &Locks, id: u64, inside: &Notify) -> Result<(), LockErro
     pending().await
 }
 
-#[test]
-fn a_hold_limit_ends_the_body_after_a_loss() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let inside = Notify::new();
-        let operator = async {
-            inside.notified().await;
-            let key = corner.contenders("orders/7").await[0].clone();
-            corner.client.clone().delete(key.text, None).await.unwrap();
-        };
-        let call = limited(&locks, 7, &inside);
-        let (ended, ()) = within("the limit", async { tokio::join!(call, operator) }).await;
-        assert!(
-            matches!(ended, Err(LockError::HoldLimit { .. })),
-            "{ended:?}"
-        );
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_hold_limit_ends_the_body_after_a_loss() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let inside = Notify::new();
+    let operator = async {
+        inside.notified().await;
+        corner.take_away("orders/7").await;
+    };
+    let call = limited(&locks, 7, &inside);
+    let (ended, ()) = within("the limit", async { tokio::join!(call, operator) }).await;
+    assert_matches!(ended, Err(LockError::HoldLimit { .. }));
+    corner.until_empty().await;
 }

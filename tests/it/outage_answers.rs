@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::corner::{Corner, connect, take};
 use crate::drill::{self, Drill};
 use crate::etcd::Etcd;
-use crate::limit::{PATIENCE, run, within};
+use crate::limit::{self, PATIENCE, run, within};
 
 const CONNECT: Duration = Duration::from_secs(4);
 /// How long any call may take to answer.
@@ -218,34 +218,32 @@ fn every_call_answers_soon_when_etcd_is_killed() {
     run(all_answer_soon(Outage::Killed));
 }
 
-#[test]
-fn bodies_run_on_and_calls_fail_in_a_short_outage() {
-    run(async {
-        let mut drill = Drill::begin("etcd is killed until a call fails, while a lock is held");
-        let mut etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let locks = connect(corner.config().connect_timeout(CONNECT)).await;
-        let held = take("a free name", locks.lock("held")).await;
-        etcd.kill();
-        let refused = within("a refusal", locks.lock("wanted")).await;
-        let refused = refused.expect_err("etcd is out of reach");
-        let is_backend = matches!(refused, LockError::Backend { .. });
-        assert!(is_backend && refused.is_retryable(), "{refused:?}");
-        drill.error(&refused);
-        etcd.start_again().await;
-        let back = Instant::now();
-        let served = async {
-            while locks.lock("wanted").await.is_err() {
-                sleep(Duration::from_millis(20)).await; // not in a busy loop
-            }
-        };
-        within("a lock", served).await;
-        drill.took("the name was locked", back.elapsed());
-        assert!(held.is_held());
-        drill.got("the holder: its lock");
-        drill
-            .shows("etcd is out of reach, for less than a lease lasts")
-            .await;
-        drill.end();
-    });
+#[limit::test]
+async fn bodies_run_on_and_calls_fail_in_a_short_outage() {
+    let mut drill = Drill::begin("etcd is killed until a call fails, while a lock is held");
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let locks = connect(corner.config().connect_timeout(CONNECT)).await;
+    let held = take("a free name", locks.lock("held")).await;
+    etcd.kill();
+    let refused = within("a refusal", locks.lock("wanted")).await;
+    let refused = refused.expect_err("etcd is out of reach");
+    let is_backend = matches!(refused, LockError::Backend { .. });
+    assert!(is_backend && refused.is_retryable(), "{refused:?}");
+    drill.error(&refused);
+    etcd.start_again().await;
+    let back = Instant::now();
+    let served = async {
+        while locks.lock("wanted").await.is_err() {
+            sleep(Duration::from_millis(20)).await; // not in a busy loop
+        }
+    };
+    within("a lock", served).await;
+    drill.took("the name was locked", back.elapsed());
+    assert!(held.is_held());
+    drill.got("the holder: its lock");
+    drill
+        .shows("etcd is out of reach, for less than a lease lasts")
+        .await;
+    drill.end();
 }

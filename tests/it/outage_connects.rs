@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::corner::{Corner, connect};
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 const TASKS: u64 = 20;
 /// Of all tasks and purposes of one engine together.
@@ -103,49 +103,47 @@ async fn all(what: &str, count: &watch::Sender<u64>) {
     within(what, all).await.expect("the test has a sender");
 }
 
-#[test]
-fn connects_are_few_while_nested_calls_wait_for_etcd() {
-    run(async {
-        let mut etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let door = Door::open(&etcd).await;
-        let config = corner.config_via([door.endpoint()]);
-        let locks = connect(config.ttl(TTL).connect_timeout(CONNECT)).await;
-        let elsewhere = corner.locks_with_ttl(TTL).await;
-        let hot = within("the hot name", elsewhere.lock("hot")).await.unwrap();
+#[limit::test]
+async fn connects_are_few_while_nested_calls_wait_for_etcd() {
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let door = Door::open(&etcd).await;
+    let config = corner.config_via([door.endpoint()]);
+    let locks = connect(config.ttl(TTL).connect_timeout(CONNECT)).await;
+    let elsewhere = corner.locks_with_ttl(TTL).await;
+    let hot = within("the hot name", elsewhere.lock("hot")).await.unwrap();
 
-        let signs = Signs {
-            inside: watch::Sender::new(0),
-            refused: watch::Sender::new(0),
-            over: watch::Sender::new(false),
-        };
-        let mut bodies = JoinSet::new();
-        for task in 0..TASKS {
-            bodies.spawn(nested(locks.clone(), task, signs.clone()));
-        }
-        all("every body inside", &signs.inside).await;
-        corner.until_contenders("hot", 2).await;
-        // A nested call that has waited for a second is published to other processes.
-        sleep(Duration::from_secs(2)).await;
+    let signs = Signs {
+        inside: watch::Sender::new(0),
+        refused: watch::Sender::new(0),
+        over: watch::Sender::new(false),
+    };
+    let mut bodies = JoinSet::new();
+    for task in 0..TASKS {
+        bodies.spawn(nested(locks.clone(), task, signs.clone()));
+    }
+    all("every body inside", &signs.inside).await;
+    corner.until_contenders("hot", 2).await;
+    // A nested call that has waited for a second is published to other processes.
+    sleep(Duration::from_secs(2)).await;
 
-        etcd.kill();
-        let waiting = count(&door, "while they wait").await;
-        all("every call refused", &signs.refused).await;
-        let refused = count(&door, "when they have been refused").await;
-        etcd.start_again().await;
-        signs.over.send_replace(true);
-        let most = CONNECTS_A_SECOND * SECONDS;
-        assert!(
-            waiting <= most && refused <= most,
-            "{waiting} and {refused} connects, each in {SECONDS} s"
-        );
-        while let Some(end) = within("a body's end", bodies.join_next()).await {
-            end.expect("no panic")
-                .expect("its lock outlasts the outage");
-        }
-        hot.release().await.unwrap();
-        corner.until_empty().await;
-    });
+    etcd.kill();
+    let waiting = count(&door, "while they wait").await;
+    all("every call refused", &signs.refused).await;
+    let refused = count(&door, "when they have been refused").await;
+    etcd.start_again().await;
+    signs.over.send_replace(true);
+    let most = CONNECTS_A_SECOND * SECONDS;
+    assert!(
+        waiting <= most && refused <= most,
+        "{waiting} and {refused} connects, each in {SECONDS} s"
+    );
+    while let Some(end) = within("a body's end", bodies.join_next()).await {
+        end.expect("no panic")
+            .expect("its lock outlasts the outage");
+    }
+    hot.release().await.unwrap();
+    corner.until_empty().await;
 }
 
 /// How many connects come within the next seconds.

@@ -7,7 +7,7 @@ use etcd_locked::{LockError, Locks, etcd_locked};
 
 use crate::corner::{Corner, pass};
 use crate::drill::Drill;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 /// A panic payload that no library makes.
 #[derive(Debug, PartialEq)]
@@ -23,68 +23,59 @@ fn payload(panic: Box<dyn Any + Send>) -> Payload {
     *panic.downcast().expect("the body's own payload")
 }
 
-#[test]
-fn a_panic_in_the_body_releases_the_lock() {
-    run(async {
-        let mut drill = Drill::begin("a body panics while it holds a lock");
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let task = tokio::spawn({
-            let locks = mine.clone();
-            async move { fail(&locks, 7).await }
-        });
-        let ended = within("the panic", task).await.unwrap_err();
-        assert_eq!(payload(ended.into_panic()), Payload(7));
-        // The TTL is 15 s, so the name is not freed by an expired lease.
-        for locks in [&theirs, &mine] {
-            let next = locks.lock("orders/7").wait(Duration::from_secs(5));
-            pass("the next lock", next).await;
-        }
-        drill.got("the caller: the panic");
-        drill.got("another process and this one: the lock");
-        drill.shows("a body panics").await;
-        drill.end();
-        corner.until_empty().await;
+#[limit::test]
+async fn a_panic_in_the_body_releases_the_lock() {
+    let mut drill = Drill::begin("a body panics while it holds a lock");
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let task = tokio::spawn({
+        let locks = mine.clone();
+        async move { fail(&locks, 7).await }
     });
+    let ended = within("the panic", task).await.unwrap_err();
+    assert_eq!(payload(ended.into_panic()), Payload(7));
+    // The TTL is 15 s, so the name is not freed by an expired lease.
+    for locks in [&theirs, &mine] {
+        let next = locks.lock("orders/7").wait(Duration::from_secs(5));
+        pass("the next lock", next).await;
+    }
+    drill.got("the caller: the panic");
+    drill.got("another process and this one: the lock");
+    drill.shows("a body panics").await;
+    drill.end();
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_panic_under_a_guard_releases_the_lock() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let task = tokio::spawn({
+#[limit::test]
+async fn a_panic_under_a_guard_releases_the_lock() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let task = tokio::spawn({
+        let locks = locks.clone();
+        async move {
+            let held = locks.lock("orders/7").await.unwrap();
+            held.hold(async { std::panic::panic_any(Payload(8)) }).await
+        }
+    });
+    let ended = within("the panic", task)
+        .await
+        .map(|it: Result<(), LockError>| it)
+        .unwrap_err();
+    assert_eq!(payload(ended.into_panic()), Payload(8));
+    corner.until_empty().await;
+    pass("the next lock", locks.lock("orders/7")).await;
+}
+
+#[limit::test]
+async fn a_panic_lets_the_waiters_in() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let calls: Vec<_> = (0..5)
+        .map(|_| {
             let locks = locks.clone();
-            async move {
-                let held = locks.lock("orders/7").await.unwrap();
-                held.hold(async { std::panic::panic_any(Payload(8)) }).await
-            }
-        });
-        let ended = within("the panic", task)
-            .await
-            .map(|it: Result<(), LockError>| it)
-            .unwrap_err();
-        assert_eq!(payload(ended.into_panic()), Payload(8));
-        corner.until_empty().await;
-        pass("the next lock", locks.lock("orders/7")).await;
-    });
-}
-
-#[test]
-fn a_panic_lets_the_waiters_in() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let calls: Vec<_> = (0..5)
-            .map(|_| {
-                let locks = locks.clone();
-                tokio::spawn(async move { fail(&locks, 7).await })
-            })
-            .collect();
-        for call in calls {
-            let ended = within("the next panic", call).await.unwrap_err();
-            assert_eq!(payload(ended.into_panic()), Payload(7));
-        }
-        corner.until_empty().await;
-    });
+            tokio::spawn(async move { fail(&locks, 7).await })
+        })
+        .collect();
+    for call in calls {
+        let ended = within("the next panic", call).await.unwrap_err();
+        assert_eq!(payload(ended.into_panic()), Payload(7));
+    }
+    corner.until_empty().await;
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use etcd_locked::{LockError, Locks, etcd_locked};
 
 use crate::corner::connect;
-use crate::etcd::{Etcd, ROOT};
-use crate::limit::{run, within};
+use crate::etcd::Etcd;
+use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
+use crate::shop::Shop;
 use crate::worker::Worker;
 
 #[etcd_locked("<family>/<id>", locks = locks, wait = "5s")]
@@ -29,130 +30,108 @@ fn config(etcd: &Etcd) -> etcd_locked::Config {
         .user("shop", "secret")
 }
 
-#[test]
-fn a_user_with_the_two_ranges_can_lock() {
+#[limit::test]
+async fn a_user_with_the_two_ranges_can_lock() {
     real_etcd_only!();
-    run(async {
-        let etcd = server().await;
-        let locks = connect(config(&etcd)).await;
-        for id in 0..10 {
-            within("a call", call(&locks, "orders", id)).await.unwrap();
-        }
-        // Past a renewal, for which etcd 3.5.30 checks permissions as well.
-        let held = locks
-            .lock("orders/7")
-            .ttl(Duration::from_secs(6))
-            .await
-            .unwrap();
-        within(
-            "the body",
-            held.hold(tokio::time::sleep(Duration::from_secs(3))),
-        )
+    let etcd = server().await;
+    let locks = connect(config(&etcd)).await;
+    for id in 0..10 {
+        within("a call", call(&locks, "orders", id)).await.unwrap();
+    }
+    // Past a renewal, for which etcd 3.5.30 checks permissions as well.
+    let held = locks
+        .lock("orders/7")
+        .ttl(Duration::from_secs(6))
         .await
         .unwrap();
-        held.release().await.unwrap();
-    });
+    within(
+        "the body",
+        held.hold(tokio::time::sleep(Duration::from_secs(3))),
+    )
+    .await
+    .unwrap();
+    held.release().await.unwrap();
 }
 
-#[test]
-fn a_forbidden_name_is_denied_and_fails_alone() {
+#[limit::test]
+async fn a_forbidden_name_is_denied_and_fails_alone() {
     real_etcd_only!();
-    run(async {
-        let etcd = server().await;
-        let locks = connect(config(&etcd)).await;
-        // At the same time, so that the engine would batch both in one transaction.
-        let forbidden = async {
-            let mut errors = Vec::new();
-            for id in 0..10 {
-                errors.push(call(&locks, "reports", id).await.unwrap_err());
-            }
-            errors
-        };
-        let allowed = async {
-            for id in 0..30 {
-                call(&locks, "orders", id)
-                    .await
-                    .expect("a permitted name next to a forbidden one");
-            }
-        };
-        let (errors, ()) = within("all calls", async { tokio::join!(forbidden, allowed) }).await;
-        for error in errors {
-            assert!(
-                matches!(error, LockError::PermissionDenied { .. }),
-                "{error:?}"
-            );
-            assert!(!error.is_retryable());
-            let text = error.to_string();
-            assert!(
-                text.contains("<family>/<id>"),
-                "`{text}` does not name the lock"
-            );
-            assert!(!text.contains("reports"), "a value in `{text}`");
+    let etcd = server().await;
+    let locks = connect(config(&etcd)).await;
+    // At the same time, so that the engine would batch both in one transaction.
+    let forbidden = async {
+        let mut errors = Vec::new();
+        for id in 0..10 {
+            errors.push(call(&locks, "reports", id).await.unwrap_err());
         }
-        let tried = within("a try", locks.lock("reports/7").try_once()).await;
+        errors
+    };
+    let allowed = async {
+        for id in 0..30 {
+            call(&locks, "orders", id)
+                .await
+                .expect("a permitted name next to a forbidden one");
+        }
+    };
+    let (errors, ()) = within("all calls", async { tokio::join!(forbidden, allowed) }).await;
+    for error in errors {
+        assert_matches!(error, LockError::PermissionDenied { .. });
+        assert!(!error.is_retryable());
+        let text = error.to_string();
         assert!(
-            matches!(tried, Err(LockError::PermissionDenied { .. })),
-            "{tried:?}"
+            text.contains("<family>/<id>"),
+            "`{text}` does not name the lock"
         );
-    });
+        assert!(!text.contains("reports"), "a value in `{text}`");
+    }
+    let tried = within("a try", locks.lock("reports/7").try_once()).await;
+    assert_matches!(tried, Err(LockError::PermissionDenied { .. }));
 }
 
-#[test]
-fn a_missing_session_key_permission_is_named() {
+#[limit::test]
+async fn a_missing_session_key_permission_is_named() {
     real_etcd_only!();
-    run(async {
-        let etcd = Etcd::start().await;
-        etcd.enable_auth("shop", "secret", &["shop/"]).await;
-        let error = match within("connecting", Locks::connect(config(&etcd))).await {
-            Ok(locks) => within("a call", call(&locks, "orders", 7))
-                .await
-                .unwrap_err(),
-            Err(error) => error,
-        };
-        assert!(
-            matches!(error, LockError::PermissionDenied { .. }),
-            "{error:?}"
-        );
-        assert!(error.to_string().contains("session key"), "{error}");
-    });
+    let etcd = Etcd::start().await;
+    etcd.enable_auth("shop", "secret", &["shop/"]).await;
+    let error = match within("connecting", Locks::connect(config(&etcd))).await {
+        Ok(locks) => within("a call", call(&locks, "orders", 7))
+            .await
+            .unwrap_err(),
+        Err(error) => error,
+    };
+    assert_matches!(error, LockError::PermissionDenied { .. });
+    assert!(error.to_string().contains("session key"), "{error}");
 }
 
 /// How many names the worker holds, each with a watch.
 const NAMES: usize = 20;
 
 /// etcd refuses each of its watches, again and again.
-#[test]
-fn a_role_that_is_taken_away_is_one_warning_about_watches() {
+#[limit::test]
+async fn a_role_that_is_taken_away_is_one_warning_about_watches() {
     real_etcd_only!();
-    run(async {
-        let etcd = Etcd::start().await;
-        etcd.enable_auth("shop", "secret", &["locks/", "locks%s/"])
-            .await;
-        let mut root = etcd.client_as(Some(ROOT)).await;
-        let mut worker = Worker::start([
-            ("ETCD_LOCKED_ENDPOINTS", &*etcd.endpoint()),
-            ("ETCD_LOCKED_USER", "shop:secret"),
-            ("ETCD_LOCKED_TTL", "60s"),
-            ("WORKER_LOGS", "debug"),
-        ]);
-        for name in 0..NAMES {
-            worker.send(&format!("work {name}"));
-            worker.says("held").await;
-        }
-        let revoked = root.user_revoke_role("shop", "shop").await;
-        revoked.expect("the role is revoked");
-        let (mut refused, mut warned) = (0, 0);
-        while refused < 3 * NAMES {
-            let line = worker.says("logged").await;
-            refused += usize::from(line.contains("refuses a watch"));
-            warned += usize::from(line.contains("refuses watches"));
-        }
-        assert_eq!(warned, 1);
-        let granted = root.user_grant_role("shop", "shop").await;
-        granted.expect("the role is granted again");
-        for name in 0..NAMES {
-            worker.send(&format!("done {name}"));
-            worker.says("released").await;
-        }
-    });
+    let Shop { etcd, mut root } = Shop::start("secret").await;
+    let mut worker = Worker::start([
+        ("ETCD_LOCKED_ENDPOINTS", &*etcd.endpoint()),
+        ("ETCD_LOCKED_USER", "shop:secret"),
+        ("ETCD_LOCKED_TTL", "60s"),
+        ("WORKER_LOGS", "debug"),
+    ]);
+    for name in 0..NAMES {
+        worker.asked(&format!("work {name}"), "held").await;
+    }
+    let revoked = root.user_revoke_role("shop", "shop").await;
+    revoked.expect("the role is revoked");
+    let (mut refused, mut warned) = (0, 0);
+    while refused < 3 * NAMES {
+        let line = worker.says("logged").await;
+        refused += usize::from(line.contains("refuses a watch"));
+        warned += usize::from(line.contains("refuses watches"));
+    }
+    assert_eq!(warned, 1);
+    let granted = root.user_grant_role("shop", "shop").await;
+    granted.expect("the role is granted again");
+    for name in 0..NAMES {
+        worker.asked(&format!("done {name}"), "released").await;
+    }
 }

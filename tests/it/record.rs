@@ -6,7 +6,7 @@ use etcd_locked::{LockError, Locks, etcd_locked};
 use serde_json::Value;
 
 use crate::corner::{Corner, Key, connect};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::worker::Worker;
 
 #[etcd_locked("orders/<id>", locks = locks)]
@@ -14,163 +14,128 @@ async fn keys(locks: &Locks, id: u64, corner: &Corner) -> Result<Vec<Key>, LockE
     Ok(corner.contenders("orders/42").await)
 }
 
-#[test]
-fn a_key_is_named_for_its_lock_and_its_lease() {
-    run(async {
-        let corner = Corner::new().await;
-        let keys = within("the call", keys(&corner.locks().await, 42, &corner))
-            .await
-            .unwrap();
-        let [key] = keys.as_slice() else {
-            panic!("{keys:?}")
-        };
-        assert_eq!(
-            key.text,
-            format!("{}orders/42/{:x}", corner.prefix, key.lease)
-        );
-        assert!(
-            key.lease != 0,
-            "without a lease the key would outlive a crash"
-        );
-    });
+#[limit::test]
+async fn a_value_says_who_holds_the_lock() {
+    let corner = Corner::new().await;
+    let before = SystemTime::now() - Duration::from_secs(1);
+    let keys = within("the call", keys(&corner.locks().await, 42, &corner))
+        .await
+        .unwrap();
+    let record: Value = serde_json::from_slice(&keys[0].value).expect("JSON");
+    assert_eq!(record["pid"], std::process::id());
+    assert_eq!(record["service"], "tests");
+    assert_eq!(record["function"], concat!(module_path!(), "::keys"));
+    assert_eq!(record["template"], "orders/<id>");
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux");
+    assert_eq!(record["host"], host.trim());
+    let since =
+        humantime::parse_rfc3339(record["queued_since"].as_str().unwrap()).expect("RFC 3339");
+    assert!(
+        since >= before && since <= SystemTime::now() + Duration::from_secs(1),
+        "{since:?}"
+    );
 }
 
-#[test]
-fn a_value_says_who_holds_the_lock() {
-    run(async {
-        let corner = Corner::new().await;
-        let before = SystemTime::now() - Duration::from_secs(1);
-        let keys = within("the call", keys(&corner.locks().await, 42, &corner))
-            .await
-            .unwrap();
-        let record: Value = serde_json::from_slice(&keys[0].value).expect("JSON");
-        assert_eq!(record["pid"], std::process::id());
-        assert_eq!(record["service"], "tests");
-        assert_eq!(record["function"], concat!(module_path!(), "::keys"));
-        assert_eq!(record["template"], "orders/<id>");
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux");
-        assert_eq!(record["host"], host.trim());
-        let since =
-            humantime::parse_rfc3339(record["queued_since"].as_str().unwrap()).expect("RFC 3339");
-        assert!(
-            since >= before && since <= SystemTime::now() + Duration::from_secs(1),
-            "{since:?}"
-        );
-    });
+#[limit::test]
+async fn a_refused_caller_reads_the_same_record() {
+    let corner = Corner::new().await;
+    let mut environment = corner.environment();
+    environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
+    let mut worker = Worker::start(environment);
+    worker.asked("work till", "held").await;
+    let refused = corner.locks().await.lock("jobs/till").try_once().await;
+    let Err(error @ LockError::Held { .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    // The error names the holder, so that an operator knows which process to ask.
+    for part in ["till service", &worker.pid().to_string()] {
+        assert!(error.to_string().contains(part), "no {part} in `{error}`");
+    }
+    let LockError::Held {
+        holder: Some(holder),
+        ..
+    } = error
+    else {
+        panic!("{error:?}")
+    };
+    assert_eq!(
+        (holder.service(), holder.pid()),
+        ("till service", worker.pid())
+    );
+    assert_eq!(holder.template(), Some("jobs/<job>"));
+    assert_eq!(holder.function(), Some("worker::work"));
+    humantime::parse_rfc3339(holder.queued_since()).expect("RFC 3339");
+    worker.asked("done till", "released").await;
 }
 
-#[test]
-fn a_refused_caller_reads_the_same_record() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut environment = corner.environment();
-        environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
-        let mut worker = Worker::start(environment);
-        worker.send("work till");
-        worker.says("held").await;
-        let refused = corner.locks().await.lock("jobs/till").try_once().await;
-        let Err(error @ LockError::Held { .. }) = refused else {
-            panic!("{refused:?}")
-        };
-        // The error names the holder, so that an operator knows which process to ask.
-        for part in ["till service", &worker.pid().to_string()] {
-            assert!(error.to_string().contains(part), "no {part} in `{error}`");
-        }
-        let LockError::Held {
-            holder: Some(holder),
-            ..
-        } = error
-        else {
-            panic!("{error:?}")
-        };
-        assert_eq!(
-            (holder.service(), holder.pid()),
-            ("till service", worker.pid())
-        );
-        assert_eq!(holder.template(), Some("jobs/<job>"));
-        assert_eq!(holder.function(), Some("worker::work"));
-        humantime::parse_rfc3339(holder.queued_since()).expect("RFC 3339");
-        worker.send("done till");
-        worker.says("released").await;
-    });
+#[limit::test]
+async fn a_lock_without_a_function_says_so() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("orders/42").await.unwrap();
+    let key = corner.owner("orders/42").await;
+    let record: Value = serde_json::from_slice(&key.value).expect("JSON");
+    assert_eq!(
+        (&record["function"], &record["template"]),
+        (&Value::Null, &Value::Null)
+    );
+    held.release().await.unwrap();
 }
 
-#[test]
-fn a_lock_without_a_function_says_so() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("orders/42").await.unwrap();
-        let key = corner.contenders("orders/42").await[0].clone();
-        let record: Value = serde_json::from_slice(&key.value).expect("JSON");
-        assert_eq!(
-            (&record["function"], &record["template"]),
-            (&Value::Null, &Value::Null)
-        );
-        held.release().await.unwrap();
-    });
-}
-
-#[test]
-fn a_session_key_carries_the_lease_of_its_locks() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("orders/42").await.unwrap();
-        let lease = corner.contenders("orders/42").await[0].lease;
-        let sessions = corner.sessions().await;
-        let [session] = sessions.as_slice() else {
-            panic!("{sessions:?}")
-        };
-        assert_eq!(
-            session.text,
-            format!("{}{lease:x}", corner.session_prefix())
-        );
-        assert_eq!(session.lease, lease);
-        held.release().await.unwrap();
-    });
+#[limit::test]
+async fn a_session_key_carries_the_lease_of_its_locks() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("orders/42").await.unwrap();
+    let lease = corner.owner("orders/42").await.lease;
+    assert_ne!(lease, 0, "the key would outlive a crash");
+    let sessions = corner.sessions().await;
+    let [session] = sessions.as_slice() else {
+        panic!("{sessions:?}")
+    };
+    assert_eq!(
+        session.text,
+        format!("{}{lease:x}", corner.session_prefix())
+    );
+    assert_eq!(session.lease, lease);
+    held.release().await.unwrap();
 }
 
 /// Every key ever created stays in etcd's index until the next compaction, so a new key for each lock would slow etcd down.
-#[test]
-fn keys_are_used_again() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let mut keys = Vec::new();
-        for _ in 0..20 {
-            let held = locks.lock("orders/42").await.unwrap();
-            keys.push(corner.contenders("orders/42").await[0].text.clone());
-            held.release().await.unwrap();
-        }
-        keys.dedup();
-        assert_eq!(keys.len(), 1, "{keys:?}");
-    });
+#[limit::test]
+async fn keys_are_used_again() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let mut keys = Vec::new();
+    for _ in 0..20 {
+        let held = locks.lock("orders/42").await.unwrap();
+        keys.push(corner.contenders("orders/42").await[0].text.clone());
+        held.release().await.unwrap();
+    }
+    keys.dedup();
+    assert_eq!(keys.len(), 1, "{keys:?}");
 }
 
-#[test]
-fn a_calls_own_ttl_is_that_of_its_lease() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = connect(corner.config().ttl(Duration::from_secs(7))).await;
-        for (name, ttl, expected) in [
-            ("orders/1", None, 7),
-            ("orders/2", Some(Duration::from_secs(30)), 30),
-        ] {
-            let call = locks.lock(name);
-            let held = match ttl {
-                Some(ttl) => call.ttl(ttl).await,
-                None => call.await,
-            };
-            let held = held.unwrap();
-            let lease = corner.contenders(name).await[0].lease;
-            let granted = corner
-                .client
-                .clone()
-                .lease_time_to_live(lease, None)
-                .await
-                .unwrap()
-                .granted_ttl();
-            assert_eq!(granted, expected);
-            held.release().await.unwrap();
-        }
-    });
+#[limit::test]
+async fn a_calls_own_ttl_is_that_of_its_lease() {
+    let corner = Corner::new().await;
+    let locks = connect(corner.config().ttl(Duration::from_secs(7))).await;
+    for (name, ttl, expected) in [
+        ("orders/1", None, 7),
+        ("orders/2", Some(Duration::from_secs(30)), 30),
+    ] {
+        let call = locks.lock(name);
+        let held = match ttl {
+            Some(ttl) => call.ttl(ttl).await,
+            None => call.await,
+        };
+        let held = held.unwrap();
+        let lease = corner.contenders(name).await[0].lease;
+        let granted = corner
+            .client
+            .clone()
+            .lease_time_to_live(lease, None)
+            .await
+            .unwrap()
+            .granted_ttl();
+        assert_eq!(granted, expected);
+        held.release().await.unwrap();
+    }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use etcd_locked::{Group, LockError, LockGuard, Locks, LossCause, Token, current, etcd_locked};
 use tokio::sync::{Barrier, Notify};
 
-use crate::corner::{Corner, pass};
-use crate::limit::{run, within};
+use crate::corner::{Corner, admitted, begin_shutdown, pass, spawn};
+use crate::limit::{self, within};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -36,63 +36,51 @@ async fn outer(
     Ok(())
 }
 
-#[test]
-fn a_reentrant_call_sends_nothing_to_etcd() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let body = async || {
-            let outer = inside();
-            let before = corner.revision().await;
-            for _ in 0..3 {
-                assert_eq!(order(&mine, 7).await?, outer);
-            }
-            assert_eq!(corner.changes_after(before).await, 0);
-            // The end of the inner calls has released nothing.
-            let refused = theirs.lock("orders/7").try_once().await;
-            assert!(
-                matches!(refused, Err(LockError::Held { .. })),
-                "{refused:?}"
-            );
-            // Another name is taken as usual.
-            assert_eq!(order(&mine, 8).await?.0, "orders/8");
-            Ok(())
-        };
-        within("the calls", outer(&mine, 7, body)).await.unwrap();
-        pass("the next lock", theirs.lock("orders/7")).await;
-        // Without an outer lock the call takes one of its own.
-        assert_eq!(order(&mine, 7).await.unwrap().0, "orders/7");
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_reentrant_call_sends_nothing_to_etcd() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let body = async || {
+        let outer = inside();
+        let before = corner.revision().await;
+        for _ in 0..3 {
+            assert_eq!(order(&mine, 7).await?, outer);
+        }
+        assert_eq!(corner.changes_after(before).await, 0);
+        // The end of the inner calls has released nothing.
+        let refused = theirs.lock("orders/7").try_once().await;
+        assert_matches!(refused, Err(LockError::Held { .. }));
+        // Another name is taken as usual.
+        assert_eq!(order(&mine, 8).await?.0, "orders/8");
+        Ok(())
+    };
+    within("the calls", outer(&mine, 7, body)).await.unwrap();
+    pass("the next lock", theirs.lock("orders/7")).await;
+    // Without an outer lock the call takes one of its own.
+    assert_eq!(order(&mine, 7).await.unwrap().0, "orders/7");
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_guard_is_reentrant_too() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let body = async || {
-            let again = locks.lock("orders/7").reentrant().await?;
-            assert_eq!(
-                (again.name().text(), again.token()),
-                (Some("orders/7"), inside().1)
-            );
-            assert_eq!(again.hold(async { inside() }).await?, inside());
-            again.release().await?;
-            drop(locks.lock("orders/7").reentrant().await?);
-            // A hold limit applies to the bodies of the inner guard.
-            let limited = locks.lock("orders/7").at_most(Duration::from_millis(50));
-            let limited = limited.reentrant().await?;
-            let ended = limited.hold(pending::<()>()).await;
-            assert!(
-                matches!(ended, Err(LockError::HoldLimit { .. })),
-                "{ended:?}"
-            );
-            Ok(())
-        };
-        within("the calls", outer(&locks, 7, body)).await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_guard_is_reentrant_too() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let body = async || {
+        let again = locks.lock("orders/7").reentrant().await?;
+        assert_eq!(
+            (again.name().text(), again.token()),
+            (Some("orders/7"), inside().1)
+        );
+        assert_eq!(again.hold(async { inside() }).await?, inside());
+        again.release().await?;
+        drop(locks.lock("orders/7").reentrant().await?);
+        // A hold limit applies to the bodies of the inner guard.
+        let limited = locks.lock("orders/7").at_most(Duration::from_millis(50));
+        let limited = limited.reentrant().await?;
+        let ended = limited.hold(pending::<()>()).await;
+        assert_matches!(ended, Err(LockError::HoldLimit { .. }));
+        Ok(())
+    };
+    within("the calls", outer(&locks, 7, body)).await.unwrap();
+    corner.until_empty().await;
 }
 
 #[etcd_locked("orders/<id>", locks = locks, on_lost = "continue")]
@@ -106,32 +94,25 @@ async fn lost(locks: &Locks, id: u64, entered: &Notify) -> Result<LossCause, Loc
             assert!(matches!(inner.release().await, Err(LockError::Lost { .. })));
             // A lost lock is not reentered.
             let refused = order(locks, id).await;
-            assert!(
-                matches!(refused, Err(LockError::Lost { .. })),
-                "{refused:?}"
-            );
+            assert_matches!(refused, Err(LockError::Lost { .. }));
             Ok(cause)
         }
         other => panic!("{other:?}"),
     }
 }
 
-#[test]
-fn a_loss_of_the_outer_lock_reaches_the_inner() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let entered = Notify::new();
-        let operator = async {
-            entered.notified().await;
-            let key = corner.contenders("orders/7").await[0].clone();
-            corner.client.clone().delete(key.text, None).await.unwrap();
-        };
-        let call = lost(&locks, 7, &entered);
-        let (cause, ()) = within("the loss", async { tokio::join!(call, operator) }).await;
-        assert_eq!(cause.unwrap(), LossCause::Deleted);
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_loss_of_the_outer_lock_reaches_the_inner() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let entered = Notify::new();
+    let operator = async {
+        entered.notified().await;
+        corner.take_away("orders/7").await;
+    };
+    let call = lost(&locks, 7, &entered);
+    let (cause, ()) = within("the loss", async { tokio::join!(call, operator) }).await;
+    assert_eq!(cause.unwrap(), LossCause::Deleted);
+    corner.until_empty().await;
 }
 
 #[etcd_locked("orders/<id>", locks = locks)]
@@ -142,30 +123,18 @@ async fn let_out(locks: &Locks, id: u64) -> Result<(LockGuard, etcd_locked::Curr
     Ok((held, seen))
 }
 
-#[test]
-fn a_reentrant_guard_is_lost_outside_its_body() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let (held, seen) = let_out(&locks, 7).await.unwrap();
-        assert!(!held.is_held() && !seen.is_held());
-        let mut ran = false;
-        let late = held.hold(async { ran = true }).await;
-        assert!(
-            matches!(
-                late,
-                Err(LockError::Lost {
-                    cause: LossCause::Released,
-                    ..
-                })
-            ),
-            "{late:?}"
-        );
-        assert!(!ran, "a body ran under a released lock");
-        pass("the next lock", locks.lock("orders/7")).await;
-        drop(held);
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_reentrant_guard_is_lost_outside_its_body() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let (held, seen) = let_out(&locks, 7).await.unwrap();
+    assert!(!held.is_held() && !seen.is_held());
+    let mut ran = false;
+    let late = held.hold(async { ran = true }).await;
+    assert_matches!(late, Err(LockError::Lost { cause, .. }) if cause == LossCause::Released);
+    assert!(!ran, "a body ran under a released lock");
+    pass("the next lock", locks.lock("orders/7")).await;
+    drop(held);
+    corner.until_empty().await;
 }
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "1s", reentrant)]
@@ -174,27 +143,21 @@ async fn meet(locks: &Locks, id: u64, barrier: &Barrier) -> Result<(), LockError
     Ok(())
 }
 
-#[test]
-fn only_branches_of_the_task_share_a_reentrant_lock() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let body = async || {
-            let barrier = Barrier::new(2);
-            let (one, two) = tokio::join!(meet(&locks, 7, &barrier), meet(&locks, 7, &barrier));
-            one.and(two)?;
-            let locks = locks.clone();
-            let spawned = tokio::spawn(async move { meet(&locks, 7, &Barrier::new(1)).await });
-            let spawned = spawned.await.expect("no panic");
-            assert!(
-                matches!(spawned, Err(LockError::Timeout { .. })),
-                "{spawned:?}"
-            );
-            Ok(())
-        };
-        within("the calls", outer(&locks, 7, body)).await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn only_branches_of_the_task_share_a_reentrant_lock() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let body = async || {
+        let barrier = Barrier::new(2);
+        let (one, two) = tokio::join!(meet(&locks, 7, &barrier), meet(&locks, 7, &barrier));
+        one.and(two)?;
+        let locks = locks.clone();
+        let spawned = tokio::spawn(async move { meet(&locks, 7, &Barrier::new(1)).await });
+        let spawned = spawned.await.expect("no panic");
+        assert_matches!(spawned, Err(LockError::Timeout { .. }));
+        Ok(())
+    };
+    within("the calls", outer(&locks, 7, body)).await.unwrap();
+    corner.until_empty().await;
 }
 
 /// Returns the names with their tokens.
@@ -205,111 +168,93 @@ fn tokens<N: Group>(held: &LockGuard<N>) -> Vec<(String, Token)> {
         .collect()
 }
 
-#[test]
-fn a_reentrant_group_is_held_fully_or_not_at_all() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let both = || locks.lock("b").and("a").and("b").reentrant();
-        // None is held: the call takes both as usual.
-        let held = both().await.unwrap();
-        assert_eq!(corner.contenders("a").await.len(), 1);
-        // All are held by one call: the inner call lists them in its own order.
+#[limit::test]
+async fn a_reentrant_group_is_held_fully_or_not_at_all() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let both = || locks.lock("b").and("a").and("b").reentrant();
+    // None is held: the call takes both as usual.
+    let held = both().await.unwrap();
+    assert_eq!(corner.contenders("a").await.len(), 1);
+    // All are held by one call: the inner call lists them in its own order.
+    let inner = async {
+        let again = locks.lock("a").and("b").reentrant().await.unwrap();
+        let mut reversed = tokens(&again);
+        reversed.reverse();
+        assert_eq!(reversed, tokens(&held));
+        assert_eq!(
+            tokens(&locks.lock("a").reentrant().await.unwrap()),
+            [reversed[1].clone()]
+        );
+    };
+    held.hold(inner).await.unwrap();
+    held.release().await.unwrap();
+    // All are held by several calls, one of them reentrant itself.
+    let a = locks.lock("a").await.unwrap();
+    let inner = async {
+        let again = locks.lock("a").reentrant().await.unwrap();
         let inner = async {
-            let again = locks.lock("a").and("b").reentrant().await.unwrap();
-            let mut reversed = tokens(&again);
-            reversed.reverse();
-            assert_eq!(reversed, tokens(&held));
-            assert_eq!(
-                tokens(&locks.lock("a").reentrant().await.unwrap()),
-                [reversed[1].clone()]
-            );
+            let b = locks.lock("b").await.unwrap();
+            let all = b.hold(async { both().await.unwrap() }).await.unwrap();
+            assert_eq!(tokens(&all), [tokens(&b), tokens(&a)].concat());
+            assert!(all.is_held());
+            b.release().await.unwrap();
+            assert!(!all.is_held() && a.is_held(), "one of them is gone");
         };
-        held.hold(inner).await.unwrap();
-        held.release().await.unwrap();
-        // All are held by several calls, one of them reentrant itself.
-        let a = locks.lock("a").await.unwrap();
-        let inner = async {
-            let again = locks.lock("a").reentrant().await.unwrap();
-            let inner = async {
-                let b = locks.lock("b").await.unwrap();
-                let all = b.hold(async { both().await.unwrap() }).await.unwrap();
-                assert_eq!(tokens(&all), [tokens(&b), tokens(&a)].concat());
-                assert!(all.is_held());
-                b.release().await.unwrap();
-                assert!(!all.is_held() && a.is_held(), "one of them is gone");
-            };
-            again.hold(inner).await.unwrap();
-            // Only some are held: the call is refused and takes nothing.
-            let refused = within("the refusal", both()).await;
-            let Err(LockError::SelfDeadlock { name }) = refused else {
-                panic!("{refused:?}")
-            };
-            assert_eq!(name.text(), Some("a"));
+        again.hold(inner).await.unwrap();
+        // Only some are held: the call is refused and takes nothing.
+        let refused = within("the refusal", both()).await;
+        let Err(LockError::SelfDeadlock { name }) = refused else {
+            panic!("{refused:?}")
         };
-        a.hold(inner).await.unwrap();
-        a.release().await.unwrap();
-        corner.until_empty().await;
-    });
+        assert_eq!(name.text(), Some("a"));
+    };
+    a.hold(inner).await.unwrap();
+    a.release().await.unwrap();
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_fence_that_the_inner_made_falls_with_the_outer() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = locks.lock("orders/7").await.unwrap();
-        let next = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.lock("orders/7").await }
-        });
-        let inner = async { locks.lock("orders/7").reentrant().await.unwrap().fence() };
-        let fence = held.hold(inner).await.unwrap();
-        let guarded = || {
-            let put = etcd_locked::etcd_client::TxnOp::get(corner.prefix.as_str(), None);
-            let txn = etcd_locked::etcd_client::Txn::new()
-                .when([fence.clone()])
-                .and_then([put]);
-            let mut client = corner.client.clone();
-            async move { client.txn(txn).await.expect("etcd answers").succeeded() }
-        };
-        assert!(guarded().await);
-        held.release().await.unwrap();
-        let next = within("the next", next).await.unwrap().unwrap();
-        assert_eq!(next.token().handover(), 0, "the key was handed over");
-        assert!(!guarded().await);
-        next.release().await.unwrap();
-    });
+#[limit::test]
+async fn a_fence_that_the_inner_made_falls_with_the_outer() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let held = locks.lock("orders/7").await.unwrap();
+    let next = spawn(locks.lock("orders/7"));
+    let inner = async { locks.lock("orders/7").reentrant().await.unwrap().fence() };
+    let fence = held.hold(inner).await.unwrap();
+    let guarded = || {
+        let put = etcd_locked::etcd_client::TxnOp::get(corner.prefix.as_str(), None);
+        let txn = etcd_locked::etcd_client::Txn::new()
+            .when([fence.clone()])
+            .and_then([put]);
+        let mut client = corner.client.clone();
+        async move { client.txn(txn).await.expect("etcd answers").succeeded() }
+    };
+    assert!(guarded().await);
+    held.release().await.unwrap();
+    let next = admitted("the next", next).await;
+    assert_eq!(next.token().handover(), 0, "the key was handed over");
+    assert!(!guarded().await);
+    next.release().await.unwrap();
 }
 
 /// A held name needs no wait, so neither `wait` nor `deadline` nor a shutdown refuses the call.
-#[test]
-fn a_held_name_is_reentered_at_once() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let body = async || {
-            let past = std::time::Instant::now();
-            drop(locks.lock("orders/7").deadline(past).reentrant().await?);
-            let shutdown = tokio::spawn({
-                let locks = locks.clone();
-                async move { locks.shutdown(PATIENCE).await }
-            });
-            within("the shutdown's beginning", async {
-                let refused = || async {
-                    let locks = locks.clone();
-                    tokio::spawn(async move { locks.lock("orders/9").await.map(drop) }).await
-                };
-                while !matches!(refused().await, Ok(Err(LockError::ShuttingDown))) {}
-            })
-            .await;
-            drop(locks.lock("orders/7").reentrant().await?);
-            drop(shutdown);
-            Ok(())
-        };
-        within("the call", outer(&locks, 7, body)).await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_held_name_is_reentered_at_once() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let body = async || {
+        let past = std::time::Instant::now();
+        drop(locks.lock("orders/7").deadline(past).reentrant().await?);
+        let shutdown = begin_shutdown(&locks, PATIENCE);
+        within("the shutdown's beginning", async {
+            let refused = || spawn(locks.lock("orders/9"));
+            while !matches!(refused().await, Ok(Err(LockError::ShuttingDown))) {}
+        })
+        .await;
+        drop(locks.lock("orders/7").reentrant().await?);
+        drop(shutdown);
+        Ok(())
+    };
+    within("the call", outer(&locks, 7, body)).await.unwrap();
+    corner.until_empty().await;
 }
 
 #[etcd_locked("orders/<id>", locks = locks, reentrant)]
@@ -319,27 +264,17 @@ async fn again(locks: &Locks, id: u64, polled: &Notify) -> Result<(), LockError>
     unreachable!("polled outside the body whose lock it uses")
 }
 
-#[test]
-fn a_reentrant_call_moved_out_of_its_body_is_not_polled() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let (mine, polled) = (locks.clone(), Notify::new());
-        let mut moved = Box::pin(async move { again(&mine, 7, &polled).await });
-        let body = async || {
-            // The call has the lock and its body has begun; then it moves to another task, parallel to this body.
-            assert!(poll_fn(|cx| Poll::Ready(moved.as_mut().poll(cx).is_pending())).await);
-            let answer = within("the other task", tokio::spawn(moved)).await.unwrap();
-            let released = matches!(
-                answer,
-                Err(LockError::Lost {
-                    cause: LossCause::Released,
-                    ..
-                })
-            );
-            assert!(released, "{answer:?}");
-            Ok(())
-        };
-        within("the calls", outer(&locks, 7, body)).await.unwrap();
-    });
+#[limit::test]
+async fn a_reentrant_call_moved_out_of_its_body_is_not_polled() {
+    let (_, [locks]) = Corner::with_engines().await;
+    let (mine, polled) = (locks.clone(), Notify::new());
+    let mut moved = Box::pin(async move { again(&mine, 7, &polled).await });
+    let body = async || {
+        // The call has the lock and its body has begun; then it moves to another task, parallel to this body.
+        assert!(poll_fn(|cx| Poll::Ready(moved.as_mut().poll(cx).is_pending())).await);
+        let answer = within("the other task", tokio::spawn(moved)).await.unwrap();
+        assert_matches!(answer, Err(LockError::Lost { cause, .. }) if cause == LossCause::Released);
+        Ok(())
+    };
+    within("the calls", outer(&locks, 7, body)).await.unwrap();
 }

@@ -1,6 +1,5 @@
 //! Deletes and barriers that etcd refuses for four seconds: they are tried again, the key goes, and one warning is logged.
 
-use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -11,10 +10,10 @@ use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, connect, pass, spawn, take};
 use crate::drill::Drill;
 use crate::etcd::{Etcd, ROOT};
-use crate::limit::{run, within, within_time};
+use crate::limit::{self, within, within_time};
 use crate::logs;
 use crate::no_space::{QUOTA, fill, make_room};
 use crate::real_only::real_etcd_only;
@@ -198,7 +197,7 @@ async fn refused_barrier(fault: Fault) -> (Drill, Etcd) {
     ));
     let mut scene = Scene::new().await;
     scene.proxy.freeze(Direction::Answers);
-    let call = tokio::spawn(scene.mine.lock("given").wait_forever().into_future());
+    let call = spawn(scene.mine.lock("given").wait_forever());
     scene.corner.until_contenders("given", 1).await;
     call.abort();
     let aborted = within("the caller's end", call).await;
@@ -209,54 +208,50 @@ async fn refused_barrier(fault: Fault) -> (Drill, Etcd) {
     scene.key_goes(drill, fault).await
 }
 
-#[test]
-fn delete_is_repeated_after_a_wrong_password() {
+#[limit::test]
+async fn delete_is_repeated_after_a_wrong_password() {
     real_etcd_only!();
-    run(async { refused_delete(Fault::Password).await.0.end() });
+    refused_delete(Fault::Password).await.0.end();
 }
 
-#[test]
-fn delete_is_repeated_after_a_revoked_role() {
+#[limit::test]
+async fn delete_is_repeated_after_a_revoked_role() {
     real_etcd_only!();
-    run(async {
-        let (drill, _etcd) = refused_delete(Fault::Role).await;
-        drill.shows("the role is taken away").await;
-        drill.end();
-    });
+    let (drill, _etcd) = refused_delete(Fault::Role).await;
+    drill.shows("the role is taken away").await;
+    drill.end();
 }
 
-#[test]
-fn barrier_is_repeated_after_a_wrong_password() {
+#[limit::test]
+async fn barrier_is_repeated_after_a_wrong_password() {
     real_etcd_only!();
-    run(async { refused_barrier(Fault::Password).await.0.end() });
+    refused_barrier(Fault::Password).await.0.end();
 }
 
-#[test]
-fn barrier_is_repeated_after_a_revoked_role() {
+#[limit::test]
+async fn barrier_is_repeated_after_a_revoked_role() {
     real_etcd_only!();
-    run(async { refused_barrier(Fault::Role).await.0.end() });
+    refused_barrier(Fault::Role).await.0.end();
 }
 
-#[test]
-fn barrier_is_repeated_after_a_full_etcd() {
+#[limit::test]
+async fn barrier_is_repeated_after_a_full_etcd() {
     real_etcd_only!();
-    run(async { refused_barrier(Fault::Space).await.0.end() });
+    refused_barrier(Fault::Space).await.0.end();
 }
 
-#[test]
-fn delete_is_carried_out_by_a_full_etcd() {
+#[limit::test]
+async fn delete_is_carried_out_by_a_full_etcd() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin("a lock is released while etcd is full");
-        let mut scene = Scene::new().await;
-        let given = take("a free name", scene.mine.lock("given")).await;
-        scene.begin(Fault::Space).await;
-        let released = within("the release's answer", given.release()).await;
-        drill.result("released", &released);
-        released.expect("a delete needs no space");
-        assert_eq!(scene.corner.contenders("given").await, []);
-        assert!(scene.kept.is_held());
-        assert_eq!(scene.lines(), [""; 0]);
-        drill.end();
-    });
+    let mut drill = Drill::begin("a lock is released while etcd is full");
+    let mut scene = Scene::new().await;
+    let given = take("a free name", scene.mine.lock("given")).await;
+    scene.begin(Fault::Space).await;
+    let released = within("the release's answer", given.release()).await;
+    drill.result("released", &released);
+    released.expect("a delete needs no space");
+    assert_eq!(scene.corner.contenders("given").await, []);
+    assert!(scene.kept.is_held());
+    assert_eq!(scene.lines(), [""; 0]);
+    drill.end();
 }

@@ -1,18 +1,21 @@
 //! Release: it is confirmed where possible, never changes the body's result, and removes only the key it was issued for.
 
 use std::future::pending;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use etcd_client::PutOptions;
 use etcd_locked::{LockError, Locks, etcd_locked};
-use etcd_locked_devkit::{Direction, Proxy};
+use etcd_locked_devkit::Direction;
 use tokio::runtime::Builder;
 use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinHandle;
 
 use crate::corner::{Corner, connect, pass};
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, run, within};
 
 #[derive(Debug, PartialEq)]
 enum Failure {
@@ -39,13 +42,7 @@ async fn kill(
 
 #[etcd_locked("orders/<id>", locks = locks)]
 async fn delete(locks: &Locks, id: u64, corner: &Corner) -> Result<u8, LockError> {
-    let key = corner.contenders("orders/7").await[0].clone();
-    corner
-        .client
-        .clone()
-        .delete(key.text, None)
-        .await
-        .expect("the test's own client works");
+    corner.take_away("orders/7").await;
     Ok(7)
 }
 
@@ -72,7 +69,19 @@ async fn fail(locks: &Locks, id: u64, watched: Watched) -> Result<(), LockError>
 struct Watched {
     endpoint: String,
     below: String,
-    sent: std::sync::mpsc::Sender<i64>,
+    sent: Sender<i64>,
+}
+
+impl Watched {
+    fn new(corner: &Corner) -> (Watched, Receiver<i64>) {
+        let (sent, received) = channel();
+        let watched = Watched {
+            endpoint: corner.endpoint.clone(),
+            below: corner.below("orders/7"),
+            sent,
+        };
+        (watched, received)
+    }
 }
 
 impl Drop for Watched {
@@ -81,17 +90,11 @@ impl Drop for Watched {
         let read = thread::spawn(move || {
             // Time for a key that was released too early to be deleted.
             thread::sleep(Duration::from_millis(200));
-            let runtime = Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("a runtime");
-            runtime.block_on(async {
-                let mut client = etcd_client::Client::connect([endpoint], None)
-                    .await
-                    .expect("etcd answers");
-                let below = client
-                    .get(below, Some(etcd_client::GetOptions::new().with_prefix()))
-                    .await;
+            let runtime = Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let client = etcd_client::Client::connect([endpoint], None).await;
+                let prefix = Some(etcd_client::GetOptions::new().with_prefix());
+                let below = client.expect("etcd answers").get(below, prefix).await;
                 below.expect("etcd answers").count()
             })
         });
@@ -124,198 +127,147 @@ fn a_failing_release_keeps_the_value() {
     }
 }
 
-#[test]
-fn a_failed_release_is_completed_later() {
-    run(async {
-        let etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let etcd = Mutex::new(etcd);
-        assert_eq!(
-            within("the call's end", kill(&mine, 7, &etcd, Ok(7))).await,
-            Ok(7)
-        );
-        etcd.lock().await.start_again().await;
-        // The TTL is 15 s, and a restarted etcd gives leases their full time again. So the engine cleans up, not an expiry.
-        let next = theirs.lock("orders/7").wait(Duration::from_secs(10));
-        pass("the next lock", next).await;
-        pass("the first one again", mine.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_failed_release_is_completed_later() {
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let (mine, theirs) = (corner.locks().await, corner.locks().await);
+    let etcd = Mutex::new(etcd);
+    assert_eq!(
+        within("the call's end", kill(&mine, 7, &etcd, Ok(7))).await,
+        Ok(7)
+    );
+    etcd.lock().await.start_again().await;
+    // The TTL is 15 s, and a restarted etcd gives leases their full time again. So the engine cleans up, not an expiry.
+    let next = theirs.lock("orders/7").wait(Duration::from_secs(10));
+    pass("the next lock", next).await;
+    pass("the first one again", mine.lock("orders/7")).await;
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_key_removed_by_an_operator_does_not_disturb_the_result() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        assert_eq!(
-            within("the call", delete(&locks, 7, &corner))
-                .await
-                .unwrap(),
-            7
-        );
-        pass("the next lock", locks.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn a_call_returns_when_its_release_is_confirmed() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        for _ in 0..20 {
-            visit(&locks, 7).await.unwrap();
-            assert_eq!(
-                corner.contenders("orders/7").await,
-                [],
-                "the call is back and its key is still there"
-            );
-            pass("a free name", locks.lock("orders/7")).await;
-            assert_eq!(
-                corner.contenders("orders/7").await,
-                [],
-                "the guard is released and its key is still there"
-            );
-        }
-    });
-}
-
-#[test]
-fn a_dropped_guard_is_released_in_the_background() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        drop(locks.lock("orders/7").await.unwrap());
-        corner.until_empty().await;
-        // The next call of the process need not wait for that.
-        for _ in 0..10 {
-            drop(
-                within("the next lock", locks.lock("orders/7"))
-                    .await
-                    .unwrap(),
-            );
-        }
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn a_delayed_release_spares_what_came_later() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
-        let locks = connect(corner.config_via([proxy.endpoint()])).await;
-        let held = locks.lock("orders/7").await.unwrap();
-        let key = corner.contenders("orders/7").await[0].clone();
-
-        // The release is delayed while the key is deleted and created anew.
-        proxy.freeze(Direction::Requests);
-        drop(held);
-        let mut client = corner.client.clone();
-        let foreign = client.lease_grant(60, None).await.unwrap().id();
-        client.delete(key.text.clone(), None).await.unwrap();
-        client
-            .put(
-                key.text.clone(),
-                "newer",
-                Some(PutOptions::new().with_lease(foreign)),
-            )
+#[limit::test]
+async fn a_key_removed_by_an_operator_does_not_disturb_the_result() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    assert_eq!(
+        within("the call", delete(&locks, 7, &corner))
             .await
-            .unwrap();
-        let newer = corner.contenders("orders/7").await;
-        proxy.thaw();
-        // A lock of another name shows that the engine's requests arrive again.
-        pass("another lock", locks.lock("orders/8")).await;
-        // A refused try of this name shows that the release is over, because it waits for the release.
-        let refused = within("a try", locks.lock("orders/7").try_once()).await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
+            .unwrap(),
+        7
+    );
+    pass("the next lock", locks.lock("orders/7")).await;
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn a_call_returns_when_its_release_is_confirmed() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    for _ in 0..20 {
+        visit(&locks, 7).await.unwrap();
         assert_eq!(
             corner.contenders("orders/7").await,
-            newer,
-            "the release removed a key it was not issued for"
+            [],
+            "the call is back and its key is still there"
         );
-        client.lease_revoke(foreign).await.unwrap();
-        pass("the name, free again", locks.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
+        pass("a free name", locks.lock("orders/7")).await;
+        assert_eq!(
+            corner.contenders("orders/7").await,
+            [],
+            "the guard is released and its key is still there"
+        );
+    }
 }
 
-#[test]
-fn a_cancelled_body_is_dropped_before_its_key_goes() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let (sent, received) = std::sync::mpsc::channel();
-        let watched = Watched {
-            endpoint: corner.endpoint.clone(),
-            below: corner.below("orders/7"),
-            sent,
-        };
-        let inside = std::sync::Arc::new(Notify::new());
-        let call = tokio::spawn({
-            let (locks, inside) = (locks.clone(), inside.clone());
-            async move { stay(&locks, 7, &inside, watched).await }
-        });
-        within("the body inside", inside.notified()).await;
-        call.abort();
-        assert!(
-            within("the cancellation", call)
+#[limit::test]
+async fn a_dropped_guard_is_released_in_the_background() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    drop(locks.lock("orders/7").await.unwrap());
+    corner.until_empty().await;
+    // The next call of the process need not wait for that.
+    for _ in 0..10 {
+        drop(
+            within("the next lock", locks.lock("orders/7"))
                 .await
-                .unwrap_err()
-                .is_cancelled()
+                .unwrap(),
         );
-        assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
-        corner.until_empty().await;
-    });
+    }
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_panicking_body_is_dropped_before_its_key_goes() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let (sent, received) = std::sync::mpsc::channel();
-        let watched = Watched {
-            endpoint: corner.endpoint.clone(),
-            below: corner.below("orders/7"),
-            sent,
-        };
-        let call = tokio::spawn({
-            let locks = locks.clone();
-            async move { fail(&locks, 7, watched).await }
-        });
-        assert!(within("the panic", call).await.unwrap_err().is_panic());
-        assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_delayed_release_spares_what_came_later() {
+    let (corner, proxy) = Corner::with_proxy().await;
+    let locks = connect(corner.config_via([proxy.endpoint()])).await;
+    let held = locks.lock("orders/7").await.unwrap();
+    let key = corner.owner("orders/7").await;
+
+    // The release is delayed while the key is deleted and created anew.
+    proxy.freeze(Direction::Requests);
+    drop(held);
+    let mut client = corner.client.clone();
+    let foreign = client.lease_grant(60, None).await.unwrap().id();
+    client.delete(key.text.clone(), None).await.unwrap();
+    let leased = Some(PutOptions::new().with_lease(foreign));
+    client.put(key.text, "newer", leased).await.unwrap();
+    let newer = corner.contenders("orders/7").await;
+    proxy.thaw();
+    // A lock of another name shows that the engine's requests arrive again.
+    pass("another lock", locks.lock("orders/8")).await;
+    // A refused try of this name shows that the release is over, because it waits for the release.
+    let refused = within("a try", locks.lock("orders/7").try_once()).await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    assert_eq!(
+        corner.contenders("orders/7").await,
+        newer,
+        "the release removed a key it was not issued for"
+    );
+    client.lease_revoke(foreign).await.unwrap();
+    pass("the name, free again", locks.lock("orders/7")).await;
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_body_ended_by_a_shutdown_is_dropped_before_its_key_goes() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let (sent, received) = std::sync::mpsc::channel();
-        let watched = Watched {
-            endpoint: corner.endpoint.clone(),
-            below: corner.below("orders/7"),
-            sent,
-        };
-        let inside = std::sync::Arc::new(Notify::new());
-        let call = tokio::spawn({
-            let (locks, inside) = (locks.clone(), inside.clone());
-            async move { stay(&locks, 7, &inside, watched).await }
-        });
-        within("the body inside", inside.notified()).await;
-        within("the shutdown's end", locks.shutdown(Duration::ZERO)).await;
-        assert!(within("the call's end", call).await.unwrap().is_err());
-        assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
-        corner.until_empty().await;
+/// A call whose body stays inside, and how many keys the body's drop has seen.
+async fn staying(
+    corner: &Corner,
+    locks: &Locks,
+) -> (JoinHandle<Result<(), LockError>>, Receiver<i64>) {
+    let (watched, received) = Watched::new(corner);
+    let inside = Arc::new(Notify::new());
+    let call = tokio::spawn({
+        let (locks, inside) = (locks.clone(), inside.clone());
+        async move { stay(&locks, 7, &inside, watched).await }
     });
+    within("the body inside", inside.notified()).await;
+    (call, received)
+}
+
+#[limit::test]
+async fn a_cancelled_body_is_dropped_before_its_key_goes() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let (call, received) = staying(&corner, &locks).await;
+    call.abort();
+    let ended = within("the cancellation", call).await;
+    assert!(ended.unwrap_err().is_cancelled());
+    assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn a_panicking_body_is_dropped_before_its_key_goes() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let (watched, received) = Watched::new(&corner);
+    let mine = locks.clone();
+    let call = tokio::spawn(async move { fail(&mine, 7, watched).await });
+    assert!(within("the panic", call).await.unwrap_err().is_panic());
+    assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn a_body_ended_by_a_shutdown_is_dropped_before_its_key_goes() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let (call, received) = staying(&corner, &locks).await;
+    within("the shutdown's end", locks.shutdown(Duration::ZERO)).await;
+    assert!(within("the call's end", call).await.unwrap().is_err());
+    assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
+    corner.until_empty().await;
 }

@@ -9,10 +9,10 @@ use etcd_locked::{LockError, LockGuard, Locks, LossCause};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, admitted, connect, pass, spawn, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit;
 use crate::real_only::real_etcd_only;
 
 /// What lives for longer is renewed: `until` waits for three times as long.
@@ -75,107 +75,105 @@ fn wait(locks: &Locks, name: &'static str, inside: &Inside) -> JoinHandle<Result
     })
 }
 
-#[test]
-fn a_restore_from_a_snapshot_costs_every_lock_held() {
+#[limit::test]
+async fn a_restore_from_a_snapshot_costs_every_lock_held() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "restore of a snapshot, after which locks had been handed over, released and taken",
-        );
-        let mut etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        // The waiters outlast a restore on a busy machine.
-        let patience = Duration::from_secs(20);
-        let config = corner.config().ttl(TTL).connect_timeout(patience);
-        let (one, two) = (connect(config.clone()).await, connect(config).await);
-        let [held, moved, alone] = [(); 3].map(|()| Inside::default());
+    let mut drill = Drill::begin(
+        "restore of a snapshot, after which locks had been handed over, released and taken",
+    );
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    // The waiters outlast a restore on a busy machine.
+    let patience = Duration::from_secs(20);
+    let config = corner.config().ttl(TTL).connect_timeout(patience);
+    let (one, two) = (connect(config.clone()).await, connect(config).await);
+    let [held, moved, alone] = [(); 3].map(|()| Inside::default());
 
-        // In the snapshot: `one` holds three names, and `two` waits for two of them.
-        let holder = stay(one.lock("held").await.unwrap(), "held", &held);
-        let waiter = wait(&two, "held", &held);
-        let moving = take("a free name", one.lock("moved")).await;
-        let mover = tokio::spawn(two.lock("moved").wait_forever().into_future());
-        let freed = take("a free name", one.lock("freed")).await;
-        corner.until_contenders("held", 2).await;
-        corner.until_contenders("moved", 2).await;
-        etcd.save();
+    // In the snapshot: `one` holds three names, and `two` waits for two of them.
+    let holder = stay(one.lock("held").await.unwrap(), "held", &held);
+    let waiter = wait(&two, "held", &held);
+    let moving = take("a free name", one.lock("moved")).await;
+    let mover = spawn(two.lock("moved").wait_forever());
+    let freed = take("a free name", one.lock("freed")).await;
+    corner.until_contenders("held", 2).await;
+    corner.until_contenders("moved", 2).await;
+    etcd.save();
 
-        // After the snapshot: one name goes over to `two`, one is released, one is taken.
-        moving.release().await.unwrap();
-        let moving = within("the waiter", mover).await.unwrap().unwrap();
-        let mover = stay(moving, "moved", &moved);
-        let follower = wait(&one, "moved", &moved);
-        corner.until_contenders("moved", 2).await;
-        freed.release().await.unwrap();
-        let newcomer = stay(one.lock("later").await.unwrap(), "later", &alone);
-        for _ in 0..20 {
-            pass("a free name", two.lock("traffic")).await;
-        }
-        let mut old: Vec<i64> = corner.sessions().await.iter().map(|it| it.lease).collect();
-        for name in ["held", "moved", "later"] {
-            old.extend(corner.leases(name).await);
-        }
+    // After the snapshot: one name goes over to `two`, one is released, one is taken.
+    moving.release().await.unwrap();
+    let moving = admitted("the waiter", mover).await;
+    let mover = stay(moving, "moved", &moved);
+    let follower = wait(&one, "moved", &moved);
+    corner.until_contenders("moved", 2).await;
+    freed.release().await.unwrap();
+    let newcomer = stay(one.lock("later").await.unwrap(), "later", &alone);
+    for _ in 0..20 {
+        pass("a free name", two.lock("traffic")).await;
+    }
+    let mut old: Vec<i64> = corner.sessions().await.iter().map(|it| it.lease).collect();
+    for name in ["held", "moved", "later"] {
+        old.extend(corner.leases(name).await);
+    }
 
-        let revision = corner.revision().await;
-        etcd.kill();
-        etcd.restore();
-        etcd.start_again().await;
-        let back = Instant::now();
-        let restored = corner.revision().await;
-        assert!(restored < revision, "{restored} after {revision}");
+    let revision = corner.revision().await;
+    etcd.kill();
+    etcd.restore();
+    etcd.start_again().await;
+    let back = Instant::now();
+    let restored = corner.revision().await;
+    assert!(restored < revision, "{restored} after {revision}");
 
-        // All that is wrong is said together: one fault often hides another.
-        let mut wrong = Vec::new();
-        for (name, body) in [("held", holder), ("moved", mover), ("later", newcomer)] {
-            let lost = timeout(NOTICED, body).await;
-            if let Ok(Ok(cause)) = &lost {
-                drill.got(format!("Lost {{ {cause:?} }}"));
-            }
-            match lost {
-                // A session that etcd answers does not expire: what etcd says of it is not so.
-                Ok(cause) if cause.as_ref().is_ok_and(|it| *it != LossCause::Expired) => {}
-                Ok(cause) => wrong.push(format!("`{name}` was lost by {cause:?}")),
-                Err(_) => wrong.push(format!("`{name}` was not lost within {NOTICED:?}")),
-            }
+    // All that is wrong is said together: one fault often hides another.
+    let mut wrong = Vec::new();
+    for (name, body) in [("held", holder), ("moved", mover), ("later", newcomer)] {
+        let lost = timeout(NOTICED, body).await;
+        if let Ok(Ok(cause)) = &lost {
+            drill.got(format!("Lost {{ {cause:?} }}"));
         }
-        drill.took("every lock of before was lost", back.elapsed());
-        for (name, call) in [("held", waiter), ("moved", follower)] {
-            let served = timeout(NOTICED, call).await;
-            if let Ok(Ok(served)) = &served {
-                drill.result("a lock (a waiter of before)", served);
-            }
-            match served {
-                // Served by the restored history, before its engine knew that it is another.
-                Ok(Ok(
-                    Ok(())
-                    | Err(LockError::Lost {
-                        cause: LossCause::Wiped,
-                        ..
-                    }),
-                )) => {}
-                other => wrong.push(format!("the waiter for `{name}`: {other:?}")),
-            }
+        match lost {
+            // A session that etcd answers does not expire: what etcd says of it is not so.
+            Ok(cause) if cause.as_ref().is_ok_and(|it| *it != LossCause::Expired) => {}
+            Ok(cause) => wrong.push(format!("`{name}` was lost by {cause:?}")),
+            Err(_) => wrong.push(format!("`{name}` was not lost within {NOTICED:?}")),
         }
-        for (name, inside) in [("held", held), ("moved", moved)] {
-            if inside.most() > 1 {
-                wrong.push(format!("{} held `{name}` at once", inside.most()));
-            }
+    }
+    drill.took("every lock of before was lost", back.elapsed());
+    for (name, call) in [("held", waiter), ("moved", follower)] {
+        let served = timeout(NOTICED, call).await;
+        if let Ok(Ok(served)) = &served {
+            drill.result("a lock (a waiter of before)", served);
         }
-        assert!(wrong.is_empty(), "{wrong:#?}");
-        for name in ["held", "moved", "freed", "later", "traffic", "new"] {
-            for locks in [&one, &two] {
-                pass(
-                    &format!("a call for `{name}`"),
-                    locks.lock(name).wait_forever(),
-                )
-                .await;
-            }
+        match served {
+            // Served by the restored history, before its engine knew that it is another.
+            Ok(Ok(
+                Ok(())
+                | Err(LockError::Lost {
+                    cause: LossCause::Wiped,
+                    ..
+                }),
+            )) => {}
+            other => wrong.push(format!("the waiter for `{name}`: {other:?}")),
         }
-        corner.until_empty().await;
-        let gone = |keys: &[crate::corner::Key]| !keys.iter().any(|key| old.contains(&key.lease));
-        let sessions = corner.session_prefix();
-        corner.until("no session of before", &sessions, gone).await;
-        drill.took("no session of before was left", back.elapsed());
-        drill.end();
-    });
+    }
+    for (name, inside) in [("held", held), ("moved", moved)] {
+        if inside.most() > 1 {
+            wrong.push(format!("{} held `{name}` at once", inside.most()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for name in ["held", "moved", "freed", "later", "traffic", "new"] {
+        for locks in [&one, &two] {
+            pass(
+                &format!("a call for `{name}`"),
+                locks.lock(name).wait_forever(),
+            )
+            .await;
+        }
+    }
+    corner.until_empty().await;
+    let gone = |keys: &[crate::corner::Key]| !keys.iter().any(|key| old.contains(&key.lease));
+    let sessions = corner.session_prefix();
+    corner.until("no session of before", &sessions, gone).await;
+    drill.took("no session of before was left", back.elapsed());
+    drill.end();
 }

@@ -4,10 +4,9 @@ use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
 use etcd_locked::{LockError, Locks, etcd_locked};
-use tokio::time::sleep;
 
 use crate::corner::Corner;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 const KEPT: Duration = Duration::from_secs(6);
 
@@ -16,54 +15,45 @@ async fn report(locks: &Locks, day: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[test]
-fn a_retained_key_stays_under_its_own_lease() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = locks.lock("reports/7").at_least(KEPT).await.unwrap();
-        let before = corner.contenders("reports/7").await[0].clone();
-        let began = Instant::now();
-        held.release().await.unwrap();
-        assert!(began.elapsed() < KEPT / 2, "the release waits");
-        let after = corner.contenders("reports/7").await[0].clone();
-        assert_eq!(after.created, before.created);
-        assert_ne!(after.lease, before.lease);
-        // The retained key does not depend on the lease that the engine renews.
-        let mut client = corner.client.clone();
-        client.lease_revoke(before.lease).await.unwrap();
-        assert_eq!(corner.contenders("reports/7").await[0], after);
-        let refused = locks.lock("reports/7").try_once().await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
-        let next = locks.lock("reports/7").wait_forever().into_future();
-        let next = within("the next call", next).await.unwrap();
-        assert!(began.elapsed() > KEPT - Duration::from_millis(200));
-        next.release().await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_retained_key_stays_under_its_own_lease() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let held = locks.lock("reports/7").at_least(KEPT).await.unwrap();
+    let before = corner.owner("reports/7").await;
+    let began = Instant::now();
+    held.release().await.unwrap();
+    assert!(began.elapsed() < KEPT / 2, "the release waits");
+    let after = corner.owner("reports/7").await;
+    assert_eq!(after.created, before.created);
+    assert_ne!(after.lease, before.lease);
+    // The retained key does not depend on the lease that the engine renews.
+    let mut client = corner.client.clone();
+    client.lease_revoke(before.lease).await.unwrap();
+    assert_eq!(corner.contenders("reports/7").await[0], after);
+    let refused = locks.lock("reports/7").try_once().await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    let next = locks.lock("reports/7").wait_forever().into_future();
+    let next = within("the next call", next).await.unwrap();
+    assert!(began.elapsed() > KEPT - Duration::from_millis(200));
+    next.release().await.unwrap();
+    corner.until_empty().await;
 }
 
-#[test]
-fn retention_outlives_its_engine_until_its_end() {
-    run(async {
-        let corner = Corner::new().await;
-        let (one, other) = (corner.locks().await, corner.locks().await);
-        let began = Instant::now();
-        report(&one, 7).await.unwrap();
-        one.shutdown(Duration::from_secs(1)).await;
-        drop(one);
-        corner.until_contenders("reports/7", 1).await;
-        let next = other.lock("reports/7").wait_forever().into_future();
-        let next = within("the next call", next).await.unwrap();
-        let kept = began.elapsed();
-        assert!(kept > KEPT - Duration::from_millis(200), "{kept:?}");
-        assert!(kept < KEPT + Duration::from_secs(6), "{kept:?}");
-        next.release().await.unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn retention_outlives_its_engine_until_its_end() {
+    let (corner, [one, other]) = Corner::with_engines().await;
+    let began = Instant::now();
+    report(&one, 7).await.unwrap();
+    one.shutdown(Duration::from_secs(1)).await;
+    drop(one);
+    corner.until_contenders("reports/7", 1).await;
+    let next = other.lock("reports/7").wait_forever().into_future();
+    let next = within("the next call", next).await.unwrap();
+    let kept = began.elapsed();
+    assert!(kept > KEPT - Duration::from_millis(200), "{kept:?}");
+    assert!(kept < KEPT + Duration::from_secs(6), "{kept:?}");
+    next.release().await.unwrap();
+    corner.until_empty().await;
 }
 
 #[etcd_locked("mails/<region>", locks = locks, at_least = "6s", permits = 2)]
@@ -72,43 +62,20 @@ async fn send(locks: &Locks, region: &str) -> Result<(), LockError> {
 }
 
 /// Two calls in six seconds, over all processes.
-#[test]
-fn retained_permits_are_a_rate() {
-    run(async {
-        let corner = Corner::new().await;
-        let (one, other) = (corner.locks().await, corner.locks().await);
-        let began = Instant::now();
-        send(&one, "eu").await.unwrap();
-        send(&other, "eu").await.unwrap();
-        assert!(began.elapsed() < KEPT / 2, "the first two calls wait");
-        for locks in [&one, &other] {
-            let refused = locks.lock("mails/eu").permits(2).try_once().await;
-            assert!(
-                matches!(refused, Err(LockError::Held { .. })),
-                "{refused:?}"
-            );
-        }
-        within("the third", send(&one, "eu")).await.unwrap();
-        assert!(began.elapsed() > KEPT - Duration::from_millis(200));
-        let shared = one.lock("mails/eu").shared().at_least(KEPT).await;
-        assert!(
-            matches!(shared, Err(LockError::Config { .. })),
-            "{shared:?}"
-        );
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn a_body_longer_than_at_least_leaves_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let short = Duration::from_millis(300);
-        let held = locks.lock("reports/7").at_least(short).await.unwrap();
-        sleep(short).await; // the body's work
-        held.release().await.unwrap();
-        assert_eq!(corner.contenders("reports/7").await, []);
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn retained_permits_are_a_rate() {
+    let (corner, [one, other]) = Corner::with_engines().await;
+    let began = Instant::now();
+    send(&one, "eu").await.unwrap();
+    send(&other, "eu").await.unwrap();
+    assert!(began.elapsed() < KEPT / 2, "the first two calls wait");
+    for locks in [&one, &other] {
+        let refused = locks.lock("mails/eu").permits(2).try_once().await;
+        assert_matches!(refused, Err(LockError::Held { .. }));
+    }
+    within("the third", send(&one, "eu")).await.unwrap();
+    assert!(began.elapsed() > KEPT - Duration::from_millis(200));
+    let shared = one.lock("mails/eu").shared().at_least(KEPT).await;
+    assert_matches!(shared, Err(LockError::Config { .. }));
+    corner.until_empty().await;
 }

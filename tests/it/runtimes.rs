@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::corner::{Corner, pass, take};
 use crate::drill::Drill;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::worker::Worker;
 
 const TTL: Duration = Duration::from_secs(5);
@@ -41,117 +41,107 @@ async fn block(
     Ok(etcd_locked::current().is_some_and(|it| it.is_held()))
 }
 
-#[test]
-fn a_blocked_executor_keeps_the_lock() {
-    run(async {
-        let mut drill = Drill::begin("a body blocks its executor for three TTLs of 5 s");
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks_with_ttl(TTL).await, corner.locks().await);
-        let (inside, entered) = oneshot::channel();
-        let awake = Arc::new(AtomicBool::new(false));
-        let blocked = thread::spawn({
-            // This test keeps a handle on the engine, because its end would revoke the lease that the test reads.
-            let (locks, awake) = (mine.clone(), awake.clone());
-            move || runtime().block_on(block(&locks, 7, inside, &awake))
-        });
-        within("the body inside", entered).await.unwrap();
-        let key = corner.contenders("orders/7").await[0].clone();
-        let mut refusals = 0;
-        while !blocked.is_finished() {
-            match theirs.lock("orders/7").try_once().await {
-                Err(LockError::Held { .. }) => refusals += 1,
-                Ok(held) => {
-                    assert!(
-                        awake.load(Ordering::SeqCst),
-                        "a second holder was admitted while the executor was blocked"
-                    );
-                    held.release().await.unwrap();
-                }
-                Err(error) => panic!("{error:?}"),
+#[limit::test]
+async fn a_blocked_executor_keeps_the_lock() {
+    let mut drill = Drill::begin("a body blocks its executor for three TTLs of 5 s");
+    let corner = Corner::new().await;
+    let (mine, theirs) = (corner.locks_with_ttl(TTL).await, corner.locks().await);
+    let (inside, entered) = oneshot::channel();
+    let awake = Arc::new(AtomicBool::new(false));
+    let blocked = thread::spawn({
+        // This test keeps a handle on the engine, because its end would revoke the lease that the test reads.
+        let (locks, awake) = (mine.clone(), awake.clone());
+        move || runtime().block_on(block(&locks, 7, inside, &awake))
+    });
+    within("the body inside", entered).await.unwrap();
+    let key = corner.owner("orders/7").await;
+    let mut refusals = 0;
+    while !blocked.is_finished() {
+        match theirs.lock("orders/7").try_once().await {
+            Err(LockError::Held { .. }) => refusals += 1,
+            Ok(held) => {
+                assert!(
+                    awake.load(Ordering::SeqCst),
+                    "a second holder was admitted while the executor was blocked"
+                );
+                held.release().await.unwrap();
             }
-            assert!(
-                corner.lease_lives(key.lease).await,
-                "the lease ran out while the executor was blocked"
-            );
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            Err(error) => panic!("{error:?}"),
         }
         assert!(
-            blocked.join().unwrap().unwrap(),
-            "the lock was lost while the executor was blocked"
+            corner.lease_lives(key.lease).await,
+            "the lease ran out while the executor was blocked"
         );
-        assert!(refusals > 20, "only {refusals} tries were refused");
-        drill.got("the holder: its lock");
-        drill.got("tries of another process: Held");
-        drill.shows("an executor is blocked").await;
-        drill.end();
-        corner.until_empty().await;
-    });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(
+        blocked.join().unwrap().unwrap(),
+        "the lock was lost while the executor was blocked"
+    );
+    assert!(refusals > 20, "only {refusals} tries were refused");
+    drill.got("the holder: its lock");
+    drill.got("tries of another process: Held");
+    drill.shows("an executor is blocked").await;
+    drill.end();
+    corner.until_empty().await;
 }
 
-#[test]
-fn two_runtimes_share_the_engine_of_the_process() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut worker = Worker::start(corner.environment());
-        worker.send("runtimes till");
-        worker.says("runtimes").await;
-        // One engine has one lease, hence one session key.
-        assert_eq!(corner.sessions().await.len(), 1);
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn two_runtimes_share_the_engine_of_the_process() {
+    let corner = Corner::new().await;
+    let mut worker = Worker::start(corner.environment());
+    worker.asked("runtimes till", "runtimes").await;
+    // One engine has one lease, hence one session key.
+    assert_eq!(corner.sessions().await.len(), 1);
+    corner.until_empty().await;
 }
 
-#[test]
-fn an_engine_outlives_the_runtime_it_was_made_on() {
-    run(async {
-        let corner = Corner::new().await;
-        let config = corner.config().ttl(TTL);
-        // A guard that outlives its runtime, and a waiter that ends with it.
-        let (locks, held) = thread::spawn(move || {
-            let first = runtime();
-            let locks = first.block_on(Locks::connect(config)).unwrap();
-            let held = first
-                .block_on(locks.lock("orders/7").into_future())
-                .unwrap();
-            let waiting = locks.clone();
-            first.spawn(async move { waiting.lock("orders/7").wait_forever().await });
-            first.block_on(tokio::task::yield_now());
-            drop(first);
-            (locks, held)
-        })
-        .join()
-        .unwrap();
-        // Only the engine's own runtime renews the lease.
-        within("the body", held.hold(tokio::time::sleep(2 * TTL)))
-            .await
+#[limit::test]
+async fn an_engine_outlives_the_runtime_it_was_made_on() {
+    let corner = Corner::new().await;
+    let config = corner.config().ttl(TTL);
+    // A guard that outlives its runtime, and a waiter that ends with it.
+    let (locks, held) = thread::spawn(move || {
+        let first = runtime();
+        let locks = first.block_on(Locks::connect(config)).unwrap();
+        let held = first
+            .block_on(locks.lock("orders/7").into_future())
             .unwrap();
-        assert!(held.is_held());
-        pass("another lock", locks.lock("orders/8")).await;
-        held.release().await.unwrap();
-        pass("the same lock", locks.lock("orders/7")).await;
-        corner.until_empty().await;
-    });
+        let waiting = locks.clone();
+        first.spawn(async move { waiting.lock("orders/7").wait_forever().await });
+        first.block_on(tokio::task::yield_now());
+        drop(first);
+        (locks, held)
+    })
+    .join()
+    .unwrap();
+    // Only the engine's own runtime renews the lease.
+    within("the body", held.hold(tokio::time::sleep(2 * TTL)))
+        .await
+        .unwrap();
+    assert!(held.is_held());
+    pass("another lock", locks.lock("orders/8")).await;
+    held.release().await.unwrap();
+    pass("the same lock", locks.lock("orders/7")).await;
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_runtime_that_ends_releases_what_its_tasks_held() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        thread::spawn(move || {
-            let ending = runtime();
-            let (inside, entered) = oneshot::channel();
-            ending.spawn(async move {
-                let held = locks.lock("orders/7").await.unwrap();
-                let _ = inside.send(());
-                held.hold(std::future::pending::<()>()).await
-            });
-            ending.block_on(entered).unwrap();
-        })
-        .join()
-        .unwrap();
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_runtime_that_ends_releases_what_its_tasks_held() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    thread::spawn(move || {
+        let ending = runtime();
+        let (inside, entered) = oneshot::channel();
+        ending.spawn(async move {
+            let held = locks.lock("orders/7").await.unwrap();
+            let _ = inside.send(());
+            held.hold(std::future::pending::<()>()).await
+        });
+        ending.block_on(entered).unwrap();
+    })
+    .join()
+    .unwrap();
+    corner.until_empty().await;
 }
 
 /// Waker of a thread that runs one future without tokio.
@@ -184,24 +174,21 @@ impl Wake for Broken {
     }
 }
 
-#[test]
-fn a_panicking_waker_harms_no_other_call() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = take("a lock", locks.lock("orders/7")).await;
-        let broken = Arc::new(Broken(AtomicBool::new(false)));
-        let waker = Waker::from(broken.clone());
-        let mut waiting = pin!(locks.lock("orders/7").into_future());
-        let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
-        assert!(polled.is_pending());
-        // The release hands the lock over to the waiter.
-        within("the release", held.release()).await.unwrap();
-        assert!(broken.0.load(Ordering::SeqCst), "not woken");
-        pass("another lock", locks.lock("orders/8")).await;
-        let passed = within("the hand-over", waiting).await.unwrap();
-        assert!(passed.is_held());
-    });
+#[limit::test]
+async fn a_panicking_waker_harms_no_other_call() {
+    let (_, [locks]) = Corner::with_engines().await;
+    let held = take("a lock", locks.lock("orders/7")).await;
+    let broken = Arc::new(Broken(AtomicBool::new(false)));
+    let waker = Waker::from(broken.clone());
+    let mut waiting = pin!(locks.lock("orders/7").into_future());
+    let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    // The release hands the lock over to the waiter.
+    within("the release", held.release()).await.unwrap();
+    assert!(broken.0.load(Ordering::SeqCst), "not woken");
+    pass("another lock", locks.lock("orders/8")).await;
+    let passed = within("the hand-over", waiting).await.unwrap();
+    assert!(passed.is_held());
 }
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "3s")]
@@ -214,43 +201,38 @@ async fn detached(locks: Locks, id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-#[test]
-fn any_executor_is_supported() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.config(), corner.config());
-        let without_tokio = thread::spawn(move || {
-            let locks = block_on(Locks::connect(mine)).unwrap();
-            assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
-            let others = block_on(Locks::connect(theirs)).unwrap();
-            let held = block_on(others.lock("orders/7").into_future()).unwrap();
-            let refused = block_on(plain(&locks, 7));
-            assert!(
-                matches!(refused, Err(LockError::Timeout { .. })),
-                "{refused:?}"
-            );
-            block_on(held.release()).unwrap();
-            assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
-            let limited = locks.lock("orders/7").at_most(Duration::from_millis(100));
-            let held = block_on(limited.into_future()).unwrap();
-            let late = block_on(held.hold(std::future::pending::<()>()));
-            assert!(matches!(late, Err(LockError::HoldLimit { .. })), "{late:?}");
-            block_on(held.release()).unwrap();
-            // Without tokio a detached body cannot be spawned, so the call is refused and takes nothing.
-            let error = block_on(detached(locks.clone(), 7)).unwrap_err();
-            assert!(matches!(error, LockError::Config { .. }), "{error:?}");
-            assert!(error.to_string().contains("tokio runtime"), "{error}");
-            assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
-            block_on(locks.shutdown(Duration::from_secs(5)));
-        });
-        within(
-            "the thread without tokio",
-            tokio::task::spawn_blocking(move || without_tokio.join().unwrap()),
-        )
-        .await
-        .unwrap();
-        corner.until_empty().await;
+#[limit::test]
+async fn any_executor_is_supported() {
+    let corner = Corner::new().await;
+    let (mine, theirs) = (corner.config(), corner.config());
+    let without_tokio = thread::spawn(move || {
+        let locks = block_on(Locks::connect(mine)).unwrap();
+        assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
+        let others = block_on(Locks::connect(theirs)).unwrap();
+        let held = block_on(others.lock("orders/7").into_future()).unwrap();
+        let refused = block_on(plain(&locks, 7));
+        assert_matches!(refused, Err(LockError::Timeout { .. }));
+        block_on(held.release()).unwrap();
+        assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
+        let limited = locks.lock("orders/7").at_most(Duration::from_millis(100));
+        let held = block_on(limited.into_future()).unwrap();
+        let late = block_on(held.hold(std::future::pending::<()>()));
+        assert_matches!(late, Err(LockError::HoldLimit { .. }));
+        block_on(held.release()).unwrap();
+        // Without tokio a detached body cannot be spawned, so the call is refused and takes nothing.
+        let error = block_on(detached(locks.clone(), 7)).unwrap_err();
+        assert_matches!(error, LockError::Config { .. });
+        assert!(error.to_string().contains("tokio runtime"), "{error}");
+        assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
+        block_on(locks.shutdown(Duration::from_secs(5)));
     });
+    within(
+        "the thread without tokio",
+        tokio::task::spawn_blocking(move || without_tokio.join().unwrap()),
+    )
+    .await
+    .unwrap();
+    corner.until_empty().await;
 }
 
 /// Waker that forwards wake-ups and counts them.
@@ -268,20 +250,18 @@ async fn brief(locks: &Locks, id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-#[test]
-fn a_call_is_woken_at_most_twice() {
-    run(async {
-        let locks = Corner::new().await.locks().await;
-        let mut call = pin!(brief(&locks, 7));
-        let mut counted = None;
-        let answer = poll_fn(|cx| {
-            let counted = counted
-                .get_or_insert_with(|| Arc::new(Counted(cx.waker().clone(), AtomicUsize::new(0))));
-            let waker = Waker::from(counted.clone());
-            call.as_mut().poll(&mut Context::from_waker(&waker))
-        });
-        assert_eq!(within("the answer", answer).await.unwrap(), 7);
-        let wakes = counted.map_or(0, |counted| counted.1.load(Ordering::SeqCst));
-        assert!(wakes <= 2, "woken {wakes} times");
+#[limit::test]
+async fn a_call_is_woken_at_most_twice() {
+    let locks = Corner::new().await.locks().await;
+    let mut call = pin!(brief(&locks, 7));
+    let mut counted = None;
+    let answer = poll_fn(|cx| {
+        let counted = counted
+            .get_or_insert_with(|| Arc::new(Counted(cx.waker().clone(), AtomicUsize::new(0))));
+        let waker = Waker::from(counted.clone());
+        call.as_mut().poll(&mut Context::from_waker(&waker))
     });
+    assert_eq!(within("the answer", answer).await.unwrap(), 7);
+    let wakes = counted.map_or(0, |counted| counted.1.load(Ordering::SeqCst));
+    assert!(wakes <= 2, "woken {wakes} times");
 }

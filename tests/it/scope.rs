@@ -6,8 +6,7 @@ use etcd_locked::{LockError, Locks, current, etcd_locked};
 use tokio::runtime::Builder;
 
 use crate::corner::Corner;
-use crate::limit::{run, within};
-use crate::worker::Worker;
+use crate::limit::{self, within};
 
 /// Returns for each corner whether the call runs there, that is, whether its key is there.
 #[etcd_locked("orders/<id>")]
@@ -32,77 +31,67 @@ async fn whose_by_option(
     Ok(here)
 }
 
-#[test]
-fn a_call_in_a_scope_uses_its_engine() {
-    run(async {
-        let (one, two) = (Corner::new().await, Corner::new().await);
-        let corners = [&one, &two];
-        let (first, second) = (one.locks().await, two.locks().await);
-        let calls = async {
-            assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
-            // An inner scope, then the outer one again.
-            assert_eq!(
-                second.scope(whose(7, &corners)).await.unwrap(),
-                [false, true]
-            );
-            assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
-            // The function `lock` uses the scope as well.
-            let held = etcd_locked::lock("orders/8").await.unwrap();
-            assert_eq!(one.contenders("orders/8").await.len(), 1);
-            held.release().await.unwrap();
-            // The option precedes any scope.
-            assert_eq!(
-                whose_by_option(&second, 7, &corners).await.unwrap(),
-                [false, true]
-            );
-        };
-        within("the calls", first.scope(calls)).await;
-    });
+#[limit::test]
+async fn a_call_in_a_scope_uses_its_engine() {
+    let (one, two) = (Corner::new().await, Corner::new().await);
+    let corners = [&one, &two];
+    let (first, second) = (one.locks().await, two.locks().await);
+    let calls = async {
+        assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
+        // An inner scope, then the outer one again.
+        assert_eq!(
+            second.scope(whose(7, &corners)).await.unwrap(),
+            [false, true]
+        );
+        assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
+        // The function `lock` uses the scope as well.
+        let held = etcd_locked::lock("orders/8").await.unwrap();
+        assert_eq!(one.contenders("orders/8").await.len(), 1);
+        held.release().await.unwrap();
+        // The option precedes any scope.
+        assert_eq!(
+            whose_by_option(&second, 7, &corners).await.unwrap(),
+            [false, true]
+        );
+    };
+    within("the calls", first.scope(calls)).await;
 }
 
-#[test]
-fn scopes_of_joined_futures_do_not_mix() {
-    run(async {
-        let (one, two) = (Corner::new().await, Corner::new().await);
-        let corners = [&one, &two];
-        let (first, second) = (one.locks().await, two.locks().await);
-        let only =
-            |mine: usize, seen: Vec<bool>| assert!(seen[mine], "not in its own corner: {seen:?}");
-        let repeat = |mine: usize| async move {
-            for _ in 0..20 {
-                only(mine, whose(7, &corners).await.unwrap());
-            }
-        };
-        within("both", async {
-            tokio::join!(first.scope(repeat(0)), second.scope(repeat(1)))
-        })
-        .await;
-        one.until_empty().await;
-        two.until_empty().await;
-    });
+#[limit::test]
+async fn scopes_of_joined_futures_do_not_mix() {
+    let (one, two) = (Corner::new().await, Corner::new().await);
+    let corners = [&one, &two];
+    let (first, second) = (one.locks().await, two.locks().await);
+    let only =
+        |mine: usize, seen: Vec<bool>| assert!(seen[mine], "not in its own corner: {seen:?}");
+    let repeat = |mine: usize| async move {
+        for _ in 0..20 {
+            only(mine, whose(7, &corners).await.unwrap());
+        }
+    };
+    within("both", async {
+        tokio::join!(first.scope(repeat(0)), second.scope(repeat(1)))
+    })
+    .await;
+    one.until_empty().await;
+    two.until_empty().await;
 }
 
-#[test]
-fn a_scope_ends_with_its_future() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        assert_eq!(locks.scope(async { 7 }).await, 7);
-        // This process has neither a default nor an initialised engine, so outside the scope there is none.
-        let spawned = locks.scope(async {
-            tokio::spawn(async { etcd_locked::lock("orders/7").await.map(drop) }).await
-        });
-        let error = within("the call", spawned).await.unwrap().unwrap_err();
-        assert!(
-            matches!(error, LockError::NotInitialized { .. }),
-            "a spawned task is outside the scope: {error:?}"
-        );
-        let error = within("the call", whose(7, &[&corner])).await.unwrap_err();
-        assert!(
-            matches!(error, LockError::NotInitialized { .. }),
-            "{error:?}"
-        );
+#[limit::test]
+async fn a_scope_ends_with_its_future() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    assert_eq!(locks.scope(async { 7 }).await, 7);
+    // This process has neither a default nor an initialised engine, so outside the scope there is none.
+    let spawned = locks.scope(async {
+        tokio::spawn(async { etcd_locked::lock("orders/7").await.map(drop) }).await
     });
+    let error = within("the call", spawned).await.unwrap().unwrap_err();
+    assert!(
+        matches!(error, LockError::NotInitialized { .. }),
+        "a spawned task is outside the scope: {error:?}"
+    );
+    let error = within("the call", whose(7, &[&corner])).await.unwrap_err();
+    assert_matches!(error, LockError::NotInitialized { .. });
 }
 
 #[test]
@@ -138,10 +127,7 @@ fn a_thread_has_its_default() {
                     assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
                     drop(guard);
                     let error = whose(7, &corners).await.unwrap_err();
-                    assert!(
-                        matches!(error, LockError::NotInitialized { .. }),
-                        "{error:?}"
-                    );
+                    assert_matches!(error, LockError::NotInitialized { .. });
                 }));
             })
         })
@@ -151,37 +137,20 @@ fn a_thread_has_its_default() {
     }
 }
 
-#[test]
-fn defaults_may_end_in_any_order() {
-    run(async {
-        let (one, other) = (Corner::new().await, Corner::new().await);
-        let (first, second) = (one.locks().await, other.locks().await);
-        let corners = [&one, &other];
-        let first = first.set_default();
-        let second = second.set_default();
-        drop(first);
-        assert_eq!(whose(7, &corners).await.unwrap(), [false, true]);
-        drop(second);
-    });
+#[limit::test]
+async fn defaults_may_end_in_any_order() {
+    let (one, other) = (Corner::new().await, Corner::new().await);
+    let (first, second) = (one.locks().await, other.locks().await);
+    let corners = [&one, &other];
+    let first = first.set_default();
+    let second = second.set_default();
+    drop(first);
+    assert_eq!(whose(7, &corners).await.unwrap(), [false, true]);
+    drop(second);
 }
 
-#[test]
-fn the_process_has_its_engine() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut worker = Worker::start(corner.environment());
-        worker.send("work till");
-        worker.says("held").await;
-        assert_eq!(corner.contenders("jobs/till").await.len(), 1);
-        worker.send("done till");
-        worker.says("released").await;
-    });
-}
-
-#[test]
-fn a_scope_is_not_a_lock() {
-    run(async {
-        let locks = Corner::new().await.locks().await;
-        assert!(locks.scope(async { current().is_none() }).await);
-    });
+#[limit::test]
+async fn a_scope_is_not_a_lock() {
+    let locks = Corner::new().await.locks().await;
+    assert!(locks.scope(async { current().is_none() }).await);
 }

@@ -6,7 +6,7 @@ use crate::authority::Authority;
 use crate::corner::{connect, take};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
 use crate::shop::{Shop, USER};
 use crate::worker::Worker;
@@ -182,135 +182,128 @@ fn start(environment: Vec<(&'static str, String)>, drill: &Drill) -> Worker {
     )
 }
 
-#[test]
-fn no_mistake_in_a_variable_shows_its_secret() {
+#[limit::test]
+async fn no_mistake_in_a_variable_shows_its_secret() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin("passwords and keys where they do not belong");
-        let shop = Shop::start("another").await;
-        let authority = Authority::new();
-        for mistake in mistakes(&shop.etcd, &authority) {
-            let mut worker = start(mistake.environment, &drill);
-            let lines = asked(&mut worker).await;
-            let answer = answer(&lines);
-            assert!(answer.starts_with("failed "), "{}: {answer}", mistake.what);
-            for line in &lines {
-                assert!(!line.contains(&mistake.secret), "{}: {line}", mistake.what);
-            }
-            let (_, text) = answer.split_once("orders/7 ").unwrap_or(("", answer));
-            drill.got_saying(&format!("{}: not shown", mistake.what), text);
-        }
-        drill.end();
-    });
-}
-
-#[test]
-fn a_password_in_use_is_in_no_log_line_and_no_record() {
-    real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "a process that logs at level trace logs in, holds a lock, and is refused by a changed password",
-        );
-        let mut shop = Shop::start(PASSWORD).await;
-        let environment = vec![
-            ("ETCD_LOCKED_ENDPOINTS", shop.etcd.endpoint()),
-            ("ETCD_LOCKED_USER", format!("shop:{PASSWORD}")),
-        ];
-        let mut worker = start(environment, &drill);
-        let mut lines = asked(&mut worker).await;
-        assert!(answer(&lines).starts_with("locked "));
-        worker.send("work till");
-        worker.says("held").await;
-        let all = etcd_client::GetOptions::new().with_all_keys();
-        let all = shop.root.get("", Some(all)).await.expect("root reads all");
-        assert!(all.kvs().len() >= 2, "a contender and a session key");
-        for kv in all.kvs() {
-            let record = String::from_utf8_lossy(kv.value());
-            assert!(!record.contains(PASSWORD), "{record}");
-        }
-        drill.got(format!(
-            "{} keys with their records: not shown",
-            all.kvs().len()
-        ));
-        shop.change_password("another").await;
-        let refused = asked(&mut worker).await;
-        assert!(answer(&refused).starts_with("failed "));
-        lines.extend(refused);
-        assert!(
-            lines.iter().any(|line| line.starts_with("logged ")),
-            "no log"
-        );
+    let mut drill = Drill::begin("passwords and keys where they do not belong");
+    let shop = Shop::start("another").await;
+    let authority = Authority::new();
+    for mistake in mistakes(&shop.etcd, &authority) {
+        let mut worker = start(mistake.environment, &drill);
+        let lines = asked(&mut worker).await;
+        let answer = answer(&lines);
+        assert!(answer.starts_with("failed "), "{}: {answer}", mistake.what);
         for line in &lines {
-            assert!(!line.contains(PASSWORD), "{line}");
+            assert!(!line.contains(&mistake.secret), "{}: {line}", mistake.what);
         }
-        drill.got("all log lines and errors: not shown");
-        drill.end();
-    });
+        let (_, text) = answer.split_once("orders/7 ").unwrap_or(("", answer));
+        drill.got_saying(&format!("{}: not shown", mistake.what), text);
+    }
+    drill.end();
 }
 
-#[test]
-fn debug_of_what_knows_a_secret_does_not_show_it() {
+#[limit::test]
+async fn a_password_in_use_is_in_no_log_line_and_no_record() {
     real_etcd_only!();
-    run(async {
-        let mut drill = Drill::begin(
-            "`Debug` of configurations, engines, calls, guards and errors that know a password or a key",
-        );
-        let mut shop = Shop::start(PASSWORD).await;
-        let (certificate, key) = Authority::new().issue("client");
-        let Key { text: key, data } = Key::new(key);
-        let host = shop.etcd.address();
-        let mut texts = Vec::new();
+    let mut drill = Drill::begin(
+        "a process that logs at level trace logs in, holds a lock, and is refused by a changed password",
+    );
+    let mut shop = Shop::start(PASSWORD).await;
+    let environment = vec![
+        ("ETCD_LOCKED_ENDPOINTS", shop.etcd.endpoint()),
+        ("ETCD_LOCKED_USER", format!("shop:{PASSWORD}")),
+    ];
+    let mut worker = start(environment, &drill);
+    let mut lines = asked(&mut worker).await;
+    assert!(answer(&lines).starts_with("locked "));
+    worker.asked("work till", "held").await;
+    let all = etcd_client::GetOptions::new().with_all_keys();
+    let all = shop.root.get("", Some(all)).await.expect("root reads all");
+    assert!(all.kvs().len() >= 2, "a contender and a session key");
+    for kv in all.kvs() {
+        let record = String::from_utf8_lossy(kv.value());
+        assert!(!record.contains(PASSWORD), "{record}");
+    }
+    drill.got(format!(
+        "{} keys with their records: not shown",
+        all.kvs().len()
+    ));
+    shop.change_password("another").await;
+    let refused = asked(&mut worker).await;
+    assert!(answer(&refused).starts_with("failed "));
+    lines.extend(refused);
+    assert!(
+        lines.iter().any(|line| line.starts_with("logged ")),
+        "no log"
+    );
+    for line in &lines {
+        assert!(!line.contains(PASSWORD), "{line}");
+    }
+    drill.got("all log lines and errors: not shown");
+    drill.end();
+}
 
-        let tls = Tls::new().identity_pem(certificate.clone(), key.clone());
-        texts.push(format!("{tls:?}"));
-        let config = Config::new([format!("https://shop:{PASSWORD}@{host}")]);
-        let config = config.user("shop", PASSWORD).tls(tls);
-        texts.push(format!("{config:?}"));
-        let refused = |error: LockError| [format!("{error:?}"), error.to_string()];
-        let error = Locks::connect(config)
-            .await
-            .map(drop)
-            .expect_err("a user in an endpoint");
-        texts.extend(refused(error));
-        let exchanged = Tls::new().identity_pem(key.clone(), certificate.clone());
-        let config = Config::new([format!("https://{host}")]).tls(exchanged);
-        let error = Locks::connect(config)
-            .await
-            .map(drop)
-            .expect_err("a key for a certificate");
-        texts.extend(refused(error));
-        let authorities = Config::new([format!("https://{host}")]);
-        let authorities = authorities.tls(Tls::new().ca_pem(key));
-        let error = Locks::connect(authorities)
-            .await
-            .map(drop)
-            .expect_err("a key for authorities");
-        texts.extend(refused(error));
+#[limit::test]
+async fn debug_of_what_knows_a_secret_does_not_show_it() {
+    real_etcd_only!();
+    let mut drill = Drill::begin(
+        "`Debug` of configurations, engines, calls, guards and errors that know a password or a key",
+    );
+    let mut shop = Shop::start(PASSWORD).await;
+    let (certificate, key) = Authority::new().issue("client");
+    let Key { text: key, data } = Key::new(key);
+    let host = shop.etcd.address();
+    let mut texts = Vec::new();
 
-        // A list that a comma of the password divides.
-        let divided = [format!("https://shop:{PASSWORD}"), format!("x@{host}")];
-        texts.push(format!("{:?}", Config::new(divided.clone())));
-        let error = Locks::connect(Config::new(divided)).await.map(drop);
-        texts.extend(refused(error.expect_err("a user in an endpoint")));
+    let tls = Tls::new().identity_pem(certificate.clone(), key.clone());
+    texts.push(format!("{tls:?}"));
+    let config = Config::new([format!("https://shop:{PASSWORD}@{host}")]);
+    let config = config.user("shop", PASSWORD).tls(tls);
+    texts.push(format!("{config:?}"));
+    let refused = |error: LockError| [format!("{error:?}"), error.to_string()];
+    let error = Locks::connect(config)
+        .await
+        .map(drop)
+        .expect_err("a user in an endpoint");
+    texts.extend(refused(error));
+    let exchanged = Tls::new().identity_pem(key.clone(), certificate.clone());
+    let config = Config::new([format!("https://{host}")]).tls(exchanged);
+    let error = Locks::connect(config)
+        .await
+        .map(drop)
+        .expect_err("a key for a certificate");
+    texts.extend(refused(error));
+    let authorities = Config::new([format!("https://{host}")]);
+    let authorities = authorities.tls(Tls::new().ca_pem(key));
+    let error = Locks::connect(authorities)
+        .await
+        .map(drop)
+        .expect_err("a key for authorities");
+    texts.extend(refused(error));
 
-        let config = shop.config(PASSWORD);
-        texts.push(format!("{config:?}"));
-        let locks = connect(config).await;
-        texts.push(format!("{locks:?}"));
-        texts.push(format!("{:?}", locks.lock("orders/7")));
-        let held = take("a free name", locks.lock("orders/7")).await;
-        texts.push(format!("{held:?}"));
-        let tried = within("a try", locks.lock("orders/7").try_once()).await;
-        texts.extend(refused(tried.map(drop).expect_err("held")));
-        let revoked = shop.root.user_revoke_role(USER, USER).await;
-        revoked.expect("the role revoked");
-        let denied = within("a refusal", locks.lock("orders/8")).await;
-        texts.extend(refused(denied.map(drop).expect_err("denied")));
+    // A list that a comma of the password divides.
+    let divided = [format!("https://shop:{PASSWORD}"), format!("x@{host}")];
+    texts.push(format!("{:?}", Config::new(divided.clone())));
+    let error = Locks::connect(Config::new(divided)).await.map(drop);
+    texts.extend(refused(error.expect_err("a user in an endpoint")));
 
-        for text in &texts {
-            assert!(!text.contains(PASSWORD) && !text.contains(&data), "{text}");
-        }
-        drill.got(format!("{} texts: not shown", texts.len()));
-        drill.end();
-    });
+    let config = shop.config(PASSWORD);
+    texts.push(format!("{config:?}"));
+    let locks = connect(config).await;
+    texts.push(format!("{locks:?}"));
+    texts.push(format!("{:?}", locks.lock("orders/7")));
+    let held = take("a free name", locks.lock("orders/7")).await;
+    texts.push(format!("{held:?}"));
+    let tried = within("a try", locks.lock("orders/7").try_once()).await;
+    texts.extend(refused(tried.map(drop).expect_err("held")));
+    let revoked = shop.root.user_revoke_role(USER, USER).await;
+    revoked.expect("the role revoked");
+    let denied = within("a refusal", locks.lock("orders/8")).await;
+    texts.extend(refused(denied.map(drop).expect_err("denied")));
+
+    for text in &texts {
+        assert!(!text.contains(PASSWORD) && !text.contains(&data), "{text}");
+    }
+    drill.got(format!("{} texts: not shown", texts.len()));
+    drill.end();
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, LossCause, etcd_locked};
 use tokio::sync::watch;
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::corner::{Corner, connect};
+use crate::corner::{Corner, begin_shutdown, connect, until_refused};
 use crate::drill::Drill;
 use crate::etcd::Etcd;
-use crate::limit::{run, within, within_time};
+use crate::limit::{self, within, within_time};
 
 const LOCKS: u64 = 20_000;
 /// Within it a renewal of every session falls due.
@@ -41,70 +41,60 @@ struct Signs {
     leave: watch::Sender<bool>,
 }
 
-#[test]
-fn a_shutdown_with_twenty_thousand_locks_ends() {
-    run(async {
-        let mut drill = Drill::begin(format!(
-            "`shutdown({}s)` with {LOCKS} locks held, half of whose bodies end when it begins; TTL {} s",
-            GRACE.as_secs(),
-            TTL.as_secs()
-        ));
-        // Its own: so many writes would hold up those of all other tests.
-        let etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let config = corner.config().ttl(TTL);
-        let (locks, others) = (connect(config.clone()).await, connect(config).await);
-        let kept = others.lock("kept").await.unwrap();
-        let signs = Signs {
-            inside: watch::Sender::new(0),
-            leave: watch::Sender::new(false),
-        };
-        let mut bodies = JoinSet::new();
-        for id in 0..LOCKS {
-            bodies.spawn(body(locks.clone(), id, signs.clone()));
-        }
-        let mut inside = signs.inside.subscribe();
-        let all = inside.wait_for(|inside| *inside == LOCKS);
-        within_time(BOUND, "every body inside", all).await.unwrap();
+#[limit::test]
+async fn a_shutdown_with_twenty_thousand_locks_ends() {
+    let mut drill = Drill::begin(format!(
+        "`shutdown({}s)` with {LOCKS} locks held, half of whose bodies end when it begins; TTL {} s",
+        GRACE.as_secs(),
+        TTL.as_secs()
+    ));
+    // Its own: so many writes would hold up those of all other tests.
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let config = corner.config().ttl(TTL);
+    let (locks, others) = (connect(config.clone()).await, connect(config).await);
+    let kept = others.lock("kept").await.unwrap();
+    let signs = Signs {
+        inside: watch::Sender::new(0),
+        leave: watch::Sender::new(false),
+    };
+    let mut bodies = JoinSet::new();
+    for id in 0..LOCKS {
+        bodies.spawn(body(locks.clone(), id, signs.clone()));
+    }
+    let mut inside = signs.inside.subscribe();
+    let all = inside.wait_for(|inside| *inside == LOCKS);
+    within_time(BOUND, "every body inside", all).await.unwrap();
 
-        let began = Instant::now();
-        let shutdown = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.shutdown(GRACE).await }
-        });
-        let refused = async {
-            while !matches!(locks.lock("free").await, Err(LockError::ShuttingDown)) {
-                yield_now().await;
-            }
-        };
-        within("a refusal", refused).await;
-        // One half ends now, all at once; the grace cuts the other off.
-        signs.leave.send_replace(true);
-        let drained = within_time(BOUND, "the shutdown", shutdown).await.unwrap();
-        drill.got(format!("Drained: {drained}"));
-        drill.took("the shutdown ended, from its begin", began.elapsed());
-        println!("{:?} with a grace of {GRACE:?}", began.elapsed());
+    let began = Instant::now();
+    let shutdown = begin_shutdown(&locks, GRACE);
+    until_refused(&locks, "free").await;
+    // One half ends now, all at once; the grace cuts the other off.
+    signs.leave.send_replace(true);
+    let drained = within_time(BOUND, "the shutdown", shutdown).await.unwrap();
+    drill.got(format!("Drained: {drained}"));
+    drill.took("the shutdown ended, from its begin", began.elapsed());
+    println!("{:?} with a grace of {GRACE:?}", began.elapsed());
 
-        let (mut ended, mut cut) = (0, 0);
-        while let Some(end) = within("a body's end", bodies.join_next()).await {
-            let end = end.expect("no panic");
-            drill.result("a body to its end", &end);
-            match end {
-                Ok(()) => ended += 1,
-                Err(LockError::Lost {
-                    cause: LossCause::Shutdown,
-                    ..
-                }) => cut += 1,
-                Err(error) => panic!("after {ended} ends and {cut} cuts: {error:?}"),
-            }
+    let (mut ended, mut cut) = (0, 0);
+    while let Some(end) = within("a body's end", bodies.join_next()).await {
+        let end = end.expect("no panic");
+        drill.result("a body to its end", &end);
+        match end {
+            Ok(()) => ended += 1,
+            Err(LockError::Lost {
+                cause: LossCause::Shutdown,
+                ..
+            }) => cut += 1,
+            Err(error) => panic!("after {ended} ends and {cut} cuts: {error:?}"),
         }
-        assert_eq!((ended, cut), (LOCKS / 2, LOCKS / 2));
-        assert!(kept.is_held(), "another engine's renewals were starved");
-        drill.got("a holder of another engine: its lock");
-        kept.release().await.unwrap();
-        within("the other shutdown", others.shutdown(GRACE)).await;
-        corner.until_empty().await;
-        assert_eq!(corner.sessions().await, []);
-        drill.end();
-    });
+    }
+    assert_eq!((ended, cut), (LOCKS / 2, LOCKS / 2));
+    assert!(kept.is_held(), "another engine's renewals were starved");
+    drill.got("a holder of another engine: its lock");
+    kept.release().await.unwrap();
+    within("the other shutdown", others.shutdown(GRACE)).await;
+    corner.until_empty().await;
+    assert_eq!(corner.sessions().await, []);
+    drill.end();
 }

@@ -10,8 +10,9 @@ use tokio::net::TcpListener;
 use crate::authority::Authority;
 use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Etcd, free_port};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
+use crate::shop::Shop;
 use crate::worker::Worker;
 
 const NOTHING: [(&str, &str); 0] = [];
@@ -50,417 +51,275 @@ fn says(error: &LockError, words: &[&str]) {
     );
 }
 
-#[test]
-fn a_process_without_settings_names_what_to_set() {
-    run(async {
-        let mut worker = Worker::start(NOTHING);
-        worker.send("lock orders/7");
-        let failed = worker.says("failed").await;
-        assert!(failed.starts_with("orders/7 NotInitialized"), "{failed}");
-        assert!(failed.contains("ETCD_LOCKED_ENDPOINTS"), "{failed}");
-        worker.send("work till");
-        assert!(
-            worker
-                .says("failed")
-                .await
-                .starts_with("till NotInitialized")
-        );
-        // The process may still follow the advice of the error.
-        let corner = Corner::new().await;
-        worker.send(&format!("init {}", corner.endpoint));
-        worker.says("initialised").await;
-        worker.send("lock initialised/late");
-        worker.says("locked").await;
-    });
-}
-
-#[test]
-fn a_process_is_initialised_once() {
-    run(async {
-        let corner = Corner::new().await;
-        let init = format!("init {}", corner.endpoint);
-        let mut worker = Worker::start(NOTHING);
-        worker.send(&init);
-        worker.says("initialised").await;
-        worker.send(&init);
-        let failed = worker.says("failed").await;
-        assert!(failed.starts_with("init AlreadyInitialized"), "{failed}");
-        worker.send("lock initialised/once");
-        worker.says("locked").await;
-    });
-}
-
-#[test]
-fn a_lock_from_the_environment_counts_as_initialisation() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut worker = Worker::start(corner.environment());
-        worker.send("lock orders/7");
-        worker.says("locked").await;
-        worker.send(&format!("init {}", corner.endpoint));
-        let failed = worker.says("failed").await;
-        assert!(failed.starts_with("init AlreadyInitialized"), "{failed}");
-    });
-}
-
-#[test]
-fn the_environment_says_everything() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut environment = corner.environment();
-        environment.push(("ETCD_LOCKED_TTL", "7s".to_owned()));
-        environment.push(("ETCD_LOCKED_WAIT", "none".to_owned()));
-        environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
-        // The variables of `etcdctl` come second.
-        environment.push((
-            "ETCDCTL_ENDPOINTS",
-            format!("http://127.0.0.1:{}", free_port()),
-        ));
-        let mut worker = Worker::start(environment);
-        worker.send("work till");
-        worker.says("held").await;
-        let key = corner.contenders("jobs/till").await[0].clone();
-        assert!(String::from_utf8_lossy(&key.value).contains("till service"));
-        let lease = corner
-            .client
-            .clone()
-            .lease_time_to_live(key.lease, None)
+#[limit::test]
+async fn a_process_without_settings_names_what_to_set() {
+    let mut worker = Worker::start(NOTHING);
+    let failed = worker.asked("lock orders/7", "failed").await;
+    assert!(failed.starts_with("orders/7 NotInitialized"), "{failed}");
+    assert!(failed.contains("ETCD_LOCKED_ENDPOINTS"), "{failed}");
+    worker.send("work till");
+    assert!(
+        worker
+            .says("failed")
             .await
-            .unwrap();
-        assert_eq!(lease.granted_ttl(), 7);
-        worker.send("done till");
-        worker.says("released").await;
-    });
+            .starts_with("till NotInitialized")
+    );
+    // The process may still follow the advice of the error.
+    let corner = Corner::new().await;
+    worker
+        .asked(&format!("init {}", corner.endpoint), "initialised")
+        .await;
+    worker.asked("lock initialised/late", "locked").await;
 }
 
-#[test]
-fn an_engine_may_try_once_by_default() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = connect(corner.config().try_once()).await;
-        let held = take("a free name", locks.lock("orders/7")).await;
-        let refused = within("a try", locks.lock("orders/7")).await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
-        held.release().await.unwrap();
-    });
+/// By `init`, or by a first lock, whose engine comes from the environment.
+#[limit::test]
+async fn a_process_is_initialised_once() {
+    let corner = Corner::new().await;
+    let init = format!("init {}", corner.endpoint);
+    for (first, said) in [(&*init, "initialised"), ("lock orders/7", "locked")] {
+        let mut worker = Worker::start(corner.environment());
+        worker.send(first);
+        worker.says(said).await;
+        let failed = worker.asked(&init, "failed").await;
+        assert!(failed.starts_with("init AlreadyInitialized"), "{failed}");
+        worker.asked("lock initialised/once", "locked").await;
+    }
 }
 
-#[test]
-fn etcdctl_variables_are_accepted() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        for (name, endpoint) in [
-            ("etcdctl/url", etcd.endpoint()),
-            ("etcdctl/address", etcd.address()),
-        ] {
-            let mut worker = Worker::start([("ETCDCTL_ENDPOINTS", endpoint)]);
-            worker.send(&format!("lock {name}"));
-            worker.says("locked").await;
-        }
-    });
-}
-
-#[test]
-fn an_embedded_etcd_is_chosen_by_name() {
-    run(async {
-        let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", "embedded")]);
-        worker.send("lock orders/7");
-        worker.says("locked").await;
-    });
-}
-
-#[test]
-fn an_invalid_variable_is_named() {
-    run(async {
-        let corner = Corner::new().await;
-        for (variable, value) in [
-            ("ETCD_LOCKED_TTL", "soon"),
-            ("ETCD_LOCKED_TTL", "1s"),
-            ("ETCD_LOCKED_WAIT", "10 s"),
-            ("ETCD_LOCKED_PREFIX", "no-slash"),
-            ("ETCD_LOCKED_ENDPOINTS", "ftp://127.0.0.1"),
-            ("ETCD_LOCKED_USER", "no-password"),
-            ("ETCD_LOCKED_ENDPOINTS", "embedded,http://127.0.0.1:2379"),
-        ] {
-            let mut environment = corner.environment();
-            environment.retain(|(name, _)| *name != variable);
-            environment.push((variable, value.to_owned()));
-            let mut worker = Worker::start(environment);
-            worker.send("lock orders/7");
-            let failed = worker.says("failed").await;
-            assert!(
-                failed.starts_with("orders/7 Config"),
-                "{variable}={value}: {failed}"
-            );
-            assert!(failed.contains(variable), "{variable}={value}: {failed}");
-        }
-    });
-}
-
-#[test]
-fn an_invalid_configuration_is_refused() {
-    run(async {
-        let endpoint = Corner::new().await.endpoint;
-        let good = || Config::new([endpoint.clone()]);
-        let bad = [
-            Config::new(Vec::<String>::new()),
-            Config::new([""]),
-            Config::new(["http://"]),
-            Config::new(["http://127.0.0.1:99999"]),
-            good().prefix(""),
-            good().prefix("no-slash"),
-            good().prefix("a%s/"),
-            good().ttl(Duration::ZERO),
-            good().ttl(Duration::from_secs(1)),
-            good().ttl(Duration::from_secs(301)),
-        ];
-        for config in bad {
-            let text = format!("{config:?}");
-            let error = within("a refusal", Locks::connect(config))
-                .await
-                .map(drop)
-                .unwrap_err();
-            assert!(
-                matches!(error, LockError::Config { .. }),
-                "{text}: {error:?}"
-            );
-        }
-        // The options of a call are checked as well.
-        let locks = connect(good()).await;
-        let error = within(
-            "a refusal",
-            locks.lock("orders/7").ttl(Duration::from_secs(1)),
-        )
+#[limit::test]
+async fn the_environment_says_everything() {
+    let corner = Corner::new().await;
+    let mut environment = corner.environment();
+    environment.push(("ETCD_LOCKED_TTL", "7s".to_owned()));
+    environment.push(("ETCD_LOCKED_WAIT", "none".to_owned()));
+    environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
+    // The variables of `etcdctl` come second.
+    environment.push((
+        "ETCDCTL_ENDPOINTS",
+        format!("http://127.0.0.1:{}", free_port()),
+    ));
+    let mut worker = Worker::start(environment);
+    worker.asked("work till", "held").await;
+    let key = corner.owner("jobs/till").await;
+    assert!(String::from_utf8_lossy(&key.value).contains("till service"));
+    let lease = corner
+        .client
+        .clone()
+        .lease_time_to_live(key.lease, None)
         .await
-        .unwrap_err();
-        assert!(matches!(error, LockError::Config { .. }), "{error:?}");
-    });
+        .unwrap();
+    assert_eq!(lease.granted_ttl(), 7);
+    worker.asked("done till", "released").await;
 }
 
-#[test]
-fn a_refused_endpoint_is_named() {
-    run(async {
-        let endpoint = format!("http://127.0.0.1:{}", free_port());
-        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-        assert!(error.is_retryable());
-        says(&error, &["refused"]);
-    });
+#[limit::test]
+async fn an_engine_may_try_once_by_default() {
+    let corner = Corner::new().await;
+    let locks = connect(corner.config().try_once()).await;
+    let held = take("a free name", locks.lock("orders/7")).await;
+    let refused = within("a try", locks.lock("orders/7")).await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    held.release().await.unwrap();
 }
 
-#[test]
-fn all_of_several_refused_endpoints_are_named() {
-    run(async {
-        let endpoints = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
-        let error = refused(Config::new(endpoints.clone()), &endpoints[0]).await;
-        says(&error, &[&endpoints[1]]);
-    });
+#[limit::test]
+async fn etcdctl_variables_are_accepted() {
+    let etcd = Etcd::shared().await;
+    for (name, endpoint) in [
+        ("etcdctl/url", etcd.endpoint()),
+        ("etcdctl/address", etcd.address()),
+    ] {
+        let mut worker = Worker::start([("ETCDCTL_ENDPOINTS", endpoint)]);
+        worker.asked(&format!("lock {name}"), "locked").await;
+    }
 }
 
-#[test]
-fn a_host_that_does_not_exist_is_named() {
-    run(async {
-        let endpoint = "http://nowhere.invalid:2379";
-        let error = refused(Config::new([endpoint]), endpoint).await;
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-    });
+#[limit::test]
+async fn an_embedded_etcd_is_chosen_by_name() {
+    let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", "embedded")]);
+    worker.asked("lock orders/7", "locked").await;
 }
 
-#[test]
-fn a_server_that_says_nothing_is_named() {
-    run(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let silent = tokio::spawn(async move {
-            let mut kept = Vec::new();
-            while let Ok(connection) = listener.accept().await {
-                kept.push(connection);
-            }
-        });
-        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-        silent.abort();
-    });
+#[limit::test]
+async fn an_invalid_variable_is_named() {
+    let corner = Corner::new().await;
+    for (variable, value) in [
+        ("ETCD_LOCKED_TTL", "soon"),
+        ("ETCD_LOCKED_TTL", "1s"),
+        ("ETCD_LOCKED_WAIT", "10 s"),
+        ("ETCD_LOCKED_PREFIX", "no-slash"),
+        ("ETCD_LOCKED_ENDPOINTS", "ftp://127.0.0.1"),
+        ("ETCD_LOCKED_USER", "no-password"),
+        ("ETCD_LOCKED_ENDPOINTS", "embedded,http://127.0.0.1:2379"),
+    ] {
+        let mut environment = corner.environment();
+        environment.retain(|(name, _)| *name != variable);
+        environment.push((variable, value.to_owned()));
+        let mut worker = Worker::start(environment);
+        let failed = worker.asked("lock orders/7", "failed").await;
+        assert!(
+            failed.starts_with("orders/7 Config"),
+            "{variable}={value}: {failed}"
+        );
+        assert!(failed.contains(variable), "{variable}={value}: {failed}");
+    }
+}
+
+#[limit::test]
+async fn an_invalid_configuration_is_refused() {
+    let endpoint = Corner::new().await.endpoint;
+    let good = || Config::new([endpoint.clone()]);
+    let bad = [
+        Config::new(Vec::<String>::new()),
+        Config::new([""]),
+        Config::new(["http://"]),
+        Config::new(["http://127.0.0.1:99999"]),
+        good().prefix(""),
+        good().prefix("no-slash"),
+        good().prefix("a%s/"),
+        good().ttl(Duration::ZERO),
+        good().ttl(Duration::from_secs(1)),
+        good().ttl(Duration::from_secs(301)),
+    ];
+    for config in bad {
+        let text = format!("{config:?}");
+        let error = within("a refusal", Locks::connect(config))
+            .await
+            .map(drop)
+            .unwrap_err();
+        assert!(
+            matches!(error, LockError::Config { .. }),
+            "{text}: {error:?}"
+        );
+    }
+    // The options of a call are checked as well.
+    let locks = connect(good()).await;
+    let error = within(
+        "a refusal",
+        locks.lock("orders/7").ttl(Duration::from_secs(1)),
+    )
+    .await
+    .unwrap_err();
+    assert_matches!(error, LockError::Config { .. });
+}
+
+#[limit::test]
+async fn refused_endpoints_are_all_named() {
+    let endpoints = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
+    let error = refused(Config::new(endpoints.clone()), &endpoints[0]).await;
+    assert_matches!(error, LockError::Backend { .. });
+    assert!(error.is_retryable());
+    says(&error, &["refused"]);
+    says(&error, &[&endpoints[1]]);
+}
+
+#[limit::test]
+async fn a_host_that_does_not_exist_is_named() {
+    let endpoint = "http://nowhere.invalid:2379";
+    let error = refused(Config::new([endpoint]), endpoint).await;
+    assert_matches!(error, LockError::Backend { .. });
 }
 
 /// The servers share one connect time-out; one each would add up to a multiple of it.
-#[test]
-fn silent_servers_are_all_named_in_the_time_of_one() {
-    run(async {
-        let mut silent = Vec::new();
-        for _ in 0..8 {
-            // No task accepts these connections, so none is answered.
-            silent.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+#[limit::test]
+async fn silent_servers_are_all_named_in_the_time_of_one() {
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        // No task accepts these connections, so none is answered.
+        silent.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let endpoints: Vec<_> = silent
+        .iter()
+        .map(|listener| format!("http://{}", listener.local_addr().unwrap()))
+        .collect();
+    let error = refused(Config::new(endpoints.clone()), &endpoints[0]).await;
+    assert_matches!(error, LockError::Backend { .. });
+    says(&error, &[&endpoints[1]]);
+    says(&error, &[&endpoints[2]]);
+}
+
+#[limit::test]
+async fn a_server_that_is_no_etcd_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            let _ = connection.read(&mut [0; 1024]).await;
+            let _ = connection
+                .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+                .await;
         }
-        let endpoints: Vec<_> = silent
-            .iter()
-            .map(|listener| format!("http://{}", listener.local_addr().unwrap()))
-            .collect();
-        let error = refused(Config::new(endpoints.clone()), &endpoints[0]).await;
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-        says(&error, &[&endpoints[1]]);
-        says(&error, &[&endpoints[2]]);
     });
+    let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
+    assert_matches!(error, LockError::Backend { .. });
+    server.abort();
 }
 
-#[test]
-fn a_server_that_is_no_etcd_is_named() {
-    run(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let server = tokio::spawn(async move {
-            while let Ok((mut connection, _)) = listener.accept().await {
-                let _ = connection.read(&mut [0; 1024]).await;
-                let _ = connection
-                    .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
-                    .await;
-            }
-        });
-        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-        server.abort();
-    });
-}
-
-#[test]
-fn tls_to_a_plain_etcd_is_named() {
-    run(async {
-        let endpoint = Etcd::shared()
-            .await
-            .endpoint()
-            .replace("http://", "https://");
-        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
-        says(&error, &["write `http://`"]);
-    });
-}
-
-#[test]
-fn no_tls_to_an_etcd_with_tls_is_named() {
+#[limit::test]
+async fn a_trusted_certificate_is_accepted() {
     real_etcd_only!();
-    run(async {
-        let authority = Authority::new();
-        let etcd = Etcd::start_with_tls(&authority).await;
-        let endpoint = format!("http://{}", etcd.address());
-        let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
-        says(&error, &["tls", "https"]);
-    });
+    let authority = Authority::new();
+    let etcd = Etcd::start_with_tls(&authority).await;
+    let locks =
+        connect(Config::new([etcd.endpoint()]).tls(Tls::new().ca_pem(authority.pem()))).await;
+    pass("a lock over TLS", locks.lock("orders/7")).await;
+    // The same from the environment.
+    let file = authority.file().display().to_string();
+    let mut worker = Worker::start([
+        ("ETCD_LOCKED_ENDPOINTS", etcd.endpoint()),
+        ("ETCD_LOCKED_CACERT", file),
+    ]);
+    worker.asked("lock orders/8", "locked").await;
 }
 
-#[test]
-fn an_untrusted_certificate_is_named() {
+#[limit::test]
+async fn a_client_certificate_is_presented() {
     real_etcd_only!();
-    run(async {
-        let authority = Authority::new();
-        let etcd = Etcd::start_with_tls(&authority).await;
-        let error = refused(Config::new([etcd.endpoint()]), &etcd.endpoint()).await;
-        says(&error, &["certificate"]);
-    });
+    let authority = Authority::new();
+    let etcd = Etcd::start_with_client_certificates(&authority).await;
+    let config = || Config::new([etcd.endpoint()]);
+    let error = refused(
+        config().tls(Tls::new().ca_pem(authority.pem())),
+        &etcd.endpoint(),
+    )
+    .await;
+    assert_matches!(error, LockError::Backend { .. });
+    let (certificate, key) = authority.issue("client");
+    let tls = Tls::new()
+        .ca_pem(authority.pem())
+        .identity_pem(certificate, key);
+    let locks = connect(config().tls(tls)).await;
+    pass("a lock over TLS", locks.lock("orders/7")).await;
 }
 
-#[test]
-fn a_trusted_certificate_is_accepted() {
+#[limit::test]
+async fn a_user_may_come_from_the_environment() {
     real_etcd_only!();
-    run(async {
-        let authority = Authority::new();
-        let etcd = Etcd::start_with_tls(&authority).await;
-        let locks =
-            connect(Config::new([etcd.endpoint()]).tls(Tls::new().ca_pem(authority.pem()))).await;
-        pass("a lock over TLS", locks.lock("orders/7")).await;
-        // The same from the environment.
-        let file = authority.file().display().to_string();
-        let mut worker = Worker::start([
-            ("ETCD_LOCKED_ENDPOINTS", etcd.endpoint()),
-            ("ETCD_LOCKED_CACERT", file),
-        ]);
-        worker.send("lock orders/8");
-        worker.says("locked").await;
-    });
-}
-
-#[test]
-fn a_client_certificate_is_presented() {
-    real_etcd_only!();
-    run(async {
-        let authority = Authority::new();
-        let etcd = Etcd::start_with_client_certificates(&authority).await;
-        let config = || Config::new([etcd.endpoint()]);
-        let error = refused(
-            config().tls(Tls::new().ca_pem(authority.pem())),
-            &etcd.endpoint(),
-        )
-        .await;
-        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-        let (certificate, key) = authority.issue("client");
-        let tls = Tls::new()
-            .ca_pem(authority.pem())
-            .identity_pem(certificate, key);
-        let locks = connect(config().tls(tls)).await;
-        pass("a lock over TLS", locks.lock("orders/7")).await;
-    });
-}
-
-#[test]
-fn a_failed_login_is_named() {
-    real_etcd_only!();
-    run(async {
-        let etcd = Etcd::start().await;
-        etcd.enable_auth("shop", "secret", &["locks/", "locks%s/"])
-            .await;
-        let config = || Config::new([etcd.endpoint()]);
-        for (who, config) in [
-            ("a wrong password", config().user("shop", "wrong")),
-            ("an unknown user", config().user("nobody", "secret")),
-            ("no user", config()),
-        ] {
-            let error = refused(config, &etcd.endpoint()).await;
-            assert!(
-                !error.to_string().contains("secret"),
-                "a password in `{error}`"
-            );
-            assert!(
-                matches!(
-                    error,
-                    LockError::Backend { .. }
-                        | LockError::PermissionDenied { .. }
-                        | LockError::Config { .. }
-                ),
-                "{who}: {error:?}"
-            );
-            says(&error, &["auth", "user", "password", "permission"]);
-        }
-        let mut worker = Worker::start([
-            ("ETCD_LOCKED_ENDPOINTS", etcd.endpoint()),
-            ("ETCD_LOCKED_USER", "shop:secret".to_owned()),
-        ]);
-        worker.send("lock orders/7");
-        worker.says("locked").await;
-        // The two variables of `etcdctl`.
-        let mut worker = Worker::start([
-            ("ETCDCTL_ENDPOINTS", etcd.endpoint()),
-            ("ETCDCTL_USER", "shop".to_owned()),
-            ("ETCDCTL_PASSWORD", "secret".to_owned()),
-        ]);
-        worker.send("lock orders/7");
-        worker.says("locked").await;
-    });
+    let etcd = Shop::start("secret").await.etcd;
+    let mut worker = Worker::start([
+        ("ETCD_LOCKED_ENDPOINTS", etcd.endpoint()),
+        ("ETCD_LOCKED_USER", "shop:secret".to_owned()),
+    ]);
+    worker.asked("lock orders/7", "locked").await;
+    // The two variables of `etcdctl`.
+    let mut worker = Worker::start([
+        ("ETCDCTL_ENDPOINTS", etcd.endpoint()),
+        ("ETCDCTL_USER", "shop".to_owned()),
+        ("ETCDCTL_PASSWORD", "secret".to_owned()),
+    ]);
+    worker.asked("lock orders/7", "locked").await;
 }
 
 /// A failed first call is not final, because services and their etcd start in any order.
-#[test]
-fn a_process_that_started_before_etcd_works_once_it_is_there() {
-    run(async {
-        let etcd = Etcd::shared().await;
-        let proxy = Proxy::start(etcd.address()).unwrap();
-        proxy.refuse();
-        let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", proxy.endpoint())]);
-        worker.send("lock started/early");
-        let failed = worker.says("failed").await;
-        assert!(failed.starts_with("started/early Backend"), "{failed}");
-        proxy.accept_again().unwrap();
-        worker.send("lock started/early");
-        worker.says("locked").await;
-    });
+#[limit::test]
+async fn a_process_that_started_before_etcd_works_once_it_is_there() {
+    let etcd = Etcd::shared().await;
+    let proxy = Proxy::start(etcd.address()).unwrap();
+    proxy.refuse();
+    let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", proxy.endpoint())]);
+    let failed = worker.asked("lock started/early", "failed").await;
+    assert!(failed.starts_with("started/early Backend"), "{failed}");
+    proxy.accept_again().unwrap();
+    worker.asked("lock started/early", "locked").await;
 }

@@ -3,15 +3,14 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use etcd_locked::{LockError, LockStatus, Locks, Sharing, Status, etcd_locked};
-use etcd_locked_devkit::Proxy;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, connect, take};
+use crate::corner::{Corner, begin_shutdown, connect, spawn, take};
 use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -39,212 +38,184 @@ fn texts(locks: &[LockStatus]) -> Vec<&str> {
     locks.iter().filter_map(|it| it.name().text()).collect()
 }
 
-#[test]
-fn status_lists_what_calls_hold_and_wait_for() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let began = SystemTime::now() - Duration::from_secs(1);
-        let (leaves, goes) = (Notify::new(), Notify::new());
-        let calls = async {
-            tokio::join!(
-                ship(locks.clone(), 7, &leaves),
-                ship(locks.clone(), 7, &goes)
-            )
-        };
-        let watches = async {
-            let status = until("holder and waiter", &locks, |it| {
-                it.held().len() + it.waiting().len() == 2 && !it.held().is_empty()
-            })
-            .await;
-            let (held, waiting) = (&status.held()[0], &status.waiting()[0]);
-            for lock in [held, waiting] {
-                assert_eq!(lock.name().text(), Some("orders/7"));
-                assert_eq!(lock.template(), Some("orders/<id>"));
-                let function = lock.function().expect("an annotated function");
-                assert!(function.ends_with("status::ship"), "{function}");
-                assert_eq!(lock.sharing(), Sharing::Exclusive);
-                assert!(lock.since() >= began, "{lock:?}");
-            }
-            let token = held.token().expect("a token");
-            assert_eq!(waiting.token(), None);
-            assert!(status.ready() && status.reachable() && !status.draining());
-            let [lease] = status.leases() else {
-                panic!("{:?}", status.leases());
-            };
-            assert!(!lease.left().is_zero());
-            assert_eq!(
-                corner.leases("orders/7").await.into_iter().next(),
-                Some(lease.id())
-            );
-
-            let shown = serde_json::to_value(&status).expect("it serializes");
-            assert_eq!(shown["ready"], json!(true));
-            assert_eq!(shown["held"][0]["token"], json!(token.as_i64()));
-            assert_eq!(shown["waiting"][0]["name"], json!("orders/7"));
-            assert_eq!(shown["waiting"][0]["mode"], json!("exclusive"));
-            assert_eq!(shown["leases"][0]["id"], json!(format!("{:x}", lease.id())));
-
-            leaves.notify_one();
-            let next = until("the waiter, served", &locks, |it| {
-                it.waiting().is_empty() && it.held().iter().any(|it| it.token() > Some(token))
-            })
-            .await;
-            assert_eq!(texts(next.held()), ["orders/7"]);
-            goes.notify_one();
-        };
-        let ((one, other), ()) = within("both calls", async { tokio::join!(calls, watches) }).await;
-        one.and(other).expect("both are served");
-        let idle = locks.status();
-        assert!(
-            idle.held().is_empty() && idle.waiting().is_empty(),
-            "{idle:?}"
-        );
-    });
-}
-
-#[test]
-fn names_of_one_call_are_listed_each_with_its_token() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let call = locks.lock("a").and("b").permits(2);
-        let held = take("two free names", call).await;
-        let status = locks.status();
-        assert_eq!(texts(status.held()), ["a", "b"]);
-        for (lock, (name, token)) in status.held().iter().zip(held.tokens()) {
-            assert_eq!((lock.name(), lock.token()), (name, Some(token)));
-            assert_eq!(lock.sharing(), Sharing::Permit);
-            assert_eq!((lock.function(), lock.template()), (None, None));
+#[limit::test]
+async fn status_lists_what_calls_hold_and_wait_for() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let began = SystemTime::now() - Duration::from_secs(1);
+    let (leaves, goes) = (Notify::new(), Notify::new());
+    let calls = async {
+        tokio::join!(
+            ship(locks.clone(), 7, &leaves),
+            ship(locks.clone(), 7, &goes)
+        )
+    };
+    let watches = async {
+        let status = until("holder and waiter", &locks, |it| {
+            it.held().len() + it.waiting().len() == 2 && !it.held().is_empty()
+        })
+        .await;
+        let (held, waiting) = (&status.held()[0], &status.waiting()[0]);
+        for lock in [held, waiting] {
+            assert_eq!(lock.name().text(), Some("orders/7"));
+            assert_eq!(lock.template(), Some("orders/<id>"));
+            let function = lock.function().expect("an annotated function");
+            assert!(function.ends_with("status::ship"), "{function}");
+            assert_eq!(lock.sharing(), Sharing::Exclusive);
+            assert!(lock.since() >= began, "{lock:?}");
         }
-        drop(held);
-        assert!(locks.status().held().is_empty());
-    });
+        let token = held.token().expect("a token");
+        assert_eq!(waiting.token(), None);
+        assert!(status.ready() && status.reachable() && !status.draining());
+        let [lease] = status.leases() else {
+            panic!("{:?}", status.leases());
+        };
+        assert!(!lease.left().is_zero());
+        assert_eq!(
+            corner.leases("orders/7").await.into_iter().next(),
+            Some(lease.id())
+        );
+
+        let shown = serde_json::to_value(&status).expect("it serializes");
+        assert_eq!(shown["ready"], json!(true));
+        assert_eq!(shown["held"][0]["token"], json!(token.as_i64()));
+        assert_eq!(shown["waiting"][0]["name"], json!("orders/7"));
+        assert_eq!(shown["waiting"][0]["mode"], json!("exclusive"));
+        assert_eq!(shown["leases"][0]["id"], json!(format!("{:x}", lease.id())));
+
+        leaves.notify_one();
+        let next = until("the waiter, served", &locks, |it| {
+            it.waiting().is_empty() && it.held().iter().any(|it| it.token() > Some(token))
+        })
+        .await;
+        assert_eq!(texts(next.held()), ["orders/7"]);
+        goes.notify_one();
+    };
+    let ((one, other), ()) = within("both calls", async { tokio::join!(calls, watches) }).await;
+    one.and(other).expect("both are served");
+    let idle = locks.status();
+    assert!(
+        idle.held().is_empty() && idle.waiting().is_empty(),
+        "{idle:?}"
+    );
 }
 
-#[test]
-fn lost_locks_and_cancelled_waits_are_not_listed() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = take("a free name", locks.lock("job")).await;
-        let mut waits = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.lock("job").wait_forever().await.map(drop) }
-        });
-        until("a waiter", &locks, |it| texts(it.waiting()) == ["job"]).await;
-        assert!(!waits.is_finished());
-        waits.abort();
-        let aborted = within("the end of the task", &mut waits).await;
-        assert!(aborted.expect_err("aborted").is_cancelled());
-        assert!(locks.status().waiting().is_empty());
-
-        let key = corner.contenders("job").await.remove(0).text;
-        let mut client = corner.client.clone();
-        client.delete(key, None).await.expect("etcd takes a delete");
-        within("the loss", held.lost()).await;
-        assert!(locks.status().held().is_empty(), "{held:?} is lost");
-    });
+#[limit::test]
+async fn names_of_one_call_are_listed_each_with_its_token() {
+    let (_, [locks]) = Corner::with_engines().await;
+    let call = locks.lock("a").and("b").permits(2);
+    let held = take("two free names", call).await;
+    let status = locks.status();
+    assert_eq!(texts(status.held()), ["a", "b"]);
+    for (lock, (name, token)) in status.held().iter().zip(held.tokens()) {
+        assert_eq!((lock.name(), lock.token()), (name, Some(token)));
+        assert_eq!(lock.sharing(), Sharing::Permit);
+        assert_eq!((lock.function(), lock.template()), (None, None));
+    }
+    drop(held);
+    assert!(locks.status().held().is_empty());
 }
 
-#[test]
-fn status_of_an_engine_that_has_not_connected_connects_it() {
-    run(async {
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(corner.endpoint.trim_start_matches("http://")).expect("a proxy");
-        proxy.refuse();
-        let config = corner.config_via([proxy.endpoint()]);
-        let locks = Locks::connect_lazy(config).expect("a configuration");
-        let first = locks.status();
-        assert!(!first.ready() && !first.reachable() && !first.draining());
-        proxy.accept_again().expect("the same port");
-        let ready = until("an answer of etcd", &locks, Status::ready).await;
-        assert_eq!(ready.leases().len(), 0, "a status needs no lease");
-        assert_eq!(corner.sessions().await, []);
-    });
+#[limit::test]
+async fn lost_locks_and_cancelled_waits_are_not_listed() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let held = take("a free name", locks.lock("job")).await;
+    let mut waits = spawn(locks.lock("job").wait_forever());
+    until("a waiter", &locks, |it| texts(it.waiting()) == ["job"]).await;
+    assert!(!waits.is_finished());
+    waits.abort();
+    let aborted = within("the end of the task", &mut waits).await;
+    assert!(aborted.expect_err("aborted").is_cancelled());
+    assert!(locks.status().waiting().is_empty());
+
+    corner.take_away("job").await;
+    within("the loss", held.lost()).await;
+    assert!(locks.status().held().is_empty(), "{held:?} is lost");
+}
+
+#[limit::test]
+async fn status_of_an_engine_that_has_not_connected_connects_it() {
+    let (corner, proxy) = Corner::with_proxy().await;
+    proxy.refuse();
+    let config = corner.config_via([proxy.endpoint()]);
+    let locks = Locks::connect_lazy(config).expect("a configuration");
+    let first = locks.status();
+    assert!(!first.ready() && !first.reachable() && !first.draining());
+    proxy.accept_again().expect("the same port");
+    let ready = until("an answer of etcd", &locks, Status::ready).await;
+    assert_eq!(ready.leases().len(), 0, "a status needs no lease");
+    assert_eq!(corner.sessions().await, []);
 }
 
 /// The engine has neither locks nor a lease, so nothing but the status asks etcd.
-#[test]
-fn readiness_follows_an_outage_of_etcd() {
-    run(async {
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(corner.endpoint.trim_start_matches("http://")).expect("a proxy");
-        let config = corner.config_via([proxy.endpoint()]).ttl(TTL);
-        let locks = connect(config).await;
-        assert!(locks.status().ready());
-        proxy.refuse();
-        proxy.reset_all();
-        let refused = within("a refusal", locks.lock("job")).await;
-        refused.expect_err("etcd is out of reach");
-        let lost = until("the loss of etcd", &locks, |it| !it.reachable()).await;
-        assert!(!lost.ready());
-        proxy.accept_again().expect("the same port");
-        until("etcd, back", &locks, Status::ready).await;
-    });
+#[limit::test]
+async fn readiness_follows_an_outage_of_etcd() {
+    let (corner, proxy) = Corner::with_proxy().await;
+    let config = corner.config_via([proxy.endpoint()]).ttl(TTL);
+    let locks = connect(config).await;
+    assert!(locks.status().ready());
+    proxy.refuse();
+    proxy.reset_all();
+    let refused = within("a refusal", locks.lock("job")).await;
+    refused.expect_err("etcd is out of reach");
+    let lost = until("the loss of etcd", &locks, |it| !it.reachable()).await;
+    assert!(!lost.ready());
+    proxy.accept_again().expect("the same port");
+    until("etcd, back", &locks, Status::ready).await;
 }
 
-#[test]
-fn engine_that_shuts_down_is_not_ready() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = take("a free name", locks.lock("job")).await;
-        let shutdown = tokio::spawn({
-            let locks = locks.clone();
-            async move { locks.shutdown(TTL).await }
-        });
-        let draining = until("a shutdown", &locks, Status::draining).await;
-        assert!(!draining.ready() && draining.reachable());
-        assert_eq!(texts(draining.held()), ["job"], "it may still end");
-        held.release().await.expect("released");
-        within("the shutdown", shutdown).await.expect("no panic");
-        let over = locks.status();
-        assert!(!over.ready() && over.draining() && !over.reachable());
-        assert!(
-            over.held().is_empty() && over.leases().is_empty(),
-            "{over:?}"
-        );
-    });
+#[limit::test]
+async fn engine_that_shuts_down_is_not_ready() {
+    let (_, [locks]) = Corner::with_engines().await;
+    let held = take("a free name", locks.lock("job")).await;
+    let shutdown = begin_shutdown(&locks, TTL);
+    let draining = until("a shutdown", &locks, Status::draining).await;
+    assert!(!draining.ready() && draining.reachable());
+    assert_eq!(texts(draining.held()), ["job"], "it may still end");
+    held.release().await.expect("released");
+    within("the shutdown", shutdown).await.expect("no panic");
+    let over = locks.status();
+    assert!(!over.ready() && over.draining() && !over.reachable());
+    assert!(
+        over.held().is_empty() && over.leases().is_empty(),
+        "{over:?}"
+    );
 }
 
-#[test]
-fn status_of_ten_thousand_locks_lists_them_all() {
+#[limit::test]
+async fn status_of_ten_thousand_locks_lists_them_all() {
     const LOCKS: usize = 10_000;
-    run(async {
-        // Its own: so many writes would hold up those of all other tests.
-        let etcd = Etcd::start().await;
-        let corner = Corner::of(&etcd).await;
-        let locks = corner.locks_with_ttl(TTL).await;
-        let mut calls = JoinSet::new();
-        for id in 0..LOCKS {
-            calls.spawn(
-                locks
-                    .lock(format!("held/{id}"))
-                    .wait_forever()
-                    .into_future(),
-            );
-        }
-        let mut held = Vec::new();
-        while let Some(guard) = within("a lock", calls.join_next()).await {
-            held.push(guard.expect("no panic").expect("a lock"));
-        }
-        let status = locks.status();
-        assert_eq!(status.held().len(), LOCKS);
-        let mut took: Vec<_> = (0..100)
-            .map(|_| {
-                let began = Instant::now();
-                drop(locks.status());
-                began.elapsed()
-            })
-            .collect();
-        took.sort_unstable();
-        println!(
-            "a status of {LOCKS} locks: median {:?}, longest {:?}",
-            took[50], took[99]
+    // Its own: so many writes would hold up those of all other tests.
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let locks = corner.locks_with_ttl(TTL).await;
+    let mut calls = JoinSet::new();
+    for id in 0..LOCKS {
+        calls.spawn(
+            locks
+                .lock(format!("held/{id}"))
+                .wait_forever()
+                .into_future(),
         );
-        drop(held);
-        assert!(locks.status().held().is_empty());
-        corner.until_empty().await;
-    });
+    }
+    let mut held = Vec::new();
+    while let Some(guard) = within("a lock", calls.join_next()).await {
+        held.push(guard.expect("no panic").expect("a lock"));
+    }
+    let status = locks.status();
+    assert_eq!(status.held().len(), LOCKS);
+    let mut took: Vec<_> = (0..100)
+        .map(|_| {
+            let began = Instant::now();
+            drop(locks.status());
+            began.elapsed()
+        })
+        .collect();
+    took.sort_unstable();
+    println!(
+        "a status of {LOCKS} locks: median {:?}, longest {:?}",
+        took[50], took[99]
+    );
+    drop(held);
+    assert!(locks.status().held().is_empty());
+    corner.until_empty().await;
 }

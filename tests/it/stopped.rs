@@ -1,15 +1,14 @@
 //! Stopped and killed processes: others wait for them no longer than their TTL, and a process that wakes up late does not run
 //! its body on.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
 use etcd_locked_tests::monotonic_ns;
 use tokio::time::sleep;
 
-use crate::corner::Corner;
+use crate::corner::{Corner, spawn};
 use crate::drill::Drill;
-use crate::limit::{run, within, within_time};
+use crate::limit::{self, within, within_time};
 use crate::worker::Worker;
 
 /// Starts a worker whose locks have this TTL.
@@ -36,201 +35,172 @@ fn ns(text: &str) -> u64 {
         .unwrap_or_else(|| panic!("no time in `{text}`"))
 }
 
-#[test]
-fn a_stopped_holder_is_not_polled_after_it_wakes() {
-    run(async {
-        let mut drill = Drill::begin("a holder is stopped for three TTLs of 2 s and continued");
-        let corner = Corner::new().await;
-        let mut first = worker_in(&drill, &corner, "2s");
-        // Only the first is to lose its lock, however busy the machine is.
-        let mut second = worker_in(&drill, &corner, "15s");
-        first.send("work till");
-        let token: i64 = first
-            .says("held")
-            .await
-            .split(' ')
-            .nth(1)
-            .unwrap()
-            .parse()
-            .unwrap();
-        first.says("polled").await;
-        second.send("work till");
-        corner.until_contenders("jobs/till", 2).await;
+#[limit::test]
+async fn a_stopped_holder_is_not_polled_after_it_wakes() {
+    let mut drill = Drill::begin("a holder is stopped for three TTLs of 2 s and continued");
+    let corner = Corner::new().await;
+    let mut first = worker_in(&drill, &corner, "2s");
+    // Only the first is to lose its lock, however busy the machine is.
+    let mut second = worker_in(&drill, &corner, "15s");
+    let token: i64 = first
+        .asked("work till", "held")
+        .await
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    first.says("polled").await;
+    second.send("work till");
+    corner.until_contenders("jobs/till", 2).await;
 
-        first.stop();
-        let stopped = monotonic_ns();
-        let entry = second.says("held").await;
-        let newer: i64 = entry.split(' ').nth(1).unwrap().parse().unwrap();
-        assert!(newer > token, "{newer} after {token}");
-        // The stop itself: three TTLs.
-        sleep(Duration::from_nanos(
-            6_000_000_000_u64.saturating_sub(monotonic_ns() - stopped),
-        ))
-        .await;
-        let woken = monotonic_ns();
-        first.cont();
+    first.stop();
+    let stopped = monotonic_ns();
+    let entry = second.says("held").await;
+    let newer: i64 = entry.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(newer > token, "{newer} after {token}");
+    // The stop itself: three TTLs.
+    sleep(Duration::from_nanos(
+        6_000_000_000_u64.saturating_sub(monotonic_ns() - stopped),
+    ))
+    .await;
+    let woken = monotonic_ns();
+    first.cont();
 
-        let lost = within("the loss", async {
-            loop {
-                let line = first.line().await;
-                match line.split(' ').next() {
-                    Some("polled") => {
-                        assert!(ns(&line) < woken, "`{line}` after SIGCONT at {woken}")
-                    }
-                    Some("lost") => return line,
-                    _ => panic!("a holder that was stopped said `{line}`"),
+    let lost = within("the loss", async {
+        loop {
+            let line = first.line().await;
+            match line.split(' ').next() {
+                Some("polled") => {
+                    assert!(ns(&line) < woken, "`{line}` after SIGCONT at {woken}")
                 }
-            }
-        });
-        let lost = lost.await;
-        assert!(lost.contains("Expired"), "{lost}");
-        assert!(ns(&lost) >= woken);
-        drill.got("the holder: Lost { Expired }, and no poll of the body");
-        second.send("done till");
-        second.says("released").await;
-        // The process that woke up disturbs no holder, and can lock again.
-        first.send("work till");
-        first.says("held").await;
-        first.send("done till");
-        first.says("released").await;
-        assert!(!first.unread().iter().any(|line| line.starts_with("lost")));
-        drill
-            .shows("a holder's process stands still for longer than its TTL (SIGSTOP, a suspended machine)")
-            .await;
-        drill.end();
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn a_short_stop_changes_nothing() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut holder = worker(&corner, "8s");
-        holder.send("work till");
-        holder.says("held").await;
-        for _ in 0..4 {
-            holder.stop();
-            // The stop itself: well below the TTL.
-            sleep(Duration::from_millis(400)).await;
-            holder.cont();
-            holder.says("polled").await;
-        }
-        let last = holder.unread().pop();
-        assert!(!last.is_some_and(|line| line.starts_with("lost")));
-        holder.send("done till");
-        holder.says("released").await;
-        corner.until_empty().await;
-    });
-}
-
-#[test]
-fn a_killed_holder_with_a_ttl_of_5_s_is_followed_within_6_s() {
-    run(async {
-        let mut drill = Drill::begin("a holder with a TTL of 5 s is killed");
-        let corner = Corner::new().await;
-        // The fastest of three, because a busy machine may stand still for a second.
-        let mut waited = Duration::MAX;
-        for _ in 0..3 {
-            let mut holder = worker_in(&drill, &corner, "15s");
-            let mut next = worker_in(&drill, &corner, "15s");
-            holder.send("work-five till");
-            holder.says("held").await;
-            next.send("work till");
-            corner.until_contenders("jobs/till", 2).await;
-            let killed = monotonic_ns();
-            holder.kill();
-            let entry = next.says("held").await;
-            waited = waited.min(Duration::from_nanos(ns(&entry) - killed));
-            next.send("done till");
-            next.says("released").await;
-            if waited <= Duration::from_secs(6) {
-                break;
+                Some("lost") => return line,
+                _ => panic!("a holder that was stopped said `{line}`"),
             }
         }
-        assert!(
-            waited <= Duration::from_secs(6),
-            "the next holders were in {waited:?} after the kills, at best"
-        );
-        drill.got("the next in the queue: the lock");
-        drill.took("the next holder was in", waited);
-        drill.shows("a holder's process is killed").await;
-        drill.end();
     });
+    let lost = lost.await;
+    assert!(lost.contains("Expired"), "{lost}");
+    assert!(ns(&lost) >= woken);
+    drill.got("the holder: Lost { Expired }, and no poll of the body");
+    second.asked("done till", "released").await;
+    // The process that woke up disturbs no holder, and can lock again.
+    first.asked("work till", "held").await;
+    first.asked("done till", "released").await;
+    assert!(!first.unread().iter().any(|line| line.starts_with("lost")));
+    drill
+        .shows("a holder's process stands still for longer than its TTL (SIGSTOP, a suspended machine)")
+        .await;
+    drill.end();
+    corner.until_empty().await;
 }
 
-#[test]
-fn a_killed_waiter_lets_the_others_pass() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("jobs/till").await.unwrap();
-        let mut waiter = worker(&corner, "2s");
-        waiter.send("work till");
+#[limit::test]
+async fn a_short_stop_changes_nothing() {
+    let corner = Corner::new().await;
+    let mut holder = worker(&corner, "8s");
+    holder.asked("work till", "held").await;
+    for _ in 0..4 {
+        holder.stop();
+        // The stop itself: well below the TTL.
+        sleep(Duration::from_millis(400)).await;
+        holder.cont();
+        holder.says("polled").await;
+    }
+    let last = holder.unread().pop();
+    assert!(!last.is_some_and(|line| line.starts_with("lost")));
+    holder.asked("done till", "released").await;
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn a_killed_holder_with_a_ttl_of_5_s_is_followed_within_6_s() {
+    let mut drill = Drill::begin("a holder with a TTL of 5 s is killed");
+    let corner = Corner::new().await;
+    // The fastest of three, because a busy machine may stand still for a second.
+    let mut waited = Duration::MAX;
+    for _ in 0..3 {
+        let mut holder = worker_in(&drill, &corner, "15s");
+        let mut next = worker_in(&drill, &corner, "15s");
+        holder.asked("work-five till", "held").await;
+        next.send("work till");
         corner.until_contenders("jobs/till", 2).await;
-        let other = tokio::spawn(
-            corner
-                .locks()
-                .await
-                .lock("jobs/till")
-                .wait_forever()
-                .into_future(),
-        );
-        corner.until_contenders("jobs/till", 3).await;
-        waiter.kill();
-        held.release().await.unwrap();
-        // Less than the 15 s of the others' TTL.
-        let other = within_time(Duration::from_secs(10), "the other's admission", other)
-            .await
-            .unwrap()
-            .unwrap();
-        other.release().await.unwrap();
-        corner.until_empty().await;
-    });
+        let killed = monotonic_ns();
+        holder.kill();
+        let entry = next.says("held").await;
+        waited = waited.min(Duration::from_nanos(ns(&entry) - killed));
+        next.asked("done till", "released").await;
+        if waited <= Duration::from_secs(6) {
+            break;
+        }
+    }
+    assert!(
+        waited <= Duration::from_secs(6),
+        "the next holders were in {waited:?} after the kills, at best"
+    );
+    drill.got("the next in the queue: the lock");
+    drill.took("the next holder was in", waited);
+    drill.shows("a holder's process is killed").await;
+    drill.end();
+}
+
+#[limit::test]
+async fn a_killed_waiter_lets_the_others_pass() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("jobs/till").await.unwrap();
+    let mut waiter = worker(&corner, "2s");
+    waiter.send("work till");
+    corner.until_contenders("jobs/till", 2).await;
+    let other = spawn(corner.locks().await.lock("jobs/till").wait_forever());
+    corner.until_contenders("jobs/till", 3).await;
+    waiter.kill();
+    held.release().await.unwrap();
+    // Less than the 15 s of the others' TTL.
+    let other = within_time(Duration::from_secs(10), "the other's admission", other)
+        .await
+        .unwrap()
+        .unwrap();
+    other.release().await.unwrap();
+    corner.until_empty().await;
 }
 
 /// The body may learn of it by its own clock before the engine does.
-#[test]
-fn a_stopped_holders_loss_is_logged() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut environment = corner.environment();
-        environment.push(("ETCD_LOCKED_TTL", "2s".to_owned()));
-        environment.push(("WORKER_LOGS", "warn".to_owned()));
-        let mut holder = Worker::start(environment);
-        for _ in 0..3 {
-            holder.send("work till");
-            holder.says("held").await;
-            holder.stop();
-            corner.until_contenders("jobs/till", 0).await;
-            holder.cont();
-            let (mut lost, mut logged) = (false, false);
-            while !(lost && logged) {
-                let line = within("the loss and its line", holder.line()).await;
-                lost |= line.starts_with("lost");
-                logged |= line.starts_with("logged") && line.contains("lock.lost");
-            }
+#[limit::test]
+async fn a_stopped_holders_loss_is_logged() {
+    let corner = Corner::new().await;
+    let mut environment = corner.environment();
+    environment.push(("ETCD_LOCKED_TTL", "2s".to_owned()));
+    environment.push(("WORKER_LOGS", "warn".to_owned()));
+    let mut holder = Worker::start(environment);
+    for _ in 0..3 {
+        holder.asked("work till", "held").await;
+        holder.stop();
+        corner.until_contenders("jobs/till", 0).await;
+        holder.cont();
+        let (mut lost, mut logged) = (false, false);
+        while !(lost && logged) {
+            let line = within("the loss and its line", holder.line()).await;
+            lost |= line.starts_with("lost");
+            logged |= line.starts_with("logged") && line.contains("lock.lost");
         }
-    });
+    }
 }
 
-#[test]
-fn a_stopped_waiter_is_passed_and_queues_again() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("jobs/till").await.unwrap();
-        let mut waiter = worker(&corner, "2s");
-        waiter.send("work till");
-        let old = corner.until_contenders("jobs/till", 2).await[1].clone();
-        waiter.stop();
-        // Its lease runs out while it sleeps.
-        corner.until_contenders("jobs/till", 1).await;
-        waiter.cont();
-        let new = corner.until_contenders("jobs/till", 2).await[1].clone();
-        assert_ne!(old.created, new.created);
-        held.release().await.unwrap();
-        waiter.says("held").await;
-        waiter.send("done till");
-        waiter.says("released").await;
-        corner.until_empty().await;
-    });
+#[limit::test]
+async fn a_stopped_waiter_is_passed_and_queues_again() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("jobs/till").await.unwrap();
+    let mut waiter = worker(&corner, "2s");
+    waiter.send("work till");
+    let old = corner.until_contenders("jobs/till", 2).await[1].clone();
+    waiter.stop();
+    // Its lease runs out while it sleeps.
+    corner.until_contenders("jobs/till", 1).await;
+    waiter.cont();
+    let new = corner.until_contenders("jobs/till", 2).await[1].clone();
+    assert_ne!(old.created, new.created);
+    held.release().await.unwrap();
+    waiter.says("held").await;
+    waiter.asked("done till", "released").await;
+    corner.until_empty().await;
 }

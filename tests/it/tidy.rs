@@ -90,6 +90,7 @@ fn every_source_file_is_reachable() {
         ("tests/names/main.rs", &[]),
         ("tests/chaos/src/main.rs", &[]),
         ("tests/sim/src/lib.rs", &["tests/sim/src/main.rs"]),
+        ("tests/attribute/src/lib.rs", &[]),
         ("tests/devkit/src/lib.rs", &[]),
         (
             "tests/src/lib.rs",

@@ -1,86 +1,78 @@
 //! Fencing: tokens grow from owner to owner, so that a store can refuse a late write; a fence does the same inside etcd.
 
-use std::future::{Future, IntoFuture};
-use std::task::{Context, Waker};
-
 use etcd_client::{Compare, Txn, TxnOp};
 use etcd_locked::{Token, current};
 
 use crate::corner::Corner;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
+use crate::steps::queued;
 
-#[test]
-fn tokens_grow_from_owner_to_owner() {
-    run(async {
-        let corner = Corner::new().await;
-        let engines = [corner.locks().await, corner.locks().await];
-        let mut tokens: Vec<Token> = Vec::new();
-        for owner in 0..30 {
-            // Two calls of each engine in a row, to compare across engines and within one.
-            let held = engines[owner / 2 % 2].lock("orders/7").await.unwrap();
-            tokens.push(held.token());
-            held.release().await.unwrap();
-        }
-        assert!(
-            tokens
-                .windows(2)
-                .all(|it| it[0] < it[1] && it[0].as_i64() < it[1].as_i64()),
-            "{tokens:?}"
-        );
-    });
+#[limit::test]
+async fn tokens_grow_from_owner_to_owner() {
+    let corner = Corner::new().await;
+    let engines = [corner.locks().await, corner.locks().await];
+    let mut tokens: Vec<Token> = Vec::new();
+    for owner in 0..30 {
+        // Two calls of each engine in a row, to compare across engines and within one.
+        let held = engines[owner / 2 % 2].lock("orders/7").await.unwrap();
+        tokens.push(held.token());
+        held.release().await.unwrap();
+    }
+    assert!(
+        tokens
+            .windows(2)
+            .all(|it| it[0] < it[1] && it[0].as_i64() < it[1].as_i64()),
+        "{tokens:?}"
+    );
 }
 
-#[test]
-fn tokens_grow_while_many_wait() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("orders/7").await.unwrap();
-        let (send, mut entries) = tokio::sync::mpsc::unbounded_channel();
-        for _ in 0..3 {
-            let locks = corner.locks().await;
-            for _ in 0..5 {
-                let (locks, send) = (locks.clone(), send.clone());
-                tokio::spawn(async move {
-                    let held = locks.lock("orders/7").wait_forever().await.unwrap();
-                    // Sent under the lock, so that the order in the channel is the order of ownership.
-                    send.send(held.token()).unwrap();
-                    held.release().await.unwrap();
-                });
-            }
+#[limit::test]
+async fn tokens_grow_while_many_wait() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("orders/7").await.unwrap();
+    let (send, mut entries) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..3 {
+        let locks = corner.locks().await;
+        for _ in 0..5 {
+            let (locks, send) = (locks.clone(), send.clone());
+            tokio::spawn(async move {
+                let held = locks.lock("orders/7").wait_forever().await.unwrap();
+                // Sent under the lock, so that the order in the channel is the order of ownership.
+                send.send(held.token()).unwrap();
+                held.release().await.unwrap();
+            });
         }
-        drop(send);
-        corner.until_contenders("orders/7", 4).await;
-        let mut tokens = vec![held.token()];
-        held.release().await.unwrap();
-        while let Some(token) = within("the next owner", entries.recv()).await {
-            tokens.push(token);
-        }
-        assert_eq!(tokens.len(), 16);
-        assert!(
-            tokens.windows(2).all(|it| it[0].as_i64() < it[1].as_i64()),
-            "{tokens:?}"
-        );
-    });
+    }
+    drop(send);
+    corner.until_contenders("orders/7", 4).await;
+    let mut tokens = vec![held.token()];
+    held.release().await.unwrap();
+    while let Some(token) = within("the next owner", entries.recv()).await {
+        tokens.push(token);
+    }
+    assert_eq!(tokens.len(), 16);
+    assert!(
+        tokens.windows(2).all(|it| it[0].as_i64() < it[1].as_i64()),
+        "{tokens:?}"
+    );
 }
 
-#[test]
-fn a_token_is_one_number_and_its_parts() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("orders/7").await.unwrap();
-        let token = held.token();
-        assert_eq!(
-            token.as_i64(),
-            token.revision() << 16 | i64::from(token.handover())
-        );
-        assert!(token.revision() >= corner.contenders("orders/7").await[0].created);
-        let inside = held
-            .hold(async { current().unwrap().token() })
-            .await
-            .unwrap();
-        assert_eq!(inside, token);
-        held.release().await.unwrap();
-    });
+#[limit::test]
+async fn a_token_is_one_number_and_its_parts() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("orders/7").await.unwrap();
+    let token = held.token();
+    assert_eq!(
+        token.as_i64(),
+        token.revision() << 16 | i64::from(token.handover())
+    );
+    assert!(token.revision() >= corner.owner("orders/7").await.created);
+    let inside = held
+        .hold(async { current().unwrap().token() })
+        .await
+        .unwrap();
+    assert_eq!(inside, token);
+    held.release().await.unwrap();
 }
 
 /// Writes if the fence still stands; returns whether it did.
@@ -96,69 +88,55 @@ async fn write(corner: &Corner, fence: Compare) -> bool {
         .succeeded()
 }
 
-#[test]
-fn a_fence_stands_while_the_lock_is_held() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = locks.lock("orders/7").await.unwrap();
-        let fence = held.fence();
-        assert!(
-            write(&corner, fence.clone()).await,
-            "the fence fell while the lock was held"
-        );
-        held.release().await.unwrap();
-        assert!(
-            !write(&corner, fence.clone()).await,
-            "the fence stands after the release"
-        );
-        // The fence does not stand for the next ownership of the same engine.
-        let next = locks.lock("orders/7").await.unwrap();
-        assert!(
-            !write(&corner, fence.clone()).await,
-            "the fence stands for the next owner"
-        );
-        assert!(write(&corner, next.fence()).await);
-        next.release().await.unwrap();
-    });
+#[limit::test]
+async fn a_fence_stands_while_the_lock_is_held() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let held = locks.lock("orders/7").await.unwrap();
+    let fence = held.fence();
+    assert!(
+        write(&corner, fence.clone()).await,
+        "the fence fell while the lock was held"
+    );
+    held.release().await.unwrap();
+    assert!(
+        !write(&corner, fence.clone()).await,
+        "the fence stands after the release"
+    );
+    // The fence does not stand for the next ownership of the same engine.
+    let next = locks.lock("orders/7").await.unwrap();
+    assert!(
+        !write(&corner, fence.clone()).await,
+        "the fence stands for the next owner"
+    );
+    assert!(write(&corner, next.fence()).await);
+    next.release().await.unwrap();
 }
 
-#[test]
-fn a_fence_falls_with_the_lock() {
-    run(async {
-        let corner = Corner::new().await;
-        let held = corner.locks().await.lock("orders/7").await.unwrap();
-        let fence = held.fence();
-        let key = corner.contenders("orders/7").await[0].clone();
-        corner.client.clone().lease_revoke(key.lease).await.unwrap();
-        assert!(
-            !write(&corner, fence).await,
-            "the fence stands although the lock is lost"
-        );
-    });
+#[limit::test]
+async fn a_fence_falls_with_the_lock() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("orders/7").await.unwrap();
+    let fence = held.fence();
+    corner.revoke("orders/7").await;
+    assert!(
+        !write(&corner, fence).await,
+        "the fence stands although the lock is lost"
+    );
 }
 
 /// The next call of the process gets the lock by a new ownership, so that the old fence does not stand for it.
-#[test]
-fn a_fence_does_not_stand_for_the_next_in_the_process() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = locks.lock("orders/7").await.unwrap();
-        let fence = held.fence();
-        let mut next = Box::pin(locks.lock("orders/7").wait_forever().into_future());
-        // The call waits in the process; etcd has no key of it.
-        assert!(
-            next.as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-                .is_pending()
-        );
-        held.release().await.unwrap();
-        let next = within("the next owner", next).await.unwrap();
-        assert!(
-            !write(&corner, fence).await,
-            "the fence of the first stands while the second holds the lock"
-        );
-        next.release().await.unwrap();
-    });
+#[limit::test]
+async fn a_fence_does_not_stand_for_the_next_in_the_process() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let held = locks.lock("orders/7").await.unwrap();
+    let fence = held.fence();
+    // The call waits in the process; etcd has no key of it.
+    let next = queued(locks.lock("orders/7").wait_forever());
+    held.release().await.unwrap();
+    let next = within("the next owner", next).await.unwrap();
+    assert!(
+        !write(&corner, fence).await,
+        "the fence of the first stands while the second holds the lock"
+    );
+    next.release().await.unwrap();
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::corner::{Corner, connect, take};
 use crate::drill::Drill;
 use crate::etcd::{Etcd, on_embedded};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 /// Engines that lose a lock at the same time.
 const ENGINES: usize = 20;
@@ -58,29 +58,23 @@ async fn causes_after<F: Future<Output = ()>>(
     causes
 }
 
-#[test]
-fn revoked_lease_is_always_the_cause() {
-    run(async {
-        let revoke = async |corner: Corner| {
-            let lease = corner.contenders("orders/7").await[0].lease;
-            corner.client.clone().lease_revoke(lease).await.unwrap();
-        };
-        let causes = causes_after("revokes the lease", "an operator revokes a lease", revoke).await;
-        assert_eq!(causes, [LossCause::Revoked; ENGINES]);
-    });
+#[limit::test]
+async fn revoked_lease_is_always_the_cause() {
+    let revoke = async |corner: Corner| {
+        corner.revoke("orders/7").await;
+    };
+    let causes = causes_after("revokes the lease", "an operator revokes a lease", revoke).await;
+    assert_eq!(causes, [LossCause::Revoked; ENGINES]);
 }
 
-#[test]
-fn key_that_an_operator_deletes_is_always_the_cause() {
-    run(async {
-        let delete = async |corner: Corner| {
-            let key = corner.contenders("orders/7").await[0].clone();
-            corner.client.clone().delete(key.text, None).await.unwrap();
-        };
-        let row = "an operator takes a lock away (`etcd-locked kick`, a deleted key)";
-        let causes = causes_after("deletes the key", row, delete).await;
-        assert_eq!(causes, [LossCause::Deleted; ENGINES]);
-    });
+#[limit::test]
+async fn key_that_an_operator_deletes_is_always_the_cause() {
+    let delete = async |corner: Corner| {
+        corner.take_away("orders/7").await;
+    };
+    let row = "an operator takes a lock away (`etcd-locked kick`, a deleted key)";
+    let causes = causes_after("deletes the key", row, delete).await;
+    assert_eq!(causes, [LossCause::Deleted; ENGINES]);
 }
 
 /// What the release of a lock says whose etcd has gone.
@@ -96,7 +90,7 @@ async fn release_after(what: &str, goes: impl FnOnce(&mut Etcd)) -> String {
     let error = within("the release's answer", held.release())
         .await
         .expect_err("etcd is gone");
-    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert_matches!(error, LockError::Backend { .. });
     assert!(error.is_retryable(), "{error:?}");
     drill.error(&error);
     drill.took("the release was answered, from its begin", began.elapsed());
@@ -111,18 +105,14 @@ async fn release_after(what: &str, goes: impl FnOnce(&mut Etcd)) -> String {
     text
 }
 
-#[test]
-fn release_after_etcd_was_killed_says_why() {
-    run(async {
-        let text = release_after("killed", Etcd::kill).await;
-        assert!(text.contains("refused"), "`{text}`");
-    });
+#[limit::test]
+async fn release_after_etcd_was_killed_says_why() {
+    let text = release_after("killed", Etcd::kill).await;
+    assert!(text.contains("refused"), "`{text}`");
 }
 
-#[test]
-fn release_while_etcd_is_frozen_says_why() {
-    run(async {
-        let text = release_after("frozen", |etcd| etcd.stop()).await;
-        assert!(text.contains("no answer"), "`{text}`");
-    });
+#[limit::test]
+async fn release_while_etcd_is_frozen_says_why() {
+    let text = release_after("frozen", |etcd| etcd.stop()).await;
+    assert!(text.contains("no answer"), "`{text}`");
 }

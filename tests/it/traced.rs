@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tracing::{Instrument as _, Span, info_span};
 
 use crate::corner::{Corner, connect, take};
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 use crate::spans::Spans;
 use crate::worker::Worker;
 
@@ -32,8 +32,7 @@ fn spans_say_what_was_waited_for_and_held() {
     let spans = Spans::default();
     let _subscriber = spans.subscribe();
     runtime.block_on(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         let call = ship(locks.clone(), 7).instrument(info_span!("request"));
         assert_eq!(within("the call", call).await.unwrap(), Some("lock.held"));
         let [wait] = &spans.named("lock.wait")[..] else {
@@ -59,10 +58,7 @@ fn spans_say_what_was_waited_for_and_held() {
         let named = connect(corner.config().names_in_spans(true)).await;
         let mine = take("a free name", locks.lock("orders/8")).await;
         let refused = within("the call", look_up(named, 8)).await;
-        assert!(
-            matches!(refused, Err(LockError::Held { .. })),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(LockError::Held { .. }));
         let last = spans.named("lock.wait").pop().unwrap();
         assert_eq!(last.fields["lock.name"], "orders/8");
         assert_eq!(last.fields["lock.mode"], "shared");
@@ -90,31 +86,27 @@ async fn span(worker: &mut Worker, name: &str) -> (String, String) {
     }
 }
 
-#[test]
-fn a_waiters_trace_leads_to_the_holders() {
-    run(async {
-        let corner = Corner::new().await;
-        let mut holder = traced(&corner);
-        let mut waiter = traced(&corner);
-        // The link is made after a second. A machine may be slow, so the holder takes its time.
-        for seconds in [2, 4, 8] {
-            holder.send("work nightly");
-            let (holders, none) = span(&mut holder, "lock.wait").await;
-            assert_eq!(none, "", "it has waited for no other");
-            waiter.send("work nightly");
-            corner.until_contenders("jobs/nightly", 2).await;
-            sleep(Duration::from_secs(seconds)).await;
-            holder.send("done");
-            holder.says("released").await;
-            let (own, linked) = span(&mut waiter, "lock.wait").await;
-            waiter.send("done");
-            waiter.says("released").await;
-            assert_ne!(own, holders);
-            if linked == holders {
-                return;
-            }
-            assert_eq!(linked, "", "no other trace");
+#[limit::test]
+async fn a_waiters_trace_leads_to_the_holders() {
+    let corner = Corner::new().await;
+    let mut holder = traced(&corner);
+    let mut waiter = traced(&corner);
+    // The link is made after a second. A machine may be slow, so the holder takes its time.
+    for seconds in [2, 4, 8] {
+        holder.send("work nightly");
+        let (holders, none) = span(&mut holder, "lock.wait").await;
+        assert_eq!(none, "", "it has waited for no other");
+        waiter.send("work nightly");
+        corner.until_contenders("jobs/nightly", 2).await;
+        sleep(Duration::from_secs(seconds)).await;
+        holder.asked("done", "released").await;
+        let (own, linked) = span(&mut waiter, "lock.wait").await;
+        waiter.asked("done", "released").await;
+        assert_ne!(own, holders);
+        if linked == holders {
+            return;
         }
-        panic!("the waiter's span has no link");
-    });
+        assert_eq!(linked, "", "no other trace");
+    }
+    panic!("the waiter's span has no link");
 }

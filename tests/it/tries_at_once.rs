@@ -10,10 +10,9 @@ use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::corner::{Corner, connect};
+use crate::corner::{Corner, admitted, connect, spawn};
 use crate::drill::Drill;
-use crate::etcd::Etcd;
-use crate::limit::{run, within};
+use crate::limit::{self, within};
 
 const TRIES: usize = 10_000;
 const PERMITS: u16 = 5;
@@ -27,8 +26,7 @@ struct Engine {
 
 impl Engine {
     async fn new() -> Engine {
-        let corner = Corner::new().await;
-        let proxy = Proxy::start(Etcd::shared().await.address()).expect("a proxy");
+        let (corner, proxy) = Corner::with_proxy().await;
         // A try that etcd leaves without an answer ends after this time.
         let patience = Duration::from_secs(60);
         let config = corner.config_via([proxy.endpoint()]);
@@ -82,99 +80,89 @@ fn submit<F: Future>(call: &mut Pin<Box<F>>) -> Option<F::Output> {
     }
 }
 
-#[test]
-fn ten_thousand_tries_for_a_few_permits_end() {
-    run(async {
-        let mut drill =
-            Drill::begin("10,000 single tries at once for five permits, while etcd is silent");
-        let engine = Engine::new().await;
-        let served = engine
-            .tried(&mut drill, || engine.locks.lock("crowd").permits(PERMITS))
-            .await;
-        let most = usize::from(PERMITS);
-        assert!((1..=most).contains(&served.len()), "{}", served.len());
-        drop(served);
-        engine.corner.until_empty().await;
-        drill.end();
-    });
+#[limit::test]
+async fn ten_thousand_tries_for_a_few_permits_end() {
+    let mut drill =
+        Drill::begin("10,000 single tries at once for five permits, while etcd is silent");
+    let engine = Engine::new().await;
+    let served = engine
+        .tried(&mut drill, || engine.locks.lock("crowd").permits(PERMITS))
+        .await;
+    let most = usize::from(PERMITS);
+    assert!((1..=most).contains(&served.len()), "{}", served.len());
+    drop(served);
+    engine.corner.until_empty().await;
+    drill.end();
 }
 
-#[test]
-fn ten_thousand_shared_tries_behind_a_holding_writer_end() {
-    run(async {
-        let mut drill = Drill::begin(
-            "10,000 shared single tries at once for a name that a writer of another engine holds",
-        );
-        let engine = Engine::new().await;
-        let elsewhere = engine.corner.locks().await;
-        let writer = elsewhere.lock("crowd").await.unwrap();
-        let served = engine
-            .tried(&mut drill, || engine.locks.lock("crowd").shared())
-            .await;
-        assert_eq!(served.len(), 0, "a reader joined a writer");
-        writer.release().await.unwrap();
-        engine.corner.until_empty().await;
-        drill.end();
-    });
+#[limit::test]
+async fn ten_thousand_shared_tries_behind_a_holding_writer_end() {
+    let mut drill = Drill::begin(
+        "10,000 shared single tries at once for a name that a writer of another engine holds",
+    );
+    let engine = Engine::new().await;
+    let elsewhere = engine.corner.locks().await;
+    let writer = elsewhere.lock("crowd").await.unwrap();
+    let served = engine
+        .tried(&mut drill, || engine.locks.lock("crowd").shared())
+        .await;
+    assert_eq!(served.len(), 0, "a reader joined a writer");
+    writer.release().await.unwrap();
+    engine.corner.until_empty().await;
+    drill.end();
 }
 
-#[test]
-fn ten_thousand_shared_tries_behind_a_queued_writer_end() {
-    run(async {
-        let mut drill = Drill::begin(
-            "10,000 shared single tries at once for a name for which a writer of another engine waits",
-        );
-        let engine = Engine::new().await;
-        let [here, there] = [engine.corner.locks().await, engine.corner.locks().await];
-        let reader = here.lock("crowd").shared().await.unwrap();
-        let writer = there.lock("crowd").wait_forever();
-        let writer = tokio::spawn(writer.into_future());
-        // The writer has a key of its own, so it waits before the tries begin.
-        engine.corner.until_contenders("crowd", 2).await;
-        let served = engine
-            .tried(&mut drill, || engine.locks.lock("crowd").shared())
-            .await;
-        reader.release().await.unwrap();
-        drop(served);
-        let writer = within("the writer", writer).await.unwrap().unwrap();
-        writer.release().await.unwrap();
-        engine.corner.until_empty().await;
-        drill.end();
-    });
+#[limit::test]
+async fn ten_thousand_shared_tries_behind_a_queued_writer_end() {
+    let mut drill = Drill::begin(
+        "10,000 shared single tries at once for a name for which a writer of another engine waits",
+    );
+    let engine = Engine::new().await;
+    let [here, there] = [engine.corner.locks().await, engine.corner.locks().await];
+    let reader = here.lock("crowd").shared().await.unwrap();
+    let writer = there.lock("crowd").wait_forever();
+    let writer = spawn(writer);
+    // The writer has a key of its own, so it waits before the tries begin.
+    engine.corner.until_contenders("crowd", 2).await;
+    let served = engine
+        .tried(&mut drill, || engine.locks.lock("crowd").shared())
+        .await;
+    reader.release().await.unwrap();
+    drop(served);
+    let writer = admitted("the writer", writer).await;
+    writer.release().await.unwrap();
+    engine.corner.until_empty().await;
+    drill.end();
 }
 
-#[test]
-fn ten_thousand_shared_tries_behind_an_undecided_writer_end() {
-    run(async {
-        let mut drill = Drill::begin(
-            "10,000 shared single tries at once behind a writer of the same engine to which etcd has not answered",
-        );
-        let engine = Engine::new().await;
-        engine.proxy.freeze(Direction::Answers);
-        let mut writer = Box::pin(engine.locks.lock("crowd").wait_forever().into_future());
-        assert!(submit(&mut writer).is_none(), "etcd has not answered");
-        let served = engine
-            .tried(&mut drill, || engine.locks.lock("crowd").shared())
-            .await;
-        drop(served);
-        let writer = within("the writer", writer).await.unwrap();
-        writer.release().await.unwrap();
-        engine.corner.until_empty().await;
-        drill.end();
-    });
+#[limit::test]
+async fn ten_thousand_shared_tries_behind_an_undecided_writer_end() {
+    let mut drill = Drill::begin(
+        "10,000 shared single tries at once behind a writer of the same engine to which etcd has not answered",
+    );
+    let engine = Engine::new().await;
+    engine.proxy.freeze(Direction::Answers);
+    let mut writer = Box::pin(engine.locks.lock("crowd").wait_forever().into_future());
+    assert!(submit(&mut writer).is_none(), "etcd has not answered");
+    let served = engine
+        .tried(&mut drill, || engine.locks.lock("crowd").shared())
+        .await;
+    drop(served);
+    let writer = within("the writer", writer).await.unwrap();
+    writer.release().await.unwrap();
+    engine.corner.until_empty().await;
+    drill.end();
 }
 
-#[test]
-fn ten_thousand_exclusive_tries_serve_one() {
-    run(async {
-        let mut drill = Drill::begin("10,000 exclusive single tries at once, while etcd is silent");
-        let engine = Engine::new().await;
-        let served = engine
-            .tried(&mut drill, || engine.locks.lock("crowd"))
-            .await;
-        assert_eq!(served.len(), 1);
-        drop(served);
-        engine.corner.until_empty().await;
-        drill.end();
-    });
+#[limit::test]
+async fn ten_thousand_exclusive_tries_serve_one() {
+    let mut drill = Drill::begin("10,000 exclusive single tries at once, while etcd is silent");
+    let engine = Engine::new().await;
+    let served = engine
+        .tried(&mut drill, || engine.locks.lock("crowd"))
+        .await;
+    assert_eq!(served.len(), 1);
+    drop(served);
+    engine.corner.until_empty().await;
+    drill.end();
 }

@@ -22,8 +22,7 @@ pub(crate) fn alone(calls: impl Future<Output = ()>) {
 /// Runs calls that get a new engine as an argument, and checks that they leave no key.
 pub(crate) fn with_locks(calls: impl AsyncFnOnce(&Locks)) {
     run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
+        let (corner, [locks]) = Corner::with_engines().await;
         within("the calls", calls(&locks)).await;
         corner.until_empty().await;
     });

@@ -1,12 +1,11 @@
 //! `wait`: the time that a call waits, and its answer when that time is over.
 
-use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 
-use crate::corner::{Corner, connect, pass};
-use crate::limit::{run, within};
+use crate::corner::{Corner, connect, served, spawn};
+use crate::limit::{self, within};
 
 #[etcd_locked("jobs/<job>", locks = locks, wait = "none", on_held = "skip")]
 async fn unit(locks: &Locks, job: &str, ran: &mut bool) {
@@ -43,220 +42,175 @@ async fn handled(locks: &Locks, job: &str) -> u8 {
     7
 }
 
-#[test]
-fn a_try_fails_at_once_and_names_the_holder() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let _held = theirs.lock("jobs/nightly").await.unwrap();
-        // Refused by etcd, then refused inside the process.
-        for locks in [mine, theirs] {
-            let started = Instant::now();
-            let refused = within("a refusal", locks.lock("jobs/nightly").try_once()).await;
-            let Err(error @ LockError::Held { .. }) = refused else {
-                panic!("{refused:?}")
-            };
-            assert!(
-                started.elapsed() < Duration::from_secs(8),
-                "a try took {:?}",
-                started.elapsed()
-            );
-            assert!(error.is_retryable());
-            let LockError::Held { holder, .. } = error else {
-                unreachable!()
-            };
-            let holder = holder.expect("etcd has the holder's record");
-            assert_eq!(holder.pid(), std::process::id());
-        }
-        // Neither refusal has left a key.
-        assert_eq!(corner.contenders("jobs/nightly").await.len(), 1);
-    });
-}
-
-#[test]
-fn a_try_takes_a_free_name() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        pass("a free name", locks.lock("jobs/nightly").try_once()).await;
-        // A lock on a name below it does not block it.
-        let _below = locks.lock("jobs/nightly/part").await.unwrap();
-        pass("a free name", locks.lock("jobs/nightly").try_once()).await;
-    });
-}
-
-#[test]
-fn a_wait_that_ends_names_the_holder_and_the_time() {
-    run(async {
-        let corner = Corner::new().await;
-        let (mine, theirs) = (corner.locks().await, corner.locks().await);
-        let held = theirs.lock("jobs/nightly").await.unwrap();
-        // In etcd's queue, then in the wait queue of the process.
-        for locks in [&mine, &theirs] {
-            let started = Instant::now();
-            let refused = within("the end of the wait", briefly(locks, "nightly")).await;
-            let elapsed = started.elapsed();
-            let Err(LockError::Timeout { holder, waited, .. }) = refused else {
-                panic!("{refused:?}")
-            };
-            assert_eq!(
-                holder.expect("etcd has the holder's record").pid(),
-                std::process::id()
-            );
-            assert!(
-                waited >= Duration::from_secs(3) && waited <= elapsed,
-                "waited {waited:?} of {elapsed:?}"
-            );
-        }
-        corner.until_contenders("jobs/nightly", 1).await;
-        held.release().await.unwrap();
-        assert_eq!(
-            within("its admission", briefly(&mine, "nightly"))
-                .await
-                .unwrap(),
-            7
-        );
-    });
-}
-
-#[test]
-fn messages_have_the_template_and_not_the_value() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let _held = locks.lock("jobs/alice@example.com").await.unwrap();
-        let error = briefly(&locks, "alice@example.com").await.unwrap_err();
-        let (shown, debugged) = (error.to_string(), format!("{error:?}"));
-        assert!(shown.contains("jobs/<job>"), "{shown}");
+#[limit::test]
+async fn a_try_fails_at_once_and_names_the_holder() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let _held = theirs.lock("jobs/nightly").await.unwrap();
+    // Refused by etcd, then refused inside the process.
+    for locks in [mine, theirs] {
+        let started = Instant::now();
+        let refused = within("a refusal", locks.lock("jobs/nightly").try_once()).await;
+        let Err(error @ LockError::Held { .. }) = refused else {
+            panic!("{refused:?}")
+        };
         assert!(
-            !shown.contains("alice"),
-            "a value, which may be personal, in `{shown}`"
+            started.elapsed() < Duration::from_secs(8),
+            "a try took {:?}",
+            started.elapsed()
         );
-        assert!(debugged.contains("alice@example.com"), "{debugged}");
-    });
+        assert!(error.is_retryable());
+        let LockError::Held { holder, .. } = error else {
+            unreachable!()
+        };
+        let holder = holder.expect("etcd has the holder's record");
+        assert_eq!(holder.pid(), std::process::id());
+    }
+    // Neither refusal has left a key.
+    assert_eq!(corner.contenders("jobs/nightly").await.len(), 1);
 }
 
-#[test]
-fn a_skipped_call_returns_without_running() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let held = corner.locks().await.lock("jobs/nightly").await.unwrap();
-        let mut ran = false;
-        within("a skipped ()", unit(&locks, "nightly", &mut ran)).await;
-        assert!(!ran, "the body ran although the name was taken");
+#[limit::test]
+async fn a_wait_that_ends_names_the_holder_and_the_time() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = theirs.lock("jobs/nightly").await.unwrap();
+    // In etcd's queue, then in the wait queue of the process.
+    for locks in [&mine, &theirs] {
+        let started = Instant::now();
+        let refused = within("the end of the wait", briefly(locks, "nightly")).await;
+        let elapsed = started.elapsed();
+        let Err(LockError::Timeout { holder, waited, .. }) = refused else {
+            panic!("{refused:?}")
+        };
         assert_eq!(
-            within("a skipped Option", option(&locks, "nightly")).await,
-            None
+            holder.expect("etcd has the holder's record").pid(),
+            std::process::id()
         );
-        assert_eq!(
-            within("a skipped Result", result(&locks, "nightly"))
-                .await
-                .unwrap(),
-            None
-        );
-        assert_eq!(
-            within("a skipped wait", after_a_while(&locks, "nightly")).await,
-            None
-        );
-        held.release().await.unwrap();
-        // This call may wait until the key of the skipped wait is deleted.
-        assert_eq!(
-            within("the run after a while", after_a_while(&locks, "nightly")).await,
-            Some(7)
-        );
-        within("the run of ()", unit(&locks, "nightly", &mut ran)).await;
-        assert!(ran, "the body did not run although the name was free");
-        assert_eq!(
-            within("the run of Option", option(&locks, "nightly")).await,
-            Some(7)
-        );
-        assert_eq!(
-            within("the run of Result", result(&locks, "nightly"))
-                .await
-                .unwrap(),
-            Some(7)
-        );
-    });
-}
-
-#[test]
-fn a_skip_does_not_swallow_other_errors() {
-    run(async {
-        let locks = Corner::new().await.locks().await;
-        let error = result(&locks, "").await.unwrap_err();
-        assert!(matches!(error, LockError::InvalidName { .. }), "{error:?}");
-        // A return type without an error skips, and only the log has the error.
-        assert_eq!(option(&locks, "").await, None);
-    });
-}
-
-#[test]
-fn errors_arrive_in_the_callers_own_type() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        assert_eq!(
-            within("a mapped call", mapped(&locks, "nightly")).await,
-            Ok(7)
-        );
-        assert_eq!(
-            within("a handled call", handled(&locks, "nightly")).await,
-            7
-        );
-        let _held = corner.locks().await.lock("jobs/nightly").await.unwrap();
-        let text = within("a mapped refusal", mapped(&locks, "nightly"))
-            .await
-            .unwrap_err();
-        assert!(text.contains("jobs/<job>"), "{text}");
-        assert_eq!(
-            within("a handled refusal", handled(&locks, "nightly")).await,
-            0
-        );
-    });
-}
-
-#[test]
-fn a_wait_for_ever_outlasts_the_default() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = connect(corner.config().wait(Duration::from_millis(100))).await;
-        let held = corner.locks().await.lock("jobs/nightly").await.unwrap();
-        let patient = tokio::spawn(locks.lock("jobs/nightly").wait_forever().into_future());
-        corner.until_contenders("jobs/nightly", 2).await;
-        // The configured default ends the wait of a call without `wait`. It waits behind the patient call of its process, whose
-        // key stays.
-        let refused = within("the end of the default wait", locks.lock("jobs/nightly")).await;
         assert!(
-            matches!(refused, Err(LockError::Timeout { .. })),
-            "{refused:?}"
+            waited >= Duration::from_secs(3) && waited <= elapsed,
+            "waited {waited:?} of {elapsed:?}"
         );
-        assert!(!patient.is_finished());
-        held.release().await.unwrap();
-        within("the patient call's admission", patient)
+    }
+    corner.until_contenders("jobs/nightly", 1).await;
+    held.release().await.unwrap();
+    assert_eq!(
+        within("its admission", briefly(&mine, "nightly"))
             .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-    });
+            .unwrap(),
+        7
+    );
 }
 
-#[test]
-fn a_calls_own_wait_precedes_the_default() {
-    run(async {
-        let corner = Corner::new().await;
-        let locks = connect(corner.config().wait(Duration::from_secs(3600))).await;
-        let _held = corner.locks().await.lock("jobs/nightly").await.unwrap();
-        let refused = within(
-            "the end of its wait",
-            locks.lock("jobs/nightly").wait(Duration::from_secs(3)),
-        )
-        .await;
-        assert!(
-            matches!(refused, Err(LockError::Timeout { .. })),
-            "{refused:?}"
-        );
-    });
+#[limit::test]
+async fn messages_have_the_template_and_not_the_value() {
+    let (_, [locks]) = Corner::with_engines().await;
+    let _held = locks.lock("jobs/alice@example.com").await.unwrap();
+    let error = briefly(&locks, "alice@example.com").await.unwrap_err();
+    let (shown, debugged) = (error.to_string(), format!("{error:?}"));
+    assert!(shown.contains("jobs/<job>"), "{shown}");
+    assert!(
+        !shown.contains("alice"),
+        "a value, which may be personal, in `{shown}`"
+    );
+    assert!(debugged.contains("alice@example.com"), "{debugged}");
+}
+
+#[limit::test]
+async fn a_skipped_call_returns_without_running() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let held = corner.locks().await.lock("jobs/nightly").await.unwrap();
+    let mut ran = false;
+    within("a skipped ()", unit(&locks, "nightly", &mut ran)).await;
+    assert!(!ran, "the body ran although the name was taken");
+    assert_eq!(
+        within("a skipped Option", option(&locks, "nightly")).await,
+        None
+    );
+    assert_eq!(
+        within("a skipped Result", result(&locks, "nightly"))
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        within("a skipped wait", after_a_while(&locks, "nightly")).await,
+        None
+    );
+    held.release().await.unwrap();
+    // This call may wait until the key of the skipped wait is deleted.
+    assert_eq!(
+        within("the run after a while", after_a_while(&locks, "nightly")).await,
+        Some(7)
+    );
+    within("the run of ()", unit(&locks, "nightly", &mut ran)).await;
+    assert!(ran, "the body did not run although the name was free");
+    assert_eq!(
+        within("the run of Option", option(&locks, "nightly")).await,
+        Some(7)
+    );
+    assert_eq!(
+        within("the run of Result", result(&locks, "nightly"))
+            .await
+            .unwrap(),
+        Some(7)
+    );
+}
+
+#[limit::test]
+async fn a_skip_does_not_swallow_other_errors() {
+    let locks = Corner::new().await.locks().await;
+    let error = result(&locks, "").await.unwrap_err();
+    assert_matches!(error, LockError::InvalidName { .. });
+    // A return type without an error skips, and only the log has the error.
+    assert_eq!(option(&locks, "").await, None);
+}
+
+#[limit::test]
+async fn errors_arrive_in_the_callers_own_type() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    assert_eq!(
+        within("a mapped call", mapped(&locks, "nightly")).await,
+        Ok(7)
+    );
+    assert_eq!(
+        within("a handled call", handled(&locks, "nightly")).await,
+        7
+    );
+    let _held = corner.locks().await.lock("jobs/nightly").await.unwrap();
+    let text = within("a mapped refusal", mapped(&locks, "nightly"))
+        .await
+        .unwrap_err();
+    assert!(text.contains("jobs/<job>"), "{text}");
+    assert_eq!(
+        within("a handled refusal", handled(&locks, "nightly")).await,
+        0
+    );
+}
+
+#[limit::test]
+async fn a_wait_for_ever_outlasts_the_default() {
+    let corner = Corner::new().await;
+    let locks = connect(corner.config().wait(Duration::from_millis(100))).await;
+    let held = corner.locks().await.lock("jobs/nightly").await.unwrap();
+    let patient = spawn(locks.lock("jobs/nightly").wait_forever());
+    corner.until_contenders("jobs/nightly", 2).await;
+    // The configured default ends the wait of a call without `wait`. It waits behind the patient call of its process, whose
+    // key stays.
+    let refused = within("the end of the default wait", locks.lock("jobs/nightly")).await;
+    assert_matches!(refused, Err(LockError::Timeout { .. }));
+    assert!(!patient.is_finished());
+    held.release().await.unwrap();
+    served("the patient call's admission", patient).await;
+}
+
+#[limit::test]
+async fn a_calls_own_wait_precedes_the_default() {
+    let corner = Corner::new().await;
+    let locks = connect(corner.config().wait(Duration::from_secs(3600))).await;
+    let _held = corner.locks().await.lock("jobs/nightly").await.unwrap();
+    let refused = within(
+        "the end of its wait",
+        locks.lock("jobs/nightly").wait(Duration::from_secs(3)),
+    )
+    .await;
+    assert_matches!(refused, Err(LockError::Timeout { .. }));
 }

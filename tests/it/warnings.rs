@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, connect, take};
-use crate::limit::{run, within};
+use crate::corner::{Corner, connect, pass, spawn, take};
+use crate::limit::{self, within};
 use crate::logs;
 use crate::worker::Worker;
 
@@ -89,165 +89,141 @@ fn vanish(proxy: &Proxy) {
     proxy.reset_all();
 }
 
-#[test]
-fn locks_lost_in_an_outage_are_one_line() {
-    run(async {
-        let corner = Corner::new().await;
-        let (locks, proxy) = behind_a_proxy(&corner).await;
-        let bodies = all_inside(|id, inside| lost(locks.clone(), id, inside)).await;
-        vanish(&proxy);
-        all_lost(bodies, LossCause::Expired).await;
-        let lost = logged("lost-together/<id>", "lock.lost", 1).await;
-        assert_eq!(lost.len(), 1, "{lost:#?}");
-        logged(&proxy.endpoint(), "etcd.lost", 1).await;
-        for _ in 0..3 {
-            let refused = within("a refusal", locks.lock("refused")).await;
-            refused.expect_err("etcd is out of reach");
-        }
-        proxy.accept_again().expect("the same port");
-        let back = logged(&proxy.endpoint(), "etcd.back", 1).await;
-        assert!(back[0].contains("refused=3"), "{back:?}");
-        assert!(back[0].contains("lasted="), "{back:?}");
-        let lines = logs::about(&proxy.endpoint());
-        let outage = lines.iter().filter(|line| !line.contains("etcd.version"));
-        assert_eq!(outage.count(), 2, "{lines:#?}");
-    });
+#[limit::test]
+async fn locks_lost_in_an_outage_are_one_line() {
+    let corner = Corner::new().await;
+    let (locks, proxy) = behind_a_proxy(&corner).await;
+    let bodies = all_inside(|id, inside| lost(locks.clone(), id, inside)).await;
+    vanish(&proxy);
+    all_lost(bodies, LossCause::Expired).await;
+    let lost = logged("lost-together/<id>", "lock.lost", 1).await;
+    assert_eq!(lost.len(), 1, "{lost:#?}");
+    logged(&proxy.endpoint(), "etcd.lost", 1).await;
+    for _ in 0..3 {
+        let refused = within("a refusal", locks.lock("refused")).await;
+        refused.expect_err("etcd is out of reach");
+    }
+    proxy.accept_again().expect("the same port");
+    let back = logged(&proxy.endpoint(), "etcd.back", 1).await;
+    assert!(back[0].contains("refused=3"), "{back:?}");
+    assert!(back[0].contains("lasted="), "{back:?}");
+    let lines = logs::about(&proxy.endpoint());
+    let outage = lines.iter().filter(|line| !line.contains("etcd.version"));
+    assert_eq!(outage.count(), 2, "{lines:#?}");
 }
 
 /// Once the lease is over, the engine has nothing to ask etcd, but whether it is back.
-#[test]
-fn idle_process_logs_that_etcd_is_lost_and_back() {
-    run(async {
-        let corner = Corner::new().await;
-        let (locks, proxy) = behind_a_proxy(&corner).await;
-        vanish(&proxy);
-        logged(&proxy.endpoint(), "etcd.lost", 1).await;
-        within("the end of its lease", async {
-            while !locks.status().leases().is_empty() {
-                sleep(NOT_BUSY).await;
-            }
-        })
-        .await;
-        proxy.accept_again().expect("the same port");
-        logged(&proxy.endpoint(), "etcd.back", 1).await;
-    });
+#[limit::test]
+async fn idle_process_logs_that_etcd_is_lost_and_back() {
+    let corner = Corner::new().await;
+    let (locks, proxy) = behind_a_proxy(&corner).await;
+    vanish(&proxy);
+    logged(&proxy.endpoint(), "etcd.lost", 1).await;
+    within("the end of its lease", async {
+        while !locks.status().leases().is_empty() {
+            sleep(NOT_BUSY).await;
+        }
+    })
+    .await;
+    proxy.accept_again().expect("the same port");
+    logged(&proxy.endpoint(), "etcd.back", 1).await;
 }
 
-#[test]
-fn process_that_waits_logs_that_etcd_is_lost_and_back() {
-    run(async {
-        let corner = Corner::new().await;
-        let others = corner.locks().await;
-        let held = take("a free name", others.lock("job")).await;
-        let (locks, proxy) = behind_a_proxy(&corner).await;
-        let waits = tokio::spawn(async move { locks.lock("job").wait_forever().await.map(drop) });
-        corner.until_contenders("job", 2).await;
-        vanish(&proxy);
-        logged(&proxy.endpoint(), "etcd.lost", 1).await;
-        proxy.accept_again().expect("the same port");
-        logged(&proxy.endpoint(), "etcd.back", 1).await;
-        held.release().await.expect("released");
-        let _ = within("the waiter's answer", waits).await; // granted, or refused meanwhile
-    });
+#[limit::test]
+async fn process_that_waits_logs_that_etcd_is_lost_and_back() {
+    let (corner, [others]) = Corner::with_engines().await;
+    let held = take("a free name", others.lock("job")).await;
+    let (locks, proxy) = behind_a_proxy(&corner).await;
+    let waits = spawn(locks.lock("job").wait_forever());
+    corner.until_contenders("job", 2).await;
+    vanish(&proxy);
+    logged(&proxy.endpoint(), "etcd.lost", 1).await;
+    proxy.accept_again().expect("the same port");
+    logged(&proxy.endpoint(), "etcd.back", 1).await;
+    held.release().await.expect("released");
+    let _ = within("the waiter's answer", waits).await; // granted, or refused meanwhile
 }
 
-#[test]
-fn bodies_that_a_shutdown_cuts_off_are_one_line() {
-    run(async {
-        logs::collect();
-        let corner = Corner::new().await;
-        let locks = corner.locks().await;
-        let bodies = all_inside(|id, inside| cut_off(locks.clone(), id, inside)).await;
-        let drained = within("the shutdown", locks.shutdown(Duration::ZERO)).await;
-        assert_eq!(drained.cut_off(), TOGETHER, "{drained}");
-        all_lost(bodies, LossCause::Shutdown).await;
-        let lines = logs::about("cut-off-together/<id>");
-        assert_eq!(lines.len(), 1, "{lines:#?}");
-        assert!(lines[0].contains("code=\"shutdown.cut_off\""), "{lines:?}");
-        assert!(lines[0].contains(&format!("({TOGETHER})")), "{lines:?}");
-    });
+#[limit::test]
+async fn bodies_that_a_shutdown_cuts_off_are_one_line() {
+    logs::collect();
+    let (_, [locks]) = Corner::with_engines().await;
+    let bodies = all_inside(|id, inside| cut_off(locks.clone(), id, inside)).await;
+    let drained = within("the shutdown", locks.shutdown(Duration::ZERO)).await;
+    assert_eq!(drained.cut_off(), TOGETHER, "{drained}");
+    all_lost(bodies, LossCause::Shutdown).await;
+    let lines = logs::about("cut-off-together/<id>");
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(lines[0].contains("code=\"shutdown.cut_off\""), "{lines:?}");
+    assert!(lines[0].contains(&format!("({TOGETHER})")), "{lines:?}");
 }
 
-#[test]
-fn connection_and_end_of_a_shutdown_are_logged() {
-    run(async {
-        let corner = Corner::new().await;
-        let level = ("WORKER_LOGS", "info".to_owned());
-        let mut worker = Worker::start(corner.environment().into_iter().chain([level]));
-        worker.send("work job");
-        let mut lines = Vec::new();
-        while lines.last().is_none_or(|line| line != "shut down") {
-            let line = worker.line().await;
-            match line.split(' ').next() {
-                Some("held") => worker.send("done job"),
-                Some("released") => worker.send("shutdown 60000"),
-                _ => {}
-            }
-            lines.push(line);
+#[limit::test]
+async fn connection_and_end_of_a_shutdown_are_logged() {
+    let corner = Corner::new().await;
+    let level = ("WORKER_LOGS", "info".to_owned());
+    let mut worker = Worker::start(corner.environment().into_iter().chain([level]));
+    worker.send("work job");
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|line| line != "shut down") {
+        let line = worker.line().await;
+        match line.split(' ').next() {
+            Some("held") => worker.send("done job"),
+            Some("released") => worker.send("shutdown 60000"),
+            _ => {}
         }
-        let about = |what: &str| -> Vec<_> {
-            let lines = lines.iter().filter(|line| line.contains(what));
-            lines.cloned().collect()
-        };
-        let (connected, ended) = (
-            about("connected to etcd"),
-            about("the shutdown is complete"),
-        );
-        assert!(connected.len() == 1 && ended.len() == 1, "{lines:#?}");
-        let endpoint = corner.endpoint.trim_start_matches("http://");
-        for part in ["INFO", endpoint, "cluster=", "version="] {
-            assert!(connected[0].contains(part), "{part}: {connected:?}");
-        }
-        assert!(ended[0].contains("INFO"), "{ended:?}");
-    });
+        lines.push(line);
+    }
+    let about = |what: &str| -> Vec<_> {
+        let lines = lines.iter().filter(|line| line.contains(what));
+        lines.cloned().collect()
+    };
+    let (connected, ended) = (
+        about("connected to etcd"),
+        about("the shutdown is complete"),
+    );
+    assert!(connected.len() == 1 && ended.len() == 1, "{lines:#?}");
+    let endpoint = corner.endpoint.trim_start_matches("http://");
+    for part in ["INFO", endpoint, "cluster=", "version="] {
+        assert!(connected[0].contains(part), "{part}: {connected:?}");
+    }
+    assert!(ended[0].contains("INFO"), "{ended:?}");
 }
 
-#[test]
-fn version_with_a_known_bug_is_one_line() {
-    run(async {
-        let corner = Corner::new().await;
-        let (locks, proxy) = behind_a_proxy(&corner).await;
-        proxy.reset_all();
-        // Over a connection of its own, so the endpoint has answered twice.
-        take("a free name", locks.lock("job"))
-            .await
-            .release()
-            .await
-            .expect("released");
-        let mut client = corner.client.clone();
-        let status = client.status().await.expect("a status");
-        let mut lines = logs::about(&proxy.endpoint());
-        lines.retain(|line| line.contains("code=\"etcd.version\""));
-        match etcd_bug(status.version()) {
-            None => assert_eq!(lines, [""; 0]),
-            Some(bug) => {
-                assert_eq!(lines.len(), 1, "{lines:#?}");
-                assert!(lines[0].contains(bug), "{lines:?}");
-                assert!(lines[0].contains(status.version()), "{lines:?}");
-            }
+#[limit::test]
+async fn version_with_a_known_bug_is_one_line() {
+    let corner = Corner::new().await;
+    let (locks, proxy) = behind_a_proxy(&corner).await;
+    proxy.reset_all();
+    // Over a connection of its own, so the endpoint has answered twice.
+    pass("a free name", locks.lock("job")).await;
+    let mut client = corner.client.clone();
+    let status = client.status().await.expect("a status");
+    let mut lines = logs::about(&proxy.endpoint());
+    lines.retain(|line| line.contains("code=\"etcd.version\""));
+    match etcd_bug(status.version()) {
+        None => assert_eq!(lines, [""; 0]),
+        Some(bug) => {
+            assert_eq!(lines.len(), 1, "{lines:#?}");
+            assert!(lines[0].contains(bug), "{lines:?}");
+            assert!(lines[0].contains(status.version()), "{lines:?}");
         }
-    });
+    }
 }
 
-#[test]
-fn numbers_of_permits_that_differ_are_one_line() {
-    run(async {
-        logs::collect();
-        let corner = Corner::new().await;
-        let (ours, other) = (corner.locks().await, corner.locks().await);
-        let held = other.lock("limited-differently/7").permits(8);
-        let _held = take("a permit", held).await;
-        for _ in 0..2 {
-            let refused = within("one try", limited(&ours, 7)).await;
-            assert!(
-                matches!(refused, Err(LockError::Held { .. })),
-                "{refused:?}"
-            );
-        }
-        let lines = logged("limited-differently/<id>", "lock.permits_differ", 1).await;
-        assert_eq!(lines.len(), 1, "{lines:?}");
-        for part in ["permits=1", "theirs=8", "::limited"] {
-            assert!(lines[0].contains(part), "no `{part}` in {}", lines[0]);
-        }
-    });
+#[limit::test]
+async fn numbers_of_permits_that_differ_are_one_line() {
+    logs::collect();
+    let (_, [ours, other]) = Corner::with_engines().await;
+    let held = other.lock("limited-differently/7").permits(8);
+    let _held = take("a permit", held).await;
+    for _ in 0..2 {
+        let refused = within("one try", limited(&ours, 7)).await;
+        assert_matches!(refused, Err(LockError::Held { .. }));
+    }
+    let lines = logged("limited-differently/<id>", "lock.permits_differ", 1).await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in ["permits=1", "theirs=8", "::limited"] {
+        assert!(lines[0].contains(part), "no `{part}` in {}", lines[0]);
+    }
 }

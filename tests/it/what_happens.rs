@@ -133,7 +133,9 @@ fn every_row_is_asserted_by_the_test_it_names() {
     for Row { title, test, .. } in rows {
         let (module, name) = test.split_once("::").expect("`module::name`");
         let source = read(&format!("tests/it/{module}.rs"));
-        let begin = source.find(&format!("#[test]\nfn {name}() {{\n"));
+        let tests =
+            ["#[limit::test]\nasync ", "#[test]\n"].map(|test| format!("{test}fn {name}() {{\n"));
+        let begin = tests.iter().find_map(|test| source.find(test));
         let begin = begin.unwrap_or_else(|| panic!("`{title}`: there is no test `{test}`"));
         let body = &source[begin..];
         let body = &body[..body.find("\n}\n").expect("the test's end")];

@@ -42,6 +42,12 @@ impl Worker {
         self.process.send(command).expect("the worker listens");
     }
 
+    /// Sends a command, and awaits the line that answers it, which begins with this word. Returns the rest of that line.
+    pub(crate) async fn asked(&mut self, command: &str, word: &str) -> String {
+        self.send(command);
+        self.says(word).await
+    }
+
     /// Awaits the next line that begins with this word, and returns the rest of it. Skips other lines.
     pub(crate) async fn says(&mut self, word: &str) -> String {
         self.says_within(PATIENCE, word).await

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use etcd_locked::{LockError, LossCause, etcd_locked};
 
-use crate::service::{Packing, secs, ship, start, start_with};
+use crate::service::{Packing, held_elsewhere, held_here, secs, ship, start, start_with};
 
 #[tokio::test]
 async fn healthy_lock_outlasts_an_hour() {
@@ -46,9 +46,7 @@ async fn leases_are_renewed_as_in_real_time() {
 
 #[tokio::test]
 async fn waiting_call_times_out_on_time() {
-    let etcd = start().await;
-    let other = etcd.second().await.unwrap();
-    let held = other.lock("orders/7").await.unwrap();
+    let (etcd, _other, held) = held_elsewhere().await;
     let waiting = tokio::spawn(ship(7));
     etcd.advance(secs(8)).await;
     assert!(!waiting.is_finished());
@@ -67,9 +65,7 @@ async fn waiting_call_times_out_on_time() {
 
 #[tokio::test]
 async fn deadline_bounds_the_wait_from_the_start_of_the_call() {
-    let etcd = start().await;
-    let other = etcd.second().await.unwrap();
-    let held = other.lock("orders/7").await.unwrap();
+    let (etcd, _other, held) = held_elsewhere().await;
     let locks = etcd.locks().clone();
     let by = |due: Instant| {
         let call = locks.lock("orders/7").wait_forever().deadline(due);
@@ -83,7 +79,7 @@ async fn deadline_bounds_the_wait_from_the_start_of_the_call() {
     etcd.advance(secs(10)).await;
     assert!(waiting.is_finished());
     let ended = waiting.await.unwrap();
-    assert!(matches!(ended, Err(LockError::Timeout { .. })), "{ended:?}");
+    assert_matches!(ended, Err(LockError::Timeout { .. }));
     held.release().await.unwrap();
 }
 
@@ -136,29 +132,18 @@ async fn hold_limit_ends_the_body_on_time_with_renewals_until_then() {
     etcd.advance(secs(10)).await;
     assert!(limited.is_finished());
     let ended = limited.await.unwrap();
-    assert!(
-        matches!(ended, Err(LockError::HoldLimit { .. })),
-        "{ended:?}"
-    );
+    assert_matches!(ended, Err(LockError::HoldLimit { .. }));
     assert_eq!(etcd.held().await, [""; 0]);
 }
 
 #[tokio::test]
 async fn one_task_may_advance_and_call_at_once() {
-    let etcd = start().await;
-    let other = etcd.second().await.unwrap();
-    let held = other.lock("orders/7").await.unwrap();
+    let (etcd, _other, held) = held_elsewhere().await;
     for _ in 0..5 {
         let (shipped, ()) = tokio::join!(ship(7), etcd.advance(secs(10)));
-        assert!(
-            matches!(shipped, Err(LockError::Timeout { .. })),
-            "{shipped:?}"
-        );
+        assert_matches!(shipped, Err(LockError::Timeout { .. }));
         let ((), shipped) = tokio::join!(etcd.advance(secs(10)), ship(7));
-        assert!(
-            matches!(shipped, Err(LockError::Timeout { .. })),
-            "{shipped:?}"
-        );
+        assert_matches!(shipped, Err(LockError::Timeout { .. }));
     }
     // The holder went on all the time.
     assert!(held.is_held());
@@ -168,9 +153,8 @@ async fn one_task_may_advance_and_call_at_once() {
 
 #[tokio::test]
 async fn frozen_keepalive_loses_the_lock_at_the_stop_time() {
-    let etcd = start().await; // a TTL of 15 s: bodies stop 13.35 s after the last renewal
-    let packing = Packing::of(7);
-    etcd.advance(Duration::ZERO).await;
+    // a TTL of 15 s: bodies stop 13.35 s after the last renewal
+    let (etcd, packing) = held_here().await;
     etcd.freeze_keepalives();
     etcd.advance(secs(11)).await;
     assert!(!packing.call.is_finished());
@@ -210,7 +194,7 @@ async fn clock_runs_by_itself() {
     let locks = etcd.locks().clone();
     let began = Instant::now();
     let error = locks.lock("orders/7").await.unwrap_err();
-    assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
+    assert_matches!(error, LockError::Timeout { .. });
     assert!(began.elapsed() >= secs(1));
     assert!(held.is_held());
 }
@@ -223,7 +207,7 @@ async fn loss_wakes_the_task_that_awaits_it() {
     let (cause, ()) = tokio::join!(held.lost(), etcd.advance(secs(15)));
     assert_eq!(cause, LossCause::Expired);
     let error = held.release().await.unwrap_err();
-    assert!(matches!(error, LockError::Lost { .. }), "{error:?}");
+    assert_matches!(error, LockError::Lost { .. });
 }
 
 #[tokio::test]

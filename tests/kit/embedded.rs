@@ -12,7 +12,7 @@ async fn clones_of_a_config_share_their_etcd() {
     let alone = Locks::connect(Config::embedded()).await.unwrap();
     let held = one.lock("jobs/nightly").await.unwrap();
     let error = two.lock("jobs/nightly").try_once().await.unwrap_err();
-    assert!(matches!(error, LockError::Held { .. }), "{error:?}");
+    assert_matches!(error, LockError::Held { .. });
     let other = alone.lock("jobs/nightly").try_once().await.unwrap();
     // The caller's own client reaches the same etcd.
     let mut client = one.client().await.unwrap();

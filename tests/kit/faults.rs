@@ -5,13 +5,11 @@ use std::time::Duration;
 use etcd_locked::testing::{Code, Fault};
 use etcd_locked::{LockError, LossCause};
 
-use crate::service::{Packing, secs, ship, ship_now, start, start_with};
+use crate::service::{held_here, secs, ship, ship_now, start, start_with};
 
 #[tokio::test]
 async fn short_partition_costs_time_but_no_lock() {
-    let etcd = start().await;
-    let packing = Packing::of(7);
-    etcd.advance(Duration::ZERO).await;
+    let (etcd, packing) = held_here().await;
     etcd.partition();
     let waiting = tokio::spawn(ship(8));
     etcd.advance(secs(4)).await;
@@ -24,14 +22,12 @@ async fn short_partition_costs_time_but_no_lock() {
 
 #[tokio::test]
 async fn long_partition_fails_waiters_and_loses_locks() {
-    let etcd = start().await;
-    let packing = Packing::of(7);
-    etcd.advance(Duration::ZERO).await;
+    let (etcd, packing) = held_here().await;
     etcd.partition();
     let waiting = tokio::spawn(ship(8));
     etcd.advance(secs(15)).await;
     let error = waiting.await.unwrap().unwrap_err();
-    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert_matches!(error, LockError::Backend { .. });
     assert_eq!(packing.loss().await, Some(LossCause::Expired));
     etcd.heal();
     let (shipped, ()) = tokio::join!(ship(7), etcd.advance(secs(5)));
@@ -68,10 +64,7 @@ async fn refusal_reaches_the_caller() {
     let denied = "etcdserver: permission denied".to_owned();
     etcd.fail_next(Fault::Refused(Code::PermissionDenied, denied));
     let error = ship(7).await.unwrap_err();
-    assert!(
-        matches!(error, LockError::PermissionDenied { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, LockError::PermissionDenied { .. });
     assert_eq!(ship(7).await.unwrap(), 7);
 }
 
@@ -87,7 +80,7 @@ async fn ambiguous_outcome_leaves_no_key() {
         let other = etcd.second().await.unwrap();
         let held = other.lock("orders/7").try_once().await.unwrap();
         let error = ship_now(7).await.unwrap_err();
-        assert!(matches!(error, LockError::Held { .. }), "{error:?}");
+        assert_matches!(error, LockError::Held { .. });
         held.release().await.unwrap();
     }
 }

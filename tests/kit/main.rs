@@ -1,5 +1,8 @@
 //! Tests of the users' test kit, `etcd_locked::testing`, and of the embedded etcd: no etcd process, and no waiting.
 
+#[macro_use(assert_matches)]
+extern crate etcd_locked_devkit;
+
 mod clock;
 mod embedded;
 mod faults;

@@ -129,12 +129,12 @@ async fn records_waits_holds_losses_and_waiters() -> Result<(), LockError> {
     assert_eq!(of("etcd_locked_waiters lock=measured/<id>").1, 1.0);
     etcd.advance(Duration::from_secs(5)).await;
     let late = waiter.await.expect("no panic");
-    assert!(matches!(late, Err(LockError::Timeout { .. })), "{late:?}");
+    assert_matches!(late, Err(LockError::Timeout { .. }));
     let lost = "etcd_locked_lost_total cause=deleted lock=measured/<id>";
     assert_eq!(of(lost).1, 0.0, "there before the first loss");
     etcd.lose("measured/7").await.expect("it is held");
     let ended = holder.await.expect("no panic");
-    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    assert_matches!(ended, Err(LockError::Lost { .. }));
 
     assert_eq!(of("etcd_locked_waiters lock=measured/<id>").1, 0.0);
     assert_eq!(of("etcd_locked_held lock=measured/<id>").1, 0.0);
@@ -176,7 +176,7 @@ async fn records_how_each_wait_ended() -> Result<(), LockError> {
     };
     let holder = etcd.locks().lock("outcomes/7").await?;
     let held = tried(7).await;
-    assert!(matches!(held, Err(LockError::Held { .. })), "{held:?}");
+    assert_matches!(held, Err(LockError::Held { .. }));
     assert_eq!(count("held"), 1);
 
     let gone = tokio::spawn(awaited(7));
@@ -189,10 +189,7 @@ async fn records_how_each_wait_ended() -> Result<(), LockError> {
     let cut_off = tokio::spawn(awaited(8));
     etcd.advance(Duration::from_secs(15)).await;
     let failed = cut_off.await.expect("no panic");
-    assert!(
-        matches!(failed, Err(LockError::Backend { .. })),
-        "{failed:?}"
-    );
+    assert_matches!(failed, Err(LockError::Backend { .. }));
     assert_eq!(count("failed"), 1);
     etcd.heal();
     drop(holder);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use etcd_locked::LossCause;
 use etcd_locked::etcd_client::PutOptions;
 
-use crate::service::{Packing, secs, ship, start};
+use crate::service::{Packing, held_elsewhere, secs, ship, start};
 
 #[tokio::test]
 async fn deleted_lock_passes_to_the_next_waiter() {
@@ -21,9 +21,7 @@ async fn deleted_lock_passes_to_the_next_waiter() {
 
 #[tokio::test]
 async fn lose_reaches_a_lock_of_another_process() {
-    let etcd = start().await;
-    let other = etcd.second().await.unwrap();
-    let held = other.lock("orders/7").await.unwrap();
+    let (etcd, _other, held) = held_elsewhere().await;
     let mine = etcd.locks().lock("orders/8").await.unwrap();
     etcd.lose("orders/7").await.unwrap();
     assert!(!held.is_held());
@@ -68,10 +66,7 @@ async fn revoking_leases_loses_their_locks() {
     let waiting = tokio::spawn(ship(7));
     etcd.revoke_all().await;
     let cause = packing.loss().await;
-    assert!(
-        matches!(cause, Some(LossCause::Deleted | LossCause::Revoked)),
-        "{cause:?}"
-    );
+    assert_matches!(cause, Some(LossCause::Deleted | LossCause::Revoked));
     assert!(!theirs.is_held());
     // The waiter goes on under a new session.
     etcd.advance(secs(1)).await;
@@ -81,9 +76,7 @@ async fn revoking_leases_loses_their_locks() {
 
 #[tokio::test]
 async fn compaction_loses_no_lock() {
-    let etcd = start().await;
-    let other = etcd.second().await.unwrap();
-    let held = other.lock("orders/7").await.unwrap();
+    let (etcd, _other, held) = held_elsewhere().await;
     let waiting = tokio::spawn(ship(7));
     etcd.advance(secs(2)).await;
     let mut client = etcd.client().await;

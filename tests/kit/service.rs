@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etcd_locked::testing::{self, Etcd};
-use etcd_locked::{Config, LockError, LossCause, current, etcd_locked};
+use etcd_locked::{Config, LockError, LockGuard, Locks, LossCause, current, etcd_locked};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -71,6 +71,22 @@ pub(crate) async fn start() -> Etcd {
 
 pub(crate) async fn start_with(configure: impl FnOnce(Config) -> Config) -> Etcd {
     testing::start_with(configure).await.expect("it starts")
+}
+
+/// Starts an etcd in which another process, so its engine, holds `orders/7`.
+pub(crate) async fn held_elsewhere() -> (Etcd, Locks, LockGuard) {
+    let etcd = start().await;
+    let other = etcd.second().await.expect("another engine");
+    let held = other.lock("orders/7").await.expect("a free name");
+    (etcd, other, held)
+}
+
+/// Starts an etcd, and a call of this process that holds `orders/7`.
+pub(crate) async fn held_here() -> (Etcd, Packing) {
+    let etcd = start().await;
+    let packing = Packing::of(7);
+    etcd.advance(Duration::ZERO).await;
+    (etcd, packing)
 }
 
 pub(crate) const fn secs(secs: u64) -> Duration {

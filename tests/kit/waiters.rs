@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 
 use etcd_locked::LockError;
 
-use crate::service::{Packing, secs, ship, ship_now, start_with};
+use crate::service::{Packing, ship, ship_now, start_with};
 
 #[tokio::test]
 async fn refuses_one_more_waiter_at_once() {
@@ -15,10 +15,7 @@ async fn refuses_one_more_waiter_at_once() {
     assert_eq!(etcd.waiting().await, ["orders/7"; 2]);
     // The test has not moved the clock, so the refusal is immediate.
     let refused = ship(8).await.unwrap_err();
-    assert!(
-        matches!(refused, LockError::Overloaded { .. }),
-        "{refused:?}"
-    );
+    assert_matches!(refused, LockError::Overloaded { .. });
     assert!(refused.is_retryable());
     let message = refused.to_string();
     assert!(
@@ -31,31 +28,6 @@ async fn refuses_one_more_waiter_at_once() {
         assert_eq!(call.await.unwrap().unwrap(), 7);
     }
     assert_eq!(ship(8).await.unwrap(), 8, "there is room again");
-}
-
-#[tokio::test]
-async fn nested_call_is_not_limited() {
-    let etcd = start_with(|config| config.max_waiters(1)).await;
-    let held = etcd.locks().lock("orders/7").await.unwrap();
-    let waiting = tokio::spawn(ship(7));
-    assert_eq!(etcd.waiting().await, ["orders/7"]);
-    assert_eq!(held.hold(ship(8)).await.unwrap().unwrap(), 8);
-    held.release().await.unwrap();
-    waiting.await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn waiters_that_time_out_make_room() {
-    let etcd = start_with(|config| config.max_waiters(1)).await;
-    let packing = Packing::of(7);
-    assert_eq!(etcd.held().await, ["orders/7"]);
-    let waiting = tokio::spawn(ship(7));
-    assert_eq!(etcd.waiting().await, ["orders/7"]);
-    etcd.advance(secs(10)).await;
-    let late = waiting.await.unwrap();
-    assert!(matches!(late, Err(LockError::Timeout { .. })), "{late:?}");
-    assert_eq!(ship(8).await.unwrap(), 8);
-    packing.ship().await.unwrap();
 }
 
 #[tokio::test]

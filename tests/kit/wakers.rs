@@ -47,5 +47,5 @@ async fn waker_that_blocks_delays_no_renewal() {
     let_go.send(()).unwrap();
     releases.join().unwrap();
     let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
-    assert!(matches!(polled, Poll::Ready(Ok(_))), "{polled:?}");
+    assert_matches!(polled, Poll::Ready(Ok(_)));
 }

@@ -2,11 +2,10 @@
 
 use std::env;
 use std::fmt;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::Command;
 
-use crate::process::Process;
+use crate::process::{Printed, Process};
 use crate::{Result, say};
 
 /// Package and binary of the embedded etcd.
@@ -69,7 +68,7 @@ impl Choice {
 pub(crate) struct Cluster {
     endpoints: String,
     /// The embedded etcd, which ends when dropped, and its output, kept open.
-    embedded: Option<(Process, BufReader<ChildStdout>)>,
+    embedded: Option<(Process, Printed)>,
 }
 
 impl Cluster {
@@ -83,25 +82,11 @@ impl Cluster {
     /// Starts the executable of an embedded etcd. It listens on TCP, because the services are processes.
     pub(crate) fn embedded(executable: &Path) -> Result<Self> {
         let mut command = Command::new(executable);
-        command
-            .args(["--listen", "127.0.0.1:0"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        let mut process = Process::start("the embedded etcd", &mut command)?;
-        let stdout = process.streams().stdout.take();
-        let mut stdout = BufReader::new(stdout.ok_or("the embedded etcd has no output")?);
-        let mut line = String::new();
-        stdout
-            .read_line(&mut line)
-            .map_err(|error| format!("the embedded etcd: {error}"))?;
-        let endpoints = line
-            .trim()
-            .strip_prefix("listening on ")
-            .ok_or("the embedded etcd has not come up; its reason is above")?
-            .to_owned();
+        command.args(["--listen", "127.0.0.1:0"]);
+        let (process, address, printed) = Process::listening("the embedded etcd", &mut command)?;
         Ok(Self {
-            endpoints,
-            embedded: Some((process, stdout)),
+            endpoints: format!("http://{address}"),
+            embedded: Some((process, printed)),
         })
     }
 

@@ -130,11 +130,12 @@ pub(crate) fn is_test(name: &str) -> bool {
     source.is_ok_and(|source| {
         let lines: Vec<_> = source.lines().collect();
         let begin = format!("fn {test}() {{");
-        let at = lines.iter().position(|line| *line == begin);
+        let begins = |line: &&str| line.strip_prefix("async ").unwrap_or(line) == begin;
+        let at = lines.iter().position(begins);
         at.is_some_and(|at| {
             let before = lines[..at].iter().rev();
             let mut attributes = before.take_while(|line| line.starts_with("#["));
-            attributes.any(|line| *line == "#[test]")
+            attributes.any(|line| ["#[test]", "#[limit::test]"].contains(line))
         })
     })
 }

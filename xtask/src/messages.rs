@@ -7,192 +7,9 @@ use std::path::Path;
 
 use crate::{Result, workspace};
 
-/// Groups of the page: title, what its mistakes have in common, and its cases in order.
-const GROUPS: &[(&str, &str, &[&str])] = &[
-    (
-        "The attribute",
-        "All mistakes of one attribute are reported at once, each where it was typed; the function stays, so that its \
-         callers are no errors.",
-        &[
-            "three-mistakes",
-            "missing-name",
-            "name-twice",
-            "name-after-option",
-            "missing-comma",
-            "item-kept",
-            "name-unreadable",
-            "not-a-lock-name",
-            "name-moves-an-argument",
-            "attribute-twice",
-            "not-a-fn",
-            "on-a-trait",
-        ],
-    ),
-    (
-        "Templates",
-        "A template is `segment/segment/…`, each of literal text, a placeholder, or both.",
-        &[
-            "unknown-placeholder",
-            "no-such-argument",
-            "unknown-field",
-            "unclosed-placeholder",
-            "stray-bracket",
-            "empty-placeholder",
-            "bad-placeholder",
-            "braces",
-            "typed-placeholder",
-            "placeholder-keyword",
-            "placeholder-on-self",
-            "placeholder-on-underscore",
-            "two-placeholders-in-one-segment",
-            "empty-name",
-            "doubled-slash",
-            "leading-slash",
-            "trailing-slash",
-            "character-outside-alphabet",
-            "name-too-long",
-            "not-a-lock-key",
-            "float-in-a-name",
-            "option-in-a-name",
-            "collection-in-a-name",
-        ],
-    ),
-    (
-        "Options",
-        "Options come after the name, as `option = value`.",
-        &[
-            "unknown-option",
-            "option-by-another-name",
-            "misspelt-option",
-            "word-near-an-option",
-            "duplicate-option",
-            "option-without-value",
-            "flag-with-value",
-            "flag-for-an-argument",
-            "misspelt-flag",
-            "value-not-a-string",
-            "bad-duration",
-            "duration-out-of-range",
-            "hold-limit-of-nothing",
-            "kept-longer-than-held",
-            "deadline-not-an-instant",
-            "deadline-without-a-wait",
-            "when-not-a-bool",
-            "detach-borrows",
-            "detach-not-send",
-            "unknown-on-held",
-            "unknown-on-lost",
-            "unknown-release",
-            "permits-out-of-range",
-            "permits-not-a-number",
-            "limit-of-another-type",
-            "limit-unknown",
-            "limit-half-typed",
-            "shared-with-permits",
-            "shared-with-a-value",
-            "cannot-skip",
-            "cannot-skip-converted",
-            "map-err-and-on-error",
-            "map-err-without-result",
-            "wrong-map-err",
-            "wrong-on-error",
-            "not-locks",
-            "relative-crate-path",
-            "crate-not-found",
-            "crate-without-conversion",
-        ],
-    ),
-    (
-        "The function",
-        "An `async fn` whose answer can say that there was no lock; errors in its body are rustc's own, where they are.",
-        &[
-            "not-async",
-            "below-tokio-main",
-            "async-trait-pattern",
-            "future-not-one-block",
-            "const-fn",
-            "extern-fn",
-            "method-without-body",
-            "no-return-type",
-            "return-type-not-a-result",
-            "missing-from-lock-error",
-            "never-returns",
-            "forgotten-tail",
-            "wrong-tail-type",
-            "wrong-early-return",
-            "wrong-question-mark",
-            "moved-into-the-body",
-            "body-not-send",
-            "implementation-detail",
-        ],
-    ),
-    (
-        "`impl` blocks",
-        "Every method with a receiver takes the lock, or says `unlocked`.",
-        &[
-            "impl-forgotten-method",
-            "impl-unlocked-misspelt",
-            "impl-unlocked-and-more",
-            "unlocked-outside-an-impl",
-            "impl-without-name",
-            "impl-mistake-in-its-name",
-            "impl-name-not-for-a-method",
-            "impl-unknown-field",
-            "impl-options-contradict",
-            "impl-limit-of-another-type",
-            "impl-detach-borrows",
-            "impl-calls-a-macro",
-            "impl-nothing-to-lock",
-        ],
-    ),
-    (
-        "Proofs",
-        "`guard = order` binds the proof of the lock, which a helper may ask for as `&Locked<Order>`; it stays in the body.",
-        &[
-            "helper-without-the-lock",
-            "helper-under-another-lock",
-            "helper-with-a-readers-proof",
-            "helper-with-a-permit",
-            "helper-with-a-templates-proof",
-            "proof-in-a-spawned-task",
-            "proof-after-the-body",
-            "proof-returned",
-            "proof-stored",
-            "proof-sent",
-            "proof-cloned",
-            "proof-made-by-hand",
-            "proof-outlives-its-guard",
-            "proof-of-a-readers-guard",
-            "guard-with-when",
-            "guard-with-a-wrong-number",
-            "guard-not-a-variable",
-            "guard-named-twice",
-            "guard-moves-a-name",
-        ],
-    ),
-    (
-        "Declared names",
-        "What `lock_names!` and `#[derive(LockKey)]` refuse.",
-        &[
-            "not-declared",
-            "declared-names-overlap",
-            "declared-name-is-a-prefix",
-            "declared-name-misused",
-            "declared-twice",
-            "declared-without-type",
-            "declared-type-unknown",
-            "declared-type-refused",
-            "declared-placeholder-twice",
-            "declared-template-mistakes",
-            "declared-debug-derived",
-            "declaration-unreadable",
-            "derive-key-of-many-fields",
-            "derive-key-of-variants",
-            "derive-key-around-no-key",
-            "derive-key-option",
-        ],
-    ),
-];
+/// Groups of the page, between empty lines: title, what its mistakes have in common, and its cases in order.
+const GROUPS: &str = include_str!("mistakes.txt");
+const GROUPS_FILE: &str = "xtask/src/mistakes.txt";
 
 /// First lines of the page.
 const HEAD: &str = "\
@@ -207,18 +24,16 @@ pub(crate) fn page() -> Result<String> {
     let folder = workspace::root().join("tests/ui");
     let mut left = cases(&folder)?;
     let mut text = HEAD.to_owned();
-    for (title, what, cases) in GROUPS {
-        if cases.is_empty() {
-            continue;
-        }
+    for group in GROUPS.trim_end().split("\n\n") {
+        let mut lines = group
+            .splitn(3, '\n')
+            .map(|line| line.trim_start_matches("# "));
+        let mut line = || lines.next().unwrap_or_default();
         // Writing to a string does not fail.
-        let _ = write!(text, "\n## {title}\n\n{what}\n");
-        for case in *cases {
-            if !left.remove(*case) {
-                return Err(format!(
-                    "tests/ui has no `{case}`, of which {} speaks",
-                    file!()
-                ));
+        let _ = write!(text, "\n## {}\n\n{}\n", line(), line());
+        for case in line().split_whitespace() {
+            if !left.remove(case) {
+                return Err(format!("tests/ui has no `{case}` of {GROUPS_FILE}"));
             }
             let _ = write!(
                 text,
@@ -232,10 +47,7 @@ pub(crate) fn page() -> Result<String> {
     if left.is_empty() {
         Ok(text)
     } else {
-        Err(format!(
-            "say in GROUPS of {} where these belong: {left:?}",
-            file!()
-        ))
+        Err(format!("say in {GROUPS_FILE} where these belong: {left:?}"))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Options of a command line.
 
-use crate::Result;
 use crate::etcd::{self, Etcd};
+use crate::{Result, say};
 
 /// Options of a command that plays rounds.
 pub(crate) struct Rounds {
-    /// The etcd that was asked for, if one was.
-    pub(crate) etcd: Option<Etcd>,
+    /// The etcd that was asked for, else one that is found.
+    pub(crate) etcd: Etcd,
     pub(crate) times: usize,
     /// How many are played at once.
     pub(crate) lanes: usize,
@@ -23,18 +23,22 @@ impl Rounds {
         lanes: usize,
     ) -> Result<Self> {
         let mut args = args.to_vec();
-        let rounds = Self {
-            etcd: etcd::asked(&mut args)?,
-            times: number(&mut args, "--times")?.unwrap_or(times),
-            lanes: number(&mut args, "--lanes")?.unwrap_or(lanes),
-            writes: flag(&mut args, "--write"),
-        };
-        match args.is_empty() {
-            true => Ok(rounds),
-            false => Err(format!(
+        let asked = etcd::asked(&mut args)?;
+        let times = number(&mut args, "--times")?.unwrap_or(times);
+        let lanes = number(&mut args, "--lanes")?.unwrap_or(lanes);
+        let writes = flag(&mut args, "--write");
+        if !args.is_empty() {
+            return Err(format!(
                 "usage: cargo xtask {command} [--times N] [--lanes N] [--write] [--etcd CHOICE]"
-            )),
+            ));
         }
+        say::step("etcd");
+        Ok(Self {
+            etcd: asked.map_or_else(Etcd::find, Ok)?,
+            times,
+            lanes,
+            writes,
+        })
     }
 }
 

@@ -1,14 +1,13 @@
 //! Order service of the demo: its processes, and its HTTP interface.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::process::Process;
+use crate::process::{Printed, Process};
 use crate::{Result, http};
 
 /// Prefix of all keys of the demo, which may run on a cluster with other users.
@@ -23,7 +22,7 @@ pub(crate) struct Service {
     process: Process,
     address: SocketAddr,
     // Kept open: the service must be able to print.
-    _stdout: BufReader<ChildStdout>,
+    _stdout: Printed,
 }
 
 /// Numbers of the store for one article.
@@ -47,35 +46,18 @@ impl Service {
             .env("ORDER_SERVICE_LISTEN", "127.0.0.1:0")
             .env("ORDER_SERVICE_ROOT", format!("{PREFIX}shop/"))
             .env("ETCD_LOCKED_PREFIX", format!("{PREFIX}locks/"))
-            .env("ETCD_LOCKED_ENDPOINTS", endpoints)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
+            .env("ETCD_LOCKED_ENDPOINTS", endpoints);
         if locked {
             command.env_remove("ORDER_SERVICE_UNLOCKED");
         } else {
             command.env("ORDER_SERVICE_UNLOCKED", "1");
         }
-        let mut process = Process::start("order-service", &mut command)?;
-        let mut stdout = BufReader::new(
-            process
-                .streams()
-                .stdout
-                .take()
-                .ok_or("order-service has no output")?,
-        );
-        let mut line = String::new();
-        stdout
-            .read_line(&mut line)
-            .map_err(|error| format!("order-service: {error}"))?;
-        let address = line
-            .trim()
-            .strip_prefix("listening on http://")
-            .and_then(|address| address.parse().ok())
-            .ok_or("order-service has not come up; its reason is above")?;
+        let (process, address, printed) = Process::listening("order-service", &mut command)?;
+        let odd = |_| format!("order-service listens on an odd address: {address}");
         Ok(Self {
             process,
-            address,
-            _stdout: stdout,
+            address: address.parse().map_err(odd)?,
+            _stdout: printed,
         })
     }
 

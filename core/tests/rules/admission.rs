@@ -1,6 +1,6 @@
 //! Admission: no older contender excludes the key any more (rules P2, P11, P14, P15).
 
-use etcd_locked_core::{Event, Op, Output, Owner, Refused, Request, RequestId, Revision, Wait};
+use etcd_locked_core::{Event, Op, Output, Refused, Request, RequestId, Revision, Wait};
 
 use crate::rig::{Rig, deletes};
 
@@ -9,8 +9,7 @@ fn third() -> Rig {
     let mut rig = Rig::warm();
     rig.contend("locks/a/zy");
     rig.contend("locks/a/zz");
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(1, "locks/a");
     rig
 }
 
@@ -117,8 +116,7 @@ fn distant_waiter_watches_only_its_predecessor() {
     for key in &keys {
         rig.contend(key);
     }
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(1, "locks/a");
     assert_eq!(rig.watched(), ["locks/a/z29"]);
     for key in &keys[..15] {
         rig.store.delete(key.as_bytes());
@@ -216,8 +214,7 @@ fn delete_of_an_earlier_incarnation_is_ignored() {
 fn read_of_an_earlier_incarnation_is_ignored() {
     let mut rig = Rig::warm();
     let lease = rig.contend("locks/a/zz");
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(1, "locks/a");
     rig.pass(crate::SOON);
     let (read, request) = rig.take();
     rig.store.revoke(lease);
@@ -239,9 +236,7 @@ fn read_of_an_earlier_incarnation_is_ignored() {
 fn deeper_keys_do_not_contend() {
     let mut rig = Rig::warm();
     rig.contend("locks/a/b/c");
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.contend("locks/b/b/c");
     rig.acquire(2, "locks/b", Wait::Once);
     rig.serve();
@@ -259,34 +254,6 @@ fn try_of_free_names_reads_nothing() {
     assert!(txn.then.iter().all(|op| matches!(op, Op::Put { .. })));
     rig.carry_out(put);
     assert_eq!(rig.granted(1).owned.len(), 2);
-}
-
-#[test]
-fn refused_try_names_the_holder() {
-    for deeper in [false, true] {
-        let mut holder = Rig::warm();
-        if deeper {
-            holder.contend("locks/a/b/c");
-        }
-        holder.acquire(7, "locks/a", Wait::Forever);
-        holder.serve();
-        holder.granted(7);
-
-        let mut rig = Rig::new();
-        rig.store = holder.store;
-        rig.acquire(1, "locks/a", Wait::Once);
-        rig.serve();
-        let Refused::Held {
-            owner: Some(Owner { record, .. }),
-            ..
-        } = rig.refused(1)
-        else {
-            panic!("not held")
-        };
-        assert_eq!(&*record, b"call 7");
-        assert!(rig.comes_to_rest());
-        assert!(!rig.has("locks/a/a2"));
-    }
 }
 
 #[test]

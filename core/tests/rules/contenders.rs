@@ -34,23 +34,9 @@ fn unanswered_put_is_barred_before_the_next() {
 }
 
 #[test]
-fn put_that_was_applied_unseen_is_taken_back() {
-    let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    let (id, put) = rig.take();
-    rig.store.apply(rig.now, &put).expect("a value");
-    let created = rig.revision();
-    rig.answer(id, Err(unknown()));
-    rig.live(SOON);
-    assert!(rig.granted(1).owned[0].created > created);
-}
-
-#[test]
 fn name_is_closed_while_its_delete_is_unresolved() {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.release(1);
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.acquire(3, "locks/a", Wait::Once);
@@ -73,13 +59,9 @@ fn name_is_closed_while_its_delete_is_unresolved() {
 #[test]
 fn name_opens_again_though_its_session_was_retired() {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.store.delete(b"locks%s/a1");
-    rig.acquire(2, "locks/b", Wait::Forever);
-    rig.serve();
-    rig.granted(2);
+    rig.hold(2, "locks/b");
     rig.release(1);
     let (id, delete) = rig.take();
     assert_eq!(deletes(&delete), ["locks/a/a1"]);
@@ -92,15 +74,11 @@ fn name_opens_again_though_its_session_was_retired() {
 #[test]
 fn late_delete_leaves_the_next_incarnation_alone() {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.release(1);
     let delete = rig.sent[0].1.clone();
     rig.serve();
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(2);
+    rig.hold(2, "locks/a");
     rig.store.apply(rig.now, &delete).expect("a value");
     assert!(rig.has("locks/a/a1"));
 }
@@ -124,9 +102,7 @@ fn unapplied_put_that_no_call_wants_frees_the_name() {
     rig.cancel(1);
     rig.serve();
     assert!(rig.is_idle());
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(2);
+    rig.hold(2, "locks/a");
 }
 
 #[test]
@@ -160,29 +136,11 @@ fn put_under_a_dead_lease_moves_to_another() {
 }
 
 #[test]
-fn cancelled_call_leaves_no_key() {
-    for applied in [true, false] {
-        let mut rig = Rig::warm();
-        rig.acquire(1, "locks/a", Wait::Forever);
-        let (id, put) = rig.take();
-        rig.cancel(1);
-        if applied {
-            rig.store.apply(rig.now, &put).expect("a value");
-        }
-        rig.answer(id, Err(unknown()));
-        rig.live(SOON);
-        assert!(!rig.has("locks/a/a1") && rig.output(1).is_none());
-        assert!(rig.is_idle());
-    }
-}
-
-#[test]
 fn heir_of_the_same_ttl_inherits_the_waiting_key() {
     for (ttl_secs, inherited) in [(TTL, true), (TTL + 1, false)] {
         let mut rig = Rig::warm();
         rig.contend("locks/a/zz");
-        rig.acquire(1, "locks/a", Wait::Forever);
-        rig.serve();
+        rig.queue(1, "locks/a");
         rig.acquire_for(2, "locks/a", Wait::Forever, ttl_secs);
         rig.cancel(1);
         rig.serve();
@@ -195,9 +153,7 @@ fn heir_of_the_same_ttl_inherits_the_waiting_key() {
 #[test]
 fn call_that_waited_long_survives_one_failed_put() {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(crate::SOON * 40);
     rig.release_fenced(1);
@@ -218,8 +174,7 @@ fn timers_do_not_pile_up_while_calls_come_and_go() {
         rig.acquire(call, "locks/a", Wait::For(SOON * 10));
         rig.serve();
         rig.granted(call);
-        rig.release(call);
-        rig.serve();
+        rig.give_back(call);
         let output = rig.output(call);
         assert!(matches!(
             output,
@@ -252,15 +207,12 @@ fn put_refused_at_the_quota_leaves_no_key() {
 #[test]
 fn put_refused_at_the_quota_fails_no_held_lock() {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.store.space = Space::Crossing(1);
     rig.acquire(2, "locks/b", Wait::Forever);
     rig.live(SOON * 50);
     assert!(rig.output(1).is_none());
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     assert!(matches!(rig.released(1), Ok(())));
     assert!(!rig.has("locks/a/a1") && !rig.has("locks/b/a1"));
 }
@@ -269,9 +221,7 @@ fn put_refused_at_the_quota_fails_no_held_lock() {
 fn refused_delete_is_sent_again_slowly() {
     let mut rig = Rig::warm();
     for (call, name) in [(1, "locks/a"), (2, "locks/b")] {
-        rig.acquire(call, name, Wait::Forever);
-        rig.serve();
-        rig.granted(call);
+        rig.hold(call, name);
     }
     rig.store.denied = Some("locks/a/");
     rig.release(1);

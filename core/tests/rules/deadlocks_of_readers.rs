@@ -52,9 +52,8 @@ fn cycle_that_closes_late_is_detected() {
     assert_eq!(town.refusals().len(), 1);
 }
 
-/// The same across processes: what the readers' task waits for is with another process, and that one waits for the name.
-#[test]
-fn cycle_across_processes_is_detected() {
+/// What the readers' task waits for is with another process, and that one waits for the name.
+fn cycle_across_processes() -> Town {
     let mut town = read_in_one_of(3);
     town.take(0, 5, &["x"]);
     town.take(2, 6, &["y"]);
@@ -63,6 +62,12 @@ fn cycle_across_processes_is_detected() {
     read(&mut town, 0, 15, &[5]);
     town.ask(0, 11, &["y"], &[1]);
     town.ask(2, 16, &["x"], &[6]);
+    town
+}
+
+#[test]
+fn cycle_across_processes_is_detected() {
+    let mut town = cycle_across_processes();
     let took = town.until(|town| !town.refusals().is_empty());
     assert!(took < 6 * SECOND, "{took:?}");
     let refusals = town.refusals();
@@ -124,14 +129,7 @@ fn readers_of_several_names_block_no_call_for_ever() {
 
 #[test]
 fn no_call_is_refused_if_the_writer_goes_during_the_abort() {
-    let mut town = read_in_one_of(3);
-    town.take(0, 5, &["x"]);
-    town.take(2, 6, &["y"]);
-    write(&mut town, 1, 2);
-    town.live(LATER);
-    read(&mut town, 0, 15, &[5]);
-    town.ask(0, 11, &["y"], &[1]);
-    town.ask(2, 16, &["x"], &[6]);
+    let mut town = cycle_across_processes();
     town.withhold = is_abort;
     town.until(|town| !town.withheld.is_empty());
     town.cancel(1, 2);

@@ -42,9 +42,7 @@ fn group_is_put_at_once_and_has_one_rank() {
 #[test]
 fn group_is_not_overtaken_while_it_waits() {
     let mut rig = Rig::warm();
-    rig.acquire(1, B, Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, B);
     rig.acquire_all(2, &[A, B], Wait::Forever);
     rig.acquire(3, A, Wait::Forever);
     rig.acquire(4, A, Wait::Once);
@@ -54,11 +52,9 @@ fn group_is_not_overtaken_while_it_waits() {
         rig.output(3).is_none() && !rig.has("locks/a/a1"),
         "it is the group's turn, and not yet"
     );
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     rig.granted(2);
-    rig.release(2);
-    rig.serve();
+    rig.give_back(2);
     rig.granted(3);
 }
 
@@ -81,9 +77,7 @@ fn order_of_names_makes_no_deadlock() {
 #[test]
 fn group_waits_for_a_key_that_is_being_deleted() {
     let mut rig = Rig::warm();
-    rig.acquire(1, B, Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, B);
     rig.release(1);
     let (delete, request) = rig.take();
     rig.acquire_all(2, &[A, B], Wait::Forever);
@@ -139,10 +133,15 @@ fn cancelled_group_leaves_no_key() {
 }
 
 #[test]
-fn cancelled_group_without_an_answer_leaves_no_key() {
-    for applied in [true, false] {
+fn cancelled_call_without_an_answer_leaves_no_key() {
+    for (names, applied) in [
+        (&[A][..], true),
+        (&[A], false),
+        (&[A, B], true),
+        (&[A, B], false),
+    ] {
         let mut rig = Rig::warm();
-        rig.acquire_all(1, &[A, B], Wait::Forever);
+        rig.acquire_all(1, names, Wait::Forever);
         let (id, put) = rig.take();
         rig.cancel(1);
         if applied {
@@ -155,33 +154,24 @@ fn cancelled_group_without_an_answer_leaves_no_key() {
     }
 }
 
+/// An operator may delete one of its keys before the barrier reads them.
 #[test]
-fn group_that_was_put_unseen_is_taken_back() {
-    let mut rig = Rig::warm();
-    rig.acquire_all(1, &[A, B], Wait::Forever);
-    let (id, put) = rig.take();
-    rig.store.apply(rig.now, &put).expect("a value");
-    let created = rig.revision();
-    rig.answer(id, Err(unknown()));
-    rig.live(SOON);
-    let owned = rig.granted(1).owned;
-    assert!(owned.iter().all(|it| it.created > created));
-}
-
-/// An operator deletes one of its keys before the barrier reads them.
-#[test]
-fn group_that_a_barrier_finds_torn_starts_again() {
-    let mut rig = Rig::warm();
-    rig.acquire_all(1, &[A, B], Wait::Forever);
-    let (id, put) = rig.take();
-    rig.store.apply(rig.now, &put).expect("a value");
-    let created = rig.revision();
-    rig.store.delete(b"locks/b/a1");
-    rig.answer(id, Err(unknown()));
-    rig.live(SOON);
-    let owned = rig.granted(1).owned;
-    assert!(owned[0].created > created);
-    assert_eq!(owned[0].created, owned[1].created);
+fn keys_that_were_put_unseen_are_taken_back() {
+    for (names, is_torn) in [(&[B][..], false), (&[A, B], false), (&[A, B], true)] {
+        let mut rig = Rig::warm();
+        rig.acquire_all(1, names, Wait::Forever);
+        let (id, put) = rig.take();
+        rig.store.apply(rig.now, &put).expect("a value");
+        let created = rig.revision();
+        if is_torn {
+            rig.store.delete(b"locks/b/a1");
+        }
+        rig.answer(id, Err(unknown()));
+        rig.live(SOON);
+        let owned = rig.granted(1).owned;
+        let again = owned[0].created;
+        assert!(again > created && owned.iter().all(|it| it.created == again));
+    }
 }
 
 #[test]
@@ -265,28 +255,33 @@ fn try_takes_all_names_or_none() {
 
 #[test]
 fn refused_try_names_the_name_that_is_taken() {
-    for deeper in [false, true] {
+    for (names, deeper) in [
+        (&[C][..], false),
+        (&[C], true),
+        (&[A, B, C], false),
+        (&[A, B, C], true),
+    ] {
         let mut holder = Rig::warm();
         if deeper {
             holder.contend("locks/c/b/c");
         }
-        holder.acquire(7, C, Wait::Forever);
-        holder.serve();
-        holder.granted(7);
+        holder.hold(7, C);
         let mut rig = Rig::new();
         rig.store = holder.store;
-        rig.acquire_all(1, &[A, B, C], Wait::Once);
+        rig.acquire_all(1, names, Wait::Once);
         rig.serve();
         let why = rig.refused(1);
         let Refused::Held {
-            name: 2,
+            name,
             owner: Some(Owner { record, .. }),
         } = &why
         else {
             panic!("{why:?}")
         };
-        assert_eq!(&**record, b"call 7");
-        assert!(!rig.has("locks/a/a2") && !rig.has("locks/b/a2"));
+        assert_eq!((*name, &**record), (names.len() - 1, &b"call 7"[..]));
+        assert!(rig.comes_to_rest());
+        let own = ["locks/a/a2", "locks/b/a2", "locks/c/a2"];
+        assert!(!own.iter().any(|key| rig.has(key)));
     }
 }
 
@@ -302,9 +297,7 @@ fn try_over_deeper_keys_is_granted() {
 #[test]
 fn group_that_gives_up_learns_the_holder() {
     let mut holder = Rig::warm();
-    holder.acquire(7, B, Wait::Forever);
-    holder.serve();
-    holder.granted(7);
+    holder.hold(7, B);
     let mut rig = Rig::new();
     rig.store = holder.store;
     rig.acquire_all(1, &[A, B, C], Wait::For(SOON));
@@ -324,9 +317,7 @@ fn group_that_gives_up_learns_the_holder() {
 #[test]
 fn group_that_gives_up_learns_the_call_ahead_in_its_process() {
     let mut rig = Rig::warm();
-    rig.acquire(7, C, Wait::Forever);
-    rig.serve();
-    rig.granted(7);
+    rig.hold(7, C);
     rig.acquire_all(1, &[A, C], Wait::For(SOON));
     rig.live(SOON);
     assert!(matches!(
@@ -342,9 +333,7 @@ fn group_that_gives_up_learns_the_call_ahead_in_its_process() {
 #[test]
 fn held_group_that_loses_a_key_gives_all_back() {
     let mut rig = Rig::warm();
-    rig.acquire_all(1, &[A, B], Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold_all(1, &[A, B]);
     rig.live(Duration::from_secs(2));
     rig.store.delete(b"locks/b/a1");
     rig.report();
@@ -352,20 +341,15 @@ fn held_group_that_loses_a_key_gives_all_back() {
     rig.lost(1);
     assert!(rig.output(1).is_none(), "once");
     assert!(rig.has("locks/a/a1"), "not before its body is dropped");
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     assert!(!rig.has("locks/a/a1"));
-    rig.acquire_all(2, &[B, A], Wait::Forever);
-    rig.serve();
-    rig.granted(2);
+    rig.hold_all(2, &[B, A]);
 }
 
 #[test]
 fn group_loses_its_lease_once() {
     let mut rig = Rig::warm();
-    rig.acquire_all(1, &[A, B, C], Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold_all(1, &[A, B, C]);
     rig.pass(Duration::from_secs(TTL as u64));
     rig.lost(1);
     assert!(rig.output(1).is_none());
@@ -414,9 +398,7 @@ fn release_is_confirmed_when_all_keys_are_gone() {
 #[test]
 fn group_waits_for_a_delete_without_an_answer() {
     let mut rig = Rig::warm();
-    rig.acquire_all(1, &[A, B], Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold_all(1, &[A, B]);
     rig.release(1);
     rig.acquire_all(2, &[B, C], Wait::Forever);
     let (id, request) = rig.take();

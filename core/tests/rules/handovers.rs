@@ -58,9 +58,7 @@ fn hand_over_passes_the_key_without_a_request() {
         assert!(rig.sent.is_empty());
     }
     rig.release(2);
-    rig.acquire(3, A, Wait::Forever);
-    rig.serve();
-    let owned = rig.granted(3).owned;
+    let owned = rig.hold(3, A).owned;
     assert!(owned[0].revision > before.expect("a value") && owned[0].handover == 0);
 }
 
@@ -105,8 +103,7 @@ fn lost_lock_is_not_handed_over() {
         rig.report();
         rig.serve();
         rig.lost(0);
-        rig.release(0);
-        rig.serve();
+        rig.give_back(0);
         assert!(Some(rig.granted(1).owned[0].created) > before);
     }
 }
@@ -123,9 +120,7 @@ fn lock_that_has_run_out_unnoticed_is_not_handed_over() {
 fn lock_of_a_retired_session_is_not_handed_over() {
     let mut rig = chain(1);
     rig.store.delete(b"locks%s/a1");
-    rig.acquire(9, B, Wait::Forever);
-    rig.serve();
-    rig.granted(9);
+    rig.hold(9, B);
     ends_for_good(&mut rig, 0);
     rig.serve();
     assert_eq!(&*rig.granted(1).owned[0].key, "locks/a/a2");
@@ -135,9 +130,7 @@ fn lock_of_a_retired_session_is_not_handed_over() {
 fn lock_is_released_when_its_token_can_count_no_further() {
     let mut rig = Rig::warm();
     let last = u64::from(u16::MAX);
-    rig.acquire(0, A, Wait::Forever);
-    rig.serve();
-    rig.granted(0);
+    rig.hold(0, A);
     for call in 0..last {
         rig.acquire(call + 1, A, Wait::Forever);
         assert_eq!(
@@ -191,9 +184,7 @@ fn key_held_for_a_second_through_hand_overs_is_watched() {
 fn key_is_handed_only_to_a_call_with_the_same_names() {
     for names in [&[A][..], &[A, B, C], &[B, C]] {
         let mut rig = Rig::warm();
-        rig.acquire_all(1, &[A, B], Wait::Forever);
-        rig.serve();
-        let rank = rig.granted(1).owned[0].created;
+        let rank = rig.hold_all(1, &[A, B]).owned[0].created;
         rig.acquire_all(2, names, Wait::Forever);
         rig.release(1);
         assert!(rig.output(2).is_none(), "{names:?}");
@@ -206,9 +197,7 @@ fn key_is_handed_only_to_a_call_with_the_same_names() {
 #[test]
 fn group_is_handed_over_in_the_order_of_the_heirs_names() {
     let mut rig = Rig::warm();
-    rig.acquire_all(1, &[A, B, C], Wait::Forever);
-    rig.serve();
-    let rank = rig.granted(1).owned[0].created;
+    let rank = rig.hold_all(1, &[A, B, C]).owned[0].created;
     rig.acquire_all(2, &[C, A, B], Wait::Forever);
     rig.release(1);
     let owned = rig.granted(2).owned;
@@ -226,17 +215,14 @@ fn group_is_handed_over_in_the_order_of_the_heirs_names() {
 fn hand_over_overtakes_no_call_of_the_process() {
     let mut rig = Rig::warm();
     rig.acquire(9, C, Wait::Forever);
-    rig.acquire(1, A, Wait::Forever);
-    rig.serve();
+    rig.queue(1, A);
     rig.granted(9);
     rig.granted(1);
     rig.acquire_all(2, &[A, C], Wait::Forever);
     rig.acquire(3, A, Wait::Forever);
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     assert!(rig.output(3).is_none() && rig.output(2).is_none());
-    rig.release(9);
-    rig.serve();
+    rig.give_back(9);
     rig.granted(2);
 }
 
@@ -324,9 +310,7 @@ fn hand_overs_end_a_second_after_the_last_answer() {
 #[test]
 fn only_nested_calls_take_over_in_a_shutdown() {
     let mut rig = chain(1);
-    rig.acquire(8, B, Wait::Forever);
-    rig.serve();
-    rig.granted(8);
+    rig.hold(8, B);
     rig.acquire_inside(2, A, 8);
     rig.shut_down(SOON);
     assert!(matches!(rig.refused(1), Refused::ShuttingDown));
@@ -335,8 +319,7 @@ fn only_nested_calls_take_over_in_a_shutdown() {
     rig.live(SOON);
     assert_eq!(rig.lost(2), LossCause::Shutdown);
     rig.release(2);
-    rig.release(8);
-    rig.serve();
+    rig.give_back(8);
     assert!(rig.is_finished());
 }
 
@@ -368,9 +351,7 @@ fn release_lingering(rig: &mut Rig, call: CallId) {
 #[test]
 fn lingering_key_serves_the_next_call_without_a_request() {
     let mut rig = Rig::warm();
-    rig.acquire(1, A, Wait::Forever);
-    rig.serve();
-    let first = rig.granted(1);
+    let first = rig.hold(1, A);
     release_lingering(&mut rig, 1);
     rig.acquire(2, A, Wait::Once);
     assert!(rig.sent.is_empty(), "without a word to etcd");
@@ -382,9 +363,7 @@ fn lingering_key_serves_the_next_call_without_a_request() {
 #[test]
 fn lingering_key_goes_after_a_moment() {
     let mut rig = Rig::warm();
-    rig.acquire(1, A, Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, A);
     release_lingering(&mut rig, 1);
     rig.pass(Duration::from_micros(900));
     rig.serve();
@@ -400,9 +379,7 @@ fn lingering_keys_go_together() {
     let mut rig = Rig::warm();
     let names = ["locks/a", "locks/b", "locks/c"];
     for (call, name) in (1..).zip(names) {
-        rig.acquire(call, name, Wait::Forever);
-        rig.serve();
-        rig.granted(call);
+        rig.hold(call, name);
     }
     // Released at different times between two moments of going.
     let late = rig.now.since_boot().subsec_nanos() % 2_000_000;
@@ -423,13 +400,9 @@ fn lingering_keys_go_together() {
 #[test]
 fn lingering_key_goes_at_once_for_a_group() {
     let mut rig = Rig::warm();
-    rig.acquire(1, A, Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, A);
     release_lingering(&mut rig, 1);
-    rig.acquire_all(2, &[A, "locks/b"], Wait::Forever);
-    rig.serve();
-    rig.granted(2);
+    rig.hold_all(2, &[A, "locks/b"]);
 }
 
 #[test]

@@ -45,9 +45,7 @@ fn value_of_a_key_names_the_other_keys_of_its_group() {
 #[test]
 fn record_that_is_no_object_names_no_group() {
     let mut rig = Rig::warm();
-    rig.acquire_all(1, &[A, "locks/b"], Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold_all(1, &[A, "locks/b"]);
     assert_eq!(record(&rig, KEY), "call 1");
     assert!(group_of(b"call 1").is_empty());
 }
@@ -73,9 +71,7 @@ fn record(rig: &Rig, key: &str) -> String {
 /// Call 1 holds `a`, for a moment that is too short to be told.
 fn holder() -> Rig {
     let mut rig = Rig::warm();
-    rig.acquire(1, A, Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, A);
     rig.live(SHORT);
     rig
 }
@@ -85,9 +81,7 @@ fn describing(others: &[&str]) -> (Rig, (RequestId, Request)) {
     let mut rig = Rig::warm();
     let calls = (1..).zip(std::iter::once(&A).chain(others));
     for (call, name) in calls {
-        rig.acquire(call, name, Wait::Forever);
-        rig.serve();
-        rig.granted(call);
+        rig.hold(call, name);
     }
     rig.pass(SECOND);
     let description = rig.take_put();
@@ -200,8 +194,7 @@ fn description_leaves_the_key_of_another_client_alone() {
 #[test]
 fn late_description_brings_no_key_back() {
     let (mut rig, description) = describing(&[]);
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     assert!(rig.released(1).is_ok() && !rig.has(KEY));
     rig.carry_out(description);
     assert!(!rig.has(KEY));
@@ -211,8 +204,7 @@ fn late_description_brings_no_key_back() {
 #[test]
 fn lock_that_goes_takes_no_description_along() {
     let (mut rig, description) = describing(&["locks/b", "locks/c"]);
-    rig.release(2);
-    rig.serve();
+    rig.give_back(2);
     rig.carry_out(description);
     rig.serve();
     for (call, key) in [(1, KEY), (3, "locks/c/a1")] {

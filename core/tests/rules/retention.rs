@@ -16,9 +16,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Call 1 has the name, which is to stay locked; its body has not ended.
 fn holding() -> Rig {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.retain(1, LONG);
     rig
 }
@@ -55,8 +53,7 @@ fn early_end_leaves_the_key_under_a_lease_of_its_own() {
 #[test]
 fn retained_key_goes_though_its_process_is_gone() {
     let mut rig = holding();
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     let (own, _) = key(&rig).expect("a value");
     let most = LONG + Duration::from_secs(1);
     let end = rig.now + most;
@@ -76,8 +73,7 @@ fn end_in_time_hands_over_and_leaves_no_key() {
     rig.live(LONG);
     rig.release(1);
     assert_eq!(rig.granted(2).owned[0].handover, 1);
-    rig.release(2);
-    rig.serve();
+    rig.give_back(2);
     assert!(key(&rig).is_none());
     assert!(matches!(rig.released(1), Ok(())));
 }
@@ -85,9 +81,7 @@ fn end_in_time_hands_over_and_leaves_no_key() {
 #[test]
 fn body_that_never_began_retains_nothing() {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.release_as(1, Release::Unconfirmed, false);
     rig.retain(1, LONG);
     rig.serve();
@@ -97,8 +91,7 @@ fn body_that_never_began_retains_nothing() {
 #[test]
 fn refused_try_names_the_last_holder() {
     let mut rig = holding();
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     rig.acquire(2, "locks/a", Wait::Once);
     match rig.refused(2) {
         Refused::Held {
@@ -119,8 +112,7 @@ fn refused_try_names_the_last_holder() {
 fn retained_key_does_not_linger() {
     let mut rig = holding();
     rig.release_as(1, Release::Lingering, false);
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(2, "locks/a");
     assert!(rig.output(1).is_none() && rig.output(2).is_none());
     let contenders = rig.contenders("locks/a");
     let retained = |it: &&Contender| !it.is_in_line() && it.ownership().is_none();
@@ -150,8 +142,7 @@ fn body_that_a_shutdown_ends_retains_its_name() {
     rig.shut_down(SOON);
     rig.live(SOON * 2);
     assert_eq!(rig.lost(1), LossCause::Shutdown);
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     assert!(rig.is_finished());
     let (own, _) = key(&rig).expect("a value");
     assert_eq!(rig.store.leases(), [own]);
@@ -242,27 +233,21 @@ fn lost_lock_retains_nothing() {
     rig.store.revoke(pooled);
     rig.live(Duration::from_secs(TTL as u64));
     assert!(rig.output(1).is_some());
-    rig.release(1);
-    rig.serve();
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(2);
+    rig.give_back(1);
+    rig.hold(2, "locks/a");
 }
 
 #[test]
 fn group_is_retained_though_an_operator_deletes_a_key() {
     let mut rig = Rig::warm();
-    rig.acquire_all(1, &["locks/a", "locks/b"], Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold_all(1, &["locks/a", "locks/b"]);
     rig.retain(1, LONG);
     rig.release(1);
     rig.store.delete(b"locks/b/a1");
     rig.serve();
     assert!(matches!(rig.released(1), Ok(())));
     rig.acquire(2, "locks/b", Wait::Forever);
-    rig.acquire(3, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(3, "locks/a");
     assert!(rig.output(3).is_none());
     rig.live(LONG + SOON);
     rig.granted(2);
@@ -297,8 +282,7 @@ fn permit_is_retained_as_a_name_is() {
     rig.granted(1);
     rig.granted(2);
     rig.retain(1, LONG);
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     assert!(matches!(rig.released(1), Ok(())));
     assert!(rig.output(3).is_none() && rig.has("locks/a/a1.p0"));
     rig.share(4, "locks/a", of, Wait::Once);
@@ -307,8 +291,7 @@ fn permit_is_retained_as_a_name_is() {
     // The other one is given back at once, and handed on.
     rig.release(2);
     rig.granted(3);
-    rig.release(3);
-    rig.serve();
+    rig.give_back(3);
     rig.share(5, "locks/a", of, Wait::Once);
     rig.serve();
     rig.granted(5);

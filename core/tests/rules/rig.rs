@@ -100,6 +100,26 @@ impl Rig {
         self.acquire_for(call, name, wait, TTL);
     }
 
+    /// A call that etcd serves, and that is granted.
+    #[track_caller]
+    pub(crate) fn hold(&mut self, call: CallId, name: &str) -> Grant {
+        self.hold_all(call, &[name])
+    }
+
+    /// The same with several names.
+    #[track_caller]
+    pub(crate) fn hold_all(&mut self, call: CallId, names: &[&str]) -> Grant {
+        self.acquire_all(call, names, Wait::Forever);
+        self.serve();
+        self.granted(call)
+    }
+
+    /// A call that waits, as far as etcd has to do with it.
+    pub(crate) fn queue(&mut self, call: CallId, name: &str) {
+        self.acquire(call, name, Wait::Forever);
+        self.serve();
+    }
+
     pub(crate) fn acquire_for(&mut self, call: CallId, name: &str, wait: Wait, ttl_secs: i64) {
         self.call(call, &[name], Mode::Exclusive, wait, ttl_secs, &[]);
     }
@@ -147,6 +167,12 @@ impl Rig {
 
     pub(crate) fn release(&mut self, call: CallId) {
         self.release_as(call, Release::Confirmed, false);
+    }
+
+    /// The same, and etcd answers.
+    pub(crate) fn give_back(&mut self, call: CallId) {
+        self.release(call);
+        self.serve();
     }
 
     /// Its keys are not handed over, whichever call waits.

@@ -20,8 +20,7 @@ const WHOLE: Duration = Duration::from_secs(TTL as u64);
 
 fn holder() -> Rig {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(1, "locks/a");
     rig
 }
 
@@ -131,8 +130,7 @@ fn late_answers_of_lower_revisions_are_no_lost_history() {
     rig.answer(id, granted);
     let (barrier, request) = rig.take();
     let barriered = rig.store.apply(rig.now, &request);
-    rig.acquire(3, "locks/c", Wait::Forever);
-    rig.serve();
+    rig.queue(3, "locks/c");
     rig.answer(barrier, barriered);
     rig.serve();
     rig.granted(2);
@@ -164,16 +162,13 @@ fn wipe_loses_all_locks() {
     let mut rig = holder();
     rig.granted(1);
     let lease = rig.contend("locks/b/zz");
-    rig.acquire(2, "locks/b", Wait::Forever);
-    rig.serve();
+    rig.queue(2, "locks/b");
     rig.store.wipe();
     rig.live(Duration::from_millis(100));
     assert_eq!(rig.lost(1), LossCause::Wiped);
     rig.granted(2);
     rig.release(1);
-    rig.acquire(3, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(3);
+    rig.hold(3, "locks/a");
     assert!(!rig.store.leases().contains(&lease));
 }
 
@@ -190,8 +185,7 @@ fn answer_from_before_a_wipe_makes_no_later_read_stale() {
     rig.store.wipe();
     rig.pass(WHOLE);
     rig.contend("locks/b/zz");
-    rig.acquire(2, "locks/b", Wait::Forever);
-    rig.serve();
+    rig.queue(2, "locks/b");
     rig.answer(delete, deleted);
     rig.live(SOON);
     rig.store.delete(b"locks/b/zz");
@@ -204,16 +198,13 @@ fn session_without_its_key_keeps_its_bodies_alone() {
     let mut rig = holder();
     rig.granted(1);
     rig.store.delete(b"locks%s/a1");
-    rig.acquire(2, "locks/b", Wait::Forever);
-    rig.serve();
-    assert_eq!(&*rig.granted(2).owned[0].key, "locks/b/a2");
+    assert_eq!(&*rig.hold(2, "locks/b").owned[0].key, "locks/b/a2");
     rig.live(WHOLE * 2);
     assert!(
         rig.output(1).is_none() && rig.has("locks/a/a1"),
         "the first is still renewed"
     );
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     assert_eq!(rig.store.leases(), [0xa2]);
 }
 
@@ -253,8 +244,7 @@ fn lease_is_revoked_only_after_its_bodies_are_dropped() {
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(SOON);
     assert!(rig.output(2).is_none(), "not before the body is dropped");
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     let cause = LossCause::Revoked;
     assert!(matches!(rig.released(1), Err(Refused::Lost { cause: of }) if of == cause));
     assert!(!rig.has("locks/a/a1"));
@@ -283,26 +273,21 @@ fn holder_loses_a_key_that_is_overwritten() {
     assert_eq!(rig.lost(1), LossCause::Overwritten);
 }
 
+/// A revocation deletes the key first, so the lease may be gone too.
 #[test]
-fn body_stops_at_once_when_its_key_is_deleted() {
-    let mut rig = watcher();
-    rig.store.delete(b"locks/a/a1");
-    rig.report();
-    assert!(rig.is_only_stopped(1), "the lease may be gone too");
-    let renewal = renewal(&mut rig);
-    rig.carry_out(renewal);
-    assert_eq!(rig.lost(1), LossCause::Deleted);
-}
-
-#[test]
-fn revoked_lease_is_the_cause_though_its_key_goes_first() {
-    let mut rig = watcher();
-    rig.store.revoke(0xa1);
-    rig.report();
-    assert!(rig.is_only_stopped(1));
-    let renewal = renewal(&mut rig);
-    rig.carry_out(renewal);
-    assert_eq!(rig.lost(1), LossCause::Revoked);
+fn body_stops_at_once_and_a_renewal_shows_the_cause() {
+    for cause in [LossCause::Deleted, LossCause::Revoked] {
+        let mut rig = watcher();
+        match cause {
+            LossCause::Revoked => rig.store.revoke(0xa1),
+            _ => rig.store.delete(b"locks/a/a1"),
+        }
+        rig.report();
+        assert!(rig.is_only_stopped(1));
+        let renewal = renewal(&mut rig);
+        rig.carry_out(renewal);
+        assert_eq!(rig.lost(1), cause);
+    }
 }
 
 #[test]
@@ -322,21 +307,16 @@ fn renewal_sent_before_a_deletion_says_nothing_of_it() {
 }
 
 #[test]
-fn cause_of_a_loss_does_not_wait_for_a_silent_etcd() {
-    let mut rig = watcher();
-    rig.store.delete(b"locks/a/a1");
-    rig.report();
-    rig.fail_all(unknown);
-    assert_eq!(rig.lost(1), LossCause::Deleted);
-}
-
-#[test]
 fn cause_of_a_loss_is_known_by_the_stop_time() {
-    let mut rig = watcher();
-    rig.store.delete(b"locks/a/a1");
-    rig.report();
-    rig.pass(WHOLE);
-    assert_eq!(rig.lost(1), LossCause::Deleted);
+    let silent = |rig: &mut Rig| rig.fail_all(unknown);
+    let late = |rig: &mut Rig| rig.pass(WHOLE);
+    for etcd_is in [silent, late] {
+        let mut rig = watcher();
+        rig.store.delete(b"locks/a/a1");
+        rig.report();
+        etcd_is(&mut rig);
+        assert_eq!(rig.lost(1), LossCause::Deleted);
+    }
 }
 
 #[test]
@@ -375,9 +355,7 @@ fn many_locks_are_spread_over_a_few_sessions() {
     let mut rig = Rig::spreading(3);
     let held = 3 * 3 * MOST as u64;
     for call in 0..held {
-        rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
-        rig.serve();
-        rig.granted(call);
+        rig.hold(call, &format!("locks/{call}"));
     }
     let sessions = rig.sessions();
     assert!(
@@ -396,9 +374,7 @@ fn many_locks_are_spread_over_a_few_sessions() {
 fn idle_sessions_are_revoked_in_the_end() {
     let mut rig = Rig::spreading(3);
     for call in 0..20 {
-        rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
-        rig.serve();
-        rig.granted(call);
+        rig.hold(call, &format!("locks/{call}"));
     }
     assert!(rig.sessions().len() > 1);
     for call in 0..20 {
@@ -407,9 +383,7 @@ fn idle_sessions_are_revoked_in_the_end() {
     rig.serve();
     rig.live(WHOLE * IDLE);
     assert!(rig.sessions().is_empty() && rig.store.leases().is_empty());
-    rig.acquire(100, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(100);
+    rig.hold(100, "locks/a");
 }
 
 #[test]
@@ -441,12 +415,9 @@ fn refused_barrier_is_sent_again_slowly() {
 fn restore_from_a_snapshot_loses_all_locks() {
     let mut rig = Rig::warm();
     let snapshot = rig.store.snapshot();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.store.restore(rig.now, snapshot);
-    rig.acquire(2, "locks/b", Wait::Forever);
-    rig.serve();
+    rig.queue(2, "locks/b");
     assert_eq!(rig.lost(1), LossCause::Wiped);
     rig.release(1);
     rig.live(SOON);
@@ -457,9 +428,7 @@ fn restore_from_a_snapshot_loses_all_locks() {
 fn idle_holder_notices_a_restore_by_its_next_renewal() {
     let mut rig = Rig::warm();
     let snapshot = rig.store.snapshot();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.live(WHOLE / 9);
     rig.store.restore(rig.now, snapshot);
     rig.live(WHOLE / 3);
@@ -471,8 +440,7 @@ fn waiter_watches_anew_after_a_restore() {
     let mut rig = Rig::warm();
     rig.contend("locks/a/zz");
     let snapshot = rig.store.snapshot();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(1, "locks/a");
     rig.live(SOON);
     let before = rig.watches();
     rig.store.restore(rig.now, snapshot);

@@ -11,8 +11,7 @@ use crate::rig::{Rig, TTL};
 fn ending(grace: Duration) -> Rig {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::Forever);
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(2, "locks/a");
     rig.granted(1);
     rig.shut_down(grace);
     rig
@@ -26,8 +25,7 @@ fn shutdown_refuses_calls_and_waits_for_bodies() {
     assert!(matches!(rig.refused(3), Refused::ShuttingDown));
     rig.live(SOON * 2);
     assert!(!rig.is_finished() && rig.output(1).is_none() && rig.has("locks/a/a1"));
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     assert!(matches!(
         rig.output(1),
         Some(Output::Released { result: Ok(()), .. })
@@ -41,8 +39,7 @@ fn bodies_lose_their_locks_when_the_grace_is_over() {
     rig.live(SOON * 2);
     assert_eq!(rig.lost(1), LossCause::Shutdown);
     assert!(!rig.is_finished() && rig.has("locks/a/a1"));
-    rig.release(1);
-    rig.serve();
+    rig.give_back(1);
     assert!(rig.is_finished() && rig.store.kvs().next().is_none());
 }
 

@@ -13,8 +13,7 @@ fn predecessor_that_goes_during_a_read_is_not_missed() {
     let mut rig = Rig::warm();
     rig.contend("locks/a/zx");
     rig.contend("locks/a/zy");
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(1, "locks/a");
     rig.store.delete(b"locks/a/zy");
     rig.report();
     rig.pass(Duration::from_secs(6));
@@ -39,9 +38,7 @@ fn silence_is_never_taken_for_held() {
 #[test]
 fn holder_notices_a_deleted_key_though_its_watch_is_silent() {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig.live(Duration::from_secs(3));
     rig.store.delete(b"locks/a/a1");
     rig.live(Duration::from_secs(66));
@@ -51,9 +48,7 @@ fn holder_notices_a_deleted_key_though_its_watch_is_silent() {
 #[test]
 fn key_that_a_barrier_finds_leaves_a_retired_session() {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/long", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/long");
     rig.acquire(2, "locks/b", Wait::Forever);
     let (id, put) = rig.take_put();
     rig.store.apply(rig.now, &put).expect("a value"); // applied, unseen
@@ -86,8 +81,7 @@ fn waiter_watches_anew_after_a_wipe() {
         rig.store.put(b"other", 0);
     }
     rig.contend("locks/a/zx");
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(1, "locks/a");
     rig.live(Duration::from_secs(1));
     assert_eq!(rig.watches(), 1);
     rig.store.wipe();
@@ -100,9 +94,7 @@ fn waiter_watches_anew_after_a_wipe() {
 #[test]
 fn late_answer_of_lost_history_costs_no_new_session() {
     let mut rig = Rig::warm();
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    let known = rig.granted(1).owned[0].revision;
+    let known = rig.hold(1, "locks/a").owned[0].revision;
     rig.store.wipe();
     rig.acquire_for(2, "locks/b", Wait::Forever, 5);
     rig.acquire_for(3, "locks/c", Wait::Forever, 6);
@@ -153,15 +145,12 @@ fn silent_etcd_refuses_each_call_after_the_connect_timeout() {
     let waiting = || {
         let mut rig = Rig::warm();
         rig.contend("locks/a/zz");
-        rig.acquire(1, "locks/a", Wait::Forever);
-        rig.serve();
+        rig.queue(1, "locks/a");
         rig
     };
     let deleting = || {
         let mut rig = Rig::warm();
-        rig.acquire(1, "locks/a", Wait::Forever);
-        rig.serve();
-        rig.granted(1);
+        rig.hold(1, "locks/a");
         rig.release(1);
         rig
     };
@@ -178,8 +167,7 @@ fn silent_etcd_refuses_each_call_after_the_connect_timeout() {
 fn answer_of_etcd_ends_its_silence() {
     let mut rig = Rig::warm();
     rig.contend("locks/a/zz");
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
+    rig.queue(1, "locks/a");
     for _ in 0..3 {
         rig.pass(CONNECT / 2);
         rig.serve();

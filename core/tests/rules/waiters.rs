@@ -9,9 +9,7 @@ use crate::rig::{Rig, TTL};
 /// A core that lets two calls wait; call 1 has its lock.
 fn crowded() -> Rig {
     let mut rig = Rig::with_waiters(2);
-    rig.acquire(1, "locks/a", Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.hold(1, "locks/a");
     rig
 }
 

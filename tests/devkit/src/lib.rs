@@ -37,6 +37,17 @@ pub use self::worker::Worker;
 /// Result of the kit; an error says what failed and why.
 pub type Result<T> = std::result::Result<T, String>;
 
+/// Asserts that a value matches a pattern, and panics with the value.
+#[macro_export]
+macro_rules! assert_matches {
+    ($value:expr, $pattern:pat $(if $guard:expr)? $(,)?) => {
+        match $value {
+            $pattern $(if $guard)? => {}
+            ref other => panic!("{other:?} is not {}", stringify!($pattern $(if $guard)?)),
+        }
+    };
+}
+
 /// Locks a mutex whose data stay true even if a thread panicked while it held it.
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex

@@ -4,9 +4,10 @@
 //! list is a child's; the system cannot have given it to a stranger.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
@@ -46,6 +47,9 @@ impl Target {
     }
 }
 
+/// Output of a server that prints.
+pub type Printed = BufReader<ChildStdout>;
+
 /// A child process.
 #[derive(Debug)]
 pub struct Process {
@@ -59,6 +63,21 @@ impl Process {
     /// Starts a process; `name` is for errors.
     pub fn start(name: &str, command: &mut Command) -> Result<Self> {
         Self::spawn(name, command, false)
+    }
+
+    /// Starts a server that first prints `listening on http://…`. Returns that address, and the output, which is to be kept open.
+    pub fn listening(name: &str, command: &mut Command) -> Result<(Self, String, Printed)> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = Self::start(name, command)?;
+        let stdout = process.streams().stdout.take();
+        let mut stdout = BufReader::new(stdout.ok_or_else(|| format!("{name} has no output"))?);
+        let mut line = String::new();
+        let read = stdout.read_line(&mut line);
+        read.map_err(|error| format!("{name}: {error}"))?;
+        let address = line.trim().strip_prefix("listening on http://");
+        let address =
+            address.ok_or_else(|| format!("{name} has not come up; its reason is above"))?;
+        Ok((process, address.to_owned(), stdout))
     }
 
     /// Starts a process that leads a group of its own: the processes that it starts get its signals, and end with it.

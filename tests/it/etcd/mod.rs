@@ -4,7 +4,7 @@ mod embedded;
 
 use std::sync::{Arc, OnceLock};
 
-use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
+use etcd_client::{Client, ConnectOptions};
 use etcd_locked::Config;
 use etcd_locked_devkit::{Member, Setup};
 use tokio::sync::OnceCell;
@@ -134,12 +134,17 @@ impl Etcd {
         }
     }
 
-    /// Has a real one end as an operator does.
-    pub(crate) fn terminate(&mut self) {
+    /// Returns the process of a real one.
+    fn process(&self) -> &Member {
         match self {
-            Self::Process(member) => member.terminate().expect("etcd ends"),
+            Self::Process(member) => member,
             Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
         }
+    }
+
+    /// Has a real one end as an operator does.
+    pub(crate) fn terminate(&mut self) {
+        self.process().terminate().expect("etcd ends");
     }
 
     /// Starts the etcd again on the same port.
@@ -169,25 +174,15 @@ impl Etcd {
 
     /// Saves a snapshot of a real one's data, for `restore`.
     pub(crate) fn save(&self) {
-        match self {
-            Self::Process(member) => {
-                let file = member.file("snapshot");
-                let _ = std::fs::remove_file(&file); // of an earlier call
-                member.snapshot(&file).expect("a snapshot");
-            }
-            Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
-        }
+        let file = self.process().file("snapshot");
+        let _ = std::fs::remove_file(&file); // of an earlier call
+        self.process().snapshot(&file).expect("a snapshot");
     }
 
     /// Replaces a real one's data by the last snapshot; it must not be running.
     pub(crate) fn restore(&mut self) {
-        match self {
-            Self::Process(member) => {
-                let file = member.file("snapshot");
-                member.restore(&file).expect("a restore");
-            }
-            Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
-        }
+        let file = self.process().file("snapshot");
+        self.process().restore(&file).expect("a restore");
     }
 
     /// Freezes the etcd: connections stay open, and no request is answered.
@@ -208,32 +203,13 @@ impl Etcd {
 
     /// Enables authentication, with [`ROOT`] and a user whose role may use these prefixes.
     pub(crate) async fn enable_auth(&self, user: &str, password: &str, prefixes: &[&str]) {
-        let mut client = self.client().await;
-        let (name, password_of_root) = ROOT;
-        let root = client.user_add(name, password_of_root, None).await;
-        root.expect("root");
-        client.role_add("root").await.expect("root's role");
-        client
-            .user_grant_role("root", "root")
-            .await
-            .expect("root's role granted");
-        client
-            .user_add(user, password, None)
-            .await
-            .expect("the user");
-        client.role_add(user).await.expect("the user's role");
-        for prefix in prefixes {
-            let permission = Permission::new(PermissionType::Readwrite, *prefix).with_prefix();
-            client
-                .role_grant_permission(user, permission)
-                .await
-                .expect("the permission");
-        }
-        client
-            .user_grant_role(user, user)
-            .await
-            .expect("the user's role granted");
-        client.auth_enable().await.expect("authentication on");
+        let gateway = self.process().gateway();
+        let enable = || {
+            gateway.add_user(ROOT.0, ROOT.1, &[])?;
+            gateway.add_user(user, password, prefixes)?;
+            gateway.enable_auth()
+        };
+        enable().expect("authentication on");
     }
 }
 

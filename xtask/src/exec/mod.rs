@@ -44,11 +44,6 @@ pub(crate) fn exec(args: &[String]) -> Result<String> {
         lanes,
         writes,
     } = Rounds::parse("exec", args, TIMES, LANES)?;
-    say::step("etcd");
-    let etcd = match etcd {
-        Some(etcd) => etcd,
-        None => Etcd::find()?,
-    };
     say::step("building etcd-locked");
     let [ours] = workspace::build(&[], [("etcd-locked-cli", "etcd-locked")])?;
     let jobs = jobs(times, &Tool::Ours(ours), &Tool::Etcdctl(etcd.ctl.clone()));

@@ -18,7 +18,6 @@ use etcd_locked_devkit::{Postgres, Setup};
 
 use self::judge::{Fate, goes_down, judge};
 use self::round::{Body, Database, End, Job, Lane, Place, Played, Spoilt, Step, Write};
-use crate::etcd::Etcd;
 use crate::options::Rounds;
 use crate::{Result, say, workspace};
 
@@ -80,11 +79,7 @@ pub(crate) fn fenced(args: &[String]) -> Result<String> {
         lanes,
         writes,
     } = Rounds::parse("fenced", args, TIMES, LANES)?;
-    say::step("etcd and PostgreSQL");
-    let etcd = match etcd {
-        Some(etcd) => etcd,
-        None => Etcd::find()?,
-    };
+    say::step("PostgreSQL");
     let postgres = Postgres::start(&SETTINGS)?;
     let member = Setup::default().binary(&etcd.server).start()?;
     let folder = tempfile::tempdir().map_err(|error| format!("a scratch directory: {error}"))?;

@@ -1,9 +1,9 @@
 //! Shop behind axum as a target of Prometheus: its processes, its customers, and a clerk who holds a lock for long.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use etcd_locked_devkit::http::{self, Request};
 
 use crate::Result;
-use crate::process::Process;
+use crate::process::{Printed, Process};
 
 /// Package and binary of the shop.
 pub(crate) const BINARY: (&str, &str) = ("etcd-locked-examples", "shop-axum");
@@ -32,7 +32,7 @@ pub(crate) struct Shop {
     process: Process,
     pub(crate) address: SocketAddr,
     // Kept open: the shop must be able to print.
-    _stdout: BufReader<ChildStdout>,
+    _stdout: Printed,
 }
 
 impl Shop {
@@ -49,25 +49,13 @@ impl Shop {
             .env("SHOP_DATABASE", database)
             .env("SHOP_PRINTER_MS", "600000")
             .envs(variables.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
             .stderr(Stdio::null()); // of refused requests, which the faults want
-        let mut process = Process::start("shop-axum", &mut command)?;
-        let stdout = process.streams().stdout.take();
-        let mut stdout = BufReader::new(stdout.ok_or("shop-axum has no output")?);
-        let mut line = String::new();
-        stdout
-            .read_line(&mut line)
-            .map_err(|error| format!("shop-axum: {error}"))?;
-        let address = line
-            .trim()
-            .strip_prefix("listening on http://")
-            .and_then(|address| address.parse().ok())
-            .ok_or("shop-axum has not come up")?;
+        let (process, address, printed) = Process::listening("shop-axum", &mut command)?;
+        let odd = |_| format!("shop-axum listens on an odd address: {address}");
         Ok(Self {
             process,
-            address,
-            _stdout: stdout,
+            address: address.parse().map_err(odd)?,
+            _stdout: printed,
         })
     }
 
