@@ -169,6 +169,13 @@ impl Crew {
         answers.collect()
     }
 
+    /// The ids of its processes.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let ids = self.workers.iter().map(|worker| worker.process.pid());
+        ids.map(|id| id.as_raw_nonzero().get().unsigned_abs())
+            .collect()
+    }
+
     /// Ends them without asking, as a crash does; when.
     pub(crate) fn kill(self) -> Result<Duration> {
         let at = now()?;

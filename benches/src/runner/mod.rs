@@ -7,6 +7,7 @@ mod crowd;
 mod endurance;
 mod fences;
 mod figures;
+mod herd;
 mod idle;
 mod inprocess;
 mod kills;
@@ -27,6 +28,7 @@ mod side;
 mod site;
 mod tries;
 mod trips;
+mod wakeups;
 mod wires;
 
 use std::collections::BTreeSet;

@@ -6,7 +6,8 @@ use super::crowd::Crowd;
 use super::row::Outcome;
 use super::site::Site;
 use super::{
-    Pace, endurance, fences, idle, inprocess, kills, memory, nested, retention, shutdowns, tries,
+    Pace, endurance, fences, herd, idle, inprocess, kills, memory, nested, retention, shutdowns,
+    tries,
 };
 use crate::Result;
 
@@ -20,6 +21,8 @@ pub(crate) struct Row {
 pub(crate) enum Part {
     Contest(Contest),
     Own(fn(&Pace) -> Result<Outcome>),
+    /// The same with workers of these.
+    Beside(&'static [Kind], fn(&Pace) -> Result<Outcome>),
 }
 
 impl Row {
@@ -28,6 +31,7 @@ impl Row {
         let peers = self.parts.iter().flat_map(|part| match part {
             Part::Contest(contest) => contest.against.iter().map(|(kind, _)| *kind).collect(),
             Part::Own(_) => Vec::new(),
+            Part::Beside(kinds, _) => kinds.to_vec(),
         });
         peers.collect()
     }
@@ -37,7 +41,7 @@ impl Row {
         for part in self.parts {
             all.add(match part {
                 Part::Contest(contest) => contest.run(pace)?,
-                Part::Own(run) => run(pace)?,
+                Part::Own(run) | Part::Beside(_, run) => run(pace)?,
             });
         }
         Ok(all)
@@ -351,6 +355,11 @@ pub(crate) const ROWS: &[Row] = &[
                 &[(Kind::Go, Some(4.0)), (Kind::Watching, None)],
             )),
         ],
+    },
+    Row {
+        id: "B19",
+        title: "what a release sets off among processes that wait",
+        parts: &[Part::Beside(herd::PEERS, herd::run)],
     },
     Row {
         id: "B21",
