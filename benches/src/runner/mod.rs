@@ -26,6 +26,7 @@ mod server;
 mod shutdowns;
 mod side;
 mod site;
+mod telemetry;
 mod tries;
 mod trips;
 mod wakeups;

@@ -28,6 +28,10 @@ pub(crate) struct Pace {
     pub(crate) retained: u32,
     /// B19: processes of one name.
     pub(crate) herd: &'static [usize],
+    /// B20: how often its programs are started.
+    pub(crate) starts: usize,
+    /// B20: batches of each program and start.
+    pub(crate) batches: usize,
     /// Only these, while one works on something; all, if `None`.
     pub(crate) peers: Option<Vec<String>>,
 }
@@ -46,6 +50,8 @@ impl Pace {
             shutdowns: &[1_000, 10_000, 100_000],
             retained: 100_000,
             herd: &[2, 16, 64, 256],
+            starts: 8,
+            batches: 100,
             peers: None,
         }
     }
@@ -63,6 +69,8 @@ impl Pace {
             shutdowns: &[1_000, 10_000],
             retained: 10_000,
             herd: &[2, 16, 64],
+            starts: 3,
+            batches: 40,
             ..Self::full()
         }
     }

@@ -7,7 +7,7 @@ use super::row::Outcome;
 use super::site::Site;
 use super::{
     Pace, endurance, fences, herd, idle, inprocess, kills, memory, nested, retention, shutdowns,
-    tries,
+    telemetry, tries,
 };
 use crate::Result;
 
@@ -360,6 +360,11 @@ pub(crate) const ROWS: &[Row] = &[
         id: "B19",
         title: "what a release sets off among processes that wait",
         parts: &[Part::Beside(herd::PEERS, herd::run)],
+    },
+    Row {
+        id: "B20",
+        title: "spans and metrics of a call on the embedded etcd",
+        parts: &[Part::Beside(telemetry::PROGRAMS, telemetry::run)],
     },
     Row {
         id: "B21",
