@@ -7,6 +7,7 @@
 
 mod generate;
 mod speed;
+mod telemetry;
 
 use std::fmt::Write as _;
 use std::fs;

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn test(etcd: &Etcd, contender: &Etcd) -> Result<()> {
     say::step("a crate outside the workspace, with protoc from PATH");
-    let copy = workspace::outside("outside", "main.rs")?;
+    let copy = workspace::outside("tests/outside", "main.rs")?;
     run("cargo build", build(&copy)?.current_dir(env::temp_dir()))?;
 
     let server = Setup::default().binary(&etcd.server).start()?;

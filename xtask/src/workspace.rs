@@ -35,15 +35,14 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// Copies a crate with one source file from `tests/` to `target/`, and returns its folder. There it is built as a user's crate
-/// is, and leaves its lock file and its target folder.
+/// Copies a crate with one source file from a folder of the workspace, such as `tests/outside`, to `target/`, and returns its
+/// folder. There it is built as a user's crate is, and leaves its lock file and its target folder.
 ///
 /// The copy is as deep below the root as the original, so that its path to the runtime holds.
-pub(crate) fn outside(name: &str, source: &str) -> Result<PathBuf> {
-    let (kept, copy) = (
-        root().join("tests").join(name),
-        root().join("target").join(name),
-    );
+pub(crate) fn outside(folder: &str, source: &str) -> Result<PathBuf> {
+    let kept = root().join(folder);
+    let name = kept.file_name().ok_or("a folder without a name")?;
+    let copy = root().join("target").join(name);
     let io = |error: std::io::Error| format!("{}: {error}", copy.display());
     fs::create_dir_all(&copy).map_err(io)?;
     for name in ["Cargo.toml", source] {

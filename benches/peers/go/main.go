@@ -28,7 +28,7 @@ var (
 	_        = flag.String("work", "calls", "lock and unlock, one after another, in every task")
 	tasks    = flag.Int("tasks", 1, "goroutines")
 	names    = flag.Int("names", 1, "names; each task goes through its share of them")
-	endpoint = flag.String("endpoint", "", "URL of etcd")
+	endpoint = flag.String("endpoint", "", "URLs of etcd, separated by commas")
 	seconds  = flag.Float64("seconds", 1, "how long to count")
 	witness  = flag.String("witness", "", "a file that counts the calls of all processes")
 )
@@ -36,7 +36,7 @@ var (
 func main() {
 	flag.Parse()
 	// One client, which is one connection, for the whole process, as its documentation advises.
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{*endpoint}, DialTimeout: 10 * time.Second})
+	client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(*endpoint, ","), DialTimeout: 10 * time.Second})
 	check(err)
 	defer client.Close()
 

@@ -41,6 +41,12 @@ pub(crate) enum Kind {
     Guarded,
     /// Tasks that wait for a mutex of tokio's.
     Mutex,
+    /// Ours on the embedded etcd, without spans and metrics.
+    Bare,
+    /// The same with both, which nobody observes.
+    Unobserved,
+    /// The same with a subscriber and a recorder that do nothing.
+    Observed,
 }
 
 impl Kind {
@@ -58,6 +64,9 @@ impl Kind {
             Self::Stored => "stored",
             Self::Guarded => "guarded",
             Self::Mutex => "mutex",
+            Self::Bare => "bare",
+            Self::Unobserved => "unobserved",
+            Self::Observed => "observed",
         }
     }
 
@@ -75,6 +84,9 @@ impl Kind {
             Self::Stored => "raw bundles with lease and record",
             Self::Guarded => "our transactions by hand",
             Self::Mutex => "tokio's mutex",
+            Self::Bare => "without spans and metrics",
+            Self::Unobserved => "spans and metrics, unobserved",
+            Self::Observed => "spans and metrics, observed",
         }
     }
 
@@ -89,6 +101,14 @@ impl Kind {
                     .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/python/worker.py"))
                     .env("PYTHONPATH", packages);
                 Ok(command)
+            }
+            Self::Bare => {
+                let program = built("BENCH_BARE", "a program without spans and metrics")?;
+                Ok(Command::new(program))
+            }
+            Self::Unobserved | Self::Observed => {
+                let program = built("BENCH_OBSERVED", "a program with spans and metrics")?;
+                Ok(Command::new(program))
             }
             _ => {
                 let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -167,6 +187,13 @@ impl Crew {
                 .map_err(|error| format!("{} says `{line}`: {error}", self.kind.title()))
         });
         answers.collect()
+    }
+
+    /// The ids of its processes.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let ids = self.workers.iter().map(|worker| worker.process.pid());
+        ids.map(|id| id.as_raw_nonzero().get().unsigned_abs())
+            .collect()
     }
 
     /// Ends them without asking, as a crash does; when.

@@ -1,10 +1,13 @@
 //! Runs the rows, and says what came out.
 
+mod cluster;
 mod contest;
 mod crew;
+mod crowd;
 mod endurance;
 mod fences;
 mod figures;
+mod herd;
 mod idle;
 mod inprocess;
 mod kills;
@@ -13,6 +16,7 @@ mod memory;
 mod nested;
 mod pace;
 mod plot;
+mod probe;
 mod report;
 mod retention;
 mod row;
@@ -20,7 +24,13 @@ mod rows;
 mod say;
 mod server;
 mod shutdowns;
+mod side;
+mod site;
+mod telemetry;
 mod tries;
+mod trips;
+mod wakeups;
+mod wires;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -34,7 +44,7 @@ use rows::{ROWS, Row};
 const USAGE: &str = "\
 usage: bench [--row B4]… [--quick] [--write FOLDER] [--peers plain,raw] [--pairs 5] [--seconds 3]
        bench needs …
-       bench worker --peer ours --work calls --tasks 1 --names 1 --endpoint URL --seconds 1
+       bench worker --peer ours --work calls --tasks 1 --names 1 --endpoint URL,URL --seconds 1
 
 `cargo xtask bench` brings what the peers need, and says where it is.";
 

@@ -26,6 +26,12 @@ pub(crate) struct Pace {
     pub(crate) shutdowns: &'static [u32],
     /// B17: names, each once.
     pub(crate) retained: u32,
+    /// B19: processes of one name.
+    pub(crate) herd: &'static [usize],
+    /// B20: how often its programs are started.
+    pub(crate) starts: usize,
+    /// B20: batches of each program and start.
+    pub(crate) batches: usize,
     /// Only these, while one works on something; all, if `None`.
     pub(crate) peers: Option<Vec<String>>,
 }
@@ -43,11 +49,14 @@ impl Pace {
             tries: 10_000,
             shutdowns: &[1_000, 10_000, 100_000],
             retained: 100_000,
+            herd: &[2, 16, 64, 256],
+            starts: 8,
+            batches: 100,
             peers: None,
         }
     }
 
-    /// All rows in about seven minutes, some of them with fewer tasks and locks: their lines say how many.
+    /// All rows in about ten minutes, some of them with fewer tasks and locks: their lines say how many.
     pub(crate) fn quick() -> Self {
         Self {
             pairs: 3,
@@ -59,6 +68,9 @@ impl Pace {
             tries: 4_000,
             shutdowns: &[1_000, 10_000],
             retained: 10_000,
+            herd: &[2, 16, 64],
+            starts: 3,
+            batches: 40,
             ..Self::full()
         }
     }

@@ -157,7 +157,7 @@ fn color(kind: Kind) -> &'static str {
         Kind::Plain | Kind::Watching => "#009e73",
         Kind::Service => "#cc79a7",
         Kind::Python => "#b59a00",
-        Kind::Raw | Kind::Mutex => "#555555",
+        Kind::Raw | Kind::Mutex | Kind::Bare | Kind::Unobserved | Kind::Observed => "#555555",
         Kind::Stored => "#a0a0a0",
         Kind::Guarded => "#56b4e9",
     }

@@ -75,7 +75,9 @@ impl Report {
              Ours and each peer in turn against the same etcd, which is fresh for each row: medians of {} rounds of {:?} (least to \
              most), and the median of each round's ratio. A call is acquire and release, confirmed, around a body that does \
              nothing but count; where processes contend, it reads and writes a counter that they share, and the bench fails if \
-             that misses one. What is compiled (B11, B12) is in [COMPILE.md](COMPILE.md).\n\n",
+             that misses one. The etcd of B18 is a cluster of three, with half a millisecond each way between any two members, and \
+             between members and workers; another member leads in each round. What is compiled (B11, B12) is in \
+             [COMPILE.md](COMPILE.md).\n\n",
             self.machine(),
             self.pace.pairs,
             self.pace.window,

@@ -2,9 +2,12 @@
 
 use super::contest::{Contest, Plot};
 use super::crew::Kind;
+use super::crowd::Crowd;
 use super::row::Outcome;
+use super::site::Site;
 use super::{
-    Pace, endurance, fences, idle, inprocess, kills, memory, nested, retention, shutdowns, tries,
+    Pace, endurance, fences, herd, idle, inprocess, kills, memory, nested, retention, shutdowns,
+    telemetry, tries,
 };
 use crate::Result;
 
@@ -18,18 +21,19 @@ pub(crate) struct Row {
 pub(crate) enum Part {
     Contest(Contest),
     Own(fn(&Pace) -> Result<Outcome>),
+    /// The same with workers of these.
+    Beside(&'static [Kind], fn(&Pace) -> Result<Outcome>),
 }
 
 impl Row {
     /// Who takes part.
-    pub(crate) fn peers(&self) -> impl Iterator<Item = Kind> {
-        self.parts
-            .iter()
-            .flat_map(|part| match part {
-                Part::Contest(contest) => contest.against,
-                Part::Own(_) => &[],
-            })
-            .map(|(kind, _)| *kind)
+    pub(crate) fn peers(&self) -> Vec<Kind> {
+        let peers = self.parts.iter().flat_map(|part| match part {
+            Part::Contest(contest) => contest.against.iter().map(|(kind, _)| *kind).collect(),
+            Part::Own(_) => Vec::new(),
+            Part::Beside(kinds, _) => kinds.to_vec(),
+        });
+        peers.collect()
     }
 
     pub(crate) fn run(&self, pace: &Pace) -> Result<Outcome> {
@@ -37,7 +41,7 @@ impl Row {
         for part in self.parts {
             all.add(match part {
                 Part::Contest(contest) => contest.run(pace)?,
-                Part::Own(run) => run(pace)?,
+                Part::Own(run) | Part::Beside(_, run) => run(pace)?,
             });
         }
         Ok(all)
@@ -55,9 +59,12 @@ const fn apart(
         row,
         work,
         ours: Kind::Ours,
-        processes: 1,
-        tasks,
-        names: tasks,
+        crowd: Crowd {
+            processes: 1,
+            tasks,
+            names: tasks,
+        },
+        site: Site::Machine,
         against,
         plot: Plot::Tasks,
     })
@@ -74,9 +81,12 @@ const fn together(
         row,
         work,
         ours: Kind::Ours,
-        processes,
-        tasks: 1,
-        names: 1,
+        crowd: Crowd {
+            processes,
+            tasks: 1,
+            names: 1,
+        },
+        site: Site::Machine,
         against,
         plot: Plot::Processes,
     })
@@ -92,12 +102,27 @@ const fn released(
         row: "B1'",
         work,
         ours: Kind::Background,
-        processes: 1,
-        tasks: 1,
-        names,
+        crowd: Crowd {
+            processes: 1,
+            tasks: 1,
+            names,
+        },
+        site: Site::Machine,
         against,
         plot: Plot::None,
     })
+}
+
+/// The same on a cluster with a network.
+const fn remote(part: Part) -> Part {
+    match part {
+        Part::Contest(contest) => Part::Contest(Contest {
+            site: Site::Network,
+            plot: Plot::None,
+            ..contest
+        }),
+        other => other,
+    }
 }
 
 pub(crate) const ROWS: &[Row] = &[
@@ -213,9 +238,12 @@ pub(crate) const ROWS: &[Row] = &[
             row: "B6",
             work: "64 tasks, one name",
             ours: Kind::Ours,
-            processes: 1,
-            tasks: 64,
-            names: 1,
+            crowd: Crowd {
+                processes: 1,
+                tasks: 64,
+                names: 1,
+            },
+            site: Site::Machine,
             against: &[(Kind::Go, Some(100.0)), (Kind::Service, None)],
             plot: Plot::None,
         })],
@@ -259,6 +287,84 @@ pub(crate) const ROWS: &[Row] = &[
         id: "B17",
         title: "`at_least` on very many names",
         parts: &[Part::Own(retention::run)],
+    },
+    Row {
+        id: "B18",
+        title: "a cluster of three, half a millisecond each way",
+        parts: &[
+            remote(apart(
+                "B18",
+                "1 task",
+                1,
+                &[
+                    (Kind::Go, Some(1.0)),
+                    (Kind::Plain, None),
+                    (Kind::Guarded, None),
+                ],
+            )),
+            remote(apart(
+                "B18",
+                "4 tasks",
+                4,
+                &[
+                    (Kind::Go, Some(1.2)),
+                    (Kind::Plain, None),
+                    (Kind::Guarded, None),
+                ],
+            )),
+            remote(apart(
+                "B18",
+                "16 tasks",
+                16,
+                &[
+                    (Kind::Go, Some(2.0)),
+                    (Kind::Plain, None),
+                    (Kind::Guarded, None),
+                ],
+            )),
+            remote(apart(
+                "B18",
+                "64 tasks",
+                64,
+                &[
+                    (Kind::Go, Some(6.0)),
+                    (Kind::Plain, None),
+                    (Kind::Guarded, None),
+                ],
+            )),
+            remote(apart(
+                "B18",
+                "256 tasks",
+                256,
+                &[
+                    (Kind::Go, Some(12.0)),
+                    (Kind::Plain, None),
+                    (Kind::Guarded, None),
+                ],
+            )),
+            remote(together(
+                "B18",
+                "2 processes",
+                2,
+                &[(Kind::Go, Some(10.0)), (Kind::Watching, None)],
+            )),
+            remote(together(
+                "B18",
+                "16 processes",
+                16,
+                &[(Kind::Go, Some(4.0)), (Kind::Watching, None)],
+            )),
+        ],
+    },
+    Row {
+        id: "B19",
+        title: "what a release sets off among processes that wait",
+        parts: &[Part::Beside(herd::PEERS, herd::run)],
+    },
+    Row {
+        id: "B20",
+        title: "spans and metrics of a call on the embedded etcd",
+        parts: &[Part::Beside(telemetry::PROGRAMS, telemetry::run)],
     },
     Row {
         id: "B21",

@@ -4,18 +4,22 @@ use etcd_locked_devkit::{Member, Setup, http};
 
 use crate::Result;
 
+/// How each etcd is started.
+pub(crate) fn setup() -> Setup {
+    Setup::default().durable().flags([
+        "--auto-compaction-mode=revision",
+        "--auto-compaction-retention=10000",
+        // It compacts every five minutes; what comes in between at full speed is more than the default of 2 GiB.
+        "--quota-backend-bytes=17179869184",
+    ])
+}
+
 #[derive(Debug)]
 pub(crate) struct Server(Member);
 
 impl Server {
     pub(crate) fn start() -> Result<Self> {
-        let flags = [
-            "--auto-compaction-mode=revision",
-            "--auto-compaction-retention=10000",
-            // It compacts every five minutes; what comes in between at full speed is more than the default of 2 GiB.
-            "--quota-backend-bytes=17179869184",
-        ];
-        Setup::default().durable().flags(flags).start().map(Self)
+        setup().start().map(Self)
     }
 
     pub(crate) fn endpoint(&self) -> String {

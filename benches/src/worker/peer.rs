@@ -57,7 +57,7 @@ impl Peer {
             etcd_locked::init(spec.config()).await?;
             return Ok((0..spec.tasks).map(|_| ours.clone()).collect());
         }
-        let client = Client::connect([&spec.endpoint], None).await?;
+        let client = Client::connect(&spec.endpoints, None).await?;
         let mut owner = Owner::new(&client).await?;
         let mut peers = Vec::new();
         for task in 0..spec.tasks {

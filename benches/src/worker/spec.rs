@@ -63,7 +63,8 @@ pub(super) enum Mode {
 pub(super) struct Spec {
     pub(super) who: Who,
     pub(super) work: Work,
-    pub(super) endpoint: String,
+    /// URLs of all members.
+    pub(super) endpoints: Vec<String>,
     pub(super) tasks: u64,
     /// Each task goes through its share of them.
     pub(super) names: u64,
@@ -86,7 +87,7 @@ impl Spec {
         let mut spec = Self {
             who: Who::Ours,
             work: Work::Calls,
-            endpoint: String::new(),
+            endpoints: Vec::new(),
             tasks: 1,
             names: 1,
             first: 0,
@@ -128,7 +129,7 @@ impl Spec {
                         _ => return Err(format!("there is no work `{value}`").into()),
                     }
                 }
-                "--endpoint" => spec.endpoint.clone_from(value),
+                "--endpoint" => spec.endpoints = value.split(',').map(str::to_owned).collect(),
                 "--tasks" => spec.tasks = value.parse()?,
                 "--names" => spec.names = value.parse()?,
                 "--first" => spec.first = value.parse()?,
@@ -154,7 +155,7 @@ impl Spec {
     }
 
     pub(super) fn config(&self) -> etcd_locked::Config {
-        let config = etcd_locked::Config::new([&self.endpoint]);
+        let config = etcd_locked::Config::new(&self.endpoints);
         match self.ttl {
             Some(ttl) => config.ttl(ttl),
             None => config,
@@ -177,6 +178,12 @@ mod tests {
         assert_eq!((spec.tasks, spec.names), (1024, 1));
         assert_eq!(spec.window, Duration::from_millis(500));
         assert_eq!(spec.ttl, Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn members_of_a_cluster_are_separated_by_commas() {
+        let spec = parse("--endpoint http://a:1,http://b:2").unwrap();
+        assert_eq!(spec.endpoints, ["http://a:1", "http://b:2"]);
     }
 
     #[test]

@@ -124,6 +124,21 @@ impl Cluster {
         leader.ok_or_else(|| "no member leads".to_owned())
     }
 
+    /// Makes the member at this index lead, and waits until it does.
+    pub fn lead(&self, at: usize) -> Result<()> {
+        let id = self.member(at)?.id();
+        let id = id.ok_or("a member that has never served")?;
+        until("the member leads", READY, || {
+            let leader = self.leader();
+            if let Some(other) = leader.filter(|leader| *leader != at) {
+                // A leader that has just lost the lead refuses; the next one is asked.
+                let gateway = self.members[other].gateway();
+                let _ = gateway.limit(Duration::from_secs(2)).move_leader(id);
+            }
+            leader == Some(at)
+        })
+    }
+
     /// Cuts the members at these two indices off from each other, in both directions, until [`heal`](Self::heal).
     pub fn partition(&self, one: usize, other: usize) -> Result<()> {
         self.deafen(one, other)?;

@@ -305,6 +305,13 @@ impl Gateway {
         self.call("cluster/member/add", &request).map(drop)
     }
 
+    /// Has this member, which leads the cluster, give the lead to another one, and waits until that leads.
+    pub fn move_leader(&self, to: u64) -> Result<()> {
+        let request = json!({ "targetID": to.to_string() });
+        self.call("maintenance/transfer-leadership", &request)
+            .map(drop)
+    }
+
     /// Removes a member.
     pub fn remove_member(&self, id: u64) -> Result<()> {
         let request = json!({ "ID": id });

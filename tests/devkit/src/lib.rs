@@ -19,6 +19,7 @@ pub mod process;
 mod proxy;
 #[cfg(feature = "terminal")]
 mod terminal;
+mod transit;
 mod wait;
 mod worker;
 

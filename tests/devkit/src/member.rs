@@ -223,6 +223,11 @@ impl Member {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.client_port))
     }
 
+    /// Returns the address for other members that no proxy is in front of.
+    pub fn direct_peer(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.peer_port))
+    }
+
     /// Returns a plain client of this member, past any proxy.
     pub fn gateway(&self) -> Gateway {
         Gateway::new(self.direct()).user(lock(&self.state).user.clone())

@@ -29,6 +29,15 @@ fn a_partition_makes_another_member_lead() {
 }
 
 #[test]
+fn each_member_leads_when_it_is_told_to() {
+    let cluster = Cluster::start(3).unwrap();
+    for at in [0, 1, 2, 0] {
+        cluster.lead(at).unwrap();
+        assert!(cluster.members()[at].leads());
+    }
+}
+
+#[test]
 fn two_members_cut_off_from_each_other_still_reach_the_third() {
     let cluster = Cluster::start(3).unwrap();
     let leader = cluster.await_leader().unwrap();

@@ -174,6 +174,32 @@ fn a_delay_holds_data_back_for_its_time() {
 }
 
 #[test]
+fn delayed_chunks_wait_at_the_same_time() {
+    let proxy = proxy();
+    let client = client(&proxy);
+    proxy.delay(Duration::from_secs(3_600));
+    for (sent, text) in [(1, "one, "), (2, "two")] {
+        send(&client, text);
+        until("it is in the proxy", LIMIT, || proxy.in_flight() == sent).unwrap();
+    }
+    proxy.heal();
+    receives(&client, "one, two");
+}
+
+#[test]
+fn a_hang_up_arrives_after_the_delayed_data() {
+    let proxy = proxy();
+    let client = client(&proxy);
+    proxy.delay(Duration::from_millis(60));
+    send(&client, "last");
+    client
+        .shutdown(std::net::Shutdown::Write)
+        .expect("it is connected");
+    receives(&client, "last");
+    assert_eq!((&client).read(&mut [0]).expect("an end"), 0);
+}
+
+#[test]
 fn a_trickle_passes_bytes_at_its_rate() {
     let proxy = proxy();
     let client = client(&proxy);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::rustc;
+use super::{rustc, telemetry};
 use crate::etcd::{self, Etcd};
 use crate::process::{output, run};
 use crate::{Result, peers, say, workspace};
@@ -40,6 +40,13 @@ pub(crate) fn speed(args: &[String]) -> Result<String> {
                 command
                     .env("BENCH_PYTHON", python.interpreter)
                     .env("BENCH_PYTHON_PACKAGES", python.packages);
+            }
+            "bare" => {
+                command.env("BENCH_BARE", telemetry::build("bare")?);
+            }
+            // As `unobserved` it is the same program.
+            "observed" => {
+                command.env("BENCH_OBSERVED", telemetry::build("observed")?);
             }
             _ => {} // in the binary
         }

@@ -39,7 +39,7 @@ pub(crate) fn editor() -> Result<String> {
     let tools = Tools::find()?;
     say::step(format_args!("the crate, by cargo and by {}", tools.version));
     say::note(format_args!("std is read in {}", tools.library.display()));
-    let folder = workspace::outside("editor", FILE)?;
+    let folder = workspace::outside("tests/editor", FILE)?;
     // Here cargo shows how far it is; rust-analyzer finds all of it done.
     let mut check = workspace::cargo();
     let check = check.current_dir(&folder).arg("check");
