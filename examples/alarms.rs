@@ -1,4 +1,5 @@
-//! Alarms of an etcd that is at its quota: it refuses new locks until there is room and the alarm is disarmed.
+//! Alarms of an etcd that is at its quota: it refuses new locks, and processes that connect, until there is room and the alarm is
+//! disarmed.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin alarms
@@ -9,16 +10,23 @@ use std::time::Duration;
 
 use etcd_locked::etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions};
 use etcd_locked::{Config, LockError, Locks};
+use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = Locks::connect(Config::from_env()?).await?;
+    // The client has the endpoints, certificates and user of the locks, and connections of its own.
+    let mut client = locks.client().await?;
+    println!("connected; press Enter to take a lock");
+    BufReader::new(stdin())
+        .read_line(&mut String::new())
+        .await?;
     match lock(&locks).await {
         Ok(()) => println!("a lock can be had: no alarm stands in its way"),
         Err(error) => {
             println!("no lock: {error}");
             // So this goes without one.
-            disarm(&mut locks.client().await?).await?;
+            disarm(&mut client).await?;
             lock(&locks).await?;
             println!("a lock can be had again");
         }
@@ -36,7 +44,8 @@ async fn disarm(client: &mut Client) -> Result<(), Box<dyn Error>> {
     let raised = client
         .alarm(AlarmAction::Get, AlarmType::None, None)
         .await?;
-    let revision = raised
+    let answer = client.get("any key", None).await?;
+    let revision = answer
         .header()
         .ok_or("an answer without a header")?
         .revision();

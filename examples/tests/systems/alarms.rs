@@ -13,6 +13,8 @@ fn a_full_etcd_takes_locks_again() {
     run(async {
         let etcd = Etcd::start_with_quota(QUOTA).await;
         let stage = Stage::new(etcd.endpoints());
+        let mut example = stage.start(EXAMPLE, &[]);
+        stage.says("connected").await;
         let mut client = etcd.client().await;
         // One key, written until etcd is full of its history.
         let refused = loop {
@@ -22,7 +24,8 @@ fn a_full_etcd_takes_locks_again() {
         };
         assert!(refused.contains("database space exceeded"), "{refused}");
 
-        stage.ends_well(&mut stage.start(EXAMPLE, &[])).await;
+        example.enter();
+        stage.ends_well(&mut example).await;
         stage.printed_in_order(&[
             "no lock: ",
             "compacted up to revision ",
@@ -30,7 +33,9 @@ fn a_full_etcd_takes_locks_again() {
             "disarmed Nospace of member ",
             "a lock can be had again",
         ]);
-        stage.ends_well(&mut stage.start(EXAMPLE, &[])).await;
+        let mut example = stage.start(EXAMPLE, &[]);
+        example.enter();
+        stage.ends_well(&mut example).await;
         stage.says("no alarm stands in its way").await;
     });
 }
