@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     Mutex,
     /// Ours on the embedded etcd, without spans and metrics.
     Bare,
-    /// The same with both, which nobody observes.
+    /// The same with both, without a subscriber or a recorder.
     Unobserved,
     /// The same with a subscriber and a recorder that do nothing.
     Observed,

@@ -56,7 +56,7 @@ impl Pace {
         }
     }
 
-    /// All rows in about ten minutes, some of them with fewer tasks and locks: their lines say how many.
+    /// All rows in more than seven minutes, some of them with fewer tasks and locks: their lines say how many.
     pub(crate) fn quick() -> Self {
         Self {
             pairs: 3,

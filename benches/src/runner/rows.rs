@@ -20,9 +20,8 @@ pub(crate) struct Row {
 
 pub(crate) enum Part {
     Contest(Contest),
-    Own(fn(&Pace) -> Result<Outcome>),
-    /// The same with workers of these.
-    Beside(&'static [Kind], fn(&Pace) -> Result<Outcome>),
+    /// Measures by a function of its own, with workers of these kinds.
+    Own(&'static [Kind], fn(&Pace) -> Result<Outcome>),
 }
 
 impl Row {
@@ -30,8 +29,7 @@ impl Row {
     pub(crate) fn peers(&self) -> Vec<Kind> {
         let peers = self.parts.iter().flat_map(|part| match part {
             Part::Contest(contest) => contest.against.iter().map(|(kind, _)| *kind).collect(),
-            Part::Own(_) => Vec::new(),
-            Part::Beside(kinds, _) => kinds.to_vec(),
+            Part::Own(kinds, _) => kinds.to_vec(),
         });
         peers.collect()
     }
@@ -41,7 +39,7 @@ impl Row {
         for part in self.parts {
             all.add(match part {
                 Part::Contest(contest) => contest.run(pace)?,
-                Part::Own(run) | Part::Beside(_, run) => run(pace)?,
+                Part::Own(_, run) => run(pace)?,
             });
         }
         Ok(all)
@@ -251,42 +249,45 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "B7",
         title: "requests and processor time while locks are held",
-        parts: &[Part::Own(idle::run)],
+        parts: &[Part::Own(&[], idle::run)],
     },
     Row {
         id: "B8",
         title: "memory",
-        parts: &[Part::Own(memory::distinct), Part::Own(memory::waiters)],
+        parts: &[
+            Part::Own(&[], memory::distinct),
+            Part::Own(&[], memory::waiters),
+        ],
     },
     Row {
         id: "B9",
         title: "the holder is killed",
-        parts: &[Part::Own(kills::run)],
+        parts: &[Part::Own(&[], kills::run)],
     },
     Row {
         id: "B13",
         title: "calls on the embedded etcd, in this process",
-        parts: &[Part::Own(inprocess::run)],
+        parts: &[Part::Own(&[], inprocess::run)],
     },
     Row {
         id: "B14",
         title: "tasks that hold a lock each and wait for one hot name",
-        parts: &[Part::Own(nested::run)],
+        parts: &[Part::Own(&[], nested::run)],
     },
     Row {
         id: "B15",
         title: "single tries, thousands at once",
-        parts: &[Part::Own(tries::run)],
+        parts: &[Part::Own(&[], tries::run)],
     },
     Row {
         id: "B16",
         title: "shutdown with very many locks held",
-        parts: &[Part::Own(shutdowns::run)],
+        parts: &[Part::Own(&[], shutdowns::run)],
     },
     Row {
         id: "B17",
         title: "`at_least` on very many names",
-        parts: &[Part::Own(retention::run)],
+        parts: &[Part::Own(&[], retention::run)],
     },
     Row {
         id: "B18",
@@ -359,22 +360,22 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "B19",
         title: "what a release sets off among processes that wait",
-        parts: &[Part::Beside(herd::PEERS, herd::run)],
+        parts: &[Part::Own(herd::PEERS, herd::run)],
     },
     Row {
         id: "B20",
         title: "spans and metrics of a call on the embedded etcd",
-        parts: &[Part::Beside(telemetry::PROGRAMS, telemetry::run)],
+        parts: &[Part::Own(telemetry::PROGRAMS, telemetry::run)],
     },
     Row {
         id: "B21",
         title: "a fenced transaction",
-        parts: &[Part::Own(fences::run)],
+        parts: &[Part::Own(&[], fences::run)],
     },
     // The longest comes last.
     Row {
         id: "B10",
         title: "throughput on hot names over time",
-        parts: &[Part::Own(endurance::run)],
+        parts: &[Part::Own(&[], endurance::run)],
     },
 ];

@@ -1,4 +1,4 @@
-//! B20: what spans and metrics cost a call on the embedded etcd, where nobody observes them, and where observers do nothing.
+//! B20: what spans and metrics cost a call on the embedded etcd, without a subscriber and a recorder, and with ones that do nothing.
 //!
 //! Features change a program's code, so there are two programs, of `benches/telemetry`. Where code and data of a process lie
 //! makes a difference too. So the processes are started again and again, and the program without features also meets itself.
@@ -23,7 +23,7 @@ const SIDES: [(Kind, &str, Option<Target>); 4] = [
     ),
     (
         Kind::Unobserved,
-        "annotated call, spans and metrics that nobody observes",
+        "annotated call, spans and metrics, no subscriber or recorder",
         Some(Target::AtMost(1.01)),
     ),
     (
