@@ -81,7 +81,7 @@ usage: cargo xtask <command>
   editor          what rust-analyzer shows of a crate of annotated functions: diagnostics, completions and definitions, also while a
                   statement is half typed
   bench [--quick] every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots;
-                  --quick in ten minutes and smaller, to target/bench
+                  --quick in more than seven minutes and smaller, to target/bench
   bench --row B4  one of them; B18 is on a cluster of three with half a millisecond between any two, B19 counts what a release
                   sets off, B20 compares programs with and without spans and metrics
   bench --compile what the attribute costs in compile time and in bytes; writes benches/COMPILE.md

@@ -77,11 +77,12 @@ pub(crate) fn package() -> Result<String> {
         user.join("main.rs"),
     )
     .map_err(io)?;
-    build(&user, &unpacked)?;
+    build(&user, &unpacked, &home)?;
 
     say::step("the command line");
     let cli = unpacked.iter().find(|it| name(it) == "etcd-locked-cli");
-    build(cli.ok_or("the command line was not packed")?, &unpacked)?;
+    let cli = cli.ok_or("the command line was not packed")?;
+    build(cli, &unpacked, &home)?;
     Ok(format!(
         "package: ok — {} packages, built from {}",
         PACKAGES.len(),
@@ -90,14 +91,14 @@ pub(crate) fn package() -> Result<String> {
 }
 
 /// Builds a crate against the unpacked packages, in the place of those of the registry.
-fn build(manifest: &Path, unpacked: &[PathBuf]) -> Result<()> {
+fn build(folder: &Path, unpacked: &[PathBuf], target: &Path) -> Result<()> {
     let mut cargo = workspace::cargo();
     cargo
         .arg("build")
         .arg("--manifest-path")
-        .arg(manifest.join("Cargo.toml"))
+        .arg(folder.join("Cargo.toml"))
         .arg("--target-dir")
-        .arg(workspace::root().join("target/packed"));
+        .arg(target);
     for package in unpacked {
         let patch = format!(
             "patch.crates-io.{}.path={:?}",
