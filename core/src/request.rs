@@ -20,7 +20,7 @@ pub enum Request {
     KeepAlive {
         /// Which one.
         lease: LeaseId,
-        /// How long one endpoint may take for it (rule P30).
+        /// How long that may take, all endpoints together (rule P30).
         timeout: Duration,
     },
     /// Revoke a lease and with it all its keys.

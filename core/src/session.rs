@@ -23,6 +23,9 @@ use crate::transactions::Fence;
 /// How far this process's clock and etcd's may drift apart within one TTL (rule P28).
 const DRIFT: f64 = 0.01;
 
+/// How long a renewal may take, and at most half the TTL: with one sent at a third of it, an answer comes in time to count.
+const RENEWAL: Duration = Duration::from_secs(2);
+
 /// A session that no contender has used for so many TTLs retires.
 const IDLE_TTLS: u32 = 20;
 
@@ -280,11 +283,10 @@ impl Session {
         });
     }
 
-    /// Renews it now, unless that is under way: its lease, and how long one endpoint may take for it (rule P30).
+    /// Renews it now, unless that is under way: its lease, and how long that may take (rule P30).
     pub fn renew(&mut self) -> Option<(LeaseId, Duration)> {
         let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
-        let timeout = lease.ttl / 8;
-        let timeout = timeout.clamp(Duration::from_millis(300), Duration::from_secs(2));
+        let timeout = (lease.ttl / 2).min(RENEWAL);
         let first = !std::mem::replace(&mut self.renewal.under_way, true);
         first.then_some((lease.id, timeout))
     }

@@ -11,6 +11,8 @@ use etcd_client::{ConnectOptions, Error};
 use etcd_locked_core::{
     Cause, Failure, Key, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
 };
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 use super::cluster::Clusters;
 use super::convert::{malformed, send};
@@ -41,6 +43,9 @@ const READ: Duration = Duration::from_secs(2);
 /// How long to find out which revision etcd has when a lease is gone, or renewed by a first answer. Calls that hold locks under a
 /// lease that is gone learn of the loss after that.
 const AUTOPSY: Duration = Duration::from_millis(300);
+
+/// Which part of a renewal's time an endpoint may be silent for before the next one is asked too.
+const RENEWAL_PARTS: u32 = 3;
 
 /// How often etcd is asked whether it is back.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -544,68 +549,110 @@ impl Client {
         }
     }
 
-    /// Renews a lease over a stream of its own (rule P30), all of it within `limit`.
-    async fn keep_alive(&self, lease: LeaseId, limit: Duration) -> Result<Response, Failure> {
-        let deadline = self.0.clock.now() + limit;
+    /// Renews a lease over a stream of its own, all of it within `timeout`. An endpoint that is silent for a part of that, or has
+    /// failed, is not waited for alone: the next one is asked too, and the first answer counts (rule P30).
+    async fn keep_alive(&self, lease: LeaseId, timeout: Duration) -> Result<Response, Failure> {
+        let deadline = self.0.clock.now() + timeout;
         // A connection that another exchange has given up is not waited for again.
-        if let Some(mut stream) = self.0.renewals.take(lease)
-            && !stream.endpoint.is_lost(&stream.connection)
-        {
-            let endpoint = Arc::clone(&stream.endpoint);
-            match self.until(deadline, stream.renew(lease)).await {
-                Some(Ok(renewed)) => return Ok(self.kept(lease, renewed, stream)),
-                Some(Err(error)) => {
-                    // A broken stream says nothing about the lease.
-                    let failure = endpoint.failed(&stream.connection, &error);
-                    tracing::debug!(?failure, "renewal stream broke");
-                    self.move_on(&endpoint);
-                }
-                None => {
-                    self.abandon(&endpoint, &stream.connection);
-                    return Err(Failure::Unknown(endpoint.silence(limit)));
-                }
-            }
-        }
-        let known = self.0.renewals.ttl(lease);
+        let kept = self.0.renewals.take(lease);
+        let mut kept = kept.filter(|stream| !stream.endpoint.is_lost(&stream.connection));
+        let mut endpoints = None;
+        let mut asked = FuturesUnordered::new();
         let mut causes = Vec::new();
         let mut sent = false;
-        for endpoint in self.0.ring.round() {
-            let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
-            let asked = self.ask(&endpoint, limit, deadline, Proof::Needless, call);
-            match asked.await {
-                Ok((mut renewed, stream)) => {
+        loop {
+            let now = self.0.clock.now();
+            let next = match kept.take() {
+                _ if now >= deadline => None,
+                Some(stream) => Some(Way::Kept(Box::new(stream))),
+                None => endpoints
+                    .get_or_insert_with(|| self.0.ring.round())
+                    .next()
+                    .map(Way::Opened),
+            };
+            let answer = match next {
+                Some(way) => {
+                    let (endpoint, connection) = way.at();
+                    asked.push(self.renew_by(way, lease, deadline));
+                    let share = now + timeout / RENEWAL_PARTS;
+                    match self.until(share, asked.next()).await {
+                        Some(answer) => answer,
+                        None => {
+                            if let Some(connection) = connection {
+                                endpoint.lose(&connection);
+                            }
+                            self.move_on(&endpoint);
+                            continue;
+                        }
+                    }
+                }
+                None => asked.next().await,
+            };
+            match answer {
+                Some(Ok((mut renewed, stream))) => {
                     // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision
                     // shows that now, and not at the next renewal (rule P35). The lease is renewed either way, so its holders
-                    // have the answer within the limit.
+                    // have the answer in time.
                     if renewed.revision.is_none() {
                         let revision = self.until(deadline, self.revision());
                         renewed.revision = revision.await.flatten();
                     }
                     return Ok(self.kept(lease, renewed, stream));
                 }
-                Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
+                Some(Err(Failure::Refused(Refusal::LeaseNotFound, _))) => {
                     self.0.renewals.forget(lease);
                     // etcd-client keeps the header of this answer to itself.
                     let revision = self.revision().await;
                     let ttl = Duration::ZERO;
                     return Ok(Response::KeptAlive { ttl, revision });
                 }
-                Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
-                Err(Failure::Unknown(cause)) => {
+                Some(Err(Failure::Unavailable(cause))) => causes.push(passed_over(cause)),
+                Some(Err(Failure::Unknown(cause))) => {
                     sent = true;
                     causes.push(passed_over(cause));
                 }
-                Err(refused) => return Err(refused),
-            }
-            self.move_on(&endpoint);
-            if self.0.clock.now() >= deadline {
-                break;
+                Some(Err(refused)) => return Err(refused),
+                None if sent => return Err(Failure::Unknown(all(causes))),
+                None => return Err(unserved(causes)),
             }
         }
-        Err(match sent {
-            true => Failure::Unknown(all(causes)),
-            false => unserved(causes),
-        })
+    }
+
+    /// Renews a lease in one way, which may take until `deadline`.
+    async fn renew_by(
+        &self,
+        way: Way,
+        lease: LeaseId,
+        deadline: Moment,
+    ) -> Result<(Renewed, Stream), Failure> {
+        let limit = deadline - self.0.clock.now();
+        let (endpoint, renewed) = match way {
+            Way::Kept(mut stream) => {
+                let endpoint = Arc::clone(&stream.endpoint);
+                let renewed = match self.until(deadline, stream.renew(lease)).await {
+                    Some(Ok(renewed)) => Ok((renewed, *stream)),
+                    // A broken stream says nothing about the lease.
+                    Some(Err(error)) => match endpoint.failed(&stream.connection, &error) {
+                        Failure::Refused(_, cause)
+                        | Failure::Unavailable(cause)
+                        | Failure::Unknown(cause) => Err(Failure::Unavailable(cause)),
+                    },
+                    None => Err(Failure::Unknown(endpoint.silence(limit))),
+                };
+                (endpoint, renewed)
+            }
+            Way::Opened(endpoint) => {
+                let known = self.0.renewals.ttl(lease);
+                let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
+                let asked = self.ask(&endpoint, limit, deadline, Proof::Needless, call);
+                let renewed = asked.await;
+                (endpoint, renewed)
+            }
+        };
+        if let Err(Failure::Unavailable(_) | Failure::Unknown(_)) = renewed {
+            self.move_on(&endpoint);
+        }
+        renewed
     }
 
     /// The revision that etcd has now; `None`, if that is not to be had quickly.
@@ -649,6 +696,24 @@ impl Client {
 
     async fn until<F: Future>(&self, deadline: Moment, future: F) -> Option<F::Output> {
         by(&*self.0.clock, deadline, future).await
+    }
+}
+
+/// How a lease is renewed.
+enum Way {
+    /// By the stream of the renewal before.
+    Kept(Box<Stream>),
+    /// By a stream that is opened at this endpoint.
+    Opened(Arc<Endpoint>),
+}
+
+impl Way {
+    /// Its endpoint, and its connection if that is open.
+    fn at(&self) -> (Arc<Endpoint>, Option<Connection>) {
+        match self {
+            Self::Kept(stream) => (stream.endpoint.clone(), Some(stream.connection.clone())),
+            Self::Opened(endpoint) => (endpoint.clone(), None),
+        }
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
         Mistake::DescribedUnguarded => (
             "P18",
             "the record of a held key is written unguarded",
-            &[I4, I6, I1, Retention],
+            &[I4, I6, I1, Progress, Retention],
         ),
         Mistake::GroupsNeverStepBack => ("P38", "groups never step back", &[Truth, Progress]),
         Mistake::RetainedKeyDeleted => {
