@@ -182,10 +182,8 @@ mod tests {
         let wanted = quote! {
             async fn f(id: u64) -> Result<(), E> {
                 #mentioned
-                let order = &(
-                    ::etcd_locked::__private::prove(::etcd_locked::__private::name("a", &[])),
-                    ::etcd_locked::__private::prove(Order { id }),
-                ).1.locked::<::etcd_locked::__private::Exclusive>().await;
+                let order = &::etcd_locked::__private::prove(Order { id })
+                    .locked::<::etcd_locked::__private::Exclusive>().await;
                 g()
             }
         };

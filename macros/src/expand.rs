@@ -31,16 +31,16 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 /// ```text
 /// async fn ship(id: u64) -> Result<Receipt, AppError> {
 ///     ::etcd_locked::__register_template!("orders/<id>", .., "wait = \"5s\"");
-///     let mut __lock = {
+///     let __lock = {
 ///         let __names = [::etcd_locked::__private::name("orders/<id>", &[&id])];
 ///         ::etcd_locked::__private::lock(&__names, const { &::etcd_locked::__private::Site { .. } })
 ///     };
-///     let __body = ::core::pin::pin!(::core::option::Option::Some(async move {
+///     let __call = ::core::pin::pin!(::etcd_locked::__private::hold(__lock, async move {
 ///         #[allow(..)]
 ///         if false { let __ret: Result<Receipt, AppError> = loop {}; return __ret; }
 ///         { BODY }
 ///     }));
-///     let __result = __lock.hold(__body).await;
+///     let __result = __call.await;
 ///     ::etcd_locked::__private::finish(__result)
 /// }
 /// ```
@@ -48,17 +48,19 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 /// With `guard = order` the names are values, of which the proof is made in the body, where the call's locks are at hand:
 ///
 /// ```text
-///     let (mut __lock, __proofs) = {
+///     let (__lock, (__proof0,)) = {
 ///         let __proofs = (::etcd_locked::__private::prove(Order { id }),);
 ///         let __names = [__proofs.0.name()];
 ///         (::etcd_locked::__private::lock(&__names, ..), __proofs)
 ///     };
 ///     .. async move {
 ///         ..
-///         let order = &__proofs.0.locked::<::etcd_locked::__private::Exclusive>().await;
+///         let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>().await;
 ///         { BODY }
 ///     }
 /// ```
+///
+/// A variable each: of a tuple the block would capture the parts, and the rest would stay in the future.
 ///
 /// An option that is an expression, such as `permits = config.limit`, is evaluated after the names:
 ///
@@ -74,20 +76,26 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let (lock, conversion) = (lock(bound), conversion(bound));
     let body = body(bound, &lock);
+    let private = private(&bound.options, here);
     let result = if bound.options.detach {
         // By value: the body goes to another task, and takes no room in this future.
-        let private = private(&bound.options, here);
         quote_spanned!(here=> let __result = #private::detach(__lock, async move #body).await;)
     } else {
         quote_spanned! {here=>
-            let __body = ::core::pin::pin!(::core::option::Option::Some(async move #body));
-            let __result = __lock.hold(__body).await;
+            let __call = ::core::pin::pin!(#private::hold(__lock, async move #body));
+            let __result = __call.await;
         }
     };
-    let mutable = (!bound.options.detach).then(|| quote_spanned!(here=> mut));
     let locked = match &bound.options.guard {
-        None => quote_spanned!(here=> #mutable __lock),
-        Some(_) => quote_spanned!(here=> (#mutable __lock, __proofs)),
+        None => quote_spanned!(here=> __lock),
+        Some(guard) => {
+            let each = guard.variables.iter().enumerate();
+            let each = each.map(|(at, variable)| match variable {
+                Some(_) => proof_variable(at).into_token_stream(),
+                None => quote_spanned!(here=> _),
+            });
+            quote_spanned!(here=> (__lock, (#(#each,)*)))
+        }
     };
     let statements = quote_spanned! {here=>
         let #locked = #lock;
@@ -174,8 +182,8 @@ fn rendered(bound: &Bound, name: &Name) -> TokenStream {
     }
 }
 
-/// Writes `(::etcd_locked::__private::prove(Order { id }),)`.
-pub(crate) fn proofs(bound: &Bound) -> TokenStream {
+/// Writes `::etcd_locked::__private::prove(Order { id })` for each name.
+pub(crate) fn proofs(bound: &Bound) -> Vec<TokenStream> {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
     let proofs = bound.names.iter().map(|name| {
@@ -183,18 +191,23 @@ pub(crate) fn proofs(bound: &Bound) -> TokenStream {
             Name::Template { .. } => rendered(bound, name),
             Name::Expression(name) => quote!(#name),
         };
-        quote_spanned!(here=> #private::prove(#name),)
+        quote_spanned!(here=> #private::prove(#name))
     });
-    quote_spanned!(here=> (#(#proofs)*))
+    proofs.collect()
 }
 
-/// Writes `let order = &__proofs.0.locked::<::etcd_locked::__private::Exclusive>().await;` for each variable of `guard`.
+/// Writes `__proof0`.
+fn proof_variable(at: usize) -> Ident {
+    Ident::new(&format!("__proof{at}"), Span::mixed_site())
+}
+
+/// Writes `let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>().await;` for each variable of `guard`.
 ///
 /// A reference to a temporary, located at the variable: so a proof that is to leave the body is one error, and shows nothing
 /// of ours.
 ///
-/// `proofs` stands in the place of `__proofs`.
-pub(crate) fn guards(bound: &Bound, proofs: Option<&TokenStream>) -> TokenStream {
+/// `proofs` stand in the place of `__proof0` and so on.
+pub(crate) fn guards(bound: &Bound, proofs: Option<&[TokenStream]>) -> TokenStream {
     let variables = bound.options.guard.iter().flat_map(|it| &it.variables);
     let bindings = variables.enumerate().filter_map(|(at, variable)| {
         let variable = variable.as_ref()?;
@@ -205,12 +218,15 @@ pub(crate) fn guards(bound: &Bound, proofs: Option<&TokenStream>) -> TokenStream
             (_, Some(_)) => quote_spanned!(there=> #private::Permit),
             _ => quote_spanned!(there=> #private::Exclusive),
         };
-        let at = Literal::usize_unsuffixed(at);
-        let proofs = match proofs {
-            None => quote_spanned!(there=> __proofs),
-            Some(proofs) => proofs.clone(),
+        let proof = match proofs {
+            None => {
+                let mut proof = proof_variable(at);
+                proof.set_span(there);
+                proof.into_token_stream()
+            }
+            Some(proofs) => proofs.get(at)?.clone(),
         };
-        Some(quote_spanned!(there=> let #variable = &#proofs.#at.locked::<#mode>().await;))
+        Some(quote_spanned!(there=> let #variable = &#proof.locked::<#mode>().await;))
     });
     bindings.collect()
 }
@@ -235,7 +251,7 @@ pub(crate) fn lock(bound: &Bound) -> TokenStream {
         let each = (0..guard.variables.len()).map(Literal::usize_unsuffixed);
         return quote_spanned! {here=>
             {
-                let __proofs = #proofs;
+                let __proofs = (#(#proofs,)*);
                 let __names = [#(__proofs.#each.name()),*];
                 #limits
                 (#call, __proofs)
@@ -562,7 +578,7 @@ mod tests {
                         "orders/<id>", ::core::concat!(::core::module_path!(), "::ship"), "wait = \"5s\""
                     );
                     const _: ::core::option::Option<&str> = ::core::option_env!("ETCD_LOCKED_DECLARED_ONLY");
-                    let mut __lock = {
+                    let __lock = {
                         let __names = [::etcd_locked::__private::name("orders/<id>", &[&id])];
                         ::etcd_locked::__private::lock(&__names, const { &::etcd_locked::__private::Site {
                             function: ::core::concat!(::core::module_path!(), "::ship"),
@@ -571,7 +587,7 @@ mod tests {
                             ttl: ::core::option::Option::None,
                         } })
                     };
-                    let __body = ::core::pin::pin!(::core::option::Option::Some(async move {
+                    let __call = ::core::pin::pin!(::etcd_locked::__private::hold(__lock, async move {
                         #[allow(
                             unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::let_unit_value,
                             clippy::let_with_type_underscore, clippy::needless_return
@@ -582,7 +598,7 @@ mod tests {
                         }
                         { let n = s.; 5 }
                     }));
-                    let __result = __lock.hold(__body).await;
+                    let __result = __call.await;
                     ::etcd_locked::__private::finish(__result)
                 }
             },
@@ -679,7 +695,7 @@ mod tests {
                 async fn f(urgent: bool, due: Instant) {}
             ),
         );
-        let before = "let mut __lock = { let __when : bool = urgent ; if __when { let __names";
+        let before = "let __lock = { let __when : bool = urgent ; if __when { let __names";
         assert!(expansion.contains(before), "{expansion}");
         let asked = quote!(.deadline(due).at_most(::core::time::Duration::from_millis(5000))
             .at_least(::core::time::Duration::from_millis(1000)).continued_when_lost()
@@ -801,15 +817,15 @@ mod tests {
             );
             let __names = [__proofs.0.name(), __proofs.1.name(), __proofs.2.name()];
         };
-        let before = format!("let (mut __lock , __proofs) = {{ {proofs}");
+        let before = format!("let (__lock , (__proof0 , __proof1 , _ ,)) = {{ {proofs}");
         assert!(expansion.contains(&before), "{expansion}");
         assert!(
             expansion.contains(". shared () , __proofs) } ;"),
             "{expansion}"
         );
         let bound = quote! {
-            let from = &__proofs.0.locked::<::etcd_locked::__private::Shared>().await;
-            let to = &__proofs.1.locked::<::etcd_locked::__private::Shared>().await;
+            let from = &__proof0.locked::<::etcd_locked::__private::Shared>().await;
+            let to = &__proof1.locked::<::etcd_locked::__private::Shared>().await;
             { g() }
         };
         assert!(expansion.contains(&bound.to_string()), "{expansion}");
@@ -825,7 +841,7 @@ mod tests {
                 }
             ),
         );
-        let (head, tail) = expansion.split_once("let mut __lock").expect("a lock");
+        let (head, tail) = expansion.split_once("let __lock").expect("a lock");
         assert!(head.ends_with("; Box :: pin (async move { "), "{head}");
         assert!(
             tail.contains(&quote!(let __ret: u8 = loop {};).to_string()),

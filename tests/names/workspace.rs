@@ -21,7 +21,7 @@ pub struct LockError;
 #[macro_export] macro_rules! __register_template { ($($t:tt)*) => {}; }
 #[macro_export] macro_rules! lock_names { ($($t:tt)*) => { $crate::__private::lock_names! { $crate; $($t)* } }; }
 pub mod __private {
-    use std::{future::Future, pin::Pin, time::Duration};
+    use std::{future::Future, time::Duration};
     pub use etcd_locked_macros::lock_names;
     use super::*;
     pub struct Site { pub function: &'static str, pub wait: Option<Wait>, pub ttl: Option<Duration> }
@@ -30,9 +30,7 @@ pub mod __private {
     pub fn name(_: &'static str, _: &[&dyn LockKey]) -> Name { Name }
     pub fn name_of(name: &dyn LockName) -> Name { name.lock_name() }
     pub fn lock(_: &[Name], _: &'static Site) -> Lock { Lock }
-    impl Lock {
-        pub async fn hold<F: Future>(&mut self, _: Pin<&mut Option<F>>) -> Result<F::Output, LockError> { Err(LockError) }
-    }
+    pub async fn hold<F: Future>(_: Lock, _: F) -> Result<F::Output, LockError> { Err(LockError) }
     pub fn finish<T>(result: Result<Result<T, LockError>, LockError>) -> Result<T, LockError> { result? }
 }
 "#;

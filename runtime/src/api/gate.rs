@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use pin_project_lite::pin_project;
 use tracing::Span;
 
 use super::current::Current;
@@ -14,25 +15,50 @@ use crate::engine::{OwnedLocks, Wakeup};
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
 
-/// Body under a lock: a future until it has ended, then nothing.
+/// Body under a lock.
 pub(crate) trait Body<T> {
     /// Polls it; pending for ever once it has ended.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T>;
 
     /// Drops it in place.
     fn end(self: Pin<&mut Self>);
+
+    /// Where its output waits for the release; `None` until it has ended.
+    fn output(self: Pin<&mut Self>) -> Option<&mut Option<Box<T>>>;
 }
 
-impl<F: Future> Body<F::Output> for Option<F> {
+pin_project! {
+    /// A body in its caller's future, and after its end its output in the same room: boxed, so that the future does not grow by it.
+    #[project = Projected]
+    pub(crate) enum Slot<F: Future> {
+        Body { #[pin] body: F },
+        Output { output: Option<Box<F::Output>> },
+    }
+}
+
+impl<F: Future> Slot<F> {
+    pub(crate) fn of(body: F) -> Self {
+        Self::Body { body }
+    }
+}
+
+impl<F: Future> Body<F::Output> for Slot<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        match self.as_pin_mut() {
-            Some(running) => running.poll(cx),
-            None => Poll::Pending,
+        match self.project() {
+            Projected::Body { body } => body.poll(cx),
+            Projected::Output { .. } => Poll::Pending,
         }
     }
 
     fn end(mut self: Pin<&mut Self>) {
-        self.set(None);
+        self.set(Self::Output { output: None });
+    }
+
+    fn output(self: Pin<&mut Self>) -> Option<&mut Option<Box<F::Output>>> {
+        match self.project() {
+            Projected::Body { .. } => None,
+            Projected::Output { output } => Some(output),
+        }
     }
 }
 

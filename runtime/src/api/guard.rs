@@ -10,7 +10,7 @@ use etcd_client::Compare;
 use super::current::lock_of;
 #[cfg(feature = "sqlx")]
 use super::fenced::{self, Fenceable, FencedError};
-use super::gate::OnLost;
+use super::gate::{OnLost, Slot};
 use super::grant::Grant;
 use super::group::{Granted, Group};
 use super::locked::{Exclusive, LockMode, fence};
@@ -77,7 +77,7 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
     ///
     /// Cancel safe as far as `future` is.
     pub async fn hold<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
-        let mut body = pin!(Some(future));
+        let mut body = pin!(Slot::of(future));
         let mut gate = self.grant.gate(OnLost::Cancel);
         std::future::poll_fn(|cx| gate.poll(body.as_mut(), cx)).await
     }

@@ -1,8 +1,11 @@
 //! Locked: proof, as a value, that a lock is held.
 
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp};
@@ -50,10 +53,16 @@ use crate::values::token::Token;
 /// The lock can be lost while the proof is there: the body is stopped then, at its next await. What must not reach a store
 /// too late carries the [`token`](Self::token).
 pub struct Locked<N: LockName, M: LockMode = Exclusive> {
+    /// Boxed, because it lives in the user's future (row B12).
+    held: Box<Held<N>>,
+    mode: PhantomData<fn() -> M>,
+}
+
+/// A lock that is held, and its name as it was given.
+struct Held<N: LockName> {
     locks: Arc<OwnedLocks>,
     lock: OwnedLock,
     kept: N::Kept,
-    mode: PhantomData<fn() -> M>,
 }
 
 impl<N: LockName, M: LockMode> Locked<N, M> {
@@ -61,38 +70,38 @@ impl<N: LockName, M: LockMode> Locked<N, M> {
     /// [`Name`].
     #[must_use]
     pub fn name(&self) -> &N::Kept {
-        &self.kept
+        &self.held.kept
     }
 
     /// The fencing token.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.lock.token
+        self.held.lock.token
     }
 
     /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.locks.are_held()
+        self.held.locks.are_held()
     }
 
     /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.
     pub async fn lost(&self) -> LossCause {
-        self.locks.until_lost().await
+        self.held.locks.until_lost().await
     }
 
     /// How long the lock is held from now on even if etcd cannot be reached again, as
     /// [`LockGuard::remaining`](crate::LockGuard::remaining) says.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.locks.remaining()
+        self.held.locks.remaining()
     }
 
     /// A condition for etcd transactions of your own: true only as long as this very ownership of this name lasts, as
     /// [`LockGuard::fence`](crate::LockGuard::fence) says.
     #[must_use]
     pub fn fence(&self) -> Compare {
-        fence(&self.locks, &self.lock)
+        fence(&self.held.locks, &self.held.lock)
     }
 
     /// How the call asked for the lock. A `reentrant` reader inside a call that holds the lock alone is a reader all the same.
@@ -112,7 +121,7 @@ impl<N: LockName> Locked<N> {
         &self,
         transaction: ::sqlx::Transaction<'t, D>,
     ) -> Result<::sqlx::Transaction<'t, D>, FencedError> {
-        fenced::fence(&self.locks, [&self.lock], transaction).await
+        fenced::fence(&self.held.locks, [&self.held.lock], transaction).await
     }
 }
 
@@ -120,8 +129,8 @@ impl<N: LockName> Locked<N> {
 impl<N: LockName, M: LockMode> fmt::Debug for Locked<N, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locked")
-            .field("name", &format_args!("{}", self.lock.name))
-            .field("token", &self.lock.token)
+            .field("name", &format_args!("{}", self.held.lock.name))
+            .field("token", &self.held.lock.token)
             .field("mode", &M::SHARING)
             .finish()
     }
@@ -170,8 +179,11 @@ mod sealed {
     impl Sealed for super::Permit {}
 }
 
-/// Proof of a lock that is still to be granted: the name, as it will be locked and as it was given.
-pub struct Proof<N: LockName> {
+/// Proof of a lock that is still to be granted. One pointer, because it lives in the user's future (row B12).
+pub struct Proof<N: LockName>(Box<Wanted<N>>);
+
+/// A name as it will be locked, and as it was given.
+struct Wanted<N: LockName> {
     name: Name,
     kept: N::Kept,
 }
@@ -180,50 +192,66 @@ pub struct Proof<N: LockName> {
 pub fn prove<T: LockName>(given: T) -> Proof<T::Held> {
     let name = given.lock_name();
     let kept = given.keep(&name);
-    Proof { name, kept }
+    Proof(Box::new(Wanted { name, kept }))
 }
 
 impl<N: LockName> Proof<N> {
     /// The name to lock.
     #[must_use]
     pub fn name(&self) -> Name {
-        self.name.clone()
+        self.0.name.clone()
     }
 
     /// The proof, inside the body; there the call's own locks are the current ones, so it never waits.
-    pub async fn locked<M: LockMode>(self) -> Locked<N, M> {
-        match current() {
-            Some(current) => self.among(current.locks()),
-            None => std::future::pending().await, // outside any body, where no expansion puts it
-        }
+    pub fn locked<M: LockMode>(self) -> Proving<N, M> {
+        Proving(Some(self), PhantomData)
     }
 
     /// The proof, once the locks of its call are granted.
     pub(crate) fn among<M: LockMode>(self, locks: &Arc<OwnedLocks>) -> Locked<N, M> {
         // Each name of a call is among its locks; one that the call names twice is there once.
-        let lock = lock_of(locks, &self.name).unwrap_or(&locks.first);
+        let Wanted { name, kept } = *self.0;
+        let lock = lock_of(locks, &name).unwrap_or(&locks.first).clone();
+        let locks = locks.clone();
         Locked {
-            lock: lock.clone(),
-            locks: locks.clone(),
-            kept: self.kept,
+            held: Box::new(Held { locks, lock, kept }),
             mode: PhantomData,
         }
     }
 }
 
+/// Proof of a lock that is granted. Not an `async fn`, whose state would be larger: it too lives in the user's future.
+pub struct Proving<N: LockName, M: LockMode>(Option<Proof<N>>, PhantomData<fn() -> M>);
+
+impl<N: LockName, M: LockMode> Future for Proving<N, M> {
+    type Output = Locked<N, M>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        match (current(), self.0.take()) {
+            (Some(current), Some(proof)) => Poll::Ready(proof.among(current.locks())),
+            _ => Poll::Pending, // outside any body, or after it was done: no expansion does either
+        }
+    }
+}
+
+impl<N: LockName, M: LockMode> fmt::Debug for Proving<N, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Proving").field(&self.0).finish()
+    }
+}
+
 impl<N: LockName<Kept: Clone>> Clone for Proof<N> {
     fn clone(&self) -> Self {
-        Self {
-            name: self.name.clone(),
-            kept: self.kept.clone(),
-        }
+        let Wanted { name, kept } = &*self.0;
+        let (name, kept) = (name.clone(), kept.clone());
+        Self(Box::new(Wanted { name, kept }))
     }
 }
 
 impl<N: LockName> fmt::Debug for Proof<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Proof")
-            .field(&format_args!("{}", self.name))
+            .field(&format_args!("{}", self.0.name))
             .finish()
     }
 }

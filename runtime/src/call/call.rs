@@ -6,11 +6,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
 use super::site::Site;
 use crate::api::acquisition::{Acquisition, Share, Wanted};
-use crate::api::gate::{Body, Gate, OnLost};
+use crate::api::gate::{Body, Gate, OnLost, Slot};
 use crate::api::grant::Grant;
 use crate::api::locks::Locks;
 use crate::clock::Deadline;
@@ -148,15 +149,6 @@ impl Lock {
         self
     }
 
-    /// Acquires, runs the body, drops it in place, releases.
-    pub fn hold<'a, F: Future>(&'a mut self, body: Pin<&'a mut Option<F>>) -> Hold<'a, F> {
-        Hold {
-            lock: self,
-            body,
-            output: None,
-        }
-    }
-
     /// Waits for the lock, if one is wanted.
     pub(crate) fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         if let Phase::Acquiring(acquiring) = &mut self.0.phase {
@@ -177,7 +169,6 @@ impl Lock {
     pub(crate) fn run<T>(
         &mut self,
         mut body: Pin<&mut (dyn Body<T> + '_)>,
-        output: &mut Option<Box<T>>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<T, LockError>> {
         if let Phase::Unlocked = self.0.phase {
@@ -185,13 +176,17 @@ impl Lock {
             body.end();
             return Poll::Ready(Ok(output));
         }
-        if output.is_none() {
+        if body.as_mut().output().is_none() {
             let polled = match ready!(self.acquired(cx)) {
                 Ok(gate) => ready!(gate.poll(body.as_mut(), cx)),
                 Err(error) => Err(error),
             };
             match polled {
-                Ok(done) => *output = Some(Box::new(done)),
+                Ok(done) => {
+                    if let Some(output) = body.as_mut().output() {
+                        *output = Some(Box::new(done));
+                    }
+                }
                 Err(error) => {
                     body.end();
                     self.abandon();
@@ -200,9 +195,9 @@ impl Lock {
             }
         }
         ready!(self.released(cx));
-        match output.take() {
+        match body.output().and_then(Option::take) {
             Some(output) => Poll::Ready(Ok(*output)),
-            None => Poll::Pending,
+            None => Poll::Pending, // polled after it was done
         }
     }
 
@@ -250,15 +245,23 @@ impl Lock {
     }
 }
 
-/// An annotated call being awaited.
-pub struct Hold<'a, F: Future> {
-    lock: &'a mut Lock,
-    body: Pin<&'a mut Option<F>>,
-    /// The body's result while the release is under way; boxed, so that the user's future does not grow by it.
-    output: Option<Box<F::Output>>,
+pin_project! {
+    /// An annotated call being awaited.
+    pub struct Hold<F: Future> {
+        // Dropped before its lock.
+        #[pin]
+        body: Slot<F>,
+        lock: Lock,
+    }
 }
 
-impl<F: Future> std::fmt::Debug for Hold<'_, F> {
+/// Acquires, runs the body, drops it in place, releases.
+pub fn hold<F: Future>(lock: Lock, body: F) -> Hold<F> {
+    let body = Slot::of(body);
+    Hold { body, lock }
+}
+
+impl<F: Future> std::fmt::Debug for Hold<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hold")
             .field("lock", &self.lock)
@@ -266,12 +269,12 @@ impl<F: Future> std::fmt::Debug for Hold<'_, F> {
     }
 }
 
-impl<F: Future> Future for Hold<'_, F> {
+impl<F: Future> Future for Hold<F> {
     type Output = Result<F::Output, LockError>;
 
     // Compiled once for every annotated function, so it only calls what is not.
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        this.lock.run(this.body.as_mut(), &mut this.output, cx)
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        this.lock.run(this.body, cx)
     }
 }

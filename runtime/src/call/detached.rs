@@ -21,7 +21,7 @@ use tracing::{Instrument as _, Span};
 
 use super::call::Lock;
 use crate::api::current::{Awaited, Current, current};
-use crate::api::gate::Body;
+use crate::api::gate::{Body, Slot};
 use crate::api::locks::Locks;
 use crate::values::error::LockError;
 
@@ -50,13 +50,12 @@ impl<T> Drop for Awaiting<T> {
 /// What goes to the task. The body goes before its lock.
 struct Call<T> {
     body: Pin<Box<dyn Body<T> + Send>>,
-    output: Option<Box<T>>,
     lock: Lock,
 }
 
 impl<T> Call<T> {
     fn run(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, LockError>> {
-        self.lock.run(self.body.as_mut(), &mut self.output, cx)
+        self.lock.run(self.body.as_mut(), cx)
     }
 }
 
@@ -67,8 +66,7 @@ where
     F::Output: Send + 'static,
 {
     Detached(Stage::Waiting(Call {
-        body: Box::pin(Some(body)),
-        output: None,
+        body: Box::pin(Slot::of(body)),
         lock,
     }))
 }
