@@ -183,7 +183,7 @@ mod tests {
             async fn f(id: u64) -> Result<(), E> {
                 #mentioned
                 let order = &::etcd_locked::__private::prove(Order { id })
-                    .locked::<::etcd_locked::__private::Exclusive>().await;
+                    .locked::<::etcd_locked::__private::Exclusive>();
                 g()
             }
         };

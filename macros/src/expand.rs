@@ -55,7 +55,7 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 ///     };
 ///     .. async move {
 ///         ..
-///         let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>().await;
+///         let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>();
 ///         { BODY }
 ///     }
 /// ```
@@ -201,7 +201,7 @@ fn proof_variable(at: usize) -> Ident {
     Ident::new(&format!("__proof{at}"), Span::mixed_site())
 }
 
-/// Writes `let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>().await;` for each variable of `guard`.
+/// Writes `let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>();` for each variable of `guard`.
 ///
 /// A reference to a temporary, located at the variable: so a proof that is to leave the body is one error, and shows nothing
 /// of ours.
@@ -226,7 +226,7 @@ pub(crate) fn guards(bound: &Bound, proofs: Option<&[TokenStream]>) -> TokenStre
             }
             Some(proofs) => proofs.get(at)?.clone(),
         };
-        Some(quote_spanned!(there=> let #variable = &#proof.locked::<#mode>().await;))
+        Some(quote_spanned!(there=> let #variable = &#proof.locked::<#mode>();))
     });
     bindings.collect()
 }
@@ -824,8 +824,8 @@ mod tests {
             "{expansion}"
         );
         let bound = quote! {
-            let from = &__proof0.locked::<::etcd_locked::__private::Shared>().await;
-            let to = &__proof1.locked::<::etcd_locked::__private::Shared>().await;
+            let from = &__proof0.locked::<::etcd_locked::__private::Shared>();
+            let to = &__proof1.locked::<::etcd_locked::__private::Shared>();
             { g() }
         };
         assert!(expansion.contains(&bound.to_string()), "{expansion}");
