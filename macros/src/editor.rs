@@ -43,7 +43,7 @@ fn is_analyzer(program: &Path) -> bool {
 ///         let __result = loop {};
 ///         return ::etcd_locked::__private::finish(__result);
 ///     }
-///     let order = &(::etcd_locked::__private::prove(..),).0.locked::<..>().await;      // with `guard = order`
+///     let order = &::etcd_locked::__private::prove(..).locked::<..>();      // with `guard = order`
 ///     BODY
 /// }
 /// ```
