@@ -1,8 +1,9 @@
 //! Leader election: one replica of several leads for as long as it can, and does the work that only one may do. The others stand
 //! by. When the leader ends, its successor leads at once; when it crashes, after the TTL.
 //!
-//! A leader that is cut off from etcd stops *before* its lease can expire, so it never overlaps its successor. It needs no
-//! message for that: the lease is compared with the clock before each poll, so the work ends at its next await at the latest.
+//! A leader that is cut off from etcd stops *before* its lease can expire, so it does not overlap its successor. It needs no
+//! message for that: the lease is compared with the clock before each poll, so the work ends at its next await at the latest. Only a
+//! poll that takes longer than a tenth of the TTL could: against that there is the token.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379

@@ -1,7 +1,7 @@
 //! Scheduled job that every replica starts at the same time and exactly one does.
 //!
-//! The lock excludes two replicas at once, and `at_least` excludes a second one soon after. The name stays locked for a while
-//! after the work, even if the replica that did it has ended. So a replica whose clock is late skips the job. If a replica crashes
+//! The lock excludes two replicas at once, and `at_least` excludes a second one soon after. From the start of the work the name
+//! stays locked for that long, even if the work is shorter and its replica has ended. So a replica whose clock is late skips the job. If a replica crashes
 //! in the middle of the work, the next one to try after the lease's TTL does the job.
 //!
 //! ```sh
@@ -15,7 +15,7 @@ use etcd_locked::{LockError, etcd_locked};
 
 /// Does the job. `wait = "none"` tries once; with `on_held = "skip"` the others return `None` without running the body.
 /// `at_least` is longer than the replicas' clocks may differ, and shorter than the time to the next run: with cron and NTP, some
-/// minutes.
+/// minutes. It counts from the start: for a job that takes an hour, an hour and some minutes.
 #[etcd_locked("jobs/nightly", wait = "none", on_held = "skip", at_least = "8s")]
 async fn nightly(replica: &str) -> Result<Option<Report>, LockError> {
     println!("replica {replica}: does the job");

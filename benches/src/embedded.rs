@@ -133,7 +133,7 @@ pub(crate) fn measure() -> Result<Vec<Measured>> {
 struct Bench {
     current_thread: Runtime,
     multi_thread: Runtime,
-    flat: Flat,
+    flat: ByHand,
     there: There,
 }
 
@@ -141,7 +141,7 @@ impl Bench {
     fn start() -> Result<Self> {
         let current_thread = Builder::new_current_thread().enable_all().build()?;
         current_thread.block_on(etcd_locked::init(Config::embedded()))?;
-        let flat = current_thread.block_on(Flat::start())?;
+        let flat = current_thread.block_on(ByHand::start())?;
         Ok(Self {
             there: There::start(flat.clone())?,
             flat,
@@ -178,9 +178,9 @@ impl Bench {
     }
 }
 
-/// The transactions of an uncontended lock, by hand.
+/// The same two transactions as those of an uncontended lock, without the engine. The delete's condition is a simpler one.
 #[derive(Clone)]
-struct Flat {
+struct ByHand {
     client: Client,
     lease: i64,
     session: i64,
@@ -192,7 +192,7 @@ const KEY: &str = "flat/orders/7/1";
 /// As long as a holder record.
 const VALUE: [u8; 160] = [b'x'; 160];
 
-impl Flat {
+impl ByHand {
     async fn start() -> Result<Self> {
         let client = Etcd::new().client().await;
         let lease = client.lease_client().grant(3_600, None).await?.id();
@@ -254,7 +254,7 @@ enum Errand {
 }
 
 impl There {
-    fn start(flat: Flat) -> Result<Self> {
+    fn start(flat: ByHand) -> Result<Self> {
         let (errands, mut inbox) =
             mpsc::unbounded_channel::<(Errand, oneshot::Sender<Result<()>>)>();
         let runtime = Builder::new_current_thread().enable_all().build()?;

@@ -1,4 +1,4 @@
-//! How long calls took: a histogram of sixteen buckets for each doubling, so that a figure is right to 2 %.
+//! How long calls took: a histogram of sixteen buckets for each doubling, so that a figure is right to 2.2 %.
 //!
 //! Workers in other languages count in the same buckets.
 

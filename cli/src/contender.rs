@@ -19,7 +19,7 @@ pub(crate) fn process(contender: &Contender) -> String {
     }
 }
 
-/// Who holds a name: the first, and how many more; permits that hold it or wait for one are counted apart. Nothing if no process
+/// Who holds a name: the first, and how many more; permits that may hold it are counted apart. Nothing if no process
 /// does.
 pub(crate) fn holders(queue: &Queue) -> Option<String> {
     let mut holds = queue.holders();

@@ -40,7 +40,7 @@ pub(crate) async fn ls(
     }
 }
 
-/// Lists until the output fails. A watch is for the time when etcd fails: then it says so, and goes on.
+/// Lists until the output fails, or the question is wrong. A watch is for the time when etcd fails: then it says so, and goes on.
 async fn watch(connection: &Connection<'_>, below: &str, json: bool, every: Duration) -> Failure {
     loop {
         match watched(connection, below, json).await {
@@ -77,7 +77,12 @@ async fn list(connection: &Connection<'_>, below: &str, json: bool) -> Result<bo
         "LONGEST WAIT",
     ]);
     let mut found = false;
-    while let Some(queue) = names.next().await? {
+    loop {
+        let next = names.next().await;
+        if next.is_err() {
+            page.flush()?; // what was read is shown all the same
+        }
+        let Some(queue) = next? else { break };
         found = true;
         match json {
             true => writeln!(io::stdout(), "{}", row_object(&queue))?,

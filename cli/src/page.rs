@@ -1,4 +1,4 @@
-//! Page of rows: a table on a terminal, fields between tabs in a pipe. Rows appear as they come.
+//! Page of rows: a table on a terminal, a hundred rows at a time; in a pipe fields between tabs, each row as it comes.
 
 use std::io::{self, IsTerminal, Write};
 

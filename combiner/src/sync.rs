@@ -1,6 +1,6 @@
 //! Locks of the combiner: std's; in this crate's own unit tests locks that loom schedules.
 //!
-//! [`TryMutex`] is for what no thread waits for, [`Mutex`] for sections of a few instructions.
+//! [`TryMutex`] is for what no submitter waits for (`begin` alone does), [`Mutex`] for sections of a few instructions.
 
 #[cfg(not(test))]
 pub(crate) use native::{Mutex, TryMutex, lock, try_lock, wait_for};

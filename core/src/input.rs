@@ -19,12 +19,12 @@ pub struct Settings {
     pub silence: Cause,
     /// What a call's record says once the call has held its lock for a second, after it had waited for so long.
     pub describe: fn(&[u8], Duration) -> Arc<[u8]>,
-    /// Bodies under one session, before the next session of its TTL gets some (rule P27).
-    pub bodies_per_session: usize,
+    /// Contenders under one session, be they waiting, held or being deleted, before another session of its TTL gets some (rule P27).
+    pub contenders_per_session: usize,
     /// With more predecessors than this a contender watches only the last of them (rule P15): a watch on all of them brings an
     /// event for each.
     pub near: usize,
-    /// Calls that may wait at a time; `None`: any number.
+    /// Calls that may wait at a time; `None`: any number. Single tries do not count, nested calls are let in.
     pub max_waiters: Option<usize>,
     /// Seeds the jitter, so that processes do not act in step.
     pub seed: u64,
@@ -92,7 +92,7 @@ pub enum Release {
     Confirmed,
     /// At once; the caller has gone.
     Unconfirmed,
-    /// In a moment: the next call of this process finds them still held.
+    /// In a moment, so that the next call of this process finds them still held; at once where others want them.
     Lingering,
 }
 

@@ -393,7 +393,7 @@ impl Session {
     }
 
     /// A barrier is wanted.
-    pub fn bar(&mut self) {
+    pub fn want_barrier(&mut self) {
         self.barrier.wanted = true;
     }
 
@@ -450,7 +450,7 @@ impl Session {
     }
 
     /// A barrier was answered: the session key is at this revision now; `None`: it is gone, or another client's.
-    pub fn barred(&mut self, modified: Option<Revision>) {
+    pub fn barrier_answered(&mut self, modified: Option<Revision>) {
         self.barrier.current = None;
         self.barrier.suspicious = false;
         if let Some(lease) = &mut self.lease {

@@ -15,9 +15,9 @@ pub enum Shutdown {
     Not,
     /// Bodies may run until then.
     Grace(Moment),
-    /// Bodies were told to stop; a session is revoked once its last body is gone.
+    /// The grace is over and bodies are told to stop; the farewell follows in the same step.
     Stopping,
-    /// No body is left: etcd may take until then.
+    /// No body is left, or the grace is over. Sessions without a body are revoked; etcd may take until then.
     Farewell(Moment),
     /// It is complete.
     Finished,
@@ -44,7 +44,7 @@ impl Shutdown {
         grace
     }
 
-    /// No body is left; until when etcd may take.
+    /// The farewell begins, unless it has begun; until when etcd may take.
     pub fn bid_farewell(&mut self, now: Moment) -> Moment {
         if let Self::Farewell(until) = self {
             return *until;
@@ -68,7 +68,7 @@ impl Shutdown {
         self.has_begun() && !(nested && matches!(self, Self::Grace(_)))
     }
 
-    /// Whether bodies were told to stop, so that sessions are left to run out.
+    /// Whether the grace is behind us, so that sessions are left to run out.
     pub fn has_stopped(&self) -> bool {
         !matches!(self, Self::Not | Self::Grace(_))
     }

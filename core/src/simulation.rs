@@ -15,7 +15,7 @@ pub enum Mistake {
     TwoAcquisitionsInABundle,
     /// A DELETE of an earlier incarnation is taken for the current one (rule P14).
     DeleteOfAnEarlierIncarnation,
-    /// The last predecessor's deletion is taken for ownership (rule P14).
+    /// The deletion of the predecessor just ahead is taken for ownership, though others stand (rule P14).
     PredecessorGoneIsOwnership,
     /// Readers join a key for as long as it is held (rule P37).
     ReadersJoinForEver,
@@ -23,13 +23,13 @@ pub enum Mistake {
     KeyGoesWithTheFirstReader,
     /// Younger keys count where only older ones may (rule P37).
     YoungerKeysCount,
-    /// A lost session is revoked while a body runs (rule P26).
+    /// A lost or retired session is revoked while a body runs (rule P26).
     RevokeUnderABody,
     /// A key is put again while its delete is unresolved (rule P4).
     PutDuringDelete,
     /// A put without an answer is sent again without a barrier (rule P8).
     PutAgainWithoutBarrier,
-    /// The session is compared by a revision that a barrier does not move (rule P10).
+    /// Puts do not compare the session key (rule P10).
     NoFence,
     /// A key is handed over although the heir wants other names too (rule P23).
     HandOverToPartOfAGroup,
@@ -43,11 +43,11 @@ pub enum Mistake {
     GroupsNeverStepBack,
     /// A retained key is deleted at its release (rule P39).
     RetainedKeyDeleted,
-    /// A shutdown ends before a retained key has its own lease (rule P39).
+    /// A shutdown waits for no body, nor for a retained key to have its own lease (rule P39).
     ShutdownBeforeRetention,
     /// A cycle is cut as it was read, unconfirmed (rule P38).
     CycleUnconfirmed,
-    /// A put that etcd refused is taken for one that it did not apply (rule P34).
+    /// A put refused for want of space is taken for one that was not applied (rule P34).
     RefusedIsNotApplied,
     /// A barrier that etcd refused is never sent again (rule P34).
     BarrierNotRepeated,

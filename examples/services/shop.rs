@@ -138,7 +138,7 @@ impl Shop {
     /// Places an order: writes it down, has the bank pay, takes the pieces off the shelf.
     ///
     /// Must not be dropped in the middle, or the order stays `paying` although the bank may have paid. A second request for a
-    /// paid order only returns it; for an order that a crash left unpaid, it continues.
+    /// paid order only returns it; an order that a crash left unpaid is begun again, with what this request says.
     pub(crate) async fn place(
         &self,
         order: &Locked<locks::Order>,

@@ -8,7 +8,8 @@
 # A run that failed in the middle is finished by another one. The password of a user who is there already stays as it is.
 #
 # The prefix is that of ETCD_LOCKED_PREFIX. Services that exclude each other share it. Give the role read and write on both ranges
-# in whole: a part of the first, such as locks/orders/, is possible too, and refuses all other names.
+# in whole. A part of the first, such as locks/orders/, refuses all other names: grant it by hand, as this script makes the
+# second range of its argument.
 set -eu
 name=${1:?the name of the user} prefix=${2:-locks/}
 : "${PASSWORD:?the password of the user}"

@@ -178,7 +178,7 @@ async fn a_younger_foreign_key_does_not_disturb_the_holder() {
         .put(key.clone(), "", Some(PutOptions::new().with_lease(lease)))
         .await
         .unwrap();
-    // The holder's work: long enough for its engine to read the key again.
+    // The holder's work: long enough for its engine to watch its key and write its record.
     held.hold(sleep(Duration::from_secs(2))).await.unwrap();
     assert!(held.is_held());
     held.release().await.unwrap();

@@ -48,7 +48,7 @@ impl Worker {
         self.says(word).await
     }
 
-    /// Awaits the next line that begins with this word, and returns the rest of it. Skips other lines.
+    /// Awaits the next line that begins with this word, and returns the rest of it. Skips other lines, but panics at `failed`.
     pub(crate) async fn says(&mut self, word: &str) -> String {
         self.says_within(PATIENCE, word).await
     }

@@ -112,7 +112,7 @@ proptest! {
         prop_assert_eq!(name(&one) == name(&other), one == other);
     }
 
-    // A value is one segment: the name has as many segments as the template, and the same literal ones.
+    // A value stays inside its segment: the name has as many segments as the template, and the same literal ones.
     #[test]
     fn name_keeps_the_segments_of_its_template(text in any_template(), values in vec(value(), 3)) {
         let (name, _) = rendered(&text, &values);

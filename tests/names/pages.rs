@@ -81,7 +81,7 @@ impl Shown {
         segments(&self.text, &self.template())
     }
 
-    /// Returns the template without what its placeholders are called, which means nothing.
+    /// Returns the template without the names and types of its placeholders: pages may leave types out.
     fn meant(&self) -> String {
         let template = self.template();
         let mut meant = self.text.clone();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// One round, in the numbers of the store.
+/// One round: sales and stock as the store has them, locks and waits as the services have counted them.
 #[derive(Debug)]
 pub(crate) struct Round {
     pub(crate) title: &'static str,
@@ -23,7 +23,7 @@ impl Round {
         self.sold.saturating_sub(self.stock)
     }
 
-    /// Returns the smallest wait that at least `percent` of a hundred calls did not exceed.
+    /// Returns the wait that `percent` % of the calls did not exceed.
     fn wait(&self, percent: usize) -> Option<Duration> {
         let rank = (self.waits.len() * percent).div_ceil(100);
         self.waits.get(rank.checked_sub(1)?).copied()

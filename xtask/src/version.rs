@@ -12,7 +12,7 @@ impl Version {
         text.split_whitespace().find_map(Self::parse)
     }
 
-    /// Returns whether this is the version `text`, or one below it: 3.5.16 is `3.5` and `3.5.16`.
+    /// Returns whether this is the version `text`, or begins with it: 3.5.16 is `3.5` and `3.5.16`.
     pub(crate) fn is(self, text: &str) -> bool {
         let own = self.to_string();
         own.strip_prefix(text)

@@ -92,7 +92,7 @@ pub(crate) fn build_test(options: &[&str], name: &str) -> Result<PathBuf> {
     built.ok_or_else(|| format!("cargo test names no executable of `{name}`"))
 }
 
-/// Runs cargo, and returns its messages about the artefacts.
+/// Runs cargo, and returns its messages.
 fn messages(name: &str, cargo: &mut Command) -> Result<Vec<Value>> {
     cargo
         .arg("--message-format=json-render-diagnostics")

@@ -1,4 +1,4 @@
-//! Side of a comparison: the processes of one peer, and what they have done in all rounds.
+//! Side of a comparison: the processes of one library, ours or a peer's, and what they have done in all rounds.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use crate::Result;
 pub(crate) enum Site {
     /// One member, on this machine.
     Machine,
-    /// Three members, with a network between any two of them and the clients.
+    /// Three members on this machine, with proxies that delay like a network between any two of them and the clients.
     Network,
 }
 

@@ -245,7 +245,7 @@ fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<u64>)>>
     Ok(Some((Watch::new(stop, grace), early)))
 }
 
-/// Waits for the first message: until when the lock is held. `None`: the wrapper has gone, or has lost the lock.
+/// Waits for the first message: until when the lock is held. `None`: the wrapper has gone, or says something else first.
 fn first(link: &UnixStream) -> io::Result<Option<u64>> {
     loop {
         match receive(link) {

@@ -10,7 +10,7 @@ use crate::kick::Target;
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) mode: &'static str,
-    /// All who hold it, for people.
+    /// The first holder, and how many more.
     pub(super) holder: String,
     pub(super) held: Option<Duration>,
     pub(super) waiting: usize,
@@ -84,7 +84,7 @@ const NAMED: usize = 3;
 pub(super) enum Effect {
     Nothing,
     Quit,
-    /// Read what is shown now, at once.
+    /// Read the new view from etcd, at once.
     Read,
     /// Take the lock away from these contenders.
     Kick(Vec<Place>),

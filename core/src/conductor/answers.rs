@@ -78,7 +78,7 @@ impl Core {
 
     /// The session a call of this TTL is to use.
     pub(super) fn choose_session(&mut self, ttl_secs: i64) -> SessionId {
-        let room = self.settings.bodies_per_session;
+        let room = self.settings.contenders_per_session;
         self.sessions.choose(self.now, ttl_secs, room)
     }
 
@@ -295,7 +295,7 @@ impl Core {
                 self.confirm(id, Err(Refused::Lost { cause }));
                 self.detach(id);
             }
-            // What is lost before it has a lease of its own is lost.
+            // Nothing to do: its own steps find out which keys are left.
             (State::Retained(_), _) | (State::Owned(_) | State::Deleting, None) => {}
         }
         Some(())
@@ -331,7 +331,7 @@ impl Core {
     }
 
     /// A barrier was answered, or not (rule P10).
-    pub(super) fn barred(
+    pub(super) fn barrier_answered(
         &mut self,
         id: SessionId,
         witness: Option<Incarnation>,
@@ -358,7 +358,7 @@ impl Core {
                 return if failed { self.retire(id) } else { None };
             }
         };
-        session.barred(answer.modified);
+        session.barrier_answered(answer.modified);
         // None of these puts can apply any more. Those that did are taken back.
         for contender in session.take_ambiguous() {
             self.delete(contender);
@@ -410,7 +410,7 @@ impl Core {
                 self.put_again(session, ids, false);
                 match tried {
                     Some(id) => self.tried(id, answer),
-                    None => self.sessions.get_mut(session).map(Session::bar), // the session key is not as it was
+                    None => self.sessions.get_mut(session).map(Session::want_barrier), // the session key is not as it was
                 }
             }
             Err(failure) => self.put_failed(session, ids, failure),
@@ -771,7 +771,7 @@ impl Core {
         let contender = self.contenders.get_mut(id)?;
         let lease = self.sessions.get(contender.session())?.lease()?;
         let held = contender.ownership().is_some();
-        // It was admitted meanwhile: what was ahead of it does not matter any more.
+        // It was granted, or given up, since the read was asked for: the answer is to another question.
         if held == read.up_to.is_some() {
             return None;
         }

@@ -246,7 +246,7 @@ impl Core {
             Exchange::Renewal(id) => drop(self.renewed(id, at, stale, result)),
             Exchange::Revocation(lease) => self.revoked(lease, &result),
             Exchange::Barrier(id, witness) => {
-                self.barred(id, witness, result.and_then(Response::txn));
+                self.barrier_answered(id, witness, result.and_then(Response::txn));
             }
             Exchange::Put(session, ids) => {
                 self.put(session, ids, result.and_then(Response::txn));
@@ -325,7 +325,7 @@ impl Core {
         }
     }
 
-    /// Once no body is left that can rely on a session, sends the sessions off; once that is done, reports it.
+    /// Once no body is left that can rely on a session, or the grace is over, sends the sessions off; once that is done, reports it.
     fn finish_shutdown(&mut self) {
         let waits = self.calls.first_waiting().is_some();
         if !self.shutdown.has_begun() || self.shutdown.is_finished() || waits {

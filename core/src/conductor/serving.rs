@@ -29,7 +29,7 @@ use std::time::Duration;
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
 
-/// How long at least the keys of a call linger here for the next; other processes wait that much longer, and up to [`TOGETHER`].
+/// How long at least the keys of a call linger here for the next; other processes wait that much longer, and up to [`TOGETHER`] more.
 const LINGER: Duration = Duration::from_millis(1);
 
 /// What has lingered goes together, once in so long: a delete that goes alone is one commit more at etcd.
@@ -383,7 +383,7 @@ impl Core {
         })
     }
 
-    /// Every contender of the call is admitted: grants it, or renews the session first (rule P12).
+    /// The contender may serve the call: all its keys are admitted, or readers hold it. Grants it, or renews the session first (rule P12).
     fn grant_if_fresh(&mut self, id: ContenderId, call: CallId) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let session_id = contender.session();
@@ -609,7 +609,7 @@ impl Core {
         self.searches.forget(id);
     }
 
-    /// No call wants a name: forgets it, its watch a little later.
+    /// No call wants a name: forgets it, at once if it is not watched, else a little later with its watch.
     fn retire_name(&mut self, name: &Name) -> Option<()> {
         self.queues.get(name).filter(|queue| queue.is_idle())?;
         match self.observe.is_watched(name) {
@@ -1024,7 +1024,7 @@ impl Core {
                 self.timers.set_by(Timer::Deletes, self.now + pause);
             }
             Outcome::Unknown => {
-                self.sessions.wake(id)?.bar();
+                self.sessions.wake(id)?.want_barrier();
             }
         }
         Some(())

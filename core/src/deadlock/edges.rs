@@ -2,7 +2,8 @@
 //!
 //! `<prefix>%s/w/<held key>%/<waiting key>%<its create revision>` hangs on the held key's lease. Its value is the create revision of
 //! the held key. An edge is void if one of these incarnations is gone, or the waiting key has been admitted, so a grant has nothing
-//! to undo. Only this process writes its edges. Each write compares a session key, so that a barrier settles one that had no answer.
+//! to undo. Only this process writes its edges. Each write compares a session key where there is one, so that a barrier settles
+//! one that had no answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -106,7 +107,7 @@ pub struct Edges {
     all: BTreeMap<Edge, Kept>,
     by_call: BTreeMap<CallId, BTreeSet<Edge>>,
     by_contender: BTreeMap<ContenderId, BTreeSet<Edge>>,
-    /// Edges that are not at etcd as they should be.
+    /// Edges whose write is to be sent.
     due: BTreeSet<Edge>,
     /// Those whose deletion etcd has refused: it is sent again slowly (rule P34).
     refused: Vec<Edge>,
@@ -229,19 +230,19 @@ impl Edges {
         self.clear(edge, kept.delays);
     }
 
-    /// The next write under one of the sessions that are open, if one may be sent.
+    /// The next write under one of the sessions that take edges, if one may be sent.
     pub fn next_write(
         &mut self,
-        is_open: impl Fn(SessionId) -> bool,
+        takes: impl Fn(SessionId) -> bool,
     ) -> Option<(Edge, SessionId, Write)> {
         if self.under_way >= WINDOW {
             return None;
         }
-        let is_open = |edge: &&Edge| {
+        let may_go = |edge: &&Edge| {
             let kept = self.all.get(*edge);
-            kept.is_some_and(|kept| is_open(kept.session))
+            kept.is_some_and(|kept| takes(kept.session))
         };
-        let edge = self.due.iter().find(is_open)?.clone();
+        let edge = self.due.iter().find(may_go)?.clone();
         let kept = self.all.get(&edge)?;
         let (session, write) = (kept.session, kept.due()?);
         self.begin(std::slice::from_ref(&edge), write);
@@ -273,7 +274,7 @@ impl Edges {
                 (Outcome::Unknown, _) => State::Unsure,
             };
             match (outcome, kept.due()) {
-                // One end is not as it was: the call's next step looks what there is to wait for.
+                // Not sent again by itself: the call's next step claims what still counts.
                 (Outcome::Refused | Outcome::Unknown, Some(Write::Put)) => {}
                 (Outcome::Refused, Some(Write::Delete)) => self.refused.push(edge.clone()),
                 _ => self.review(edge),
@@ -296,7 +297,7 @@ impl Edges {
         }
     }
 
-    /// Whether edges of a contender's keys are at etcd, or may be.
+    /// Whether a contender's keys have edges, or are to have some.
     pub fn are_of(&self, contender: ContenderId) -> bool {
         self.by_contender.contains_key(&contender)
     }

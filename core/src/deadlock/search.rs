@@ -164,6 +164,7 @@ impl Search {
             let reached = path.last().map(|step| &step.by);
             for (step, to) in self.ways(key, reached, missing).unwrap_or_default() {
                 let excluded = matches!(step.by, By::Exclusion);
+                // A way that comes back by exclusion is no end: only an edge or a group says which call to take out.
                 let closes = to == self.start && !excluded;
                 let follows = path.len() < DEPTH
                     && seen.len() < NODES
@@ -200,7 +201,8 @@ impl Search {
             let (key, record) = (key.clone(), record.clone());
             ways.push((Step { key, record, by }, to));
         };
-        // A group waits for its other keys, whether this one is admitted or not. These lead to each other, and so would never end.
+        // A group waits for its other keys, whether this one is admitted or not. Not again from
+        // a key reached that way: two keys of one group would look like a cycle.
         if !matches!(reached, Some(By::Group)) {
             for sibling in group_of(&own.value) {
                 add(By::Group, (sibling, key.1));
@@ -211,7 +213,7 @@ impl Search {
             admitted = false;
             add(By::Exclusion, incarnation(older));
         }
-        // An edge whose waiting key is admitted is void: the way ends there.
+        // A key that excludes the one before it leads on by its edges. If one that an edge came to is admitted, that edge is void.
         if admitted && matches!(reached, Some(By::Exclusion)) {
             for kv in self.known(edges_of(&self.root, &key.0), missing) {
                 if let Some(edge) = Edge::parse(&self.root, &key, &kv.key, &kv.value) {
@@ -233,7 +235,7 @@ impl Search {
     }
 }
 
-/// Whether one contender keeps another waiting by itself. Of permits that cannot be said: any will do.
+/// Whether one contender keeps another waiting by itself. Permits are not followed (rule P38).
 fn excludes(older: &Kv, younger: &Kv) -> bool {
     match (Seat::of_key(&older.key), Seat::of_key(&younger.key)) {
         (Seat::Permit(_), _) | (_, Seat::Permit(_)) => false,
@@ -280,7 +282,7 @@ impl Cycle {
         keys.chain(edges).collect()
     }
 
-    /// The keys that stand in the way of the next, in order; of a writer and the readers it waits for only these.
+    /// The keys that keep the one before them on the path waiting, in order. Of a writer and the readers before it only these.
     pub fn blockers(&self) -> Arc<[Blocker]> {
         let pairs = self.path.iter().zip(self.path.iter().skip(1));
         let excludes = |step: &Step| matches!(step.by, By::Exclusion);

@@ -42,13 +42,13 @@ impl Rig {
         Self::of(1_000, Some(max))
     }
 
-    fn of(bodies_per_session: usize, max_waiters: Option<usize>) -> Self {
+    fn of(contenders_per_session: usize, max_waiters: Option<usize>) -> Self {
         let settings = Settings {
             prefix: "locks/".into(),
             connect_timeout: Duration::from_secs(5),
             silence: silence(),
             describe: described,
-            bodies_per_session,
+            contenders_per_session,
             near: 16,
             max_waiters,
             seed: 1,
@@ -70,8 +70,8 @@ impl Rig {
     }
 
     /// The same, with so many bodies under one session before the next gets some.
-    pub(crate) fn spreading(bodies_per_session: usize) -> Self {
-        let mut rig = Self::of(bodies_per_session, None);
+    pub(crate) fn spreading(contenders_per_session: usize) -> Self {
+        let mut rig = Self::of(contenders_per_session, None);
         rig.submit(Input::Warm {
             call: WARM.into(),
             ttl_secs: TTL,

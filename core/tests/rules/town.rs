@@ -52,7 +52,7 @@ impl Town {
                 connect_timeout: Duration::from_secs(5),
                 silence: silence(),
                 describe: described,
-                bodies_per_session: 1_000,
+                contenders_per_session: 1_000,
                 near: 16,
                 max_waiters: None,
                 seed: seed + 1,

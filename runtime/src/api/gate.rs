@@ -159,7 +159,7 @@ impl Gate {
         Poll::Ready(match self.locks.lost() {
             Some(cause) if !continues => lost_by(cause),
             None if !continues && self.locks.are_stopped() => return Poll::Pending,
-            Some(_) if self.locks.has_ended() => lost_by(LossCause::Shutdown),
+            Some(_) if self.locks.are_cut_off() => lost_by(LossCause::Shutdown),
             _ if self.stopwatch.as_ref().is_some_and(Stopwatch::is_over) => Err(self.over()),
             _ => Ok(()),
         })

@@ -97,7 +97,8 @@ impl Grant {
         }
     }
 
-    /// Releases the lock; the answer comes once its key is gone. `None`: the engine has ended, and with it all keys.
+    /// Releases the lock; the answer comes once its key is gone. `None`: there is nothing to wait for, as the engine has ended, or the
+    /// locks are those of a call around, or of another process.
     pub(crate) fn begin_release(mut self) -> Option<oneshot::Receiver<Result<(), LockError>>> {
         self.give_back(Release::Confirmed)
     }

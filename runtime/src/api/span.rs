@@ -19,10 +19,10 @@ pub(crate) struct WaitSpan(Option<Box<Open>>);
 
 #[derive(Debug)]
 struct Open {
-    /// Shared, so that a link which comes late does not keep it open.
+    /// In an `Arc`, so that a link which comes late can refer to it without keeping it open.
     span: Arc<Span>,
     since: Moment,
-    /// It is to be linked to the trace of the owner.
+    /// The owner was asked for, which happens once.
     #[cfg(feature = "opentelemetry")]
     links: bool,
 }

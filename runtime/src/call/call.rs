@@ -149,7 +149,7 @@ impl Lock {
         self
     }
 
-    /// Waits for the lock, if one is wanted.
+    /// Waits for the grant, if a lock is wanted.
     pub(crate) fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         if let Phase::Acquiring(acquiring) = &mut self.0.phase {
             let grant = ready!(Pin::new(acquiring).poll(cx));
@@ -201,7 +201,7 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock; then the body may be polled under the gate.
+    /// Waits for the grant, then makes the gate, under which the body may be polled.
     #[inline(never)]
     fn acquired(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Gate, LockError>> {
         ready!(self.ready(cx))?;
@@ -238,7 +238,7 @@ impl Lock {
         Poll::Ready(())
     }
 
-    /// The body is gone because the lock is lost: the key, if it is still there, goes in the background.
+    /// The call ends with an error: what it holds, if anything, is released in the background.
     #[inline(never)]
     fn abandon(&mut self) {
         self.0.phase = Phase::Done;
@@ -272,7 +272,7 @@ impl<F: Future> std::fmt::Debug for Hold<F> {
 impl<F: Future> Future for Hold<F> {
     type Output = Result<F::Output, LockError>;
 
-    // Compiled once for every annotated function, so it only calls what is not.
+    // Compiled anew for each annotated function: the work is in `run`, which is not.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         this.lock.run(this.body, cx)

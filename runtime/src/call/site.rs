@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::values::wait::Wait;
 
-/// The place of an annotation and its options.
+/// What is constant in an annotation.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Site {
     /// Module path and name of the function.
     pub function: &'static str,
-    /// How long to queue, if that is a literal; `None`: as configured.
+    /// How long to queue, if that is a literal; `None`: not given, or an expression, which [`Lock::wait`](super::call::Lock::wait) brings.
     pub wait: Option<Wait>,
-    /// Lease TTL, if that is a literal; `None`: as configured.
+    /// Lease TTL, if that is a literal; `None`: likewise.
     pub ttl: Option<Duration>,
 }

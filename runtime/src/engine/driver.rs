@@ -36,9 +36,10 @@ use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::token::Token;
 
-/// How many locks one session may take with it when it is lost, if others are to be had (rule P27).
-const BODIES_PER_SESSION: usize = 1_024;
-/// How many predecessors are watched, before it is the last of them alone: of 16 processes that served 6 to 8 % fewer a second.
+/// From this many contenders on, held or waiting, a session gets no new ones if another one can be had (rule P27).
+const CONTENDERS_PER_SESSION: usize = 1_024;
+/// Up to so many predecessors a waiter watches all of a name's keys, behind more only the last of them (rule P15). Watching only the
+/// last cost 16 processes 6 to 8 % of their calls a second.
 const NEAR: usize = 16;
 
 /// What enters the engine.
@@ -97,7 +98,7 @@ pub(super) enum Event {
     Time,
 }
 
-/// A function of the test kit that reads the driver.
+/// A function of the test kit that reads or steps the driver.
 #[cfg(feature = "testing")]
 pub(super) struct Inspection(pub(super) Box<dyn FnOnce(&mut Driver) + Send>);
 
@@ -174,7 +175,7 @@ impl Driver {
             connect_timeout: config.connect_timeout,
             silence: client.silence(),
             describe: held_after,
-            bodies_per_session: BODIES_PER_SESSION,
+            contenders_per_session: CONTENDERS_PER_SESSION,
             near: NEAR,
             max_waiters: config.max_waiters,
             seed: RandomState::new().hash_one(std::process::id()),
@@ -239,7 +240,7 @@ impl Driver {
                 reply,
             } => {
                 let held = self.held.remove(&call);
-                // The caller's clock was faster than the engine's: its process, or the engine's thread, stood still.
+                // The caller saw the deadline pass before the core did: the process, or the engine's thread, stood still.
                 if let Some(held) = &held
                     && !held.reported
                     && held.locks.was_lost()

@@ -27,7 +27,7 @@ use crate::values::token::Token;
 
 /// The engine, as far as an ownership calls it.
 pub(super) trait Releaser: Send + Sync {
-    /// Submits the release of a call's locks; false if the engine has ended, and with it all keys.
+    /// Submits the release of a call's locks; false if the engine has ended: keys that are left go with their lease.
     fn release(&self, call: CallId, how: Release, fenced: bool, reply: Option<Reply>) -> bool;
 }
 
@@ -58,7 +58,7 @@ impl Ownership {
     }
 
     /// Releases the locks; the answer comes once etcd has confirmed that. `None`: no confirmation was asked for, or there is no
-    /// engine: it has ended, and with it all keys, or it is another process's.
+    /// engine: it has ended, so that keys that are left go with their lease, or it is another process's.
     pub(crate) fn release(
         mut self,
         how: Release,
@@ -126,8 +126,8 @@ struct Own {
     cause: OnceLock<LossCause>,
     /// A key is gone; the cause follows.
     stopped: AtomicBool,
-    /// The engine has ended, so a body that goes on without its lock must end too.
-    ended: AtomicBool,
+    /// A shutdown has cut the locks off, so a body that goes on without its lock must end too.
+    cut_off: AtomicBool,
     wake: Arc<Notify>,
     /// The caller has a fence on the keys, so they are not handed over (rule P22).
     fenced: AtomicBool,
@@ -194,7 +194,7 @@ impl OwnedLocks {
             denied,
             cause: OnceLock::new(),
             stopped: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
             wake: Arc::new(Notify::new()),
             fenced: AtomicBool::new(false),
         });
@@ -291,7 +291,7 @@ impl OwnedLocks {
         }
     }
 
-    /// Tells whether nothing may run under the locks any more, whether or not it is known how they were lost.
+    /// Tells whether a key is known to be gone, whether or not its cause is. Does not read the clock, as `are_held` does.
     pub(crate) fn are_stopped(&self) -> bool {
         match &self.ground {
             Ground::Own(own) => own.is_stopped(),
@@ -299,7 +299,7 @@ impl OwnedLocks {
         }
     }
 
-    /// Stops what runs under the locks until the cause of their loss is noted.
+    /// Notes that a key is gone: no poll from now on. The cause follows.
     pub(super) fn stop(&self) {
         if let Ground::Own(own) = &self.ground {
             own.stopped.store(true, Ordering::Release);
@@ -314,11 +314,11 @@ impl OwnedLocks {
         }
     }
 
-    /// Tells whether the engine has ended: then nothing may run under the locks any more, lost or not.
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Tells whether a shutdown has cut them off: then nothing may run under the locks any more, lost or not.
+    pub(crate) fn are_cut_off(&self) -> bool {
         match &self.ground {
-            Ground::Own(own) => own.ended.load(Ordering::Acquire),
-            Ground::Outer(outer) => outer.iter().any(|outer| outer.has_ended()),
+            Ground::Own(own) => own.cut_off.load(Ordering::Acquire),
+            Ground::Outer(outer) => outer.iter().any(|outer| outer.are_cut_off()),
         }
     }
 
@@ -406,7 +406,7 @@ impl Own {
             cause => cause,
         };
         let first = self.cause.set(cause).is_ok();
-        let ends = cause == LossCause::Shutdown && !self.ended.swap(true, Ordering::AcqRel);
+        let ends = cause == LossCause::Shutdown && !self.cut_off.swap(true, Ordering::AcqRel);
         first || ends
     }
 }

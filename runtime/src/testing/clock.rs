@@ -51,7 +51,7 @@ impl TestClock {
         self.timers().waiting.keys().next().map(|(at, _)| *at)
     }
 
-    /// Makes it this late, unless it is later already, and wakes the timers that are due.
+    /// Makes it this late, unless it is later already, and wakes all timers: those that are not due wait on, for less.
     pub(super) fn move_to(&self, when: Moment) {
         let woken = {
             let mut timers = self.timers();
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_moved_clock_wakes_what_is_due_and_nothing_else() {
+    async fn a_moved_clock_completes_what_is_due_and_nothing_else() {
         let clock = TestClock::default();
         let start = clock.time();
         let timer = |secs| tokio::spawn(clock.sleep_until(start + Duration::from_secs(secs)));

@@ -24,7 +24,7 @@ const OTHERS: Duration = Duration::from_millis(300);
 /// The first and the longest pause before silent endpoints are asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// How often the member list is read, if no endpoint fails.
+/// How often the member list is read, once every endpoint has answered.
 const PERIOD: Duration = Duration::from_secs(15);
 
 /// How long reading the member list may take.

@@ -13,7 +13,7 @@ use crate::values::config::{Config, Connector};
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     Urls(Vec<String>),
-    /// Only the closure knows.
+    /// What it reaches only the closure knows.
     Connector(Connector),
 }
 
@@ -114,8 +114,8 @@ impl Target {
         }
     }
 
-    /// Whether etcd-client makes the client. It connects when first used, but authenticates at once; a closure may do what
-    /// it likes.
+    /// Whether it is given by URLs. Its connection is made when first used, but with a user the login happens at once; a closure may
+    /// do what it likes.
     pub(super) fn is_by_url(&self) -> bool {
         matches!(self, Self::Urls(_))
     }
@@ -137,8 +137,8 @@ impl Target {
         }
     }
 
-    /// A client for a user, carried by whatever runtime that is on; it tries this endpoint first, of those that URLs name (but of
-    /// several `https` ones).
+    /// A client, carried by whatever runtime this is awaited on. It tries this endpoint first; among several `https` URLs
+    /// etcd-client chooses.
     pub(super) async fn connect(&self, terms: &Terms, first: usize) -> Result<Client, Error> {
         let options = terms.options.clone();
         let urls = match self {

@@ -21,7 +21,7 @@ pub enum LossCause {
     Overwritten,
     /// etcd has lost its history: it was wiped, or restored from a snapshot. Tokens may go backwards.
     Wiped,
-    /// The grace of a shutdown is over.
+    /// The engine was shut down and its grace is over, or the engine has ended by itself.
     Shutdown,
     /// The call gave the lock back: what a view of it says that outlives the call.
     Released,

@@ -5,8 +5,8 @@ use std::fmt::Write;
 /// How much of a key is shown: more than any key of ours has.
 pub(crate) const KEY: usize = 2_000;
 
-/// Returns the text as it may be shown: in one line, with nothing that a terminal obeys, reorders or hides, and at most `limit`
-/// characters of it.
+/// Returns the text as it may be shown: in one line, with nothing that a terminal obeys, reorders or hides, at most `limit`
+/// characters, and `…` if it was cut.
 pub(crate) fn shown(text: &str, limit: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(limit));
     let mut room = limit;

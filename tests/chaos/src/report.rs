@@ -31,7 +31,7 @@ pub(crate) struct Report {
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) asked: u64,
-    /// Calls whose body began.
+    /// Calls whose body began with the lock held.
     pub(crate) served: u64,
     pub(crate) lost: u64,
     pub(crate) busy: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Measured {
     pub(crate) late_stopped: u64,
     /// As the loss came between the gate and the poll.
     pub(crate) late_between: u64,
-    /// Locks of ten seconds that were lost as etcd had revoked leases that were renewed.
+    /// Locks with a TTL of ten seconds that were lost as etcd had revoked leases that were renewed.
     pub(crate) revoked: u64,
     pub(crate) refused_writes: u64,
     pub(crate) ordered: u64,
@@ -174,7 +174,7 @@ impl Report {
             .unwrap_or_default()
     }
 
-    /// The run, its tables and what was measured.
+    /// Its tables, and what was measured.
     pub(crate) fn text(&self) -> String {
         let mut text = kinds(&self.kinds);
         text.push('\n');

@@ -19,7 +19,7 @@ pub(crate) fn shortened(events: &[Event], violation: &Violation) -> Vec<Event> {
             .iter()
             .any(|it| it.breach == violation.breach && it.text == violation.text)
     };
-    // First all calls for other names at once, then others of these names one by one.
+    // First all calls for other names at once, then others of these names in ever smaller parts.
     let all = calls::of(events);
     let of_names = |call: &Call| {
         call.asked

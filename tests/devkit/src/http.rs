@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Result;
 
-/// Limit of a request, longer than any purchase of the demo waits for its lock.
+/// Default limit of each wait, longer than any purchase of the demo waits for its lock.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A server's answer.

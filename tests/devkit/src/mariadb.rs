@@ -22,7 +22,7 @@ impl MariaDb {
         program("mariadb-install-db").is_some() && program("mariadbd").is_some()
     }
 
-    /// Starts a server. It does not wait for the disk.
+    /// Starts a server. Its commits do not wait for the disk.
     pub fn start() -> Result<Self> {
         let install = program("mariadb-install-db").ok_or(MISSING)?;
         let serve = program("mariadbd").ok_or(MISSING)?;
@@ -45,7 +45,7 @@ impl MariaDb {
         Ok(Self(server))
     }
 
-    /// Returns the address of a database that is to be created, for the user that may do anything.
+    /// Returns the address of the server, for root; it has no database yet, for the user that may do anything.
     pub fn url(&self) -> String {
         let socket = socket(self.0.dir());
         format!("mysql://root@localhost?socket={}", socket.display())

@@ -105,7 +105,7 @@ fn run(from: u64, seeds: u64, file: Option<&str>) -> ExitCode {
     ExitCode::from(u8::from(!series.violations.is_empty()))
 }
 
-/// Plays every schedule there is, of a few clients.
+/// Plays every schedule of a few clients, as far as a fixed number of choices leads.
 fn exhaust(file: Option<&str>) -> ExitCode {
     let searches = SEARCHES.map(|(opening, depth)| {
         let searched = Search::new(opening, depth, || {}).run();

@@ -178,7 +178,7 @@ pub(crate) struct Sought {
 }
 
 impl Sought {
-    /// True where each mistake was found, and nothing else.
+    /// True where each mistake that schedules must find was found, and nothing else. Tests look for those of scenarios.
     pub(crate) fn holds(&self) -> bool {
         let is_found = |found: &Found| {
             let breaks = known(found.mistake).breaks;

@@ -15,8 +15,8 @@ pub(crate) fn schedules(series: &Series) -> String {
         ("steps", series.steps),
         ("calls served", series.grants),
         ("of these, handed on in the process", series.handovers),
-        ("of all, with co-holders", series.together),
-        ("calls taken out of a deadlock", series.deadlocks),
+        ("of all, shared or by permit", series.together),
+        ("calls refused for a deadlock", series.deadlocks),
         ("faults injected", series.faults.sum()),
         ("violations", series.violations.len() as u64),
     ];

@@ -56,7 +56,7 @@ impl Window {
         Ok(())
     }
 
-    /// Returns all marks, sorted by line.
+    /// Returns all marks but repeated ones, sorted by line.
     pub(crate) fn diagnostics(&mut self) -> Result<Vec<Diagnostic>> {
         let document = json!({ "textDocument": { "uri": uri(&self.file) } });
         let answer = self.server.ask("textDocument/diagnostic", document)?;

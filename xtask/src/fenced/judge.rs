@@ -39,14 +39,16 @@ pub(super) fn judge(job: Job, played: &Played, ledger: &[Write]) -> Result<Fate>
         }
         _ => {}
     }
-    // Elsewhere it may have been stopped in the middle of a poll, or after its commit.
+    // With other bodies or steps it may have been stopped in the middle of a poll, or after its commit.
     let is_gated = job.body == Body::Dropped && job.step != Step::Anywhere;
     if is_gated && (told, fate) != (End::Dropped, Fate::Absent) {
         return wrong("a body that waited was polled after the loss of its lock");
     }
     let is_late = job.fenced && job.step == Step::Unfenced;
-    if is_late && (fate != Fate::Absent || told == End::Refused) {
-        return wrong("what came too late was not refused by `fenced`, nor at the gate");
+    if is_late && (fate != Fate::Absent || told == End::DatabaseFailed) {
+        return wrong(
+            "what came too late was refused neither by `fenced` nor at the gate, or the database failed",
+        );
     }
     Ok(fate)
 }
@@ -94,7 +96,7 @@ mod tests {
         };
         assert_eq!(told(End::Committed, &[FIRST, NEXT]), Ok(Fate::Before));
         assert_eq!(told(End::Committed, &[NEXT, FIRST]), Ok(Fate::Stale));
-        assert_eq!(told(End::Refused, &[NEXT]), Ok(Fate::Absent));
+        assert_eq!(told(End::DatabaseFailed, &[NEXT]), Ok(Fate::Absent));
         // The commit was on its way when the gate dropped the body.
         assert_eq!(told(End::Dropped, &[FIRST, NEXT]), Ok(Fate::Before));
         assert_eq!(told(End::Dropped, &[NEXT, FIRST]), Ok(Fate::Stale));
@@ -128,12 +130,12 @@ mod tests {
         };
         assert_eq!(waits(End::Dropped, &[NEXT]), Ok(Fate::Absent));
         assert!(waits(End::Dropped, &[FIRST, NEXT]).is_err());
-        assert!(waits(End::Refused, &[NEXT]).is_err());
+        assert!(waits(End::DatabaseFailed, &[NEXT]).is_err());
         let late = |first, ledger: &[Write]| {
             judged(Step::Unfenced, Body::On, [first, End::Committed], ledger)
         };
         assert_eq!(late(End::Lost, &[NEXT]), Ok(Fate::Absent));
-        assert!(late(End::Refused, &[NEXT]).is_err());
+        assert!(late(End::DatabaseFailed, &[NEXT]).is_err());
         assert!(late(End::Committed, &[FIRST, NEXT]).is_err());
     }
 }

@@ -14,7 +14,7 @@ const TOLD: [(End, &str); 5] = [
     (End::Dropped, "`LockError::Lost`"),
     (End::Lost, "`Lost`, by `fenced`"),
     (End::Overtaken, "`Overtaken`"),
-    (End::Refused, "the database's error"),
+    (End::DatabaseFailed, "the database's error"),
 ];
 
 /// Both tables.

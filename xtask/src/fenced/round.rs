@@ -117,7 +117,7 @@ pub(super) enum End {
     Lost,
     Overtaken,
     /// An error of the database.
-    Refused,
+    DatabaseFailed,
 }
 
 impl End {
@@ -128,7 +128,7 @@ impl End {
             Some("dropped") => Ok(Self::Dropped),
             Some("lost") => Ok(Self::Lost),
             Some("overtaken") => Ok(Self::Overtaken),
-            Some("database") => Ok(Self::Refused),
+            Some("database") => Ok(Self::DatabaseFailed),
             _ => Err(format!("a holder ended with `{text}`")),
         }
     }

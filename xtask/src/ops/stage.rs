@@ -27,7 +27,7 @@ const SNAPSHOT: &str = "snapshot";
 /// What the faults are played on.
 #[derive(Debug)]
 pub(super) struct Stage {
-    // In the order in which they end.
+    // In the order in which a failed run drops them.
     pub(super) prometheus: Prometheus,
     pub(super) first: Shop,
     pub(super) second: Shop,
@@ -88,7 +88,7 @@ impl Stage {
         [&self.first, &self.second]
     }
 
-    /// Waits until every query of the dashboard has data, and no alert fires. Returns the alerts whose value has none yet.
+    /// Waits until every query of the dashboard has data. Returns the alerts whose value has none at that moment.
     pub(super) fn every_query_has_data(
         &self,
         dashboard: &Dashboard,

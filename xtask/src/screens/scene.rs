@@ -81,7 +81,7 @@ const WANTED: [(&str, &[Contender]); 3] = [
 ];
 
 impl Scene {
-    /// Has all of them come in their order, and hold their locks for some seconds.
+    /// Has all of them come in their order, and hold their locks; returns after some seconds.
     pub(super) fn play(
         cluster: &Cluster,
         etcd: &Etcd,

@@ -36,11 +36,11 @@ pub(super) enum Command {
 }
 
 /// The engine's end of the commands; dropping it ends the task.
-pub(super) struct Task {
+pub(super) struct Commands {
     commands: UnboundedSender<Command>,
 }
 
-impl Task {
+impl Commands {
     /// Both ends of the commands.
     pub(super) fn new() -> (Self, UnboundedReceiver<Command>) {
         let (commands, commanded) = unbounded_channel();

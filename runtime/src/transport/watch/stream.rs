@@ -8,7 +8,7 @@ use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
 use etcd_locked_core::{Event, Revision, WatchEvent};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::channel::{Command, StreamEvent, Submit, Task, revision};
+use super::channel::{Command, Commands, StreamEvent, Submit, revision};
 use super::table::Table;
 use crate::clock::{Clock, Moment};
 use crate::transport::client::Client;
@@ -39,7 +39,7 @@ const WARNED: Duration = Duration::from_secs(60);
 /// The first and the longest pause before a refused watch is tried again.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// The task's side.
+/// The task that talks to etcd.
 pub(super) struct Stream {
     client: Client,
     clock: Arc<dyn Clock>,
@@ -58,7 +58,7 @@ enum End {
     Idle,
     /// A watch was refused, perhaps for its token: all of them again, with a new one.
     Renew,
-    /// It broke.
+    /// It broke, was silent, or could not be opened.
     Broken,
     /// The engine is gone.
     Shutdown,
@@ -72,8 +72,8 @@ impl Drop for Stream {
 
 impl Stream {
     /// The task to be run, and the engine's end of its commands.
-    pub(super) fn new(client: Client, clock: Arc<dyn Clock>, submit: Submit) -> (Self, Task) {
-        let (task, commands) = Task::new();
+    pub(super) fn new(client: Client, clock: Arc<dyn Clock>, submit: Submit) -> (Self, Commands) {
+        let (task, commands) = Commands::new();
         let stream = Self {
             client,
             clock,

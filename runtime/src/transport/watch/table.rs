@@ -21,7 +21,7 @@ pub(super) struct Table {
     asked: HashMap<i64, Incarnation>,
     /// What is still to be sent on the open stream, in this order.
     outbox: BTreeMap<u64, Outgoing>,
-    /// What was put into the outbox last.
+    /// The place of what was put into the outbox last.
     outgoing: u64,
     /// Creations sent and not confirmed, oldest first.
     pub(super) unconfirmed: VecDeque<i64>,

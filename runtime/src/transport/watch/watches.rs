@@ -8,7 +8,7 @@ use std::time::Duration;
 use etcd_locked_core::{Key, Revision, WatchEvent, WatchId};
 use tokio::runtime::Handle;
 
-use super::channel::{Command, Incarnation, StreamEvent, Submit, Task, revision};
+use super::channel::{Command, Commands, Incarnation, StreamEvent, Submit, revision};
 use super::stream::Stream;
 use crate::clock::Clock;
 use crate::transport::client::Client;
@@ -25,7 +25,7 @@ pub(crate) struct Watches {
     submit: Submit,
     incarnations: Incarnation,
     live: HashMap<WatchId, Live>,
-    task: Option<Task>,
+    task: Option<Commands>,
     /// The task ended although there are watches: another one starts after a pause.
     pausing: bool,
 }

@@ -14,7 +14,7 @@ use super::connection::WitnessConnection;
 use crate::clock::now;
 use crate::history::{Ending, Said};
 
-/// How often a body is polled at least.
+/// The longest pause between two polls of a body.
 const POLL: Duration = Duration::from_millis(10);
 
 /// What the body of one call does.
@@ -42,8 +42,8 @@ pub(super) struct Polls {
 }
 
 impl Polls {
-    /// Tells whether a loss is to be said, as this poll has not yet said it.
-    fn is_new(&self) -> bool {
+    /// Notes that this poll says a loss; true if it had not yet.
+    fn first_loss(&self) -> bool {
         let poll = self.number.load(Ordering::Relaxed);
         self.late.swap(poll, Ordering::Relaxed) != poll
     }
@@ -125,7 +125,7 @@ impl Body {
     fn polled(&self, locks: Option<&Current>) {
         let (at, held) = (now(), self.held(locks));
         let call = self.call;
-        if held || self.polls.is_new() {
+        if held || self.polls.first_loss() {
             self.witness.say_at(at, Said::Polled { call, held });
         }
     }
@@ -133,7 +133,7 @@ impl Body {
     async fn begun(&self, at: u64, held: bool, tokens: Vec<(String, i64)>) {
         let call = self.call;
         if !held {
-            self.polls.is_new();
+            self.polls.first_loss();
         }
         let said = Said::Begun { call, held, tokens };
         self.witness.acknowledged(at, call, said).await;
@@ -147,7 +147,7 @@ impl Body {
                 call: self.call,
                 name: name.clone(),
                 token: *token,
-                held: (held || self.polls.is_new()).then_some(held),
+                held: (held || self.polls.first_loss()).then_some(held),
             };
             self.witness.acknowledged(at, self.call, said).await;
         }
@@ -179,7 +179,7 @@ impl Drop for Open<'_> {
         let held = self.body.held(self.locks);
         let (call, how) = (self.body.call, self.how);
         // One that is dropped is not polled.
-        if how == Ending::Done && !held && self.body.polls.is_new() {
+        if how == Ending::Done && !held && self.body.polls.first_loss() {
             self.body.witness.say_at(at, Said::Polled { call, held });
         }
         self.body

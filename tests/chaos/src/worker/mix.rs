@@ -1,4 +1,4 @@
-//! Mix of a run: which kinds of calls workers make, and how often.
+//! Mix of a run: which kinds of calls a worker makes besides hot ones and turns, and how often.
 
 use fastrand::Rng;
 

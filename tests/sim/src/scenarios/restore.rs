@@ -40,7 +40,7 @@ fn holder_finds_out_about_a_restore_at_its_next_renewal() {
             stage.run(Duration::from_millis(100));
         }
         take(&mut stage, 0, "shared");
-        // The holder's key has just been read.
+        // By now its watch is open and its record written; its next read is about a minute away.
         stage.run(Duration::from_millis(1_100));
         stage.restore(snapshot);
         take(&mut stage, 1, "shared");

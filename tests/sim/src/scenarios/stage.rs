@@ -149,7 +149,7 @@ impl Stage {
                 connect_timeout: Duration::from_secs(5),
                 silence: crate::world::etcd::silence(),
                 describe: crate::world::etcd::described,
-                bodies_per_session: 1_000,
+                contenders_per_session: 1_000,
                 near: 16,
                 max_waiters: None,
                 seed: n as u64 + 1,

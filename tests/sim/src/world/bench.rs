@@ -66,7 +66,7 @@ pub(crate) struct Bench {
     pub(crate) grants: u64,
     /// Of these, how many without a word to etcd.
     pub(crate) handovers: u64,
-    /// Of these, how many with co-holders.
+    /// Of these, how many shared or by permit.
     pub(crate) together: u64,
     /// Calls that were refused because of a cycle; and those whose refusal etcd has confirmed, and whose cores have no answer yet.
     pub(crate) deadlocks: u64,
@@ -258,7 +258,7 @@ impl Bench {
             connect_timeout: Duration::from_secs(5),
             silence: crate::world::etcd::silence(),
             describe: crate::world::etcd::described,
-            bodies_per_session: if self.seed.is_multiple_of(3) {
+            contenders_per_session: if self.seed.is_multiple_of(3) {
                 1
             } else {
                 1_000

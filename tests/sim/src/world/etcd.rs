@@ -20,7 +20,7 @@ use etcd_locked_core::{
 /// A key in one incarnation.
 pub type Incarnation = (Vec<u8>, etcd_locked_core::Revision);
 
-/// The id of the first lease is one more.
+/// The id before the first lease.
 const LEASES: LeaseId = 0xa0;
 
 /// Whether etcd takes writes, or has reached its quota (rule P34).
@@ -28,7 +28,7 @@ const LEASES: LeaseId = 0xa0;
 pub enum Space {
     /// There is room.
     Enough,
-    /// etcd refuses writes; deletes, reads and renewals go on. So many more it applies all the same: they cross the quota.
+    /// etcd refuses writes; deletes, reads and renewals go on. The next so many writes it applies, though it answers that there is no space.
     Crossing(u32),
 }
 
@@ -43,8 +43,8 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct Etcd {
     store: Store,
-    /// How many leases were granted: an etcd that was wiped goes on from there.
-    granted: LeaseId,
+    /// The id of the last lease granted; kept over a wipe and a restore.
+    last_lease: LeaseId,
     /// All keys, for the checker, as of the revision that was seen last.
     keys: BTreeMap<Vec<u8>, Kv>,
     seen: Revision,
@@ -52,9 +52,9 @@ pub struct Etcd {
     pub renewed: BTreeMap<LeaseId, Moment>,
     /// Incarnations that went, for the checker to take.
     pub removed: Vec<Incarnation>,
-    /// Keys with this in them may not be written.
+    /// Keys with this in them may be neither put nor deleted.
     pub forbidden: Option<&'static str>,
-    /// The same, for a while.
+    /// A second such word, which the nemesis sets.
     pub denied: Option<&'static str>,
     /// Whether it takes writes.
     pub space: Space,
@@ -73,12 +73,12 @@ impl Etcd {
         Self::after(LEASES)
     }
 
-    fn after(granted: LeaseId) -> Self {
-        let store = Store::with_first_lease(granted + 1);
+    fn after(last_lease: LeaseId) -> Self {
+        let store = Store::with_first_lease(last_lease + 1);
         Self {
             seen: store.revision(),
             store,
-            granted,
+            last_lease,
             keys: BTreeMap::new(),
             renewed: BTreeMap::new(),
             removed: Vec::new(),
@@ -158,13 +158,13 @@ impl Etcd {
         let request = PbLeaseGrantRequest {
             ttl: ttl.as_secs().try_into().expect("a TTL of some years"),
             // A restored store would choose ids that were given out after the snapshot; etcd would not.
-            id: self.granted + 1,
+            id: self.last_lease + 1,
         };
         let granted = self
             .store
             .lease_grant(now.since_boot(), &request)
             .expect("a lease");
-        self.granted = granted.id;
+        self.last_lease = granted.id;
         self.renewed.insert(granted.id, now);
         (granted.id, Duration::from_secs(granted.ttl.unsigned_abs()))
     }
@@ -245,7 +245,7 @@ impl Etcd {
             forbidden: self.forbidden,
             denied: self.denied,
             space: self.space,
-            ..Self::after(self.granted)
+            ..Self::after(self.last_lease)
         };
     }
 

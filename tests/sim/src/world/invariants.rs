@@ -100,7 +100,7 @@ impl Bench {
         polled && self.now < body.stop + margin
     }
 
-    /// A process has one live key below a name.
+    /// A process has at most one live key for a name and seat, and at most one that waits for a name.
     fn check_keys(&self) {
         for process in self.processes.iter().filter(|p| p.is_there()) {
             let leases = view::leases(&process.core);
@@ -154,7 +154,7 @@ impl Bench {
         }
     }
 
-    /// What is asked of etcd: never two acquisitions of a name in a transaction, one key for each name and lease.
+    /// What is asked of etcd: never two acquisitions of a name in a transaction, one key for each name, lease and seat.
     pub(crate) fn check_request(&mut self, request: &Request) {
         let Request::Txn(txn) = request else { return };
         let mut names: Vec<&str> = Vec::new();
@@ -187,12 +187,12 @@ impl Bench {
             must!(
                 I7,
                 known == key,
-                "{known} and {key} are of one name and lease"
+                "{known} and {key} are of one name, lease and seat"
             );
         }
     }
 
-    /// A process has removed keys: none that one of its bodies, or its own state, still counts on.
+    /// A process has removed keys: none that a body or core of any process still counts on.
     pub(crate) fn check_removals(&mut self) {
         for removed in std::mem::take(&mut self.store.removed) {
             for id in &self.holding {
@@ -234,7 +234,7 @@ impl Bench {
         })
     }
 
-    /// The calls that wait, hold or release, of processes that are there.
+    /// The calls that wait, hold or release, of processes that are there, and those not yet made, unless a body makes them.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = (CallId, &Call)> {
         let open = |call: &Call| match call.stage {
             Stage::Done => false,

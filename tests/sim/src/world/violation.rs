@@ -6,9 +6,9 @@ use std::fmt;
 /// A promise, by its number in ARCHITECTURE.md where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
-    /// One body of a name runs at a time.
+    /// Only bodies that may run together do.
     I1,
-    /// None is polled at or after its stop time.
+    /// A lock is not granted after its stop time, and does not come back.
     I2,
     /// Tokens rise.
     I3,
@@ -18,7 +18,7 @@ pub(crate) enum Promise {
     I5,
     /// One waiting key a name and process, and never two acquisitions of it in a transaction.
     I6,
-    /// Few different keys.
+    /// One key for each name, lease and seat.
     I7,
     /// It does not panic, and does not run in cycles.
     I10,
