@@ -1,5 +1,35 @@
 //! One attribute on an `async fn`: it runs in one place at a time, under a distributed lock in etcd.
 //!
+//! # What do you want?
+//!
+//! | you want | you write |
+//! |---|---|
+//! | one at a time for each order | `#[etcd_locked("orders/<id>")]` |
+//! | not to wait longer than two seconds | [`wait = "2s"`](options#wait), or until the request is due [`deadline = request.due`](options#deadline) |
+//! | to be told at once that it is taken | [`wait = "none"`](options#wait) |
+//! | a job that one replica does, and the others leave out | [`wait = "none", on_held = "skip"`](options#on_held), and [`at_least = "1m"`](options#at_least) against clocks that differ |
+//! | two accounts at once, without deadlocks | `#[etcd_locked("accounts/<from>", "accounts/<to>")]` |
+//! | the lock in some calls only | [`when = !dry_run`](options#when) |
+//! | to call such a function from one that has the lock | [`reentrant`](options#reentrant) |
+//! | readers who run together | [`shared`](options#shared) |
+//! | at most five at a time, over all processes | [`permits = 5`](options#permits) |
+//! | a body that ends after 30 s | [`at_most = "30s"`](options#at_most) |
+//! | a body that a lost client does not cut in half | [`detach`](options#detach) |
+//! | a body that goes on when its lock is lost | [`on_lost = "continue"`](options#on_lost) |
+//! | a crashed holder's name sooner or later | [`ttl = "30s"`](options#ttl) |
+//! | an answer that does not wait for the release | [`release = "background"`](options#release) |
+//! | a helper that cannot be called without the lock | [`guard = order`](options#guard) and `&`[`Locked<Order>`](Locked) |
+//! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.fenced(transaction)` |
+//! | a name that cannot be misspelt | [`lock_names!`] |
+//! | every method of a type under its lock | [the attribute on its `impl` block](#all-methods-of-a-type); `#[etcd_locked(unlocked)]` leaves one out |
+//! | an error of your own | [`From<LockError>`](LockError), or [`map_err`](options#map_err), [`on_error`](options#on_error) |
+//! | an answer for a web framework | [the feature `axum`, `actix` or `tonic`](#as-an-answer) |
+//! | another etcd than the process's | [`locks = &self.locks`](options#locks) |
+//! | a lock without the attribute | [`lock(name).await?`](lock()) |
+//! | to see who has it, and to take it away | the command `etcd-locked`, [`Locks::list`], [`status()`] |
+//!
+//! # In short
+//!
 //! ```
 //! use etcd_locked::{LockError, etcd_locked};
 //!
@@ -41,27 +71,6 @@
 //! ```
 //!
 //! That is all there is to it; what follows is for the day on which something is not as it should be.
-//!
-//! # What do you want?
-//!
-//! | you want | you write |
-//! |---|---|
-//! | one at a time for each order | `#[etcd_locked("orders/<id>")]` |
-//! | not to wait longer than two seconds | [`wait = "2s"`](options#wait) |
-//! | to be told at once that it is taken | [`wait = "none"`](options#wait) |
-//! | a job that one replica does, and the others leave out | [`wait = "none", on_held = "skip"`](options#on_held), and [`at_least = "1m"`](options#at_least) against clocks that differ |
-//! | two accounts at once, without deadlocks | `#[etcd_locked("accounts/<from>", "accounts/<to>")]` |
-//! | readers who run together | [`shared`](options#shared) |
-//! | at most five at a time, over all processes | [`permits = 5`](options#permits) |
-//! | a body that ends after 30 s | [`at_most = "30s"`](options#at_most) |
-//! | a body that a lost client does not cut in half | [`detach`](options#detach) |
-//! | a helper that cannot be called without the lock | [`guard = order`](options#guard) and `&`[`Locked<Order>`](Locked) |
-//! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.fenced(transaction)` |
-//! | a name that cannot be misspelt | [`lock_names!`] |
-//! | every method of a type under its lock | [the attribute on its `impl` block](#all-methods-of-a-type) |
-//! | an answer for a web framework | [the feature `axum`, `actix` or `tonic`](#as-an-answer) |
-//! | a lock without the attribute | [`lock(name).await?`](lock()) |
-//! | to see who has it, and to take it away | the command `etcd-locked`, [`Locks::list`], [`status()`] |
 //!
 //! # What it promises
 //!

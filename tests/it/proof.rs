@@ -132,6 +132,24 @@ async fn middle(locks: &Locks) -> Result<bool, LockError> {
         && current.name().text() == Some("a"))
 }
 
+/// Row B12, for all to see without the bench.
+#[test]
+fn attribute_adds_little_to_a_future() {
+    async fn plain(id: u64) -> Result<u64, LockError> {
+        tokio::task::yield_now().await;
+        Ok(id)
+    }
+
+    #[etcd_locked(Order { id }, guard = order)]
+    async fn guarded(id: u64) -> Result<u64, LockError> {
+        tokio::task::yield_now().await;
+        Ok(order.name().id)
+    }
+
+    let (plain, guarded) = (size_of_val(&plain(1)), size_of_val(&guarded(1)));
+    assert!(guarded <= plain + 64, "{guarded} after {plain} bytes");
+}
+
 #[limit::test]
 async fn each_of_two_names_has_its_proof() {
     let (corner, [locks]) = Corner::with_engines().await;

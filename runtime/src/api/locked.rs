@@ -38,6 +38,7 @@ use crate::values::token::Token;
 /// async fn charge(order: &Locked<Order>, amount: u64) -> Result<(), LockError> {
 ///     let (id, token) = (order.name().id, order.token().as_i64());
 ///     // update orders set due = due + $amount, token = $token where id = $id and token <= $token
+///     // No row: a later holder has written, and this call is to fail.
 ///     # let _ = (id, token, amount);
 ///     Ok(())
 /// }
