@@ -23,7 +23,7 @@ use crate::transactions::Fence;
 /// How far this process's clock and etcd's may drift apart within one TTL (rule P28).
 const DRIFT: f64 = 0.01;
 
-/// How long a renewal may take, and at most half the TTL: with one sent at a third of it, an answer comes in time to count.
+/// How long a renewal may take: at most half the TTL too, and not beyond the stop time.
 const RENEWAL: Duration = Duration::from_secs(2);
 
 /// A session that no contender has used for so many TTLs retires.
@@ -284,9 +284,11 @@ impl Session {
     }
 
     /// Renews it now, unless that is under way: its lease, and how long that may take (rule P30).
-    pub fn renew(&mut self) -> Option<(LeaseId, Duration)> {
+    pub fn renew(&mut self, now: Moment) -> Option<(LeaseId, Duration)> {
         let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
-        let timeout = (lease.ttl / 2).min(RENEWAL);
+        // What comes after its bodies have stopped would only keep their keys.
+        let left = lease.deadline.stop().map(|stop| stop - now);
+        let timeout = (lease.ttl / 2).min(RENEWAL).min(left.unwrap_or(RENEWAL));
         let first = !std::mem::replace(&mut self.renewal.under_way, true);
         first.then_some((lease.id, timeout))
     }
@@ -302,8 +304,8 @@ impl Session {
         extended.then(|| std::mem::take(&mut self.unfresh))
     }
 
-    /// A grant or renewal had no answer, which says nothing of the lease: it is sent again, the first time at once, by another
-    /// endpoint (rule P30); then after the pause.
+    /// A grant or renewal had no answer, which says nothing of the lease: it is sent again, the first time at once (rule P30), then
+    /// after the pause.
     pub fn renewal_failed(&mut self, now: Moment, pause: Duration) {
         let first = self.failures == 0;
         self.renewal = Attempt::at(if first { now } else { now + pause });

@@ -185,6 +185,26 @@ async fn slow_answers_keep_the_lock_of_a_short_ttl() {
     corner.until_empty().await;
 }
 
+/// The first renewal goes over the connection that was used before, as there is no stream yet.
+#[limit::test]
+async fn half_open_connection_costs_no_lock_of_a_short_ttl() {
+    let (corner, proxy) = Corner::with_proxy().await;
+    let ttl = Duration::from_secs(3);
+    let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
+    let held = locks.lock("reports/today").await.unwrap();
+    let kept = held.hold(async {
+        proxy.freeze_existing(Direction::Requests);
+        proxy.freeze_existing(Direction::Answers);
+        // The body's work, past the lease that it began with.
+        sleep(ttl * 2).await;
+    });
+    within("the body's end", kept).await.unwrap();
+    assert!(held.is_held());
+    proxy.thaw();
+    held.release().await.unwrap();
+    corner.until_empty().await;
+}
+
 #[limit::test]
 async fn a_dead_member_of_a_cluster_is_not_noticed() {
     let mut cluster = Cluster::start(3).await;

@@ -71,7 +71,8 @@ impl Core {
     /// Renews a session now, unless that is under way.
     pub(super) fn renew(&mut self, id: SessionId) -> Option<()> {
         let session = self.sessions.get_mut(id);
-        let (lease, timeout) = session.filter(|_| !self.shutdown.has_stopped())?.renew()?;
+        let session = session.filter(|_| !self.shutdown.has_stopped())?;
+        let (lease, timeout) = session.renew(self.now)?;
         self.send(Request::KeepAlive { lease, timeout }, Exchange::Renewal(id));
         Some(())
     }

@@ -549,71 +549,85 @@ impl Client {
         }
     }
 
-    /// Renews a lease over a stream of its own, all of it within `timeout`. An endpoint that is silent for a part of that, or has
-    /// failed, is not waited for alone: the next one is asked too, and the first answer counts (rule P30).
+    /// Renews a lease over a stream of its own, all of it within `timeout`. After each part of that without an answer, and after each
+    /// failure, one more endpoint is asked; those asked before may still answer, and the first answer counts (rule P30).
     async fn keep_alive(&self, lease: LeaseId, timeout: Duration) -> Result<Response, Failure> {
         let deadline = self.0.clock.now() + timeout;
-        // A connection that another exchange has given up is not waited for again.
-        let kept = self.0.renewals.take(lease);
-        let mut kept = kept.filter(|stream| !stream.endpoint.is_lost(&stream.connection));
+        // It has answered its last renewal, so it is asked again, whatever others have found its connection to be.
+        let mut kept = self.0.renewals.take(lease);
         let mut endpoints = None;
         let mut asked = FuturesUnordered::new();
-        let mut causes = Vec::new();
-        let mut sent = false;
+        let mut next_at = deadline;
+        // The last wait was without an answer. Those asked by then are silent.
+        let mut is_silent = false;
+        let mut silent: Vec<Arc<Endpoint>> = Vec::new();
+        let mut failed = Failed::default();
         loop {
             let now = self.0.clock.now();
             let next = match kept.take() {
-                _ if now >= deadline => None,
+                _ if now >= deadline || failed.refusal.is_some() => None,
                 Some(stream) => Some(Way::Kept(Box::new(stream))),
-                None => endpoints
-                    .get_or_insert_with(|| self.0.ring.round())
-                    .next()
-                    .map(Way::Opened),
-            };
-            let answer = match next {
-                Some(way) => {
-                    let (endpoint, connection) = way.at();
-                    asked.push(self.renew_by(way, lease, deadline));
-                    let share = now + timeout / RENEWAL_PARTS;
-                    match self.until(share, asked.next()).await {
-                        Some(answer) => answer,
-                        None => {
-                            if let Some(connection) = connection {
-                                endpoint.lose(&connection);
-                            }
-                            self.move_on(&endpoint);
-                            continue;
+                None => {
+                    let round = endpoints.get_or_insert_with(|| self.0.ring.round());
+                    let next = match round.next() {
+                        // All were asked. Another round only while some are silent: where all have failed, the core waits a little.
+                        None if is_silent => {
+                            *round = self.0.ring.round();
+                            round.next()
                         }
+                        next => next,
+                    };
+                    next.map(Way::Opened)
+                }
+            };
+            let newest = next.as_ref().map(Way::endpoint);
+            if let Some(way) = next {
+                if let Way::Opened(again) = &way
+                    && silent.iter().any(|endpoint| Arc::ptr_eq(endpoint, again))
+                {
+                    again.lose_silent(); // asked over a new connection
+                }
+                asked.push(self.renew_by(way, lease, deadline));
+                next_at = now + timeout / RENEWAL_PARTS;
+            }
+            let answer = match next_at < deadline {
+                true => self.until(next_at, asked.next()).await,
+                false => Some(asked.next().await),
+            };
+            is_silent = answer.is_none();
+            match answer {
+                None => {
+                    next_at = deadline;
+                    if let Some(endpoint) = newest {
+                        self.move_on(&endpoint);
+                        silent.push(endpoint);
                     }
                 }
-                None => asked.next().await,
-            };
-            match answer {
-                Some(Ok((mut renewed, stream))) => {
+                Some(Some(Ok((mut renewed, stream)))) => {
+                    for endpoint in silent
+                        .iter()
+                        .filter(|it| !Arc::ptr_eq(it, &stream.endpoint))
+                    {
+                        endpoint.lose_silent(); // another one is better
+                    }
                     // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision
-                    // shows that now, and not at the next renewal (rule P35). The lease is renewed either way, so its holders
-                    // have the answer in time.
+                    // shows that now, and not at the next renewal (rule P35). The holders are not to wait for that.
                     if renewed.revision.is_none() {
-                        let revision = self.until(deadline, self.revision());
+                        let left = deadline - self.0.clock.now();
+                        let revision = self.within(left / 4, self.revision());
                         renewed.revision = revision.await.flatten();
                     }
                     return Ok(self.kept(lease, renewed, stream));
                 }
-                Some(Err(Failure::Refused(Refusal::LeaseNotFound, _))) => {
+                Some(Some(Err(Failure::Refused(Refusal::LeaseNotFound, _)))) => {
                     self.0.renewals.forget(lease);
                     // etcd-client keeps the header of this answer to itself.
-                    let revision = self.revision().await;
+                    let revision = self.until(deadline, self.revision()).await.flatten();
                     let ttl = Duration::ZERO;
                     return Ok(Response::KeptAlive { ttl, revision });
                 }
-                Some(Err(Failure::Unavailable(cause))) => causes.push(passed_over(cause)),
-                Some(Err(Failure::Unknown(cause))) => {
-                    sent = true;
-                    causes.push(passed_over(cause));
-                }
-                Some(Err(refused)) => return Err(refused),
-                None if sent => return Err(Failure::Unknown(all(causes))),
-                None => return Err(unserved(causes)),
+                Some(Some(Err(failure))) => failed.note(failure),
+                Some(None) => return Err(failed.outcome()),
             }
         }
     }
@@ -626,27 +640,26 @@ impl Client {
         deadline: Moment,
     ) -> Result<(Renewed, Stream), Failure> {
         let limit = deadline - self.0.clock.now();
-        let (endpoint, renewed) = match way {
-            Way::Kept(mut stream) => {
-                let endpoint = Arc::clone(&stream.endpoint);
-                let renewed = match self.until(deadline, stream.renew(lease)).await {
-                    Some(Ok(renewed)) => Ok((renewed, *stream)),
-                    // A broken stream says nothing about the lease.
-                    Some(Err(error)) => match endpoint.failed(&stream.connection, &error) {
-                        Failure::Refused(_, cause)
-                        | Failure::Unavailable(cause)
-                        | Failure::Unknown(cause) => Err(Failure::Unavailable(cause)),
-                    },
-                    None => Err(Failure::Unknown(endpoint.silence(limit))),
-                };
-                (endpoint, renewed)
-            }
-            Way::Opened(endpoint) => {
+        let endpoint = way.endpoint();
+        let renewed = match way {
+            Way::Kept(mut stream) => match self.until(deadline, stream.renew(lease)).await {
+                Some(Ok(renewed)) => Ok((renewed, *stream)),
+                // A broken stream says nothing about the lease.
+                Some(Err(error)) => match endpoint.failed(&stream.connection, &error) {
+                    Failure::Refused(_, cause)
+                    | Failure::Unavailable(cause)
+                    | Failure::Unknown(cause) => Err(Failure::Unavailable(cause)),
+                },
+                None => {
+                    endpoint.lose(&stream.connection);
+                    Err(Failure::Unknown(endpoint.silence(limit)))
+                }
+            },
+            Way::Opened(_) => {
                 let known = self.0.renewals.ttl(lease);
                 let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
-                let asked = self.ask(&endpoint, limit, deadline, Proof::Needless, call);
-                let renewed = asked.await;
-                (endpoint, renewed)
+                self.ask(&endpoint, limit, deadline, Proof::Needless, call)
+                    .await
             }
         };
         if let Err(Failure::Unavailable(_) | Failure::Unknown(_)) = renewed {
@@ -708,11 +721,41 @@ enum Way {
 }
 
 impl Way {
-    /// Its endpoint, and its connection if that is open.
-    fn at(&self) -> (Arc<Endpoint>, Option<Connection>) {
+    fn endpoint(&self) -> Arc<Endpoint> {
         match self {
-            Self::Kept(stream) => (stream.endpoint.clone(), Some(stream.connection.clone())),
-            Self::Opened(endpoint) => (endpoint.clone(), None),
+            Self::Kept(stream) => stream.endpoint.clone(),
+            Self::Opened(endpoint) => endpoint.clone(),
+        }
+    }
+}
+
+/// What endpoints that were asked to renew a lease have said instead.
+#[derive(Default)]
+struct Failed {
+    causes: Vec<Cause>,
+    /// One may have renewed it all the same.
+    sent: bool,
+    /// One refuses; no more are asked.
+    refusal: Option<Failure>,
+}
+
+impl Failed {
+    fn note(&mut self, failure: Failure) {
+        match failure {
+            Failure::Unavailable(cause) => self.causes.push(passed_over(cause)),
+            Failure::Unknown(cause) => {
+                self.sent = true;
+                self.causes.push(passed_over(cause));
+            }
+            refused => self.refusal = Some(refused),
+        }
+    }
+
+    fn outcome(self) -> Failure {
+        match self.refusal {
+            Some(refused) => refused,
+            None if self.sent => Failure::Unknown(all(self.causes)),
+            None => unserved(self.causes),
         }
     }
 }

@@ -271,16 +271,23 @@ impl Endpoint {
         self.dial.link(connection.generation).lose();
     }
 
-    /// Whether an exchange has found the connection to be no good.
-    pub(super) fn is_lost(&self, connection: &Connection) -> bool {
-        self.has_lost(connection.generation)
+    /// Its connection, if that is open, is not used again: it is silent.
+    pub(super) fn lose_silent(&self) {
+        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = slot.as_ref();
+        let open = last.filter(|last| matches!(*last.stage.borrow(), Stage::Proven(_)));
+        let generation = open.map(|last| last.generation);
+        drop(slot);
+        if let Some(generation) = generation {
+            self.dial.link(generation).lose();
+        }
     }
 
     fn has_lost(&self, generation: u64) -> bool {
         *self.dial.lost.borrow() >= generation
     }
 
-    /// Completes once [`is_lost`](Self::is_lost).
+    /// Completes once an exchange has found the connection to be no good.
     pub(super) async fn lost(&self, connection: &Connection) {
         // Fails only without a sender, which is this.
         let _ = self

@@ -59,6 +59,8 @@ pub(super) fn unserved(causes: Vec<Cause>) -> Failure {
 
 /// etcd did not answer in time.
 pub(super) fn silence(url: &str, limit: Duration) -> Cause {
+    let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let limit = Duration::from_millis(millis);
     named(url, format!("no answer within {limit:?}"))
 }
 
