@@ -17,14 +17,11 @@ use crate::values::loss::LossCause;
 
 /// Body under a lock.
 pub(crate) trait Body<T> {
-    /// Polls it; pending for ever once it has ended.
+    /// Polls it. Once it has ended, takes the output that was kept; pending for ever if there is none.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T>;
 
-    /// Drops it in place.
-    fn end(self: Pin<&mut Self>);
-
-    /// Where its output waits for the release; `None` until it has ended.
-    fn output(self: Pin<&mut Self>) -> Option<&mut Option<Box<T>>>;
+    /// Drops it in place, and keeps an output in its room until the lock is released.
+    fn end(self: Pin<&mut Self>, output: Option<Box<T>>);
 }
 
 pin_project! {
@@ -36,29 +33,24 @@ pin_project! {
     }
 }
 
-impl<F: Future> Slot<F> {
-    pub(crate) fn of(body: F) -> Self {
-        Self::Body { body }
-    }
-}
-
 impl<F: Future> Body<F::Output> for Slot<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         match self.project() {
             Projected::Body { body } => body.poll(cx),
-            Projected::Output { .. } => Poll::Pending,
+            Projected::Output { output } => taken(output),
         }
     }
 
-    fn end(mut self: Pin<&mut Self>) {
-        self.set(Self::Output { output: None });
+    fn end(mut self: Pin<&mut Self>, output: Option<Box<F::Output>>) {
+        self.set(Self::Output { output });
     }
+}
 
-    fn output(self: Pin<&mut Self>) -> Option<&mut Option<Box<F::Output>>> {
-        match self.project() {
-            Projected::Body { .. } => None,
-            Projected::Output { output } => Some(output),
-        }
+/// Compiled once for each type of output, not for each body.
+fn taken<T>(output: &mut Option<Box<T>>) -> Poll<T> {
+    match output.take() {
+        Some(output) => Poll::Ready(*output),
+        None => Poll::Pending,
     }
 }
 
@@ -126,7 +118,7 @@ impl Gate {
             (Poll::Pending, Err(error)) => Err(error),
             (Poll::Pending, Ok(())) => return Poll::Pending,
         };
-        self.span.in_scope(|| body.end());
+        self.span.in_scope(|| body.end(None));
         span::ended(&self.span, ended.as_ref().err());
         Poll::Ready(ended)
     }

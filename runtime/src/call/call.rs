@@ -26,6 +26,8 @@ pub struct Lock(Box<State>);
 #[derive(Debug)]
 struct State {
     phase: Phase,
+    /// The body has ended, and its output waits for the release.
+    ended: bool,
     /// `release = "background"`.
     linger: bool,
     on_lost: OnLost,
@@ -74,6 +76,7 @@ impl Lock {
     fn of(phase: Phase) -> Self {
         Self(Box::new(State {
             phase,
+            ended: false,
             linger: false,
             on_lost: OnLost::Cancel,
         }))
@@ -173,32 +176,28 @@ impl Lock {
     ) -> Poll<Result<T, LockError>> {
         if let Phase::Unlocked = self.0.phase {
             let output = ready!(body.as_mut().poll(cx));
-            body.end();
+            body.end(None);
             return Poll::Ready(Ok(output));
         }
-        if body.as_mut().output().is_none() {
+        if !self.0.ended {
             let polled = match ready!(self.acquired(cx)) {
                 Ok(gate) => ready!(gate.poll(body.as_mut(), cx)),
                 Err(error) => Err(error),
             };
             match polled {
-                Ok(done) => {
-                    if let Some(output) = body.as_mut().output() {
-                        *output = Some(Box::new(done));
-                    }
+                Ok(output) => {
+                    body.as_mut().end(Some(Box::new(output)));
+                    self.0.ended = true;
                 }
                 Err(error) => {
-                    body.end();
+                    body.end(None);
                     self.abandon();
                     return Poll::Ready(Err(error));
                 }
             }
         }
         ready!(self.released(cx));
-        match body.output().and_then(Option::take) {
-            Some(output) => Poll::Ready(Ok(*output)),
-            None => Poll::Pending, // polled after it was done
-        }
+        body.poll(cx).map(Ok) // pending, if polled after it was done
     }
 
     /// Waits for the grant, then makes the gate, under which the body may be polled.
@@ -257,8 +256,10 @@ pin_project! {
 
 /// Acquires, runs the body, drops it in place, releases.
 pub fn hold<F: Future>(lock: Lock, body: F) -> Hold<F> {
-    let body = Slot::of(body);
-    Hold { body, lock }
+    Hold {
+        body: Slot::Body { body },
+        lock,
+    }
 }
 
 impl<F: Future> std::fmt::Debug for Hold<F> {

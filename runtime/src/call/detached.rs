@@ -66,7 +66,7 @@ where
     F::Output: Send + 'static,
 {
     Detached(Stage::Waiting(Call {
-        body: Box::pin(Slot::of(body)),
+        body: Box::pin(Slot::Body { body }),
         lock,
     }))
 }
