@@ -456,7 +456,7 @@
 //!
 //! # Before you deploy
 //!
-//! - etcd ≥ 3.5.28 or ≥ 3.6.9 is recommended: older servers can answer stale reads after a pause and have lease bugs. The
+//! - etcd ≥ 3.5.28 or ≥ 3.6.9 is recommended: older servers can answer stale reads after a pause. The
 //!   tests run on 3.4 and 3.5, up to 3.5.30, and not yet on 3.6.
 //! - Building needs `protoc` (`apt-get install protobuf-compiler libprotobuf-dev`, `brew install protobuf`), because
 //!   etcd-client does.

@@ -184,8 +184,8 @@ fn again(run: &Run) -> String {
     } else if run.who != OURS {
         command += &format!(" --peer {}", run.who);
     }
-    if !run.client.is_empty() {
-        command += &format!(" --client \"{}\"", run.client);
+    if !run.etcd.is_empty() {
+        command += &format!(" --etcd {}", run.etcd);
     }
     for kind in &run.only {
         command += &format!(" --only \"{kind}\"");
@@ -202,6 +202,7 @@ mod tests {
         let run = Run {
             seed: 7,
             mix: "exclusive".to_owned(),
+            etcd: "3.5.16".to_owned(),
             who: "go".to_owned(),
             seconds: 90,
             only: vec!["leader frozen".to_owned()],
@@ -209,7 +210,7 @@ mod tests {
         };
         assert_eq!(
             again(&run),
-            "cargo xtask chaos --seed 7 --mix exclusive --minutes 1.5 --peer go --only \"leader frozen\""
+            "cargo xtask chaos --seed 7 --mix exclusive --minutes 1.5 --peer go --etcd 3.5.16 --only \"leader frozen\""
         );
     }
 }

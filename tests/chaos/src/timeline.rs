@@ -226,3 +226,35 @@ fn line(call: &Call, seconds: impl Fn(u64) -> f64) -> String {
     }
     line
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checker::tests::Story;
+
+    #[test]
+    fn timeline_has_the_two_calls_that_overlap_and_the_fault_between() {
+        let mut story = Story::default();
+        for call in 0..50 {
+            let at = 1_000 + call * 20;
+            story = story.holds(
+                at,
+                at + 10,
+                0,
+                call,
+                i64::try_from(call).expect("a few") + 1,
+            );
+        }
+        let events = story
+            .holds(3_000, 3_900, 1, 100, 100)
+            .fault(3_100, 3_200, "leader frozen", &[])
+            .holds(3_500, 3_600, 2, 101, 101)
+            .sorted();
+        let violation = judge(&events).violations.remove(0);
+        let text = lines(&shortened(&events, &violation), &violation);
+        let of = |word: &str| text.lines().filter(|line| line.contains(word)).count();
+        assert_eq!(of("  call "), 2, "{text}");
+        assert_eq!(of("leader frozen"), 1, "{text}");
+        assert_eq!(of(">>>>>>"), 1, "{text}");
+    }
+}

@@ -12,7 +12,7 @@ mod pauses;
 mod remains;
 mod removals;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tokens;
 mod validity;
 pub(crate) mod verdicts;

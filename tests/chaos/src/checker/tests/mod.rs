@@ -17,7 +17,7 @@ use crate::history::{Asked, Ending, Event, Mode, Outcome, Said, Taken, What};
 
 /// A history in the making. Times are in milliseconds.
 #[derive(Default)]
-struct Story(Vec<Event>);
+pub(crate) struct Story(Vec<Event>);
 
 impl Story {
     fn add(mut self, at: u64, what: What) -> Self {
@@ -58,13 +58,13 @@ impl Story {
     }
 
     /// A body of one call, from its begin to its end.
-    fn holds(self, from: u64, to: u64, process: u32, call: u64, token: i64) -> Self {
+    pub(crate) fn holds(self, from: u64, to: u64, process: u32, call: u64, token: i64) -> Self {
         self.asks(from, process, call)
             .begins(from, process, call, token)
             .ends(to, process, call)
     }
 
-    fn fault(self, from: u64, to: u64, kind: &str, names: &[&str]) -> Self {
+    pub(crate) fn fault(self, from: u64, to: u64, kind: &str, names: &[&str]) -> Self {
         let fault = 0;
         let begun = What::FaultBegun {
             fault,
@@ -134,6 +134,12 @@ impl Story {
     /// The machine does not run a worker meanwhile.
     fn stalls(self, from: u64, to: u64, process: u32) -> Self {
         self.says(to, process, Said::Stalled { since: ms(from) })
+    }
+
+    /// Its events, in the order of time.
+    pub(crate) fn sorted(mut self) -> Vec<Event> {
+        self.0.sort_by_key(|event| event.at);
+        self.0
     }
 
     fn judged(mut self) -> Verdicts {
