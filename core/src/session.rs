@@ -287,8 +287,11 @@ impl Session {
     pub fn renew(&mut self, now: Moment) -> Option<(LeaseId, Duration)> {
         let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
         // What comes after its bodies have stopped would only keep their keys.
-        let left = lease.deadline.stop().map(|stop| stop - now);
-        let timeout = (lease.ttl / 2).min(RENEWAL).min(left.unwrap_or(RENEWAL));
+        let left = lease.deadline.stop()? - now;
+        let timeout = (lease.ttl / 2).min(RENEWAL).min(left);
+        if timeout.is_zero() {
+            return None;
+        }
         let first = !std::mem::replace(&mut self.renewal.under_way, true);
         first.then_some((lease.id, timeout))
     }

@@ -553,14 +553,13 @@ impl Client {
     /// failure, one more endpoint is asked; those asked before may still answer, and the first answer counts (rule P30).
     async fn keep_alive(&self, lease: LeaseId, timeout: Duration) -> Result<Response, Failure> {
         let deadline = self.0.clock.now() + timeout;
-        // It has answered its last renewal, so it is asked again, whatever others have found its connection to be.
-        let mut kept = self.0.renewals.take(lease);
+        // A connection that is lost, perhaps because it leads to another cluster, is not used again.
+        let kept = self.0.renewals.take(lease);
+        let mut kept = kept.filter(|stream| !stream.endpoint.is_lost(&stream.connection));
         let mut endpoints = None;
         let mut asked = FuturesUnordered::new();
         let mut next_at = deadline;
-        // The last wait was without an answer. Those asked by then are silent.
-        let mut is_silent = false;
-        let mut silent: Vec<Arc<Endpoint>> = Vec::new();
+        let mut silent = Silent::default();
         let mut failed = Failed::default();
         loop {
             let now = self.0.clock.now();
@@ -569,23 +568,22 @@ impl Client {
                 Some(stream) => Some(Way::Kept(Box::new(stream))),
                 None => {
                     let round = endpoints.get_or_insert_with(|| self.0.ring.round());
-                    let next = match round.next() {
-                        // All were asked. Another round only while some are silent: where all have failed, the core waits a little.
-                        None if is_silent => {
+                    let fresh = round.find(|endpoint| silent.repeats || !silent.has(endpoint));
+                    // Where all have failed, and none is silent, the core waits a little.
+                    let next = fresh.or_else(|| {
+                        std::mem::take(&mut silent.may_repeat).then(|| {
+                            silent.repeats = true;
                             *round = self.0.ring.round();
                             round.next()
-                        }
-                        next => next,
-                    };
+                        })?
+                    });
                     next.map(Way::Opened)
                 }
             };
-            let newest = next.as_ref().map(Way::endpoint);
+            let newest = next.as_ref().map(Way::at);
             if let Some(way) = next {
-                if let Way::Opened(again) = &way
-                    && silent.iter().any(|endpoint| Arc::ptr_eq(endpoint, again))
-                {
-                    again.lose_silent(); // asked over a new connection
+                if let Way::Opened(again) = &way {
+                    silent.reopen(again);
                 }
                 asked.push(self.renew_by(way, lease, deadline));
                 next_at = now + timeout / RENEWAL_PARTS;
@@ -594,22 +592,17 @@ impl Client {
                 true => self.until(next_at, asked.next()).await,
                 false => Some(asked.next().await),
             };
-            is_silent = answer.is_none();
             match answer {
                 None => {
                     next_at = deadline;
-                    if let Some(endpoint) = newest {
+                    silent.may_repeat = true;
+                    if let Some((endpoint, generation)) = newest {
                         self.move_on(&endpoint);
-                        silent.push(endpoint);
+                        silent.note(endpoint, generation);
                     }
                 }
                 Some(Some(Ok((mut renewed, stream)))) => {
-                    for endpoint in silent
-                        .iter()
-                        .filter(|it| !Arc::ptr_eq(it, &stream.endpoint))
-                    {
-                        endpoint.lose_silent(); // another one is better
-                    }
+                    silent.lose_before(&stream);
                     // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision
                     // shows that now, and not at the next renewal (rule P35). The holders are not to wait for that.
                     if renewed.revision.is_none() {
@@ -640,7 +633,7 @@ impl Client {
         deadline: Moment,
     ) -> Result<(Renewed, Stream), Failure> {
         let limit = deadline - self.0.clock.now();
-        let endpoint = way.endpoint();
+        let (endpoint, _) = way.at();
         let renewed = match way {
             Way::Kept(mut stream) => match self.until(deadline, stream.renew(lease)).await {
                 Some(Ok(renewed)) => Ok((renewed, *stream)),
@@ -721,10 +714,60 @@ enum Way {
 }
 
 impl Way {
-    fn endpoint(&self) -> Arc<Endpoint> {
+    /// Its endpoint, and the generation of its connection if that is open.
+    fn at(&self) -> (Arc<Endpoint>, Option<u64>) {
         match self {
-            Self::Kept(stream) => stream.endpoint.clone(),
-            Self::Opened(endpoint) => endpoint.clone(),
+            Self::Kept(stream) => {
+                let generation = stream.connection.generation();
+                (stream.endpoint.clone(), Some(generation))
+            }
+            Self::Opened(endpoint) => (endpoint.clone(), None),
+        }
+    }
+}
+
+/// The connections over which a renewal was without an answer for a part of its time, in the order in which they were asked.
+#[derive(Default)]
+struct Silent {
+    connections: Vec<(Arc<Endpoint>, u64)>,
+    /// One more round of all endpoints may be asked, as one more part of the time is over.
+    may_repeat: bool,
+    /// It is under way, silent ones included.
+    repeats: bool,
+}
+
+impl Silent {
+    fn has(&self, endpoint: &Arc<Endpoint>) -> bool {
+        let mut silent = self.connections.iter();
+        silent.any(|(other, _)| Arc::ptr_eq(other, endpoint))
+    }
+
+    /// `generation`: of its connection, if it was open before.
+    fn note(&mut self, endpoint: Arc<Endpoint>, generation: Option<u64>) {
+        if let Some(generation) = generation.or_else(|| endpoint.generation()) {
+            self.connections.push((endpoint, generation));
+        }
+    }
+
+    /// An endpoint is asked again: over a new connection, if its last one is silent. That one is not lost yet: it may still answer.
+    fn reopen(&self, again: &Arc<Endpoint>) {
+        for (endpoint, generation) in &self.connections {
+            if Arc::ptr_eq(endpoint, again) {
+                again.reopen(*generation);
+            }
+        }
+    }
+
+    /// One has answered: those that were asked before it are worse.
+    fn lose_before(&self, stream: &Stream) {
+        let is_it = |endpoint: &Arc<Endpoint>, generation: u64| {
+            Arc::ptr_eq(endpoint, &stream.endpoint) && generation == stream.connection.generation()
+        };
+        for (endpoint, generation) in &self.connections {
+            if is_it(endpoint, *generation) {
+                break;
+            }
+            endpoint.lose_up_to(*generation);
         }
     }
 }

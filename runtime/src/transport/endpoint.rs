@@ -237,11 +237,16 @@ impl Endpoint {
             Some(last) if last.is_of_use() && !self.has_lost(last.generation) => last.clone(),
             last => {
                 let generation = last.as_ref().map_or(1, |last| last.generation + 1);
-                let (telling, stage) = watch::channel(Stage::Begun);
-                tokio::spawn(self.dial.clone().open(generation, telling));
-                slot.insert(Opening { stage, generation }).clone()
+                slot.insert(self.begin(generation)).clone()
             }
         }
+    }
+
+    /// Begins to open a connection.
+    fn begin(&self, generation: u64) -> Opening {
+        let (telling, stage) = watch::channel(Stage::Begun);
+        tokio::spawn(self.dial.clone().open(generation, telling));
+        Opening { stage, generation }
     }
 
     /// What a failed exchange over this connection comes to.
@@ -271,23 +276,38 @@ impl Endpoint {
         self.dial.link(connection.generation).lose();
     }
 
-    /// Its connection, if that is open, is not used again: it is silent.
-    pub(super) fn lose_silent(&self) {
+    /// The generation of its last connection, open or not.
+    pub(super) fn generation(&self) -> Option<u64> {
         let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = slot.as_ref();
-        let open = last.filter(|last| matches!(*last.stage.borrow(), Stage::Proven(_)));
-        let generation = open.map(|last| last.generation);
-        drop(slot);
-        if let Some(generation) = generation {
-            self.dial.link(generation).lose();
+        slot.as_ref().map(|last| last.generation)
+    }
+
+    /// The next exchange uses a new connection, if the last one is of this generation and open. What uses that goes on.
+    pub(super) fn reopen(&self, generation: u64) {
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = slot
+            .as_ref()
+            .filter(|last| last.generation == generation && last.is_proven());
+        if last.is_some() {
+            *slot = Some(self.begin(generation + 1));
         }
+    }
+
+    /// Its connections up to this generation are not used again; exchanges under way on them may still end.
+    pub(super) fn lose_up_to(&self, generation: u64) {
+        self.dial.link(generation).lose();
+    }
+
+    /// Whether an exchange has found the connection to be no good.
+    pub(super) fn is_lost(&self, connection: &Connection) -> bool {
+        self.has_lost(connection.generation)
     }
 
     fn has_lost(&self, generation: u64) -> bool {
         *self.dial.lost.borrow() >= generation
     }
 
-    /// Completes once an exchange has found the connection to be no good.
+    /// Completes once [`is_lost`](Self::is_lost).
     pub(super) async fn lost(&self, connection: &Connection) {
         // Fails only without a sender, which is this.
         let _ = self
@@ -304,7 +324,17 @@ impl Endpoint {
     }
 }
 
+impl Connection {
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
 impl Opening {
+    fn is_proven(&self) -> bool {
+        matches!(*self.stage.borrow(), Stage::Proven(_))
+    }
+
     fn is_of_use(&self) -> bool {
         match *self.stage.borrow() {
             Stage::Proven(_) => true,
