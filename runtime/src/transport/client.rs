@@ -25,6 +25,7 @@ use super::keyring::Keyring;
 use super::page::Page;
 use super::reach::{Change, Reach};
 use super::refusals::Refusals;
+use super::renewal::{Renewal, Way};
 use super::renewals::{Renewals, Renewed, Stream};
 use super::ring::Ring;
 use super::scout::{Following, Scout};
@@ -553,56 +554,32 @@ impl Client {
     /// failure, one more endpoint is asked; those asked before may still answer, and the first answer counts (rule P30).
     async fn keep_alive(&self, lease: LeaseId, timeout: Duration) -> Result<Response, Failure> {
         let deadline = self.0.clock.now() + timeout;
-        // A connection that is lost, perhaps because it leads to another cluster, is not used again.
         let kept = self.0.renewals.take(lease);
-        let mut kept = kept.filter(|stream| !stream.endpoint.is_lost(&stream.connection));
-        let mut endpoints = None;
+        let mut renewal = Renewal::new(Arc::clone(&self.0.ring), kept);
         let mut asked = FuturesUnordered::new();
         let mut next_at = deadline;
-        let mut silent = Silent::default();
-        let mut failed = Failed::default();
         loop {
             let now = self.0.clock.now();
-            let next = match kept.take() {
-                _ if now >= deadline || failed.refusal.is_some() => None,
-                Some(stream) => Some(Way::Kept(Box::new(stream))),
-                None => {
-                    let round = endpoints.get_or_insert_with(|| self.0.ring.round());
-                    let fresh = round.find(|endpoint| silent.repeats || !silent.has(endpoint));
-                    // Where all have failed, and none is silent, the core waits a little.
-                    let next = fresh.or_else(|| {
-                        std::mem::take(&mut silent.may_repeat).then(|| {
-                            silent.repeats = true;
-                            *round = self.0.ring.round();
-                            round.next()
-                        })?
-                    });
-                    next.map(Way::Opened)
-                }
-            };
-            let newest = next.as_ref().map(Way::at);
-            if let Some(way) = next {
-                if let Way::Opened(again) = &way {
-                    silent.reopen(again);
-                }
+            if now < deadline
+                && let Some(way) = renewal.next()
+            {
                 asked.push(self.renew_by(way, lease, deadline));
                 next_at = now + timeout / RENEWAL_PARTS;
             }
-            let answer = match next_at < deadline {
+            // At the deadline all those end that are under way.
+            let answer = match now < deadline && next_at < deadline {
                 true => self.until(next_at, asked.next()).await,
                 false => Some(asked.next().await),
             };
             match answer {
                 None => {
                     next_at = deadline;
-                    silent.may_repeat = true;
-                    if let Some((endpoint, generation)) = newest {
+                    if let Some(endpoint) = renewal.silence() {
                         self.move_on(&endpoint);
-                        silent.note(endpoint, generation);
                     }
                 }
                 Some(Some(Ok((mut renewed, stream)))) => {
-                    silent.lose_before(&stream);
+                    renewal.answered(&stream);
                     // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision
                     // shows that now, and not at the next renewal (rule P35). The holders are not to wait for that.
                     if renewed.revision.is_none() {
@@ -619,8 +596,8 @@ impl Client {
                     let ttl = Duration::ZERO;
                     return Ok(Response::KeptAlive { ttl, revision });
                 }
-                Some(Some(Err(failure))) => failed.note(failure),
-                Some(None) => return Err(failed.outcome()),
+                Some(Some(Err(failure))) => renewal.failed(failure),
+                Some(None) => return Err(renewal.outcome()),
             }
         }
     }
@@ -633,7 +610,7 @@ impl Client {
         deadline: Moment,
     ) -> Result<(Renewed, Stream), Failure> {
         let limit = deadline - self.0.clock.now();
-        let (endpoint, _) = way.at();
+        let endpoint = Arc::clone(way.endpoint());
         let renewed = match way {
             Way::Kept(mut stream) => match self.until(deadline, stream.renew(lease)).await {
                 Some(Ok(renewed)) => Ok((renewed, *stream)),
@@ -655,7 +632,8 @@ impl Client {
                     .await
             }
         };
-        if let Err(Failure::Unavailable(_) | Failure::Unknown(_)) = renewed {
+        if let Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) = &renewed {
+            passed_over(cause.clone());
             self.move_on(&endpoint);
         }
         renewed
@@ -702,104 +680,6 @@ impl Client {
 
     async fn until<F: Future>(&self, deadline: Moment, future: F) -> Option<F::Output> {
         by(&*self.0.clock, deadline, future).await
-    }
-}
-
-/// How a lease is renewed.
-enum Way {
-    /// By the stream of the renewal before.
-    Kept(Box<Stream>),
-    /// By a stream that is opened at this endpoint.
-    Opened(Arc<Endpoint>),
-}
-
-impl Way {
-    /// Its endpoint, and the generation of its connection if that is open.
-    fn at(&self) -> (Arc<Endpoint>, Option<u64>) {
-        match self {
-            Self::Kept(stream) => {
-                let generation = stream.connection.generation();
-                (stream.endpoint.clone(), Some(generation))
-            }
-            Self::Opened(endpoint) => (endpoint.clone(), None),
-        }
-    }
-}
-
-/// The connections over which a renewal was without an answer for a part of its time, in the order in which they were asked.
-#[derive(Default)]
-struct Silent {
-    connections: Vec<(Arc<Endpoint>, u64)>,
-    /// One more round of all endpoints may be asked, as one more part of the time is over.
-    may_repeat: bool,
-    /// It is under way, silent ones included.
-    repeats: bool,
-}
-
-impl Silent {
-    fn has(&self, endpoint: &Arc<Endpoint>) -> bool {
-        let mut silent = self.connections.iter();
-        silent.any(|(other, _)| Arc::ptr_eq(other, endpoint))
-    }
-
-    /// `generation`: of its connection, if it was open before.
-    fn note(&mut self, endpoint: Arc<Endpoint>, generation: Option<u64>) {
-        if let Some(generation) = generation.or_else(|| endpoint.generation()) {
-            self.connections.push((endpoint, generation));
-        }
-    }
-
-    /// An endpoint is asked again: over a new connection, if its last one is silent. That one is not lost yet: it may still answer.
-    fn reopen(&self, again: &Arc<Endpoint>) {
-        for (endpoint, generation) in &self.connections {
-            if Arc::ptr_eq(endpoint, again) {
-                again.reopen(*generation);
-            }
-        }
-    }
-
-    /// One has answered: those that were asked before it are worse.
-    fn lose_before(&self, stream: &Stream) {
-        let is_it = |endpoint: &Arc<Endpoint>, generation: u64| {
-            Arc::ptr_eq(endpoint, &stream.endpoint) && generation == stream.connection.generation()
-        };
-        for (endpoint, generation) in &self.connections {
-            if is_it(endpoint, *generation) {
-                break;
-            }
-            endpoint.lose_up_to(*generation);
-        }
-    }
-}
-
-/// What endpoints that were asked to renew a lease have said instead.
-#[derive(Default)]
-struct Failed {
-    causes: Vec<Cause>,
-    /// One may have renewed it all the same.
-    sent: bool,
-    /// One refuses; no more are asked.
-    refusal: Option<Failure>,
-}
-
-impl Failed {
-    fn note(&mut self, failure: Failure) {
-        match failure {
-            Failure::Unavailable(cause) => self.causes.push(passed_over(cause)),
-            Failure::Unknown(cause) => {
-                self.sent = true;
-                self.causes.push(passed_over(cause));
-            }
-            refused => self.refusal = Some(refused),
-        }
-    }
-
-    fn outcome(self) -> Failure {
-        match self.refusal {
-            Some(refused) => refused,
-            None if self.sent => Failure::Unknown(all(self.causes)),
-            None => unserved(self.causes),
-        }
     }
 }
 

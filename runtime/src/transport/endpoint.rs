@@ -184,9 +184,8 @@ impl Endpoint {
     /// Whether a connection is open and proven.
     pub(super) fn is_connected(&self) -> bool {
         let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.as_ref().is_some_and(|last| {
-            matches!(*last.stage.borrow(), Stage::Proven(_)) && !self.has_lost(last.generation)
-        })
+        let last = slot.as_ref();
+        last.is_some_and(|last| last.is_proven() && !self.has_lost(last.generation))
     }
 
     /// Lets go of the connection, which closes when the exchanges under way on it have ended. The next exchange opens another.
@@ -273,7 +272,7 @@ impl Endpoint {
 
     /// The connection is not used again; exchanges under way on it may still end.
     pub(super) fn lose(&self, connection: &Connection) {
-        self.dial.link(connection.generation).lose();
+        self.lose_up_to(connection.generation);
     }
 
     /// The generation of its last connection, open or not.

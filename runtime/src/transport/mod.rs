@@ -13,6 +13,7 @@ mod keyring;
 pub(crate) mod page;
 pub(crate) mod reach;
 mod refusals;
+mod renewal;
 mod renewals;
 mod ring;
 mod scheme;
