@@ -147,62 +147,49 @@ async fn a_slow_network_only_costs_time() {
     corner.until_empty().await;
 }
 
+/// Takes a lock over a proxy, which delays all from the start, and has its body last for this long after the fault.
+async fn outlives(ttl: Duration, delay: Duration, body: Duration, fault: impl FnOnce(&Proxy)) {
+    let (corner, proxy) = Corner::with_proxy().await;
+    proxy.delay(delay);
+    let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
+    let held = locks.lock("reports/today").await.expect("a free name");
+    let kept = held.hold(async {
+        fault(&proxy);
+        // The body's work, past the lease that it began with.
+        sleep(body).await;
+    });
+    within("the body's end", kept).await.expect("no loss");
+    assert!(held.is_held());
+    proxy.delay(Duration::ZERO);
+    proxy.thaw();
+    held.release().await.expect("released");
+    corner.until_empty().await;
+}
+
 /// A lock of a short TTL outlives its connection, though a new one takes several slow round trips.
 #[limit::test]
 async fn a_slow_network_reconnects_within_a_short_ttl() {
-    let (corner, proxy) = Corner::with_proxy().await;
-    proxy.delay(Duration::from_millis(190));
     let ttl = Duration::from_secs(6);
-    let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
-    let held = locks.lock("reports/today").await.unwrap();
-    let kept = held.hold(async {
-        proxy.reset_all();
-        // The body's work, past the lease that it began with.
-        sleep(ttl * 3 / 2).await;
-    });
-    within("the body's end", kept).await.unwrap();
-    assert!(held.is_held());
-    held.release().await.unwrap();
-    corner.until_empty().await;
+    let delay = Duration::from_millis(190);
+    outlives(ttl, delay, ttl * 3 / 2, Proxy::reset_all).await;
 }
 
 /// Found by torture: renewals were given up after an eighth of the TTL, and were always begun anew while etcd was slow.
 #[limit::test]
 async fn slow_answers_keep_the_lock_of_a_short_ttl() {
-    let (corner, proxy) = Corner::with_proxy().await;
     let ttl = Duration::from_secs(4);
-    let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
-    let held = locks.lock("reports/today").await.unwrap();
-    let kept = held.hold(async {
-        proxy.delay(ttl / 10);
-        // The body's work, past the lease that it began with.
-        sleep(ttl * 2).await;
-    });
-    within("the body's end", kept).await.unwrap();
-    assert!(held.is_held());
-    proxy.delay(Duration::ZERO);
-    held.release().await.unwrap();
-    corner.until_empty().await;
+    outlives(ttl, Duration::ZERO, ttl * 2, |proxy| proxy.delay(ttl / 10)).await;
 }
 
 /// The first renewal goes over the connection that was used before, as there is no stream yet.
 #[limit::test]
 async fn half_open_connection_costs_no_lock_of_a_short_ttl() {
-    let (corner, proxy) = Corner::with_proxy().await;
     let ttl = Duration::from_secs(3);
-    let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
-    let held = locks.lock("reports/today").await.unwrap();
-    let kept = held.hold(async {
+    let half_open = |proxy: &Proxy| {
         proxy.freeze_existing(Direction::Requests);
         proxy.freeze_existing(Direction::Answers);
-        // The body's work, past the lease that it began with.
-        sleep(ttl * 2).await;
-    });
-    within("the body's end", kept).await.unwrap();
-    assert!(held.is_held());
-    proxy.thaw();
-    held.release().await.unwrap();
-    corner.until_empty().await;
+    };
+    outlives(ttl, Duration::ZERO, ttl * 2, half_open).await;
 }
 
 #[limit::test]

@@ -233,7 +233,7 @@ mod tests {
     use crate::checker::tests::Story;
 
     #[test]
-    fn timeline_has_the_two_calls_that_overlap_and_the_fault_between() {
+    fn timeline_has_both_calls_and_the_fault_between() {
         let mut story = Story::default();
         for call in 0..50 {
             let at = 1_000 + call * 20;
