@@ -1,4 +1,5 @@
-//! Members of the etcd cluster, changed under a lock: two operators never do it at the same time. A learner is added, shown and removed.
+//! Members of the etcd cluster, changed under a lock: two operators never do it at the same time. A learner is added, shown and
+//! removed.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin members -- http://127.0.0.1:12380

@@ -1,8 +1,8 @@
 //! Scheduled job that every replica starts at the same time and exactly one does.
 //!
 //! The lock excludes two replicas at once, and `at_least` excludes a second one soon after. From the start of the work the name
-//! stays locked for that long, even if the work is shorter and its replica has ended. So a replica whose clock is late skips the job. If a replica crashes
-//! in the middle of the work, the next one to try after the lease's TTL does the job.
+//! stays locked for that long, even if the work is shorter and its replica has ended. So a replica whose clock is late skips the
+//! job. If a replica crashes in the middle of the work, the next one to try after the lease's TTL does the job.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379

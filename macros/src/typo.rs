@@ -1,6 +1,7 @@
 //! Typo correction: the word that the user probably meant, for "did you mean".
 
-/// Returns the nearest candidate within a third of the letters (one at least, not all) of `word`, or of the candidate if that is longer.
+/// Returns the nearest candidate within a third of the letters (one at least, not all) of `word`, or of the candidate if that is
+/// longer.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,

@@ -16,7 +16,7 @@
 //! | a body that ends after 30 s | [`at_most = "30s"`](options#at_most) |
 //! | a body that a lost client does not cut in half | [`detach`](options#detach) |
 //! | a body that goes on when its lock is lost | [`on_lost = "continue"`](options#on_lost) |
-//! | a crashed holder's name sooner or later | [`ttl = "30s"`](options#ttl) |
+//! | a crashed holder's name free earlier, or later | [`ttl = "30s"`](options#ttl) |
 //! | an answer that does not wait for the release | [`release = "background"`](options#release) |
 //! | a helper that cannot be called without the lock | [`guard = order`](options#guard) and `&`[`Locked<Order>`](Locked) |
 //! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.fenced(transaction)` |

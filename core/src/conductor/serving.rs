@@ -29,7 +29,8 @@ use std::time::Duration;
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
 
-/// How long at least the keys of a call linger here for the next; other processes wait that much longer, and up to [`TOGETHER`] more.
+/// How long at least the keys of a call linger here for the next. Other processes wait that much longer, and up to [`TOGETHER`]
+/// more.
 const LINGER: Duration = Duration::from_millis(1);
 
 /// What has lingered goes together, once in so long: a delete that goes alone is one commit more at etcd.
@@ -383,7 +384,8 @@ impl Core {
         })
     }
 
-    /// The contender may serve the call: all its keys are admitted, or readers hold it. Grants it, or renews the session first (rule P12).
+    /// The contender may serve the call: all its keys are admitted, or readers hold it. Grants it, or renews the session first
+    /// (rule P12).
     fn grant_if_fresh(&mut self, id: ContenderId, call: CallId) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let session_id = contender.session();

@@ -10,7 +10,8 @@ use crate::values::wait::Wait;
 pub struct Site {
     /// Module path and name of the function.
     pub function: &'static str,
-    /// How long to queue, if that is a literal; `None`: not given, or an expression, which [`Lock::wait`](super::call::Lock::wait) brings.
+    /// How long to queue, if that is a literal; `None`: not given, or an expression, which
+    /// [`Lock::wait`](super::call::Lock::wait) brings.
     pub wait: Option<Wait>,
     /// Lease TTL, if that is a literal; `None`: likewise.
     pub ttl: Option<Duration>,

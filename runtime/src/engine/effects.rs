@@ -9,8 +9,8 @@
 //!   atomics, which the core and the driver write while the core is locked. The effect of a loss only wakes.
 //! - A grant that is not delivered yet has an owner, the [`Ownership`] inside the effect. If it is lost meanwhile, the caller
 //!   receives an ownership that says so. If the caller has gone, the ownership's drop releases it (rule P26).
-//! - Timers are no effects, nor are exchanges with an etcd outside the process. But the engine's thread performs effects too, after an answer or a timer: a
-//!   subscriber or a recorder that blocks there holds up renewals. The front page tells users so.
+//! - Timers are no effects, nor are exchanges with an etcd outside the process. But the engine's thread performs effects too, after
+//!   an answer or a timer: a subscriber or a recorder that blocks there holds up renewals. The front page tells users so.
 
 use std::fmt;
 use std::sync::Arc;

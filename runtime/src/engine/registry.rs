@@ -1,8 +1,8 @@
 //! Registry of an engine's calls: which of them wait and which hold, to be read without the engine.
 //!
-//! A call is one entry from the moment it queues until its caller begins to give it back. Entering, changing and leaving take one of sixteen
-//! locks for one step in a small map. A reader takes each of them for as long as it copies its entries. The core's own lock has no
-//! part in this, so that a status holds up no hand-over.
+//! A call is one entry from the moment it queues until its caller begins to give it back. Entering, changing and leaving take one of
+//! sixteen locks for one step in a small map. A reader takes each of them for as long as it copies its entries. The combiner's lock
+//! around the core has no part in this, so that a status holds up no hand-over.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

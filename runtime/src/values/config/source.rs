@@ -76,7 +76,8 @@ impl Source {
         self.provider.is_none().then_some(&self.configured)
     }
 
-    /// Reads the files, off the engine's thread, and asks the closure. An error says what is wrong. It shows no secret of the files; that of a closure is shown as it is, escaped and cut.
+    /// Reads the files, off the engine's thread, and asks the closure. An error says what is wrong, and shows no secret of the files.
+    /// What the closure says of its own error is shown, escaped and cut.
     pub(crate) async fn read(&self) -> Result<Credentials, String> {
         let mut credentials = Credentials::default();
         if let Some(Provider(provide)) = &self.provider {
