@@ -197,7 +197,7 @@ impl Lock {
             }
         }
         ready!(self.released(cx));
-        body.poll(cx).map(Ok) // pending, if polled after it was done
+        body.poll(cx).map(Ok) // takes the output; pending, if polled after it was done
     }
 
     /// Waits for the grant, then makes the gate, under which the body may be polled.
