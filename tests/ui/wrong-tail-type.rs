@@ -2,7 +2,8 @@ use etcd_locked::{LockError, etcd_locked};
 
 #[etcd_locked("orders/<id>")]
 async fn ship(id: u64) -> Result<String, LockError> {
-    Ok(id)
+    let shipped: Result<u64, LockError> = Ok(id);
+    shipped
 }
 
 fn main() {}
