@@ -1,72 +1,67 @@
-//! How long calls took: a histogram of sixteen buckets for each doubling, so that a figure is right to 2.2 %.
+//! How long calls took: a histogram in which a figure is right to 1 %.
 //!
-//! Workers in other languages count in the same buckets.
+//! Workers in other languages answer as [`Latency::to_json`] does, rounded to 10 µs.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
-const PER_DOUBLING: f64 = 16.0;
+/// Of nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Latency(Histogram<u64>);
 
-/// By bucket, how many calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Latency(BTreeMap<u16, u64>);
-
-impl Latency {
-    pub(crate) fn record(&mut self, took: Duration) {
-        let nanos = (took.as_nanos() as f64).max(1.0);
-        let bucket = (nanos.log2() * PER_DOUBLING) as u16;
-        *self.0.entry(bucket).or_default() += 1;
-    }
-
-    pub(crate) fn add(&mut self, other: &Self) {
-        for (bucket, count) in &other.0 {
-            *self.0.entry(*bucket).or_default() += count;
-        }
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.0.values().sum()
-    }
-
-    /// The middle of the bucket in which this share of all calls, from the fastest on, has ended; in seconds.
-    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
-        let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
-        let mut seen = 0;
-        self.0.iter().find_map(|(bucket, count)| {
-            seen += count;
-            (seen >= wanted).then(|| middle(*bucket))
-        })
-    }
-
-    /// Points of the distribution: seconds, and the share of calls that took longer.
-    pub(crate) fn tail(&self) -> Vec<(f64, f64)> {
-        let all = self.count() as f64;
-        let mut seen = 0;
-        let points = self.0.iter().map(|(bucket, count)| {
-            seen += count;
-            (middle(*bucket), 1.0 - seen as f64 / all)
-        });
-        points.collect()
-    }
-
-    pub(crate) fn to_json(&self) -> Value {
-        let pairs = self.0.iter();
-        Value::Object(pairs.map(|(b, n)| (b.to_string(), (*n).into())).collect())
-    }
-
-    pub(crate) fn from_json(json: &Map<String, Value>) -> Option<Self> {
-        let pairs = json
-            .iter()
-            .map(|(b, n)| Some((b.parse().ok()?, n.as_u64()?)));
-        pairs.collect::<Option<_>>().map(Self)
+impl Default for Latency {
+    fn default() -> Self {
+        Self(Histogram::new(2).expect("two digits are not too many"))
     }
 }
 
-/// In seconds.
-fn middle(bucket: u16) -> f64 {
-    ((f64::from(bucket) + 0.5) / PER_DOUBLING).exp2() * 1e-9
+impl Latency {
+    pub(crate) fn record(&mut self, took: Duration) {
+        self.0 += took.as_nanos() as u64;
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.0 += &other.0;
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// In which this share of all calls, from the fastest on, has ended; in seconds.
+    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
+        (self.count() > 0).then(|| seconds(self.0.value_at_quantile(share)))
+    }
+
+    /// Points of the distribution: seconds, and the share of calls that took longer.
+    pub(crate) fn tail(&self) -> impl Iterator<Item = (f64, f64)> {
+        let points = self.0.iter_recorded();
+        points.map(|point| (seconds(point.value_iterated_to()), 1.0 - point.quantile()))
+    }
+
+    /// How many calls took so many nanoseconds.
+    pub(crate) fn to_json(&self) -> Value {
+        let points = self.0.iter_recorded().map(|point| {
+            let (nanos, calls) = (point.value_iterated_to(), point.count_at_value());
+            (nanos.to_string(), calls.into())
+        });
+        Value::Object(points.collect())
+    }
+
+    pub(crate) fn from_json(json: &Map<String, Value>) -> Option<Self> {
+        let mut latency = Self::default();
+        for (nanos, calls) in json {
+            let (nanos, calls) = (nanos.parse().ok()?, calls.as_u64()?);
+            latency.0.record_n(nanos, calls).ok()?;
+        }
+        Some(latency)
+    }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
 }
 
 #[cfg(test)]
@@ -76,14 +71,29 @@ mod tests {
     #[test]
     fn a_quantile_is_near_what_was_recorded() {
         let mut latency = Latency::default();
-        for millis in 1..=100 {
+        for millis in 1..=50 {
             latency.record(Duration::from_millis(millis));
         }
+        let mut others = Latency::default();
+        for millis in 51..=100 {
+            others.record(Duration::from_millis(millis));
+        }
+        latency.add(&others);
         for (share, millis) in [(0.5, 50.0), (0.99, 99.0), (1.0, 100.0), (0.0, 1.0)] {
             let found = latency.quantile(share).unwrap() * 1e3;
-            assert!((found / millis - 1.0).abs() < 0.025, "{share}: {found}");
+            assert!((found / millis - 1.0).abs() < 0.01, "{share}: {found}");
         }
         assert_eq!(Latency::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn the_tail_falls_from_all_to_none() {
+        let mut latency = Latency::default();
+        for millis in [1, 1, 1, 10] {
+            latency.record(Duration::from_millis(millis));
+        }
+        let shares: Vec<f64> = latency.tail().map(|(_, share)| share).collect();
+        assert_eq!(shares, [0.25, 0.0]);
     }
 
     #[test]

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -69,6 +68,7 @@ func main() {
 		seen.clear()
 		var all sync.WaitGroup
 		for i := 0; i < *tasks; i++ {
+			tallies[i].latency = map[time.Duration]uint64{}
 			all.Add(1)
 			go func(i int) {
 				defer all.Done()
@@ -77,13 +77,13 @@ func main() {
 		}
 		all.Wait()
 
-		sum := tally{}
+		sum := tally{latency: map[time.Duration]uint64{}}
 		for i := range tallies {
 			sum.add(&tallies[i])
 		}
 		answer, err := json.Marshal(map[string]interface{}{
 			"count": sum.count, "total": sum.total, "seconds": *seconds,
-			"latency": sum.sparse(), "witnessed": seen.sum(), "changes": seen.changes, "rss": rss(),
+			"latency": sum.latency, "witnessed": seen.sum(), "changes": seen.changes, "rss": rss(),
 		})
 		check(err)
 		fmt.Println(string(answer))
@@ -93,7 +93,8 @@ func main() {
 // What a task has done.
 type tally struct {
 	count, total uint64
-	latency      [1024]uint64
+	// How many calls took so long, to ten microseconds; nanoseconds in JSON.
+	latency map[time.Duration]uint64
 }
 
 func (t *tally) run(session *concurrency.Session, task int, seen *seen, begin, end time.Time) {
@@ -113,7 +114,7 @@ func (t *tally) run(session *concurrency.Session, task int, seen *seen, begin, e
 		// A call counts where it ends.
 		if !to.Before(begin) && to.Before(end) {
 			t.count++
-			t.latency[bucket(to.Sub(from))]++
+			t.latency[to.Sub(from).Round(10*time.Microsecond)]++
 		}
 	}
 }
@@ -121,24 +122,9 @@ func (t *tally) run(session *concurrency.Session, task int, seen *seen, begin, e
 func (t *tally) add(other *tally) {
 	t.count += other.count
 	t.total += other.total
-	for i, n := range other.latency {
-		t.latency[i] += n
+	for took, n := range other.latency {
+		t.latency[took] += n
 	}
-}
-
-func (t *tally) sparse() map[string]uint64 {
-	found := map[string]uint64{}
-	for i, n := range t.latency {
-		if n > 0 {
-			found[strconv.Itoa(i)] = n
-		}
-	}
-	return found
-}
-
-// Sixteen buckets for each doubling.
-func bucket(d time.Duration) int {
-	return int(math.Log2(math.Max(float64(d.Nanoseconds()), 1)) * 16)
 }
 
 // The witness of exclusion: counters that lose something if two count at a time.

@@ -93,10 +93,7 @@ pub(crate) fn of(points: &[Point]) -> Vec<Drawn> {
                 ..
             } if *of == row => {
                 // Under one in a thousand there are too few calls to draw a line through.
-                let tail = latency
-                    .tail()
-                    .into_iter()
-                    .filter(|(_, share)| *share > 1e-3);
+                let tail = latency.tail().filter(|(_, share)| *share > 1e-3);
                 Some(Series::new(kind.title(), color(*kind), tail.collect()))
             }
             _ => None,
