@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use plotters::style::RGBColor;
+
 use super::crew::Kind;
 use super::figures::{number, time};
 use super::row::Point;
+use crate::Result;
 
 mod chart;
 
@@ -17,149 +20,161 @@ pub(crate) struct Drawn {
     pub(crate) svg: String,
 }
 
-/// All for which there are points.
-pub(crate) fn of(points: &[Point]) -> Vec<Drawn> {
-    let (mut tasks, mut processes) = (Lines::default(), Lines::default());
-    let mut over_time = Vec::new();
-    for point in points {
-        match point {
-            Point::Tasks(kind, tasks_, rate) => tasks.add(*kind, *tasks_, *rate),
-            Point::Processes(kind, count, rate) => processes.add(*kind, *count, *rate),
-            Point::Time(seconds, rate) => over_time.push((*seconds, *rate)),
-            Point::Latency { .. } => {}
-        }
-    }
-    let mut drawn = vec![
-        Drawn {
-            file: "tasks.svg",
+const CHARTS: [(&str, Chart); 5] = [
+    (
+        "tasks.svg",
+        Chart {
             title: "Locks a second over tasks, each with a name of its own",
-            svg: String::new(),
-        }
-        .with(
-            Axis::new("tasks of one process", Scale::Log(2.0), number),
-            Axis::new(
-                "locks taken and released a second",
-                Scale::Log(10.0),
-                number,
-            ),
-            tasks.series(),
-        ),
-        Drawn {
-            file: "processes.svg",
+            scale: Scale::Log(2.0),
+            x: Axis("tasks of one process", number),
+            y: Axis("locks taken and released a second", number),
+        },
+    ),
+    (
+        "processes.svg",
+        Chart {
             title: "Hand-overs a second of one name over processes",
-            svg: String::new(),
-        }
-        .with(
-            Axis::new(
-                "processes that contend for one name",
-                Scale::Log(2.0),
-                number,
-            ),
-            Axis::new("hand-overs a second", Scale::Log(10.0), number),
-            processes.series(),
-        ),
-        Drawn {
-            file: "time.svg",
+            scale: Scale::Log(2.0),
+            x: Axis("processes that contend for one name", number),
+            y: Axis("hand-overs a second", number),
+        },
+    ),
+    (
+        "time.svg",
+        Chart {
             title: "Locks a second over time, on 60 hot names",
-            svg: String::new(),
+            scale: Scale::Linear,
+            x: Axis("seconds", number),
+            y: Axis("locks taken and released a second", number),
+        },
+    ),
+    (
+        "latency-B1.svg",
+        Chart {
+            title: "How long a call takes: one task, one name",
+            scale: Scale::Log(10.0),
+            x: Axis("time of a call", time),
+            y: Axis("share of calls that take longer", percent),
+        },
+    ),
+    (
+        "latency-B3.svg",
+        Chart {
+            title: "How long a call takes: two processes, one name",
+            scale: Scale::Log(10.0),
+            x: Axis("time of a call", time),
+            y: Axis("share of calls that take longer", percent),
+        },
+    ),
+];
+
+/// All for which there are points.
+pub(crate) fn of(points: &[Point]) -> Result<Vec<Drawn>> {
+    let mut drawn = Vec::new();
+    for (file, chart) in CHARTS {
+        let mut lines: BTreeMap<Kind, Vec<(f64, f64)>> = BTreeMap::new();
+        for (kind, places) in points.iter().filter_map(|point| on(file, point)) {
+            lines.entry(kind).or_default().extend(places);
         }
-        .with(
-            Axis::new("seconds", Scale::Linear, number),
-            Axis::new("locks taken and released a second", Scale::Linear, number),
-            vec![Series::new(
-                Kind::Ours.title(),
-                color(Kind::Ours),
-                over_time,
-            )],
-        ),
-    ];
-    for (row, file, title) in [
+        if lines.is_empty() {
+            continue;
+        }
+        let series = lines.into_iter().map(|(kind, mut points)| {
+            points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            Series {
+                name: kind.title().replace('`', ""),
+                color: color(kind),
+                points,
+            }
+        });
+        let svg = chart.svg(&series.collect::<Vec<_>>());
+        drawn.push(Drawn {
+            file,
+            title: chart.title,
+            svg: svg.map_err(|error| format!("{file}: {error}"))?,
+        });
+    }
+    Ok(drawn)
+}
+
+/// Whose line a point belongs to in this file, and where it lies.
+fn on(file: &str, point: &Point) -> Option<(Kind, Vec<(f64, f64)>)> {
+    match (file, point) {
+        ("tasks.svg", Point::Tasks(kind, x, y))
+        | ("processes.svg", Point::Processes(kind, x, y)) => Some((*kind, vec![(*x, *y)])),
+        ("time.svg", Point::Time(x, y)) => Some((Kind::Ours, vec![(*x, *y)])),
         (
-            "B1",
             "latency-B1.svg",
-            "How long a call takes: one task, one name",
-        ),
-        (
-            "B3",
-            "latency-B3.svg",
-            "How long a call takes: two processes, one name",
-        ),
-    ] {
-        let series = points.iter().filter_map(|point| match point {
             Point::Latency {
-                row: of,
+                row: "B1",
                 kind,
                 latency,
                 ..
-            } if *of == row => {
-                // Under one in a thousand there are too few calls to draw a line through.
-                let tail = latency.tail().filter(|(_, share)| *share > 1e-3);
-                Some(Series::new(kind.title(), color(*kind), tail.collect()))
-            }
-            _ => None,
-        });
-        let drawing = Drawn {
-            file,
-            title,
-            svg: String::new(),
-        };
-        drawn.push(drawing.with(
-            Axis::new("time of a call", Scale::Log(10.0), time),
-            Axis::new("share of calls that take longer", Scale::Log(10.0), percent),
-            series.collect(),
-        ));
-    }
-    drawn.retain(|drawn| !drawn.svg.is_empty());
-    drawn
-}
-
-impl Drawn {
-    /// Draws it, if there is anything to see.
-    fn with(mut self, x: Axis, y: Axis, series: Vec<Series>) -> Self {
-        if series.iter().any(|series| !series.points.is_empty()) {
-            self.svg = Chart {
-                title: self.title,
-                x,
-                y,
-                series,
-            }
-            .svg();
+            },
+        )
+        | (
+            "latency-B3.svg",
+            Point::Latency {
+                row: "B3",
+                kind,
+                latency,
+                ..
+            },
+        ) => {
+            // Under one in a thousand there are too few calls to draw a line through.
+            let tail = latency.tail().filter(|(_, share)| *share > 1e-3);
+            Some((*kind, tail.collect()))
         }
-        self
-    }
-}
-
-#[derive(Default)]
-struct Lines(BTreeMap<Kind, Vec<(f64, f64)>>);
-
-impl Lines {
-    fn add(&mut self, kind: Kind, x: f64, y: f64) {
-        self.0.entry(kind).or_default().push((x, y));
-    }
-
-    fn series(self) -> Vec<Series> {
-        let lines = self.0.into_iter().map(|(kind, mut points)| {
-            points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-            Series::new(kind.title(), color(kind), points)
-        });
-        lines.collect()
+        _ => None,
     }
 }
 
 /// Of a palette that people with colour blindness can tell apart.
-fn color(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Ours | Kind::Background => "#d55e00",
-        Kind::Go => "#0072b2",
-        Kind::Plain | Kind::Watching => "#009e73",
-        Kind::Service => "#cc79a7",
-        Kind::Python => "#b59a00",
-        Kind::Raw | Kind::Mutex | Kind::Bare | Kind::Unobserved | Kind::Observed => "#555555",
-        Kind::Stored => "#a0a0a0",
-        Kind::Guarded => "#56b4e9",
-    }
+fn color(kind: Kind) -> RGBColor {
+    let (red, green, blue) = match kind {
+        Kind::Ours | Kind::Background => (0xd5, 0x5e, 0x00),
+        Kind::Go => (0x00, 0x72, 0xb2),
+        Kind::Plain | Kind::Watching => (0x00, 0x9e, 0x73),
+        Kind::Service => (0xcc, 0x79, 0xa7),
+        Kind::Python => (0xb5, 0x9a, 0x00),
+        Kind::Raw | Kind::Mutex | Kind::Bare | Kind::Unobserved | Kind::Observed => (85, 85, 85),
+        Kind::Stored => (160, 160, 160),
+        Kind::Guarded => (0x56, 0xb4, 0xe9),
+    };
+    RGBColor(red, green, blue)
 }
 
 fn percent(share: f64) -> String {
     number(share * 100.0) + " %"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Latency;
+    use std::time::Duration;
+
+    #[test]
+    fn each_plot_has_the_lines_of_its_points() {
+        let mut latency = Latency::default();
+        for micros in [700, 800, 900] {
+            latency.record(Duration::from_micros(micros));
+        }
+        let drawn = of(&[
+            Point::Tasks(Kind::Ours, 256.0, 17_000.0),
+            Point::Tasks(Kind::Go, 1.0, 800.0),
+            Point::Latency {
+                row: "B3",
+                work: "2 processes",
+                kind: Kind::Python,
+                latency,
+            },
+        ]);
+        let drawn = drawn.unwrap();
+        let files: Vec<_> = drawn.iter().map(|plot| plot.file).collect();
+        assert_eq!(files, ["tasks.svg", "latency-B3.svg"]);
+        let [tasks, latency] = [&drawn[0].svg, &drawn[1].svg];
+        assert!(tasks.contains("etcd-locked\n") && tasks.contains("Go concurrency\n"));
+        assert!(latency.contains("Python aetcd\n") && !latency.contains("etcd-locked\n"));
+    }
 }

@@ -60,7 +60,7 @@ impl Report {
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        let plots = plot::of(&self.all.points);
+        let plots = plot::of(&self.all.points)?;
         put(&folder.join("RESULTS.md"), &self.text(&plots))?;
         for plot in &plots {
             put(&folder.join("plots").join(plot.file), &plot.svg)?;
