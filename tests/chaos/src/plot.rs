@@ -1,188 +1,212 @@
 //! Plot of a run: calls a second and waits over time, with the faults as bands.
 
-use std::fmt::Write as _;
+use std::error::Error;
+use std::ops::Range;
+
+use plotters::coord::Shift;
+use plotters::coord::combinators::IntoLogRange;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
 
 use crate::checker::calls::{self, Call};
 use crate::checker::faults;
 use crate::checker::liveness::HOT;
 use crate::history::Event;
 
-const WIDTH: f64 = 1_500.0;
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 20.0;
-/// Top and height of the panel of calls.
-const CALLS: (f64, f64) = (60.0, 180.0);
-/// Top and height of the panel of waits.
-const WAITS: (f64, f64) = (280.0, 220.0);
-const HEIGHT: f64 = 590.0;
+const SIZE: (u32, u32) = (1_500, 590);
+/// Where panels and legend begin that are below another.
+const SECOND: u32 = 250;
+const LEGEND: u32 = 540;
+/// Whoever shows a plot has one of these: it brings none.
+const FONT: &str = "Helvetica, Arial, sans-serif";
 /// What the panel of waits shows, in milliseconds.
-const LEAST: f64 = 1.0;
-const MOST: f64 = 20_000.0;
+const WAITS: Range<f64> = 1.0..20_000.0;
 /// How much of a run is drawn, in seconds: more could not be told apart.
 const SHOWN: f64 = 600.0;
+/// How dense a band is. Nothing else is as dense.
+const DENSITY: f64 = 0.35;
 
 /// A layer of faults: how its bands look, and which words begin the names of its kinds.
-const LAYERS: [(&str, &str, &[&str]); 4] = [
-    ("workers", "#e69f00", &["worker killed", "worker stopped"]),
+const LAYERS: [(&str, RGBColor, &str); 4] = [
+    (
+        "workers",
+        RGBColor(0xe6, 0x9f, 0x00),
+        "worker killed, worker stopped",
+    ),
     (
         "members",
-        "#cc79a7",
-        &["member", "leader", "quorum", "all members"],
+        RGBColor(0xcc, 0x79, 0xa7),
+        "member, leader, quorum, all members",
     ),
     (
         "operator, storage",
-        "#009e73",
-        &[
-            "lease",
-            "key",
-            "junk key",
-            "compaction",
-            "no space",
-            "role",
-            "password",
-            "etcd wiped",
-            "etcd restored",
-        ],
+        RGBColor(0x00, 0x9e, 0x73),
+        "lease, key, junk key, compaction, no space, role, password, etcd wiped, etcd restored",
     ),
     (
         "network",
-        "#56b4e9",
-        &[
-            "worker cut off",
-            "requests",
-            "answers",
-            "connections",
-            "delay",
-            "trickle",
-            "half-open",
-            "endpoint",
-            "all connections",
-        ],
+        RGBColor(0x56, 0xb4, 0xe9),
+        "worker cut off, requests, answers, connections, delay, trickle, half-open, endpoint, all connections",
     ),
 ];
 
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// A fault: from when to when it is there, in seconds.
+struct Band {
+    from: f64,
+    to: f64,
+    color: RGBColor,
+    name: String,
+}
+
 /// Draws a run as SVG.
-pub(crate) fn draw(events: &[Event]) -> String {
+pub(crate) fn draw(events: &[Event]) -> Result<String, Box<dyn Error>> {
     let start = events.first().map_or(0, |event| event.at);
-    let length = events
-        .last()
-        .map_or(1.0, |event| seconds(start, event.at))
-        .clamp(1.0, SHOWN);
-    let x = |second: f64| LEFT + second / length * (WIDTH - LEFT - RIGHT);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"Helvetica, Arial, sans-serif\" \
-         font-size=\"13\" fill=\"#222\">\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
-         <text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"bold\">Calls and waits of four processes, while workers, members and \
-         connections fail</text>\n"
-    );
-    bands(&mut svg, events, start, length, x);
+    let end = events.last().map_or(start, |event| event.at);
+    let length = seconds(start, end).clamp(1.0, SHOWN);
+    let bands = bands(events, start, length);
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    draw_on(area, &bands, &served(events, start, length), length)?;
+    Ok(named(&svg, &bands))
+}
 
-    let served = served(events, start, length);
-    let most = served
-        .iter()
-        .map(|second| second.len())
-        .max()
-        .unwrap_or(0)
-        .max(1) as f64;
-    let (top, height) = CALLS;
-    let y = |rate: f64| top + height - rate / most * height;
-    for share in [0.0, 0.5, 1.0] {
-        rule(&mut svg, y(share * most), &format!("{:.0}", share * most));
-    }
-    let points = served.iter().enumerate();
-    let points = points.map(|(second, waits)| (x(second as f64 + 0.5), y(waits.len() as f64)));
-    line(&mut svg, points, "#0072b2");
-    caption(&mut svg, CALLS, "calls for hot names served a second");
+fn draw_on(
+    area: Area<'_>,
+    bands: &[Band],
+    served: &[Vec<f64>],
+    length: f64,
+) -> Result<(), Box<dyn Error>> {
+    area.fill(&WHITE)?;
+    let (panels, legend) = area.split_vertically(LEGEND);
+    let panels = panels.margin(8, 0, 0, 0).titled(
+        "Calls and waits of four processes, while workers, members and connections fail",
+        (FONT, 21, FontStyle::Bold),
+    )?;
+    let (upper, lower) = panels.split_vertically(SECOND);
 
-    let (top, height) = WAITS;
-    let y = |wait: f64| {
-        let share = (wait.clamp(LEAST, MOST) / LEAST).ln() / (MOST / LEAST).ln();
-        top + height - share * height
-    };
-    for (wait, text) in [
-        (1.0, "1 ms"),
-        (10.0, "10 ms"),
-        (100.0, "100 ms"),
-        (1_000.0, "1 s"),
-        (10_000.0, "10 s"),
-    ] {
-        rule(&mut svg, y(wait), text);
-    }
-    for (share, color) in [(0.99, "#d55e00"), (0.5, "#333333")] {
+    let calls = served.iter().map(Vec::len).zip(0..);
+    let calls = calls.map(|(calls, second)| (f64::from(second) + 0.5, calls as f64));
+    let most = served.iter().map(Vec::len).max().unwrap_or(0).max(1) as f64;
+    panel(
+        &upper,
+        "calls for hot names served a second",
+        (0.0..length, 0.0..most * 1.05),
+        |calls| format!("{calls:.0}"),
+        bands,
+        vec![(RGBColor(0x00, 0x72, 0xb2), calls.collect())],
+    )?;
+    let seconds: Vec<_> = (0..).zip(served).collect();
+    let mut waits = Vec::new();
+    for (share, color) in [(0.99, RGBColor(0xd5, 0x5e, 0)), (0.5, RGBColor(51, 51, 51))] {
         // A second in which nothing was served has no waits.
-        let served: Vec<_> = served.iter().enumerate().collect();
-        for seconds in served.split(|(_, waits)| waits.is_empty()) {
+        for seconds in seconds.split(|(_, waits)| waits.is_empty()) {
             let points = seconds.iter().map(|(second, waits)| {
-                let at = ((waits.len() - 1) as f64 * share) as usize;
-                (x(*second as f64 + 0.5), y(waits[at]))
+                let wait = waits[((waits.len() - 1) as f64 * share) as usize];
+                (f64::from(*second) + 0.5, wait.clamp(WAITS.start, WAITS.end))
             });
-            line(&mut svg, points, color);
+            waits.push((color, points.collect()));
         }
     }
-    caption(
-        &mut svg,
-        WAITS,
+    panel(
+        &lower,
         "wait for hot names, of calls served: median (dark), p99 (red)",
-    );
-    let mut tick = 0.0;
-    while tick <= length {
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{tick:.0} s</text>",
-            x(tick),
-            top + height + 20.0
-        );
-        tick += if length > 200.0 { 60.0 } else { 10.0 };
+        (0.0..length, WAITS.log_scale()),
+        |wait| match wait {
+            wait if wait < 1e3 => format!("{wait:.0} ms"),
+            wait => format!("{:.0} s", wait / 1e3),
+        },
+        bands,
+        waits,
+    )?;
+    let places = legend
+        .margin(10, 60, 90, 400)
+        .split_evenly((1, LAYERS.len()));
+    for ((name, color, _), place) in LAYERS.iter().zip(places) {
+        place.draw(&Rectangle::new([(0, 0), (22, 14)], color.mix(0.5).filled()))?;
+        place.draw_text(&format!("faults of {name}"), &text(), (30, 0))?;
     }
-    let mut left = LEFT;
-    let legend = LAYERS
-        .iter()
-        .map(|(name, color, _)| (format!("faults of {name}"), *color));
-    for (name, color) in legend {
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{left}\" y=\"{:.1}\" width=\"22\" height=\"14\" fill=\"{color}\" fill-opacity=\"0.45\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\">{name}</text>",
-            HEIGHT - 40.0,
-            left + 30.0,
-            HEIGHT - 28.0
-        );
-        left += 240.0;
+    Ok(())
+}
+
+/// Draws bands, and lines above them.
+fn panel<Y>(
+    area: &Area<'_>,
+    title: &str,
+    (x, y): (Range<f64>, Y),
+    show: fn(f64) -> String,
+    bands: &[Band],
+    lines: Vec<(RGBColor, Vec<(f64, f64)>)>,
+) -> Result<(), Box<dyn Error>>
+where
+    Y: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+{
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, (FONT, 16, FontStyle::Bold))
+        .margin_right(25)
+        .x_label_area_size(30)
+        .y_label_area_size(75)
+        .build_cartesian_2d(x, y)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(13)
+        .x_label_formatter(&|second| format!("{second:.0} s"))
+        .y_labels(5)
+        .y_max_light_lines(1)
+        .y_label_formatter(&|y| show(*y))
+        .label_style(text())
+        .bold_line_style(RGBColor(221, 221, 221))
+        .draw()?;
+    let range = chart.y_range();
+    chart.draw_series(bands.iter().map(|band| {
+        let corners = [(band.from, range.start), (band.to, range.end)];
+        Rectangle::new(corners, band.color.mix(DENSITY).filled())
+    }))?;
+    for (color, points) in lines {
+        chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
     }
-    svg + "</svg>\n"
+    Ok(())
+}
+
+/// Names each band where the pointer is, which plotters cannot: it has drawn them once a panel.
+fn named(svg: &str, bands: &[Band]) -> String {
+    let mut names = bands.iter().cycle();
+    let lines = svg.lines().map(|line| match line.strip_suffix("/>") {
+        Some(band) if line.contains(&format!("opacity=\"{DENSITY}\"")) => {
+            let name = names.next().map_or("", |band| &band.name);
+            format!("{band}><title>{name}</title></rect>\n")
+        }
+        _ => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+fn text() -> TextStyle<'static> {
+    (FONT, 16).into_font().color(&RGBColor(34, 34, 34))
 }
 
 /// The layer of a kind of fault.
-fn layer(kind: &str) -> Option<&'static (&'static str, &'static str, &'static [&'static str])> {
-    let mut layers = LAYERS.iter();
-    layers.find(|(_, _, words)| words.iter().any(|word| kind.starts_with(word)))
+fn layer(kind: &str) -> Option<(&'static str, RGBColor, &'static str)> {
+    let mut layers = LAYERS.into_iter();
+    layers.find(|(_, _, words)| words.split(", ").any(|word| kind.starts_with(word)))
 }
 
-/// One band a fault, over both panels; its name shows where the pointer is.
-fn bands(svg: &mut String, events: &[Event], start: u64, length: f64, x: impl Fn(f64) -> f64) {
-    let (top, bottom) = (CALLS.0, WAITS.0 + WAITS.1);
-    for fault in faults::of(events) {
+fn bands(events: &[Event], start: u64, length: f64) -> Vec<Band> {
+    let faults = faults::of(events).into_iter().map(|fault| {
         let from = seconds(start, fault.begun);
-        let to = fault
-            .healed
-            .map_or(length, |healed| seconds(start, healed))
-            .min(length);
-        if from >= length {
-            continue;
+        let healed = fault.healed.map(|healed| seconds(start, healed));
+        let to = healed.unwrap_or(length).min(length);
+        Band {
+            from,
+            // Wide enough to be seen.
+            to: to.max(from + length / 700.0),
+            color: layer(&fault.kind).map_or(RGBColor(153, 153, 153), |layer| layer.1),
+            name: format!("{}, {} ({from:.1}–{to:.1} s)", fault.kind, fault.target),
         }
-        let color = layer(&fault.kind).map_or("#999999", |layer| layer.1);
-        let width = (x(to) - x(from)).max(2.0);
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{:.1}\" y=\"{top}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{color}\" fill-opacity=\"0.35\"><title>{}, {} \
-             ({from:.1}–{to:.1} s)</title></rect>",
-            x(from),
-            bottom - top,
-            fault.kind,
-            fault.target
-        );
-    }
+    });
+    faults.filter(|band| band.from < length).collect()
 }
 
 /// The waits of the calls for hot names that were served in each second, in milliseconds, from the shortest to the longest. Other
@@ -208,39 +232,9 @@ fn seconds(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1e9
 }
 
-fn rule(svg: &mut String, y: f64, label: &str) {
-    let _ = writeln!(
-        svg,
-        "<path d=\"M{LEFT} {y:.1}H{:.1}\" stroke=\"#ddd\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-        WIDTH - RIGHT,
-        LEFT - 8.0,
-        y + 4.5
-    );
-}
-
-fn caption(svg: &mut String, (top, _): (f64, f64), text: &str) {
-    let _ = writeln!(
-        svg,
-        "<text x=\"{LEFT}\" y=\"{:.1}\" font-weight=\"bold\">{text}</text>",
-        top - 10.0
-    );
-}
-
-fn line(svg: &mut String, points: impl Iterator<Item = (f64, f64)>, color: &str) {
-    let points: Vec<String> = points.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-    if points.is_empty() {
-        return;
-    }
-    let _ = writeln!(
-        svg,
-        "<path d=\"M{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\"/>",
-        points.join("L")
-    );
-}
-
 #[cfg(test)]
 mod tests {
-    use super::layer;
+    use super::*;
     use crate::schedule::Kind;
 
     #[test]
@@ -248,9 +242,30 @@ mod tests {
         for word in Kind::words() {
             assert!(layer(word).is_some(), "{word}");
         }
-        let name = |word| layer(word).map(|(name, ..)| *name);
+        let name = |word| layer(word).map(|(name, ..)| name);
         assert_eq!(name("password changed"), Some("operator, storage"));
         assert_eq!(name("all connections reset"), Some("network"));
         assert_eq!(name("all members restarted"), Some("members"));
+    }
+
+    #[test]
+    fn each_band_names_its_fault_in_both_panels() {
+        let bands = [Band {
+            from: 1.0,
+            to: 2.0,
+            color: RGBColor(1, 2, 3),
+            name: "leader killed".to_owned(),
+        }];
+        let mut svg = String::new();
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        draw_on(area, &bands, &[vec![5.0], vec![], vec![7.0, 9.0]], 3.0).unwrap();
+        let svg = named(&svg, &bands);
+        assert_eq!(
+            svg.matches("<title>leader killed</title></rect>").count(),
+            2
+        );
+        for text in ["10 ms", "10 s", "3 s", "faults of members"] {
+            assert!(svg.contains(&format!("{text}\n")), "{text}: {svg}");
+        }
     }
 }

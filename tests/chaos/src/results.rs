@@ -35,7 +35,8 @@ pub(crate) fn keep(folder: &Path, report: &Report, events: &[Event]) -> Result<(
     let text = serde_json::to_string(report).map_err(|error| error.to_string())?;
     fs::write(runs.join(run.id() + ".json"), text + "\n").map_err(io)?;
     if run.who == OURS && run.mix == "all" && report.error.is_empty() {
-        fs::write(folder.join("plot.svg"), plot::draw(events)).map_err(io)?;
+        let svg = plot::draw(events).map_err(|error| error.to_string())?;
+        fs::write(folder.join("plot.svg"), svg).map_err(io)?;
     }
     Ok(())
 }
