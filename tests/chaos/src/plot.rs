@@ -121,7 +121,7 @@ fn draw_on(
         waits,
     )?;
     let places = legend
-        .margin(10, 60, 90, 400)
+        .margin(10, 10, 90, 400)
         .split_evenly((1, LAYERS.len()));
     for ((name, color, _), place) in LAYERS.iter().zip(places) {
         place.draw(&Rectangle::new([(0, 0), (22, 14)], color.mix(0.5).filled()))?;
@@ -264,6 +264,7 @@ mod tests {
             svg.matches("<title>leader killed</title></rect>").count(),
             2
         );
+        assert_eq!(svg.matches("height=\"14\"").count(), LAYERS.len());
         for text in ["10 ms", "10 s", "3 s", "faults of members"] {
             assert!(svg.contains(&format!("{text}\n")), "{text}: {svg}");
         }
