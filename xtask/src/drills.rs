@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::etcd::{self, Etcd};
+use crate::etcd::{Choice, Etcd};
 use crate::faults;
+use crate::options::Asked;
 use crate::process::{Process, output};
 use crate::{Result, say, workspace};
 
@@ -101,12 +102,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 const LONGEST: usize = 400;
 
 /// Runs all drills and writes the page; or on one etcd, or those whose names contain a word, to target/.
-pub(crate) fn drills(args: &[String]) -> Result<String> {
-    if args == ["--table"] {
-        return write_table();
-    }
-    let mut words = args.to_vec();
-    let asked = etcd::asked(&mut words)?;
+pub(crate) fn drills(asked: &Asked, words: &[String]) -> Result<String> {
     let chosen: Vec<Drill> = DRILLS
         .iter()
         .filter(|drill| words.is_empty() || words.iter().any(|word| drill.contains(word.as_str())))
@@ -119,13 +115,13 @@ pub(crate) fn drills(args: &[String]) -> Result<String> {
         ));
     }
     say::step("etcd");
-    let whole = asked.is_none() && words.is_empty();
-    let etcds = match asked {
-        Some(etcd) => vec![etcd],
-        None => ETCDS
-            .iter()
-            .map(|choice| etcd::choose(choice))
-            .collect::<Result<_>>()?,
+    let whole = asked.etcd.is_none() && words.is_empty();
+    let etcds = match &asked.etcd {
+        Some(choice) => vec![choice.find()?],
+        None => {
+            let choices = ETCDS.iter().map(|choice| choice.parse::<Choice>()?.find());
+            choices.collect::<Result<_>>()?
+        }
     };
     say::step("building the tests");
     let tests = workspace::build_test(&["--package", "etcd-locked-tests", "--test", "it"], "it")?;
@@ -171,7 +167,7 @@ pub(crate) fn drills(args: &[String]) -> Result<String> {
 }
 
 /// Writes the table of faults anew into the page, whose drills stay as they are.
-fn write_table() -> Result<String> {
+pub(crate) fn write_table() -> Result<String> {
     let file = workspace::root().join(PAGE);
     let io = |error: std::io::Error| format!("{}: {error}", file.display());
     let page = fs::read_to_string(&file).map_err(io)?;

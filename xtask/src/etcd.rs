@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
 use crate::process::output;
 use crate::version::Version;
@@ -26,11 +27,8 @@ pub(crate) const CURRENT: Version = Version(3, 5, 0);
 const RECOMMENDED: Version = Version(3, 5, 28);
 
 /// Runs `cargo xtask etcd [choice]`: returns the variables that tests read, as shell assignments.
-pub(crate) fn locate(choice: Option<&str>) -> Result<String> {
-    let first = match choice {
-        Some(text) => choose(text)?,
-        None => Etcd::find()?,
-    };
+pub(crate) fn locate(choice: Option<&Choice>) -> Result<String> {
+    let first = choice.map_or_else(Etcd::find, Choice::find)?;
     let current = Etcd::find_current(&first);
     let best = current.as_ref().unwrap_or(&first);
     let lines = first
@@ -40,35 +38,9 @@ pub(crate) fn locate(choice: Option<&str>) -> Result<String> {
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Takes `--etcd CHOICE` out of a command's arguments, and returns that etcd; `None` without such an argument.
-///
-/// What follows `--` belongs to another program.
-pub(crate) fn asked(args: &mut Vec<String>) -> Result<Option<Etcd>> {
-    take_choice(args)?.map(|text| choose(&text)).transpose()
-}
-
-/// Finds the etcd that such a choice names, or brings it.
-pub(crate) fn choose(text: &str) -> Result<Etcd> {
-    Choice::parse(text)?.find()
-}
-
-fn take_choice(args: &mut Vec<String>) -> Result<Option<String>> {
-    let own = args.iter().take_while(|arg| *arg != "--");
-    let is_choice = |arg: &String| arg == "--etcd" || arg.starts_with("--etcd=");
-    let Some(at) = own.into_iter().position(is_choice) else {
-        return Ok(None);
-    };
-    let argument = args.remove(at);
-    match argument.strip_prefix("--etcd=") {
-        Some(text) => Ok(Some(text.to_owned())),
-        None if at < args.len() && args[at] != "--" => Ok(Some(args.remove(at))),
-        None => Err(format!("`--etcd` without {}", Choice::FORMS)),
-    }
-}
-
 /// Choice of an etcd, as `--etcd` says it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Choice {
+pub(crate) enum Choice {
     /// The newest that Debian has.
     Newest,
     /// The first one of this version, such as `3.4` or `3.5.16`.
@@ -77,10 +49,10 @@ enum Choice {
     Path(PathBuf),
 }
 
-impl Choice {
-    const FORMS: &str = "`newest`, a version such as 3.4 or 3.5.16, or the path of an etcd";
+impl FromStr for Choice {
+    type Err = String;
 
-    fn parse(text: &str) -> Result<Self> {
+    fn from_str(text: &str) -> Result<Self> {
         let is_version = !text.is_empty()
             && text
                 .split('.')
@@ -89,12 +61,17 @@ impl Choice {
             "newest" => Ok(Self::Newest),
             _ if is_version => Ok(Self::Version(text.to_owned())),
             _ if text.contains('/') => Ok(Self::Path(text.into())),
-            _ => Err(format!("`{text}` is no etcd: write {}", Self::FORMS)),
+            _ => Err(
+                "write `newest`, a version such as 3.4 or 3.5.16, or the path of an etcd"
+                    .to_owned(),
+            ),
         }
     }
+}
 
+impl Choice {
     /// Finds that etcd, or brings it below `target/tools`.
-    fn find(&self) -> Result<Etcd> {
+    pub(crate) fn find(&self) -> Result<Etcd> {
         let etcd = match self {
             Self::Newest => Kept::Newest.bring()?,
             Self::Version(version) => Self::of_version(version)?,
@@ -377,34 +354,15 @@ fn fetch(source: Source, home: &Path, least: Version) -> Result<Etcd> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Choice, take_choice};
-
-    fn taken(line: &str) -> (Option<String>, String) {
-        let mut args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let choice = take_choice(&mut args).expect("a choice");
-        (choice, args.join(" "))
-    }
-
-    #[test]
-    fn takes_the_choice_out_of_the_arguments() {
-        let newest = Some("newest".to_owned());
-        assert_eq!(
-            taken("--test it --etcd newest fifo -- --nocapture"),
-            (newest.clone(), "--test it fifo -- --nocapture".to_owned())
-        );
-        assert_eq!(taken("--etcd=newest"), (newest, String::new()));
-        let others = "fifo -- --etcd newest";
-        assert_eq!(taken(others), (None, others.to_owned()));
-        assert!(take_choice(&mut vec!["--etcd".to_owned()]).is_err());
-    }
+    use super::Choice;
 
     #[test]
     fn reads_versions_paths_and_the_newest() {
-        assert_eq!(Choice::parse("newest"), Ok(Choice::Newest));
-        assert_eq!(Choice::parse("3.4"), Ok(Choice::Version("3.4".to_owned())));
-        assert_eq!(Choice::parse("./etcd"), Ok(Choice::Path("./etcd".into())));
+        assert_eq!("newest".parse(), Ok(Choice::Newest));
+        assert_eq!("3.4".parse(), Ok(Choice::Version("3.4".to_owned())));
+        assert_eq!("./etcd".parse(), Ok(Choice::Path("./etcd".into())));
         for text in ["", "latest", "3.", "v3.5"] {
-            assert!(Choice::parse(text).is_err(), "{text}");
+            assert!(text.parse::<Choice>().is_err(), "{text}");
         }
     }
 }

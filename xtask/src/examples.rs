@@ -8,6 +8,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use tempfile::TempDir;
 
 use crate::etcd::Etcd;
@@ -16,7 +18,7 @@ use crate::{Result, peers, say, workspace};
 
 /// An example: label, title, and the module of the target `systems` with its tests.
 #[derive(Debug, Clone, Copy)]
-struct Row(&'static str, &'static str, &'static str);
+pub(crate) struct Row(&'static str, &'static str, &'static str);
 
 const ROWS: &[Row] = &[
     Row("S0", "four conditions", "four_conditions"),
@@ -37,15 +39,25 @@ const ROWS: &[Row] = &[
     Row("leader", "long holder, cut off", "leader"),
 ];
 
+impl ValueEnum for Row {
+    fn value_variants<'a>() -> &'a [Self] {
+        ROWS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0).help(self.1))
+    }
+}
+
 /// Number of rows at a time. Rows mostly wait, but some of them for leases of two seconds.
 const AT_ONCE: usize = 4;
 
 /// Limit of a row, longer than any single test takes before it gives up by itself.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Runs the rows with these labels, or all.
-pub(crate) fn examples(labels: &[String]) -> Result<String> {
-    let rows = chosen(labels)?;
+/// Runs these rows, or all.
+pub(crate) fn examples(chosen: &[Row]) -> Result<String> {
+    let rows = if chosen.is_empty() { ROWS } else { chosen };
     say::step("etcd");
     let etcd = Etcd::find()?;
     let current = Etcd::find_current(&etcd);
@@ -76,7 +88,7 @@ pub(crate) fn examples(labels: &[String]) -> Result<String> {
             .envs(etcd.variables(best));
         run(row, command, &scratch)
     };
-    let failed = run_all(&rows, run);
+    let failed = run_all(rows, run);
     if failed.is_empty() {
         let count = rows.len();
         return Ok(format!("examples: ok — {count} rows, each as it should be"));
@@ -100,20 +112,6 @@ fn brought(row: Row) -> Result<Vec<(&'static str, PathBuf)>> {
         ("INTEROP_PYTHON", python.interpreter),
         ("INTEROP_PYTHON_PACKAGES", python.packages),
     ])
-}
-
-fn chosen(labels: &[String]) -> Result<Vec<Row>> {
-    if labels.is_empty() {
-        return Ok(ROWS.to_vec());
-    }
-    let find = |label: &String| {
-        let row = ROWS.iter().find(|row| row.0.eq_ignore_ascii_case(label));
-        row.copied().ok_or_else(|| {
-            let known: Vec<_> = ROWS.iter().map(|row| row.0).collect();
-            format!("no row is called `{label}`; there are {}", known.join(", "))
-        })
-    };
-    labels.iter().map(find).collect()
 }
 
 /// Builds the tests and the examples, and returns the tests' executable.

@@ -1,62 +1,364 @@
-//! Options of a command line.
+//! Options of the command line.
 
-use crate::etcd::{self, Etcd};
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::etcd::{Choice, Etcd};
+use crate::examples::Row;
 use crate::{Result, say};
 
-/// Options of a command that plays rounds.
-pub(crate) struct Rounds {
-    /// The etcd that was asked for, else one that is found.
-    pub(crate) etcd: Etcd,
-    pub(crate) times: usize,
-    /// How many are played at once.
-    pub(crate) lanes: usize,
-    /// Whether the page is written.
-    pub(crate) writes: bool,
+/// Brings what this machine lacks, then runs tests, demo, examples, simulator and benchmarks.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
+#[command(after_help = "\
+Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
+`cargo xtask <COMMAND> --help` has the options of a command.")]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) command: Command,
 }
 
-impl Rounds {
-    /// Reads the arguments of this command, which has these numbers unless they say otherwise.
-    pub(crate) fn parse(
-        command: &str,
-        args: &[String],
-        times: usize,
-        lanes: usize,
-    ) -> Result<Self> {
-        let mut args = args.to_vec();
-        let asked = etcd::asked(&mut args)?;
-        let times = number(&mut args, "--times")?.unwrap_or(times);
-        let lanes = number(&mut args, "--lanes")?.unwrap_or(lanes);
-        let writes = flag(&mut args, "--write");
-        if !args.is_empty() {
-            return Err(format!(
-                "usage: cargo xtask {command} [--times N] [--lanes N] [--write] [--etcd CHOICE]"
-            ));
-        }
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run three order services on a stock that is too small: without the lock, then with it
+    Demo,
+    /// Run the whole test suite, on this machine's etcd, on a 3.5 and on an embedded one
+    ///
+    /// With --etcd it runs the promises alone, on that etcd.
+    Test {
+        #[command(flatten)]
+        asked: Asked,
+        /// Arguments of `cargo test`, such as a part of the tests' names
+        #[arg(allow_hyphen_values = true)]
+        args: Vec<String>,
+        /// Arguments of the tests' own programs
+        #[arg(last = true)]
+        own: Vec<String>,
+    },
+    /// Show what a real etcd does to us, on 3.4, 3.5 and sid's, as a table; writes tests/DRILLS.md
+    ///
+    /// With words, or on one etcd, it writes target/DRILLS.md.
+    Drills {
+        #[command(flatten)]
+        asked: Asked,
+        /// Only the page's table of faults, from xtask/src/faults.txt
+        #[arg(long, exclusive = true)]
+        table: bool,
+        /// Only drills with one of these in their names
+        words: Vec<String>,
+    },
+    /// Run the systems of the literature and the services, each example with its check, on real etcd; a line for each
+    Examples {
+        /// Only these
+        #[arg(ignore_case = true, value_name = "ROW")]
+        rows: Vec<Row>,
+    },
+    /// Play random schedules (10000) of the production core against an etcd in process
+    Sim {
+        /// Play and search all, and find the bugs it must find; writes tests/sim/RESULTS.md
+        #[arg(long)]
+        write: bool,
+        /// Arguments of the simulator: `--seeds N` plays so many schedules, `--seed N` one of them, every step in words, `--search`
+        /// every schedule of a few clients, as far as so many choices lead; `-- --help` has them all
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Torture worker processes on a cluster of three, with faults of processes, members and connections; a checker judges
+    Chaos(Chaos),
+    /// Play faults on commands of `etcd-locked exec` and `etcdctl lock`: does one still run when the next begins?
+    ///
+    /// The faults are partitions, SIGSTOP and SIGKILL; the page is cli/EXEC.md.
+    Exec {
+        /// Rounds of ours; of `etcdctl lock` a tenth
+        #[arg(long, value_name = "N", default_value = "60")]
+        times: NonZeroUsize,
+        #[command(flatten)]
+        rounds: Rounds,
+    },
+    /// Stop holders of a lock in the middle of a transaction until the next has written: does one commit too late?
+    ///
+    /// Some rounds are played without `fenced`; the page is tests/FENCED.md.
+    Fenced {
+        /// Rounds on PostgreSQL, and as many on SQLite
+        #[arg(long, value_name = "N", default_value = "24")]
+        times: NonZeroUsize,
+        #[command(flatten)]
+        rounds: Rounds,
+    },
+    /// Try dashboard and alerts of ops/ on a real Prometheus, which scrapes two processes of the axum shop while faults are injected:
+    /// does every query return data, and does the right alert fire?
+    Ops,
+    /// Restart three replicas of the axum shop one after the other, under load: which answers do clients see, how long is a hand-over,
+    /// what is left behind?
+    Roll {
+        #[command(flatten)]
+        asked: Asked,
+        /// Until so many locks were handed over after SIGTERM
+        #[arg(long, value_name = "N", default_value = "100")]
+        times: NonZeroUsize,
+    },
+    /// Show what `ls`, `who`, `top` and `doctor` show on a terminal, of clusters that are well and of others; writes cli/SCREENS.md
+    ///
+    /// Without --etcd they are of the newest.
+    Screens(Asked),
+    /// Show what rust-analyzer shows of a crate of annotated functions: diagnostics, completions and definitions, also while a
+    /// statement is half typed
+    Editor,
+    /// Measure every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots
+    ///
+    /// B18 is on a cluster of three with half a millisecond between any two, B19 counts what a release sets off, B20 compares programs
+    /// with and without spans and metrics.
+    Bench(Bench),
+    /// Build the book, check its links and run its examples; brings mdBook
+    Book,
+    /// Pack what is published, and build a crate and the command line from the packed form
+    Package,
+    /// Find or bring etcd, and print the variables that tests read, as shell assignments
+    Etcd {
+        /// As for --etcd: `newest`, a version such as 3.4 or 3.5.16, or the path of an etcd
+        choice: Option<Choice>,
+    },
+    /// Run the protoc that a crate carries (`xtask/protoc` prefers the machine's)
+    #[command(disable_help_flag = true)]
+    Protoc {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Write the time into a file of its own, as the commands of `exec` do
+    #[command(hide = true)]
+    Pulse {
+        folder: PathBuf,
+        millis: u64,
+        /// With a child that does the same
+        #[arg(long)]
+        pair: bool,
+    },
+}
+
+/// Which etcd to use.
+#[derive(Debug, Args)]
+pub(crate) struct Asked {
+    /// The etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an etcd
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) etcd: Option<Choice>,
+}
+
+impl Asked {
+    /// Finds the etcd that was asked for, else the one of this machine.
+    pub(crate) fn find(&self) -> Result<Etcd> {
         say::step("etcd");
-        Ok(Self {
-            etcd: asked.map_or_else(Etcd::find, Ok)?,
-            times,
-            lanes,
-            writes,
-        })
+        self.etcd.as_ref().map_or_else(Etcd::find, Choice::find)
     }
 }
 
-/// Takes an option and its number, which is not zero, out of the arguments.
-pub(crate) fn number(args: &mut Vec<String>, option: &str) -> Result<Option<usize>> {
-    let Some(at) = args.iter().position(|arg| arg == option) else {
-        return Ok(None);
-    };
-    let value = args.get(at + 1).and_then(|value| value.parse().ok());
-    let value = value.filter(|value| *value > 0);
-    let value = value.ok_or_else(|| format!("`{option}` needs a number"))?;
-    args.drain(at..at + 2);
-    Ok(Some(value))
+/// Options of a command that plays rounds.
+#[derive(Debug, Args)]
+pub(crate) struct Rounds {
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// How many are played at once
+    #[arg(long, value_name = "N", default_value = "16")]
+    pub(crate) lanes: NonZeroUsize,
+    /// Write the page
+    #[arg(long)]
+    pub(crate) write: bool,
 }
 
-/// Takes a flag out of the arguments; false if it is not there.
-pub(crate) fn flag(args: &mut Vec<String>, flag: &str) -> bool {
-    let all = args.len();
-    args.retain(|arg| arg != flag);
-    args.len() < all
+/// Options of `chaos`.
+#[derive(Debug, Args)]
+pub(crate) struct Chaos {
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// How long, in minutes: a half at least [default: 1]
+    #[arg(long, value_name = "N")]
+    minutes: Option<f64>,
+    /// Which calls: all, exclusive, together, groups or hasty [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mix: Option<String>,
+    /// Number that decides which faults come when [default: any]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Only this kind of fault, such as "worker stopped"; may be said again. tests/DRILLS.md has them all
+    #[arg(long, value_name = "FAULT")]
+    only: Vec<String>,
+    /// A mistake that our workers make on purpose
+    #[arg(long, value_name = "NAME")]
+    sabotage: Option<String>,
+    /// Whose calls are tortured instead of ours: the same ones, as far as it has them
+    #[arg(long)]
+    pub(crate) peer: Option<Peer>,
+    /// Where histories are kept [default: target/chaos]
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
+    /// Only judge histories that were kept
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    judge: Vec<PathBuf>,
+    /// Keep the figures: writes tests/chaos/RESULTS.md and its plot
+    #[arg(long)]
+    pub(crate) write: bool,
+}
+
+impl Chaos {
+    /// What its runner is told as it was said here.
+    pub(crate) fn args(&self) -> Vec<String> {
+        let peer = self.peer.and_then(|peer| peer.to_possible_value());
+        [
+            say_on("minutes", self.minutes),
+            say_on("mix", self.mix.as_ref()),
+            say_on("seed", self.seed),
+            say_on("only", &self.only),
+            say_on("sabotage", self.sabotage.as_ref()),
+            say_on("peer", peer.iter().map(|peer| peer.get_name())),
+            say_on("keep", self.keep.iter().map(|it| it.display())),
+            say_on("judge", self.judge.iter().map(|it| it.display())),
+        ]
+        .concat()
+    }
+}
+
+/// A peer of `chaos`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Peer {
+    /// concurrency.Mutex of the Go client
+    Go,
+    /// The lock of Python's aetcd
+    Aetcd,
+    /// The lock service of etcd's server, by etcd-client
+    LockService,
+    /// `etcdctl lock` with a command
+    Etcdctl,
+}
+
+/// Options of `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// Only this row, such as B4; may be said again
+    #[arg(long = "row", value_name = "ROW")]
+    pub(crate) rows: Vec<String>,
+    /// In more than seven minutes and smaller; writes to target/bench
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these peers, separated by commas, such as go,plain
+    #[arg(long)]
+    peers: Option<String>,
+    /// Rounds in which ours and each peer measure in turn [default: 5, with --quick 3]
+    #[arg(long, value_name = "N")]
+    pairs: Option<NonZeroUsize>,
+    /// How long each of them measures [default: 3, with --quick 0.6]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Only what the attribute costs in compile time and in bytes; writes benches/COMPILE.md
+    #[arg(long, exclusive = true)]
+    pub(crate) compile: bool,
+}
+
+impl Bench {
+    /// What its runner is told as it was said here.
+    pub(crate) fn args(&self) -> Vec<String> {
+        [
+            say_on("row", &self.rows),
+            self.quick
+                .then(|| "--quick".to_owned())
+                .into_iter()
+                .collect(),
+            say_on("peers", self.peers.as_ref()),
+            say_on("pairs", self.pairs),
+            say_on("seconds", self.seconds),
+        ]
+        .concat()
+    }
+}
+
+/// An option of another program, with each of these values.
+fn say_on<T: ToString>(option: &str, values: impl IntoIterator<Item = T>) -> Vec<String> {
+    let said = |value: T| [format!("--{option}"), value.to_string()];
+    values.into_iter().flat_map(said).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    use super::*;
+    use crate::suite;
+
+    fn parse(line: &str) -> Result<Command, ErrorKind> {
+        let words = ["xtask"].into_iter().chain(line.split_whitespace());
+        let options = Options::try_parse_from(words).map_err(|error| error.kind());
+        options.map(|it| it.command)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn other_programs_get_their_arguments_as_they_are() {
+        for (command, passed) in [
+            ("test --etcd newest", "--test it fifo -- --nocapture"),
+            ("test --etcd=newest", "-- --ignored"),
+            ("test", "-p etcd-locked-core fifo --help -- --etcd newest"),
+            ("sim --write", "--seeds 7"),
+            (
+                "chaos --etcd 3.4",
+                "--minutes 0.5 --mix all --seed 925 --peer lock-service --judge a.gz --judge b.gz",
+            ),
+            (
+                "bench",
+                "--row B18 --quick --peers go,plain --pairs 1 --seconds 0.5",
+            ),
+            ("protoc", "--version"),
+            ("protoc", "-h --include_imports -oout -I . --help a.proto"),
+        ] {
+            let line = format!("{command} {passed}");
+            let found = match parse(&line) {
+                Ok(Command::Test { args, own, asked }) => {
+                    assert_eq!(asked.etcd.is_some(), command != "test");
+                    suite::joined(args, own)
+                }
+                Ok(Command::Sim { args, .. }) => args,
+                Ok(Command::Chaos(chaos)) => chaos.args(),
+                Ok(Command::Bench(bench)) => bench.args(),
+                Ok(Command::Protoc { args }) => args
+                    .into_iter()
+                    .filter_map(|it| it.into_string().ok())
+                    .collect(),
+                other => panic!("{line}: {other:?}"),
+            };
+            assert_eq!(found.join(" "), passed);
+        }
+    }
+
+    #[test]
+    fn an_etcd_may_be_named_behind_other_options() {
+        let Ok(Command::Chaos(chaos)) = parse("chaos --minutes 10 --keep DIR --etcd newest") else {
+            panic!("not chaos");
+        };
+        assert_eq!(chaos.asked.etcd, Some(Choice::Newest));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (line, kind) in [
+            ("", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+            ("tests", ErrorKind::InvalidSubcommand),
+            ("demo now", ErrorKind::UnknownArgument),
+            ("roll --times 0", ErrorKind::ValueValidation),
+            ("etcd latest", ErrorKind::ValueValidation),
+            ("drills --etcd", ErrorKind::InvalidValue),
+            ("drills --table fifo", ErrorKind::ArgumentConflict),
+            ("examples s4 S99", ErrorKind::InvalidValue),
+            ("chaos --peer redis", ErrorKind::InvalidValue),
+        ] {
+            assert_eq!(parse(line).err(), Some(kind), "{line}");
+        }
+    }
 }

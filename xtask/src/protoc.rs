@@ -1,5 +1,6 @@
 //! protoc, the Protocol Buffers compiler: the one that a crate carries, and the machine's.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +8,7 @@ use std::process::Command;
 use crate::Result;
 
 /// Replaces this process by the carried protoc.
-pub(crate) fn exec(args: &[String]) -> Result<String> {
+pub(crate) fn exec(args: &[OsString]) -> Result<String> {
     // It finds its standard types relative to its own path.
     let error = Command::new(carried()?).args(args).exec();
     Err(format!("protoc does not start: {error}; install protoc"))

@@ -1,17 +1,12 @@
 //! `cargo xtask sim`: builds the simulator, fast, and runs it; with `--write` also what it must find, and writes all figures.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::process::{output, run};
 use crate::{Result, say, workspace};
 
-pub(crate) fn sim(args: &[String]) -> Result<String> {
-    let mut args = args.to_vec();
-    let write = args.iter().position(|arg| arg == "--write");
-    if let Some(at) = write {
-        args.remove(at);
-    }
+pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
     say::step("building the simulator");
     let mut build = workspace::cargo();
     build.args(["build", "--profile", "sim", "--package", "etcd-locked-sim"]);
@@ -20,8 +15,8 @@ pub(crate) fn sim(args: &[String]) -> Result<String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let schedules = folder.path().join("schedules");
     say::step("random schedules of the production core");
-    play(&args, write.map(|_| schedules.as_path()))?;
-    if write.is_none() {
+    play(args, writes.then_some(&schedules))?;
+    if !writes {
         return Ok("sim: ok — nothing was violated".to_owned());
     }
     let searches = folder.path().join("searches");
@@ -59,7 +54,7 @@ pub(crate) fn sim(args: &[String]) -> Result<String> {
 }
 
 /// Runs the simulator, the figures to go to that file.
-fn play(args: &[String], figures: Option<&Path>) -> Result<()> {
+fn play(args: &[String], figures: Option<&PathBuf>) -> Result<()> {
     let mut play = workspace::cargo();
     play.args(["run", "--quiet", "--profile", "sim"])
         .args(["--package", "etcd-locked-sim", "--"])

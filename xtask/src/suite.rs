@@ -3,7 +3,8 @@
 use std::env;
 use std::process::Command;
 
-use crate::etcd::{self, CURRENT, Etcd};
+use crate::etcd::{CURRENT, Etcd};
+use crate::options::Asked;
 use crate::process::run;
 use crate::{Result, outside, say, workspace};
 
@@ -16,13 +17,21 @@ const THREADS: &str = "4";
 /// Targets whose tests run on any etcd.
 const PROMISES: [&str; 4] = ["--test", "it", "--test", "differential"];
 
-pub(crate) fn test(args: &[String]) -> Result<String> {
-    let mut args = args.to_vec();
-    say::step("etcd");
-    match etcd::asked(&mut args)? {
-        Some(etcd) => test_on(&etcd, &args),
-        None => test_on_all(&args),
+pub(crate) fn test(asked: &Asked, args: &[String]) -> Result<String> {
+    let etcd = asked.find()?;
+    match asked.etcd {
+        Some(_) => test_on(&etcd, args),
+        None => test_on_all(etcd, args),
     }
+}
+
+/// The arguments of `cargo test`: its own, then those of the tests' programs.
+pub(crate) fn joined(mut args: Vec<String>, own: Vec<String>) -> Vec<String> {
+    if !own.is_empty() {
+        args.push("--".to_owned());
+    }
+    args.extend(own);
+    args
 }
 
 /// Runs the promises on one etcd.
@@ -35,8 +44,7 @@ fn test_on(etcd: &Etcd, args: &[String]) -> Result<String> {
     Ok(format!("test: ok — the promises on etcd {}", etcd.version))
 }
 
-fn test_on_all(args: &[String]) -> Result<String> {
-    let first = Etcd::find()?;
+fn test_on_all(first: Etcd, args: &[String]) -> Result<String> {
     let current = Etcd::find_current(&first);
     let best = current.as_ref().unwrap_or(&first);
     if best.ctl_version < CURRENT {

@@ -4,22 +4,20 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{rustc, telemetry};
-use crate::etcd::{self, Etcd};
+use crate::options;
 use crate::process::{output, run};
 use crate::{Result, peers, say, workspace};
 
 /// The benches' binary.
 const BINARY: (&str, &str) = ("etcd-locked-benches", "bench");
 
-pub(crate) fn speed(args: &[String]) -> Result<String> {
-    let mut args = args.to_vec();
-    let asked = etcd::asked(&mut args)?;
-    let args = args.as_slice();
+pub(crate) fn speed(options: &options::Bench) -> Result<String> {
+    let args = options.args();
     say::step("building the benches");
     let [bench] = workspace::build(&["--release"], [BINARY])?;
-    let needed = output(Command::new(&bench).arg("needs").args(args))?;
+    let needed = output(Command::new(&bench).arg("needs").args(&args))?;
 
-    let etcd = asked.map_or_else(Etcd::find, Ok)?;
+    let etcd = options.asked.find()?;
     let mut command = Command::new(&bench);
     command.args(args).env("ETCD_BIN", &etcd.server).env(
         "BENCH_RUSTC",
@@ -52,9 +50,7 @@ pub(crate) fn speed(args: &[String]) -> Result<String> {
         }
     }
 
-    let all = !args.iter().any(|arg| arg == "--row");
-    let quick = args.iter().any(|arg| arg == "--quick");
-    let place = match (all, quick) {
+    let place = match (options.rows.is_empty(), options.quick) {
         (true, false) => Some(workspace::root().join("benches")),
         // Figures of a few minutes are no figures for others to read.
         (true, true) => Some(workspace::root().join("target/bench")),

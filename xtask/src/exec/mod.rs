@@ -20,12 +20,6 @@ use crate::etcd::Etcd;
 use crate::options::Rounds;
 use crate::{Result, say, workspace};
 
-/// Rounds of ours, unless `--times` says otherwise.
-const TIMES: usize = 60;
-
-/// Rounds that are played at once, unless `--lanes` says otherwise.
-const LANES: usize = 16;
-
 /// The page, below the workspace's root.
 const PAGE: &str = "cli/EXEC.md";
 
@@ -37,13 +31,9 @@ struct Job {
 }
 
 /// Plays the rounds, and prints the table; `--write` writes the page.
-pub(crate) fn exec(args: &[String]) -> Result<String> {
-    let Rounds {
-        etcd,
-        times,
-        lanes,
-        writes,
-    } = Rounds::parse("exec", args, TIMES, LANES)?;
+pub(crate) fn exec(times: usize, rounds: &Rounds) -> Result<String> {
+    let lanes = rounds.lanes.get();
+    let etcd = rounds.asked.find()?;
     say::step("building etcd-locked");
     let [ours] = workspace::build(&[], [("etcd-locked-cli", "etcd-locked")])?;
     let jobs = jobs(times, &Tool::Ours(ours), &Tool::Etcdctl(etcd.ctl.clone()));
@@ -67,7 +57,7 @@ pub(crate) fn exec(args: &[String]) -> Result<String> {
     if !failed.is_empty() {
         return Err(format!("{} rounds came to no end", failed.len()));
     }
-    if writes {
+    if rounds.write {
         let file = workspace::root().join(PAGE);
         let page = page(&etcd, &table);
         fs::write(&file, page).map_err(|error| format!("{}: {error}", file.display()))?;

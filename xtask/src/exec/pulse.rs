@@ -27,22 +27,18 @@ pub(super) struct Pulse {
 }
 
 /// Writes the time into a file of its own, for so many milliseconds; with a child that does the same, if `pair`.
-pub(crate) fn beat(args: &[String]) -> Result<()> {
-    let [folder, millis, rest @ ..] = args else {
-        return Err("usage: xtask pulse FOLDER MILLISECONDS [pair]".to_owned());
-    };
-    let millis: u64 = millis.parse().map_err(|error| format!("{error}"))?;
+pub(crate) fn beat(folder: &Path, millis: u64, pair: bool) -> Result<()> {
     let failed = |error| format!("pulse: {error}");
-    let child = match rest {
-        [] => None,
-        _ => {
+    let child = match pair {
+        false => None,
+        true => {
             let own = std::env::current_exe().map_err(failed)?;
             let mut child = Command::new(own);
-            child.args(["pulse", folder, &millis.to_string()]);
+            child.arg("pulse").arg(folder).arg(millis.to_string());
             Some(child.spawn().map_err(failed)?)
         }
     };
-    let place = Path::new(folder).join(std::process::id().to_string());
+    let place = folder.join(std::process::id().to_string());
     let hidden = place.with_extension("new");
     let file = File::create(&hidden).map_err(failed)?;
     let begun = now();

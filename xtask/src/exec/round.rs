@@ -148,7 +148,7 @@ impl Lane<'_> {
     ) -> Result<Seen> {
         let name = format!("show/{number}");
         // It is over long before, if it is ended.
-        let mut first = tool.run(&self.proxy.endpoint(), &name, one, &["120000", "pair"])?;
+        let mut first = tool.run(&self.proxy.endpoint(), &name, one, &["120000", "--pair"])?;
         let mut first = Process::start("the first process", &mut first)?;
         until("the first command", PATIENCE, || {
             pulse::read(one).len() == 2

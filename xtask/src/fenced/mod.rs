@@ -21,12 +21,6 @@ use self::round::{Body, Database, End, Job, Lane, Place, Played, Spoilt, Step, W
 use crate::options::Rounds;
 use crate::{Result, say, workspace};
 
-/// Rounds on each database, unless `--times` says otherwise.
-const TIMES: usize = 24;
-
-/// Rounds that are played at once, unless `--lanes` says otherwise.
-const LANES: usize = 16;
-
 /// How often a round is played again that the machine was too slow for.
 const ATTEMPTS: usize = 5;
 
@@ -72,13 +66,9 @@ impl Show {
 }
 
 /// Plays the rounds, and prints the tables; `--write` writes the page.
-pub(crate) fn fenced(args: &[String]) -> Result<String> {
-    let Rounds {
-        etcd,
-        times,
-        lanes,
-        writes,
-    } = Rounds::parse("fenced", args, TIMES, LANES)?;
+pub(crate) fn fenced(times: usize, rounds: &Rounds) -> Result<String> {
+    let lanes = rounds.lanes.get();
+    let etcd = rounds.asked.find()?;
     say::step("PostgreSQL");
     let postgres = Postgres::start(&SETTINGS)?;
     let member = Setup::default().binary(&etcd.server).start()?;
@@ -101,7 +91,7 @@ pub(crate) fn fenced(args: &[String]) -> Result<String> {
     let tables = page::tables(&show);
     println!("{tables}");
     verdict(&show)?;
-    if writes {
+    if rounds.write {
         let file = workspace::root().join(PAGE);
         let page = page::page(&etcd, &show, &tables);
         fs::write(&file, page).map_err(|error| format!("{}: {error}", file.display()))?;

@@ -18,12 +18,10 @@ use tempfile::TempDir;
 use self::balancer::Balancer;
 use self::customers::{Customers, now_us};
 use self::figures::{Figures, Stop, hand_overs};
-use crate::etcd::{self, Etcd};
+use crate::etcd::Etcd;
 use crate::ops::shop::{BINARY, Shop};
+use crate::options::Asked;
 use crate::{Result, http, say, workspace};
-
-/// Hand-overs to measure, unless `--times` says otherwise.
-const TIMES: usize = 100;
 
 /// Replicas of the shop.
 const REPLICAS: usize = 3;
@@ -38,22 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 200;
 
 /// Rolls until so many locks were handed over; prints the figures.
-pub(crate) fn roll(args: &[String]) -> Result<String> {
-    let mut args = args.to_vec();
-    let asked = etcd::asked(&mut args)?;
-    let times = match &args[..] {
-        [] => TIMES,
-        [option, times] if option == "--times" => times
-            .parse()
-            .ok()
-            .filter(|times| *times > 0)
-            .ok_or("`--times` needs a number")?,
-        _ => return Err("usage: cargo xtask roll [--times N]".to_owned()),
-    };
-    let etcd = match asked {
-        Some(etcd) => etcd,
-        None => Etcd::find()?,
-    };
+pub(crate) fn roll(asked: &Asked, times: usize) -> Result<String> {
+    let etcd = asked.find()?;
     say::step("building the shop (the first time takes some minutes)");
     let [executable] = workspace::build(&[], [BINARY])?;
     let begun = Instant::now();

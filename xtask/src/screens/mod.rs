@@ -12,8 +12,9 @@ use etcd_locked_devkit::{Cluster, Setup};
 
 use self::scene::Scene;
 use self::shot::{Camera, Shot};
-use crate::etcd::{self, Etcd};
+use crate::etcd::{Choice, Etcd};
 use crate::ops::shop;
+use crate::options::Asked;
 use crate::{Result, say, workspace};
 
 /// The page, below the workspace's root.
@@ -23,18 +24,10 @@ const PAGE: &str = "cli/SCREENS.md";
 const QUOTA: usize = 16 << 20;
 
 /// Runs all commands, checks what `doctor` finds, and writes the page.
-pub(crate) fn screens(args: &[String]) -> Result<String> {
-    let mut args = args.to_vec();
-    let asked = etcd::asked(&mut args)?;
-    if !args.is_empty() {
-        return Err("usage: cargo xtask screens [--etcd CHOICE]".to_owned());
-    }
+pub(crate) fn screens(asked: &Asked) -> Result<String> {
     say::step("etcd");
-    let etcd = match asked {
-        Some(etcd) => etcd,
-        // `doctor` finds something against every other.
-        None => etcd::choose("newest")?,
-    };
+    // `doctor` finds something against every other.
+    let etcd = asked.etcd.as_ref().unwrap_or(&Choice::Newest).find()?;
     say::step("building etcd-locked and the shop (the first time takes some minutes)");
     let binaries = [("etcd-locked-cli", "etcd-locked"), shop::BINARY];
     let [program, shop] = workspace::build(&[], binaries)?;
