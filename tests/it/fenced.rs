@@ -5,7 +5,7 @@ use std::time::Duration;
 use etcd_locked::sqlx::{Fenceable, FencedError, migration};
 use etcd_locked::{Group, LockError, LockGuard, Locks, LossCause};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{Encode, Executor, IntoArguments, Pool, Sqlite, SqlitePool, Transaction, Type};
+use sqlx::{Executor, IntoArguments, Pool, Sqlite, SqlitePool, Transaction};
 use tempfile::TempDir;
 
 use crate::corner::{Corner, take};
@@ -73,11 +73,10 @@ where
     N: Group,
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
     for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
-    for<'q> &'q str: Encode<'q, D> + Type<D>,
 {
     let mut transaction = within("the fence", guard.fenced(pool.begin().await?)).await?;
-    sqlx::query("update orders set writer = ?")
-        .bind(writer)
+    // Databases differ in how they write a placeholder.
+    sqlx::query(&format!("update orders set writer = '{writer}'"))
         .execute(&mut *transaction)
         .await?;
     Ok(transaction)

@@ -43,7 +43,7 @@ mod drained;
 mod endpoints;
 mod exclusion;
 mod fenced;
-mod fenced_by_mariadb;
+mod fenced_on_servers;
 mod fifo;
 mod foreign;
 mod forked;

@@ -1,0 +1,91 @@
+//! Fenced transactions of PostgreSQL, and of MariaDB, which takes two statements for a fence, as MySQL does: where they are installed.
+
+use std::io::{self, Write};
+
+use etcd_locked::sqlx::{Fenceable, migration};
+use etcd_locked_devkit::{MariaDb, Postgres, Result};
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::{ColumnIndex, Decode, Executor, IntoArguments, MySqlPool, PgPool, Pool, Type};
+use tokio::task::spawn_blocking;
+
+use crate::corner::{Corner, take};
+use crate::fenced::{is_refused, written};
+use crate::limit;
+
+#[limit::test]
+async fn holders_write_to_postgresql_one_after_the_other() {
+    if Postgres::is_installed() {
+        let server = started(|| Postgres::start(&[])).await;
+        let pool = PgPool::connect(&server.url()).await.expect("an answer");
+        holders_write_one_after_the_other(pool).await;
+    } else {
+        leave_out("PostgreSQL");
+    }
+}
+
+#[limit::test]
+async fn holders_write_to_mariadb_one_after_the_other() {
+    if MariaDb::is_installed() {
+        let server = started(MariaDb::start).await;
+        let options: MySqlConnectOptions = server.url().parse().expect("an address");
+        let root = MySqlPool::connect_with(options.clone()).await;
+        let create = sqlx::query("create database shop");
+        create
+            .execute(&root.expect("an answer"))
+            .await
+            .expect("an answer");
+        let pool = MySqlPool::connect_with(options.database("shop")).await;
+        holders_write_one_after_the_other(pool.expect("an answer")).await;
+    } else {
+        leave_out("MariaDB");
+    }
+}
+
+async fn started<S: Send + 'static>(start: impl FnOnce() -> Result<S> + Send + 'static) -> S {
+    let server = spawn_blocking(start).await.expect("no panic");
+    server.expect("a server")
+}
+
+/// Says so past the capture of a test's output.
+fn leave_out(server: &str) {
+    let _ = writeln!(io::stderr(), "left out: {server}, which is not installed");
+}
+
+async fn holders_write_one_after_the_other<D: Fenceable>(pool: Pool<D>)
+where
+    for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
+    for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
+    String: Type<D> + for<'r> Decode<'r, D>,
+    usize: ColumnIndex<D::Row>,
+{
+    for statement in [
+        migration::<D>(),
+        migration::<D>(),
+        "create table orders (writer text)",
+        "insert into orders values ('-')",
+    ] {
+        let executed = sqlx::query(statement).execute(&pool).await;
+        executed.expect("an answer");
+    }
+    let writer = || async {
+        let read = sqlx::query_scalar::<D, String>("select writer from orders");
+        read.fetch_one(&pool).await.expect("an answer")
+    };
+    let corner = Corner::new().await;
+    let (a, b) = (corner.locks().await, corner.locks().await);
+    let first = take("a free name", a.lock("orders/7")).await;
+    let transaction = written(&pool, &first, "a").await.unwrap();
+    transaction.commit().await.unwrap();
+    let open = written(&pool, &first, "a again").await.unwrap();
+    corner.take_away("orders/7").await;
+    let next = take("the name that was taken away", b.lock("orders/7")).await;
+    // The next holder's fence waits for the transaction that is open.
+    let (later, ()) = tokio::join!(written(&pool, &next, "b"), async {
+        open.commit().await.unwrap();
+        assert_eq!(writer().await, "a again");
+    });
+    later.unwrap().commit().await.unwrap();
+    let late = written(&pool, &first, "a, late").await.unwrap_err();
+    assert!(is_refused(&late), "{late:?}");
+    assert_eq!(writer().await, "b");
+}
