@@ -15,14 +15,14 @@ pub(crate) enum Site {
 /// The same while it runs.
 pub(crate) enum Etcd {
     Server(Box<Server>),
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
 
 impl Site {
     pub(crate) fn start(self) -> Result<Etcd> {
         match self {
             Self::Machine => Server::start().map(|server| Etcd::Server(Box::new(server))),
-            Self::Network => Cluster::start().map(Etcd::Cluster),
+            Self::Network => Cluster::start().map(|cluster| Etcd::Cluster(Box::new(cluster))),
         }
     }
 }
