@@ -10,18 +10,48 @@ mod runner;
 mod worker;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
+use clap::{Parser, Subcommand};
 use etcd_locked_devkit::process;
 
 /// Every failure of the runner is a message for the person at the terminal.
 pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
+/// Measures rows, ours and the peers' in turn. `cargo xtask bench` brings what the peers need, and says where it is.
+#[derive(Parser)]
+#[command(name = "bench", args_conflicts_with_subcommands = true)]
+struct Options {
+    #[command(subcommand)]
+    part: Option<Part>,
+    #[command(flatten)]
+    asked: runner::Asked,
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// Say whose workers these rows need, one a line
+    Needs(runner::Asked),
+    /// Work for one peer, at the orders on standard input
+    Worker(worker::Spec),
+}
+
+/// Reads how long something lasts.
+fn seconds(text: &str) -> Result<Duration> {
+    let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+    let seconds = seconds.and_then(Result::ok).filter(|it| !it.is_zero());
+    seconds.ok_or_else(|| "write seconds, such as 3 or 0.5".to_owned())
+}
+
 fn main() -> ExitCode {
-    let line: Vec<String> = std::env::args().skip(1).collect();
-    let done = match line.split_first() {
-        Some((word, args)) if word == "worker" => worker::main(args).map_err(|e| e.to_string()),
-        Some((word, args)) if word == "needs" => runner::needs(args),
-        _ => runner::main(&line),
+    let options = Options::parse();
+    let done = match options.part {
+        Some(Part::Worker(spec)) => worker::main(spec).map_err(|error| error.to_string()),
+        Some(Part::Needs(asked)) => {
+            runner::needs(&asked);
+            Ok(())
+        }
+        None => runner::main(&options.asked),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -32,6 +62,26 @@ fn main() -> ExitCode {
         Err(message) => {
             eprintln!("bench: failed — {message}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_seconds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["some", "0", "-1", "1e99", "NaN"] {
+            assert!(seconds(text).is_err(), "{text}");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum;
 use serde_json::Value;
 
 use crate::Result;
@@ -22,7 +23,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// Whose worker it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Kind {
     Ours,
     /// Ours, released in the background.
@@ -32,6 +33,7 @@ pub(crate) enum Kind {
     /// By hand, where processes wait for each other.
     Watching,
     Service,
+    #[value(name = "aetcd")]
     Python,
     /// The limit: bare keys, put and deleted.
     Raw,
@@ -51,23 +53,9 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// As workers and files have it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::Background => "background",
-            Self::Go => "go",
-            Self::Plain => "plain",
-            Self::Watching => "watching",
-            Self::Service => "service",
-            Self::Python => "aetcd",
-            Self::Raw => "raw",
-            Self::Stored => "stored",
-            Self::Guarded => "guarded",
-            Self::Mutex => "mutex",
-            Self::Bare => "bare",
-            Self::Unobserved => "unobserved",
-            Self::Observed => "observed",
-        }
+    pub(crate) fn word(self) -> String {
+        let word = self.to_possible_value();
+        word.map_or_else(String::new, |word| word.get_name().to_owned())
     }
 
     /// As the report has it.
@@ -245,7 +233,7 @@ impl Worker {
     fn spawn(kind: Kind, args: &[String]) -> Result<Self> {
         let mut command = kind.command()?;
         command
-            .args(["--peer", kind.word()])
+            .args(["--peer", &kind.word()])
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());

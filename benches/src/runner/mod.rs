@@ -33,41 +33,36 @@ mod wakeups;
 mod wires;
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::{Result, process};
+use clap::Args;
+
+use crate::{Result, process, seconds};
 use crew::Kind;
 pub(crate) use pace::Pace;
 use report::Report;
 use rows::{ROWS, Row};
 
-const USAGE: &str = "\
-usage: bench [--row B4]… [--quick] [--write FOLDER] [--peers plain,raw] [--pairs 5] [--seconds 3]
-       bench needs …
-       bench worker --peer ours --work calls --tasks 1 --names 1 --endpoint URL,URL --seconds 1
-
-`cargo xtask bench` brings what the peers need, and says where it is.";
-
 /// Prints whose workers these rows need, one a line.
-pub(crate) fn needs(args: &[String]) -> Result<()> {
-    let asked = Asked::parse(args)?;
-    for kind in asked.peers() {
+pub(crate) fn needs(asked: &Asked) {
+    for kind in asked.kinds() {
         println!("{}", kind.word());
     }
-    Ok(())
 }
 
-pub(crate) fn main(args: &[String]) -> Result<()> {
-    let asked = Asked::parse(args)?;
+pub(crate) fn main(asked: &Asked) -> Result<()> {
     process::end_all_on_interrupt()?;
     machine::allow_many_files();
-    for kind in asked.peers() {
+    for kind in asked.kinds() {
         kind.check()?;
     }
 
-    let mut report = Report::begin(&asked.pace)?;
+    let pace = asked.pace();
+    let mut report = Report::begin(&pace)?;
     let mut failed = Vec::new();
-    for row in &asked.rows {
+    for row in asked.rows() {
         let busy = machine::busy()?;
         say::step(format_args!(
             "{}: {}   (others keep {:.0} % of the machine busy)",
@@ -75,7 +70,7 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
             row.title,
             busy * 100.0
         ));
-        match row.run(&asked.pace) {
+        match row.run(&pace) {
             Ok(outcome) => {
                 print!("{}", report::printed(&outcome));
                 report.add(busy, outcome);
@@ -110,82 +105,101 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
     }
 }
 
-/// The runner's command line.
-struct Asked {
+/// The runner's options.
+#[derive(Args)]
+pub(crate) struct Asked {
+    /// Only this row, such as B4; may be said again
+    #[arg(long = "row", value_name = "ROW", value_parser = find)]
     rows: Vec<&'static Row>,
-    pace: Pace,
-    /// Where the report goes, if it is all rows.
+    /// Fewer and shorter rounds
+    #[arg(long)]
+    quick: bool,
+    /// The folder of the report, which is of all rows
+    #[arg(long, value_name = "FOLDER", conflicts_with = "rows")]
     write: Option<PathBuf>,
+    /// Only these peers, while one works on something
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<Kind>,
+    /// Rounds in which ours and each peer measure in turn [default: 5, with --quick 3]
+    #[arg(long, value_name = "N")]
+    pairs: Option<NonZeroUsize>,
+    /// How long each of them measures [default: 3, with --quick 0.6]
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<Duration>,
 }
 
 impl Asked {
-    /// Who takes part.
-    fn peers(&self) -> BTreeSet<Kind> {
-        let peers = self.rows.iter().flat_map(|row| row.peers());
-        peers.filter(|kind| self.pace.meets(*kind)).collect()
+    fn rows(&self) -> Vec<&'static Row> {
+        match self.rows.is_empty() {
+            true => ROWS.iter().collect(),
+            false => self.rows.clone(),
+        }
     }
 
-    fn parse(args: &[String]) -> Result<Self> {
-        let mut asked = Self {
-            rows: Vec::new(),
-            pace: Pace::full(),
-            write: None,
+    fn pace(&self) -> Pace {
+        let pace = if self.quick {
+            Pace::quick()
+        } else {
+            Pace::full()
         };
-        if args.iter().any(|arg| arg == "--quick") {
-            asked.pace = Pace::quick();
+        Pace {
+            pairs: self.pairs.map_or(pace.pairs, NonZeroUsize::get),
+            window: self.seconds.unwrap_or(pace.window),
+            peers: self.peers.clone(),
+            ..pace
         }
-        let mut args = args.iter().filter(|arg| *arg != "--quick");
-        while let Some(option) = args.next() {
-            let nonsense = || format!("cannot make sense of `{option}`\n\n{USAGE}");
-            let value = args.next().ok_or_else(nonsense)?;
-            match option.as_str() {
-                "--row" => asked.rows.push(find(value)?),
-                "--write" => asked.write = Some(value.into()),
-                "--peers" => asked.pace.peers = Some(value.split(',').map(str::to_owned).collect()),
-                "--pairs" => asked.pace.pairs = value.parse().map_err(|_| nonsense())?,
-                "--seconds" => asked.pace.set_window(value).ok_or_else(nonsense)?,
-                _ => return Err(nonsense()),
-            }
-        }
-        if !asked.rows.is_empty() && asked.write.is_some() {
-            return Err("a report is of all rows; leave out --row or --write".to_owned());
-        }
-        if asked.rows.is_empty() {
-            asked.rows = ROWS.iter().collect();
-        }
-        Ok(asked)
+    }
+
+    /// Who takes part.
+    fn kinds(&self) -> BTreeSet<Kind> {
+        let (rows, pace) = (self.rows(), self.pace());
+        let kinds = rows.iter().flat_map(|row| row.peers());
+        kinds.filter(|kind| pace.meets(*kind)).collect()
     }
 }
 
+/// Finds a row by its label.
 fn find(id: &str) -> Result<&'static Row> {
     ROWS.iter().find(|row| row.id == id).ok_or_else(|| {
         let ids: Vec<_> = ROWS.iter().map(|row| row.id).collect();
-        format!("there is no row `{id}`; there are {}", ids.join(", "))
+        format!("there are {}", ids.join(", "))
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
-    fn parse(line: &str) -> Result<Asked> {
-        let args: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
-        Asked::parse(&args)
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        asked: Asked,
+    }
+
+    fn parse(line: &str) -> Result<Asked, clap::Error> {
+        let words = ["bench"].into_iter().chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.asked)
     }
 
     #[test]
     fn without_a_row_it_is_all() {
         let asked = parse("--write target --quick").unwrap();
-        assert_eq!(asked.rows.len(), ROWS.len());
-        assert!(asked.pace.pairs < Pace::full().pairs);
+        assert_eq!(asked.rows().len(), ROWS.len());
+        assert!(asked.pace().pairs < Pace::full().pairs);
     }
 
     #[test]
     fn rows_are_named_one_by_one() {
-        let asked = parse("--row B2' --row B13 --pairs 7").unwrap();
-        let ids: Vec<_> = asked.rows.iter().map(|row| row.id).collect();
+        let asked = parse("--row B2' --row B13 --pairs 7 --peers ours,aetcd").unwrap();
+        let ids: Vec<_> = asked.rows().iter().map(|row| row.id).collect();
         assert_eq!(ids, ["B2'", "B13"]);
-        assert_eq!(asked.pace.pairs, 7);
+        let pace = asked.pace();
+        assert_eq!(
+            (pace.pairs, pace.peers),
+            (7, vec![Kind::Ours, Kind::Python])
+        );
     }
 
     #[test]
@@ -195,6 +209,7 @@ mod tests {
             "--row",
             "B4",
             "--pairs some",
+            "--peers plain,redis",
             "--row B4 --write x",
         ] {
             assert!(parse(line).is_err(), "{line}");

@@ -32,8 +32,8 @@ pub(crate) struct Pace {
     pub(crate) starts: usize,
     /// B20: batches of each program and start.
     pub(crate) batches: usize,
-    /// Only these, while one works on something; all, if `None`.
-    pub(crate) peers: Option<Vec<String>>,
+    /// Only these, while one works on something; all, if there are none.
+    pub(crate) peers: Vec<Kind>,
 }
 
 impl Pace {
@@ -52,7 +52,7 @@ impl Pace {
             herd: &[2, 16, 64, 256],
             starts: 8,
             batches: 100,
-            peers: None,
+            peers: Vec::new(),
         }
     }
 
@@ -77,15 +77,6 @@ impl Pace {
 
     /// Whether this peer takes part.
     pub(crate) fn meets(&self, kind: Kind) -> bool {
-        match &self.peers {
-            None => true,
-            Some(peers) => peers.iter().any(|peer| peer == kind.word()),
-        }
-    }
-
-    pub(crate) fn set_window(&mut self, seconds: &str) -> Option<()> {
-        let seconds: f64 = seconds.parse().ok()?;
-        self.window = Duration::try_from_secs_f64(seconds).ok()?;
-        (!self.window.is_zero()).then_some(())
+        self.peers.is_empty() || self.peers.contains(&kind)
     }
 }

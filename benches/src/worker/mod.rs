@@ -25,13 +25,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use spec::{Spec, Work};
+pub(crate) use spec::Spec;
+use spec::Work;
 
 /// What a worker cannot go on after; it says so and ends, and the bench fails.
 pub(crate) type Fault = Box<dyn Error + Send + Sync>;
 
-pub(crate) fn main(args: &[String]) -> Result<(), Fault> {
-    let spec = Spec::parse(args)?;
+pub(crate) fn main(spec: Spec) -> Result<(), Fault> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

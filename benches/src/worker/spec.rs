@@ -1,13 +1,15 @@
-//! A worker's command line.
+//! A worker's options.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Fault;
+use clap::{ArgAction, Args, ValueEnum};
+
+use crate::seconds;
 
 /// Who locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Who {
     /// An annotated function.
     Ours,
     /// One that is released in the background.
@@ -29,8 +31,8 @@ pub(super) enum Who {
 }
 
 /// What is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Work {
     /// Lock and unlock, one after another, in every task.
     Calls,
     /// Takes all names and keeps them.
@@ -52,108 +54,48 @@ pub(super) enum Work {
 }
 
 /// What is tried for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
     Exclusive,
     Shared,
     Permits,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Spec {
+#[derive(Clone, Debug, PartialEq, Args)]
+pub(crate) struct Spec {
+    #[arg(long = "peer", value_enum, default_value_t = Who::Ours)]
     pub(super) who: Who,
+    #[arg(long, value_enum, default_value_t = Work::Calls)]
     pub(super) work: Work,
-    /// URLs of all members.
+    /// URLs of all members
+    #[arg(long = "endpoint", value_name = "URLS", value_delimiter = ',')]
     pub(super) endpoints: Vec<String>,
+    #[arg(long, default_value_t = 1)]
     pub(super) tasks: u64,
-    /// Each task goes through its share of them.
+    /// Each task goes through its share of them
+    #[arg(long, default_value_t = 1)]
     pub(super) names: u64,
-    /// The first name's number.
+    /// The first name's number
+    #[arg(long, default_value_t = 0)]
     pub(super) first: u64,
-    /// How long to count.
+    /// How long to count
+    #[arg(long = "seconds", value_name = "SECONDS", value_parser = seconds, default_value = "1")]
     pub(super) window: Duration,
-    /// Of the lease, if not the default.
+    /// Of the lease, if not the default
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) ttl: Option<Duration>,
-    /// Whether nested calls hold an outer lock.
+    /// Whether nested calls hold an outer lock
+    #[arg(long, action = ArgAction::Set, default_value_t = false)]
     pub(super) outer: bool,
-    /// Of single tries.
+    /// Of single tries
+    #[arg(long, value_enum, default_value_t = Mode::Exclusive)]
     pub(super) mode: Mode,
-    /// A file that counts the calls of all processes.
+    /// A file that counts the calls of all processes
+    #[arg(long, value_name = "FILE")]
     pub(super) witness: Option<PathBuf>,
 }
 
 impl Spec {
-    pub(super) fn parse(args: &[String]) -> Result<Self, Fault> {
-        let mut spec = Self {
-            who: Who::Ours,
-            work: Work::Calls,
-            endpoints: Vec::new(),
-            tasks: 1,
-            names: 1,
-            first: 0,
-            window: Duration::from_secs(1),
-            ttl: None,
-            outer: false,
-            mode: Mode::Exclusive,
-            witness: None,
-        };
-        let (pairs, rest) = args.as_chunks::<2>();
-        for [option, value] in pairs {
-            let seconds = || value.parse().map(Duration::from_secs_f64);
-            match option.as_str() {
-                "--peer" => {
-                    spec.who = match value.as_str() {
-                        "ours" => Who::Ours,
-                        "background" => Who::Background,
-                        "plain" => Who::Plain,
-                        "watching" => Who::Watching,
-                        "service" => Who::Service,
-                        "raw" => Who::Raw,
-                        "stored" => Who::Stored,
-                        "guarded" => Who::Guarded,
-                        "mutex" => Who::Mutex,
-                        _ => return Err(format!("there is no peer `{value}` here").into()),
-                    }
-                }
-                "--work" => {
-                    spec.work = match value.as_str() {
-                        "calls" => Work::Calls,
-                        "hold" => Work::Hold,
-                        "take" => Work::Take,
-                        "distinct" => Work::Distinct,
-                        "waiters" => Work::Waiters,
-                        "nested" => Work::Nested,
-                        "tries" => Work::Tries,
-                        "shutdown" => Work::Shutdown,
-                        "retained" => Work::Retained,
-                        _ => return Err(format!("there is no work `{value}`").into()),
-                    }
-                }
-                "--endpoint" => spec.endpoints = value.split(',').map(str::to_owned).collect(),
-                "--tasks" => spec.tasks = value.parse()?,
-                "--names" => spec.names = value.parse()?,
-                "--first" => spec.first = value.parse()?,
-                "--seconds" => spec.window = seconds()?,
-                "--ttl" => spec.ttl = Some(seconds()?),
-                "--outer" => spec.outer = value.parse()?,
-                "--mode" => {
-                    spec.mode = match value.as_str() {
-                        "exclusive" => Mode::Exclusive,
-                        "shared" => Mode::Shared,
-                        "permits" => Mode::Permits,
-                        _ => return Err(format!("there is no mode `{value}`").into()),
-                    }
-                }
-                "--witness" => spec.witness = Some(value.into()),
-                _ => return Err(format!("a worker has no option `{option}`").into()),
-            }
-        }
-        match rest {
-            [] => Ok(spec),
-            [option, ..] => Err(format!("`{option}` has no value").into()),
-        }
-    }
-
     pub(super) fn config(&self) -> etcd_locked::Config {
         let config = etcd_locked::Config::new(&self.endpoints);
         match self.ttl {
@@ -165,10 +107,19 @@ impl Spec {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
-    fn parse(line: &str) -> Result<Spec, Fault> {
-        Spec::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        spec: Spec,
+    }
+
+    fn parse(line: &str) -> Result<Spec, clap::Error> {
+        let words = ["worker"].into_iter().chain(line.split(' '));
+        Line::try_parse_from(words).map(|line| line.spec)
     }
 
     #[test]
