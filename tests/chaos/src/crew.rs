@@ -10,7 +10,7 @@ use std::io::Write;
 use crate::clock::now;
 use crate::history::What;
 use crate::login;
-use crate::run::Options;
+use crate::options::Options;
 use crate::witness::Witness;
 
 /// How long a worker may take to end once it is asked to: its calls, their bodies, and the shutdown.
@@ -56,7 +56,7 @@ impl Crew {
             Some(program) => program.clone(),
             None => std::env::current_exe().map_err(|error| error.to_string())?,
         };
-        let who = options.who.clone().unwrap_or_else(|| "none".to_owned());
+        let who = options.who().unwrap_or_else(|| "none".to_owned());
         let slot = || {
             let members = cluster.members().iter();
             let proxies = members.map(|member| Proxy::start(member.direct().to_string()));
@@ -67,7 +67,7 @@ impl Crew {
         let mut crew = Self {
             witness: witness.clone(),
             program,
-            args: vec![options.mix.clone(), who],
+            args: vec![options.mix.name.to_owned(), who],
             seed: options.seed,
             started: 0,
             died: 0,

@@ -22,10 +22,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::{Parser, ValueEnum};
 use etcd_locked_devkit::Result;
 
 use self::history::{Event, Run, What};
-use self::options::{Command, USAGE};
+use self::options::{Command, Part, Worker};
 use self::report::Report;
 use self::results::OURS;
 use self::witness::Witness;
@@ -38,22 +39,12 @@ const SHOWN: usize = 3;
 const LISTED: usize = 100;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match args
-        .split_first()
-        .map(|(first, rest)| (first.as_str(), rest))
-    {
-        Some(("worker", args)) => return work(args),
-        Some((etcdctl::BODY, args)) => return ended("body", etcdctl::run_body(args)),
-        _ => {}
+    let command = Command::parse();
+    match &command.part {
+        Some(Part::Worker(worker)) => return work(worker),
+        Some(Part::Body(body)) => return ended("body", etcdctl::run_body(body)),
+        None => {}
     }
-    let command = match Command::parse(&args) {
-        Ok(command) => command,
-        Err(mistake) => {
-            eprintln!("chaos: {mistake}\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
     match carry_out(&command) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -64,13 +55,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn work(args: &[String]) -> ExitCode {
+fn work(worker: &Worker) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build();
     let done = match runtime {
-        Ok(runtime) => runtime.block_on(worker::work(args)),
+        Ok(runtime) => runtime.block_on(worker::work(worker)),
         Err(error) => Err(error.into()),
     };
     ended("worker", done)
@@ -179,7 +170,7 @@ fn keep(command: &Command, events: &[Event]) -> Result<String> {
 fn again(run: &Run) -> String {
     let (seed, mix, minutes) = (run.seed, &run.mix, run.seconds as f64 / 60.0);
     let mut command = format!("cargo xtask chaos --seed {seed} --mix {mix} --minutes {minutes:.1}");
-    if Sabotage::named(&run.who).is_some() {
+    if Sabotage::from_str(&run.who, false).is_ok() {
         command += &format!(" --sabotage {}", run.who);
     } else if run.who != OURS {
         command += &format!(" --peer {}", run.who);

@@ -1,6 +1,5 @@
 //! Run: a cluster, a crew and a schedule, from the first call to the last key.
 
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,12 +12,12 @@ use crate::crew::Crew;
 use crate::history::{Run, What};
 use crate::login;
 use crate::nemesis::{Nemesis, first};
+use crate::options::Options;
 use crate::results::OURS;
-use crate::schedule::{Kind, Step, plan};
+use crate::schedule::{Step, plan};
 use crate::stalls;
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
-use crate::worker::sabotage::Sabotage;
 
 /// How many workers there are.
 const CREW: usize = 4;
@@ -46,36 +45,6 @@ const RETENTION_LIMIT: Duration = Duration::from_secs(5);
 /// How long etcd may take to say what it has.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// What to play.
-#[derive(Debug, Clone)]
-pub(crate) struct Options {
-    pub(crate) time: Duration,
-    pub(crate) mix: String,
-    pub(crate) seed: u64,
-    /// A mistake that the workers make, or a peer that makes the calls.
-    pub(crate) who: Option<String>,
-    /// The program of the peer's workers; our own, if there is none.
-    pub(crate) program: Option<PathBuf>,
-    /// Only faults of these kinds; of all, if there are none.
-    pub(crate) only: Vec<Kind>,
-    /// The version of the peer's client.
-    pub(crate) client: String,
-}
-
-impl Options {
-    /// Tells whether a peer makes the calls.
-    fn is_of_peer(&self) -> bool {
-        let who = self.who.as_deref();
-        who.is_some_and(|who| Sabotage::named(who).is_none())
-    }
-
-    /// Tells whether the workers make a mistake.
-    fn is_sabotaged(&self) -> bool {
-        let who = self.who.as_deref();
-        who.is_some_and(|who| Sabotage::named(who).is_some())
-    }
-}
-
 /// Plays a run, of which the witness has the history.
 pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     let started = Instant::now();
@@ -87,9 +56,9 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     }
     witness.record(What::Run(Run {
         seed: options.seed,
-        mix: options.mix.clone(),
+        mix: options.mix.name.to_owned(),
         etcd: version()?,
-        who: options.who.clone().unwrap_or_else(|| OURS.to_owned()),
+        who: options.who().unwrap_or_else(|| OURS.to_owned()),
         seconds: options.time.as_secs(),
         only: options
             .only
@@ -124,7 +93,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         }
         carry_out(step, &mut nemesis)?;
         // The mistake has been found out.
-        if options.is_sabotaged() {
+        if options.sabotage.is_some() {
             let violations = checker::judge(&witness.history()).violations;
             if violations
                 .iter()
@@ -145,7 +114,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
     };
     // Peers may leave keys until they give their leases back.
-    if !options.is_of_peer() && idle(&crew, witness) {
+    if options.peer.is_none() && idle(&crew, witness) {
         let keys = remains(&cluster, limit.max(RELEASE_LIMIT), false);
         witness.record(What::Idle { keys });
     }
@@ -153,7 +122,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     witness.settle(READ_LIMIT);
     // A worker that has ended by itself or was killed leaves keys until its lease has run out; peers need not give theirs back.
     let patience = match crew.died() {
-        _ if !clean || options.who.is_some() => EXPIRY_LIMIT,
+        _ if !clean || options.who().is_some() => EXPIRY_LIMIT,
         died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
     };
     let keys = remains(&cluster, patience, true);

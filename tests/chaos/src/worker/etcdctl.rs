@@ -23,12 +23,10 @@ use super::body::Body;
 use super::connection::Message;
 use crate::clock::now;
 use crate::history::{Ending, Outcome, Said};
-use crate::login;
+use crate::{login, options};
 
 /// The name under which it runs.
 pub(crate) const NAME: &str = "etcdctl";
-/// The first argument of our program where it is a body.
-pub(crate) const BODY: &str = "body";
 
 /// How often a body says that it works.
 const POLL: Duration = Duration::from_millis(10);
@@ -42,12 +40,12 @@ pub(super) struct Etcdctl {
 }
 
 impl Etcdctl {
-    pub(super) fn new(witness: &str, process: &str) -> io::Result<Self> {
+    pub(super) fn new(witness: &str, process: u32) -> io::Result<Self> {
         Ok(Self {
             endpoints: env::var("ETCD_LOCKED_ENDPOINTS").unwrap_or_default(),
             body: env::current_exe()?,
             witness: witness.to_owned(),
-            process: process.to_owned(),
+            process: process.to_string(),
         })
     }
 
@@ -75,7 +73,7 @@ impl Etcdctl {
             .args(["--ttl", &ttl.as_secs().to_string()])
             .args([&format!("locks/{name}"), "--"])
             .arg(&self.body)
-            .args([BODY, &self.witness, &self.process])
+            .args(["body", &self.witness, &self.process])
             .args([&body.call.to_string(), name])
             .arg(body.lasts.as_millis().to_string())
             .stdin(Stdio::null())
@@ -128,16 +126,13 @@ fn terminate(etcdctl: &Child) {
     }
 }
 
-/// Runs a body, as etcdctl starts it: `body <witness> <process> <call> <name> <milliseconds>`.
-pub(crate) fn run_body(args: &[String]) -> Result<(), Box<dyn Error>> {
-    let [witness, process, call, name, lasts] = args else {
-        return Err("usage: body <witness> <process> <call> <name> <milliseconds>".into());
-    };
-    let (call, lasts) = (call.parse()?, Duration::from_millis(lasts.parse()?));
+/// Runs a body, as etcdctl starts it.
+pub(crate) fn run_body(options: &options::Body) -> Result<(), Box<dyn Error>> {
+    let (call, name) = (options.call, &options.name);
     let revision: i64 = env::var("ETCD_LOCK_REV")?.parse()?;
     let (token, held) = (revision << 16, true);
     writeln!(io::stdout(), "begun")?;
-    let mut witness = Witness::connect(witness, process)?;
+    let mut witness = Witness::connect(&options.witness, &options.process)?;
     let tokens = vec![(name.clone(), token)];
     witness.acknowledged(Said::Begun { call, held, tokens })?;
     let name = name.clone();
@@ -149,7 +144,7 @@ pub(crate) fn run_body(args: &[String]) -> Result<(), Box<dyn Error>> {
     };
     witness.acknowledged(write)?;
     let begun = Instant::now();
-    while begun.elapsed() < lasts {
+    while begun.elapsed() < Duration::from_millis(options.millis) {
         witness.say(Said::Polled { call, held })?;
         thread::sleep(POLL);
     }

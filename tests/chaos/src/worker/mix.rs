@@ -1,5 +1,7 @@
 //! Mix of a run: which kinds of calls a worker makes besides hot ones and turns, and how often.
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use fastrand::Rng;
 
 /// A kind of call.
@@ -111,15 +113,17 @@ const MIXES: &[Mix] = &[
     },
 ];
 
+impl ValueEnum for Mix {
+    fn value_variants<'a>() -> &'a [Self] {
+        MIXES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name))
+    }
+}
+
 impl Mix {
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        MIXES.iter().find(|mix| mix.name == name).copied()
-    }
-
-    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-        MIXES.iter().map(|mix| mix.name)
-    }
-
     pub(crate) fn choose(&self, random: &mut Rng) -> Kind {
         let all = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut at = random.u32(0..all);

@@ -1,8 +1,8 @@
 //! Worker process: makes calls of all kinds, and tells the witness what becomes of them.
 //!
-//! `etcd-locked-chaos worker <witness> <process> <seed> <mix> <mistake, peer or "none">`, with the endpoints in the environment. At a
-//! line on its standard input it stops asking and lets its calls end, and says so. At a second line it shuts the engine down and ends. It
-//! ends at once with the witness, and when one of its tasks panics by itself.
+//! Its arguments are in `options.rs`, the endpoints in the environment. At a line on its standard input it stops asking and lets its
+//! calls end, and says so. At a second line it shuts the engine down and ends. It ends at once with the witness, and when one of its
+//! tasks panics by itself.
 
 mod body;
 pub(crate) mod calls;
@@ -16,6 +16,7 @@ pub(crate) mod service;
 use std::error::Error;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use fastrand::Rng;
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::watch;
@@ -25,10 +26,10 @@ use self::calls::{Caller, HOT, Peer, TURNS};
 use self::connection::WitnessConnection;
 use self::etcdctl::Etcdctl;
 use self::logs::Logs;
-use self::mix::Mix;
 use self::sabotage::Sabotage;
 use self::service::Owner;
 use crate::history::Said;
+use crate::options::Worker;
 use crate::stalls;
 
 /// How many tasks of a worker make calls of the mix.
@@ -37,13 +38,10 @@ const ROAMERS: u64 = 10;
 const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs the worker to its end.
-pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
-    let [address, process, seed, mix, sabotage] = args else {
-        return Err("usage: worker <witness> <process> <seed> <mix> <sabotage>".into());
-    };
-    let mix = Mix::named(mix).ok_or("no such mix")?;
-    let (who, sabotage) = (sabotage.as_str(), Sabotage::named(sabotage));
-    let witness = WitnessConnection::connect(address, process.parse()?).await?;
+pub(crate) async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
+    let (address, who) = (worker.witness.as_str(), worker.who.as_str());
+    let sabotage = Sabotage::from_str(who, false).ok();
+    let witness = WitnessConnection::connect(address, worker.process).await?;
     let watched = witness.clone();
     stalls::watch(move |since| watched.say(Said::Stalled { since }));
     tracing::subscriber::set_global_default(Logs(witness.clone()))?;
@@ -51,7 +49,8 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
     // Peers promise no order across processes, and mistakes are made elsewhere.
     let turns = if who == "none" { TURNS } else { 0 };
     let (drain, draining) = watch::channel(false);
-    let mut random = Rng::with_seed(seed.parse()?);
+    let mut random = Rng::with_seed(worker.seed);
+    let mix = worker.mix;
     let mut tasks = Vec::new();
     for task in 0..HOT + turns + ROAMERS {
         let mut caller = Caller {
@@ -60,7 +59,7 @@ pub(crate) async fn work(args: &[String]) -> Result<(), Box<dyn Error>> {
             sabotage,
             peer: match who {
                 service::NAME => Some(Peer::Service(Box::new(Owner::connect().await?))),
-                etcdctl::NAME => Some(Peer::Etcdctl(Etcdctl::new(address, process)?)),
+                etcdctl::NAME => Some(Peer::Etcdctl(Etcdctl::new(address, worker.process)?)),
                 _ => None,
             },
             draining: draining.clone(),

@@ -1,11 +1,12 @@
 //! Sabotage: mistakes that a worker makes on purpose, each of which the checker must find.
 
+use clap::ValueEnum;
 use etcd_client::{DeleteOptions, GetOptions, SortOrder, SortTarget};
 
 use crate::login;
 
 /// A worker's mistake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sabotage {
     /// One call in a hundred takes no lock.
     Unlocked,
@@ -18,23 +19,6 @@ pub(crate) enum Sabotage {
     NoGuard,
     /// Nothing stands before the polls of a body: it is dropped only once its task learns of the loss.
     NoGate,
-}
-
-impl Sabotage {
-    pub(crate) const ALL: [(Self, &'static str); 5] = [
-        (Self::Unlocked, "unlocked"),
-        (Self::LyingRenewal, "lying-renewal"),
-        (Self::ReleaseByName, "release-by-name"),
-        (Self::NoGuard, "no-guard"),
-        (Self::NoGate, "no-gate"),
-    ];
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .find(|(_, word)| *word == name)
-            .map(|(it, _)| *it)
-    }
 }
 
 /// Deletes the oldest key below a name.
