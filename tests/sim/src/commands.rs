@@ -1,6 +1,9 @@
 //! Commands of the simulator: schedules, one schedule in words, the exhaustive search, and the mistakes it must find.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use clap::Parser;
 
 use crate::mistakes;
 use crate::report;
@@ -8,64 +11,44 @@ use crate::search::{SEARCHES, Search};
 use crate::series::play_all;
 use crate::world::schedules::play;
 
-const USAGE: &str = "\
-usage: etcd-locked-sim [--seeds N] [--from N] [--report FILE]
-       etcd-locked-sim --seed N
-       etcd-locked-sim --search [--report FILE]
-       etcd-locked-sim --mistakes [--report FILE]
-
-  --seeds N      plays so many schedules (10000)
-  --from N       the first of them (0)
-  --report FILE  writes the figures there, as Markdown
-  --seed N       plays one, every step in words
-  --search       plays every schedule of a few clients, as far as so many choices lead
-  --mistakes     has cores make one mistake at a time, and finds each
-";
-
 /// Steps printed of a schedule that failed.
 const TAIL: usize = 40;
 /// Failures printed.
 const SHOWN: usize = 5;
 
-/// What is to be played.
-#[derive(Debug, Clone, Copy)]
-enum Play {
-    Schedules,
-    One(u64),
-    Search,
-    Mistakes,
+/// Plays random schedules of the production core against an etcd in process. `cargo xtask sim` builds it as it is fast.
+#[derive(Debug, Parser)]
+#[command(name = "etcd-locked-sim")]
+struct Options {
+    /// How many schedules
+    #[arg(long, value_name = "N", default_value_t = 10_000, group = "what")]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    from: u64,
+    /// Play one, every step in words
+    #[arg(long, value_name = "N", group = "what")]
+    seed: Option<u64>,
+    /// Play every schedule of a few clients, as far as so many choices lead
+    #[arg(long, group = "what")]
+    search: bool,
+    /// Have cores make one mistake at a time, and find each
+    #[arg(long, group = "what")]
+    mistakes: bool,
+    /// Write the figures there, as Markdown
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
-/// Carries out what the arguments ask for; they begin after the program's name.
-pub fn command(mut args: impl Iterator<Item = String>) -> ExitCode {
-    let (mut seeds, mut from, mut report, mut what) = (10_000, 0, None, Play::Schedules);
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--search" => what = Play::Search,
-            "--mistakes" => what = Play::Mistakes,
-            _ => {}
-        }
-        if matches!(arg.as_str(), "--search" | "--mistakes") {
-            continue;
-        }
-        let value = args.next();
-        let number = value.as_deref().and_then(|v| v.parse::<u64>().ok());
-        match (arg.as_str(), number) {
-            ("--seeds", Some(n)) => seeds = n,
-            ("--from", Some(n)) => from = n,
-            ("--seed", Some(n)) => what = Play::One(n),
-            ("--report", _) if value.is_some() => report = value,
-            _ => {
-                eprint!("{USAGE}");
-                return ExitCode::from(2);
-            }
-        }
-    }
-    match what {
-        Play::One(seed) => replay(seed),
-        Play::Search => exhaust(report.as_deref()),
-        Play::Mistakes => seek(report.as_deref()),
-        Play::Schedules => run(from, seeds, report.as_deref()),
+/// Carries out what the command line asks for.
+pub fn command() -> ExitCode {
+    let options = Options::parse();
+    let report = options.report.as_deref();
+    match options.seed {
+        Some(seed) => replay(seed),
+        None if options.search => exhaust(report),
+        None if options.mistakes => seek(report),
+        None => run(options.from, options.seeds, report),
     }
 }
 
@@ -88,7 +71,7 @@ fn replay(seed: u64) -> ExitCode {
     }
 }
 
-fn run(from: u64, seeds: u64, file: Option<&str>) -> ExitCode {
+fn run(from: u64, seeds: u64, file: Option<&Path>) -> ExitCode {
     let series = play_all(from, seeds, false, false, || {});
     if !write_report(&report::schedules(&series), file) {
         return ExitCode::FAILURE;
@@ -106,7 +89,7 @@ fn run(from: u64, seeds: u64, file: Option<&str>) -> ExitCode {
 }
 
 /// Plays every schedule of a few clients, as far as a fixed number of choices leads.
-fn exhaust(file: Option<&str>) -> ExitCode {
+fn exhaust(file: Option<&Path>) -> ExitCode {
     let searches = SEARCHES.map(|(opening, depth)| {
         let searched = Search::new(opening, depth, || {}).run();
         if let Some((choices, violation)) = &searched.violation {
@@ -120,7 +103,7 @@ fn exhaust(file: Option<&str>) -> ExitCode {
 }
 
 /// Has cores make each mistake, and finds it.
-fn seek(file: Option<&str>) -> ExitCode {
+fn seek(file: Option<&Path>) -> ExitCode {
     let sought = mistakes::seek_all();
     for found in &sought.mistakes {
         if let Some((seed, violation)) = &found.first {
@@ -132,13 +115,40 @@ fn seek(file: Option<&str>) -> ExitCode {
 }
 
 /// Prints a report, and writes it to a file if there is to be one.
-fn write_report(report: &str, file: Option<&str>) -> bool {
+fn write_report(report: &str, file: Option<&Path>) -> bool {
     print!("{report}");
-    match file.map(|file| std::fs::write(file, report)) {
-        Some(Err(error)) => {
-            eprintln!("{}: {error}", file.unwrap_or_default());
+    let Some(file) = file else { return true };
+    match std::fs::write(file, report) {
+        Err(error) => {
+            eprintln!("{}: {error}", file.display());
             false
         }
-        _ => true,
+        Ok(()) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let parse = |line: &str| Options::try_parse_from(line.split(' '));
+        assert!(parse("sim --seeds 7 --from 3 --report file").is_ok());
+        for line in [
+            "sim some",
+            "sim --seed",
+            "sim --seed 1 --search",
+            "sim --seeds -1",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 }

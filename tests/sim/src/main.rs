@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    etcd_locked_sim::command(std::env::args().skip(1))
+    etcd_locked_sim::command()
 }
