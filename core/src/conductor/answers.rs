@@ -611,6 +611,17 @@ impl Core {
         Some(())
     }
 
+    /// What a contender holds is watched from this revision on, at which it was read, once it has been held for a second: its create
+    /// revision may be compacted.
+    fn guard(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
+        let contender = self.contenders.get(id)?;
+        let guards = contender.held()?.got() + GUARD_AFTER <= self.now;
+        if guards && !self.observe.are_guarded(contender.names()) {
+            self.watch(id, revision);
+        }
+        Some(())
+    }
+
     /// When a contender that waits is read next: early beside a fresh watch, and in time for its call to learn who owns the name.
     fn read_later(&mut self, id: ContenderId) -> Option<()> {
         let names = self.contenders.get(id)?.names().clone();
@@ -757,6 +768,7 @@ impl Core {
             let seen = read.seen(&mut answers);
             self.saw(&read, seen, sent, answer.revision);
             self.watch_predecessors(read.contender, answer.revision);
+            self.guard(read.contender, answer.revision);
         }
     }
 

@@ -3,6 +3,7 @@
 //! They drive cores by inputs, outputs and requests alone, on the [`stage`]; work is counted in steps, never in time.
 
 pub(crate) mod barrier;
+mod compaction;
 mod idle;
 mod nested;
 mod outage;

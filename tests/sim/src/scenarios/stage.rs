@@ -410,7 +410,11 @@ impl Stage {
                 puts,
             } => {
                 let from = from.get();
-                let missed = self.store.events(&prefix, from).unwrap_or_default();
+                let Some(missed) = self.store.events(&prefix, from) else {
+                    let (watch, event) = (id, WatchEvent::Compacted);
+                    let input = Input::Watch { watch, event };
+                    return self.after(2 * WAY, Happening::Submit { to: n, input });
+                };
                 for event in missed {
                     self.deliver(n, id, puts, event);
                 }
