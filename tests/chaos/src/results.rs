@@ -23,7 +23,8 @@ pub(crate) const OURS: &str = "etcd-locked";
 const PEERS: &str = "\nThe peers make exclusive calls only, each task under a lease of its own. A body stops once its client says that the lease is \
                      gone; etcdctl never does.\n`go` is `concurrency.Mutex` of etcd's own Go client, as the distribution has it; `lock-service` is \
                      etcd's lock service by etcd-client,\nwith a task that renews; `aetcd` is its lock, renewed every third of the TTL, on one \
-                     endpoint; `etcdctl` is `etcdctl lock`\nwith a command, which is the body: etcdctl lets it run to its end.\n";
+                     endpoint; `etcdctl` is `etcdctl lock`\nwith a command, which is the body: etcdctl lets it run to its end. Order is\njudged of ours only: peers promise none among \
+                     the tasks of a process.\n";
 
 /// Keeps the figures of a run below this folder, and draws it if it is one of all kinds. Only the same run, judged again, takes their
 /// place.
@@ -88,7 +89,7 @@ fn text_of(reports: &[Report]) -> String {
     let mut ours = Report::default();
     let (ended, failed): (Vec<&Report>, Vec<&Report>) =
         reports.iter().partition(|report| report.error.is_empty());
-    for report in ended {
+    for report in &ended {
         let run = &report.run;
         let who = match run.client.as_str() {
             "" => run.who.clone(),
@@ -143,9 +144,14 @@ fn text_of(reports: &[Report]) -> String {
     }
     text += "\n*Safety violations* are overlaps, permits above their number, polls after a loss, tokens, writes of holders refused, groups partly held,\n\
              and retentions cut short.\n";
+    let minutes = |report: &&Report| report.seconds / 60.0;
+    let own = ended.iter().filter(|report| report.run.who == OURS);
+    let shortest = ended.iter().map(minutes).fold(f64::INFINITY, f64::min);
     let _ = writeln!(
         text,
-        "\nAll runs were judged by version {VERSION} of the checker. {} more ended before their time, and are in no figure here.",
+        "\nOurs took {:.1} hours in all; the shortest run on this page took {shortest:.1} minutes. All were judged by version {VERSION} of the\n\
+         checker. {} more ended before their time, and are in no figure here.",
+        own.map(minutes).sum::<f64>() / 60.0,
         failed.len()
     );
     for report in &failed {

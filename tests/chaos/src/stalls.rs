@@ -11,8 +11,8 @@ use crate::clock::{ms, now};
 const PAUSE: Duration = Duration::from_millis(20);
 /// From this long on it is a stall, in nanoseconds.
 const LATE: u64 = ms(200);
-/// The pause between two questions to etcd.
-const ASK_PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two questions to etcd, in nanoseconds.
+pub(crate) const ASK_PAUSE: u64 = ms(100);
 /// How long one member may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_millis(400);
 /// From this long on etcd is silent, in nanoseconds: longer than it takes to ask another member.
@@ -50,7 +50,7 @@ impl Asked {
         thread::spawn(move || {
             let mut first = 0;
             loop {
-                thread::sleep(ASK_PAUSE);
+                thread::sleep(Duration::from_nanos(ASK_PAUSE));
                 let members = asked
                     .0
                     .lock()

@@ -54,6 +54,9 @@ pub(super) struct Removal {
 
 /// How long after its key was deleted a holder may learn of it.
 const DELETE_DETECTION: u64 = ms(2_000);
+/// How long after it goes on a leader that was stopped may revoke leases that others have renewed since. It has sixteen revocations under
+/// way at once: the first ones are lost with its term, which it notices after seven seconds, and the next ones are carried out.
+const REVOKED: u64 = ms(8_000);
 /// How long an exchange may take by which a renewal learns that its lease is gone.
 const EXCHANGE: u64 = ms(1_000);
 
@@ -238,7 +241,7 @@ impl Fault {
         }
         let (from, after, detection) = match kind {
             // A holder learns by its next renewal.
-            _ if by_etcd => (self.begun, 2 * ttl, ttl / 3 + EXCHANGE),
+            _ if by_etcd => (self.begun, REVOKED.max(2 * ttl), ttl / 3 + EXCHANGE),
             "lease revoked" => (self.begun, ttl / 3 + EXCHANGE, ttl / 3 + EXCHANGE),
             "key deleted" => (self.begun, DELETE_DETECTION, DELETE_DETECTION),
             // The key is there all the time, and excludes others, until an operator deletes it at the end.

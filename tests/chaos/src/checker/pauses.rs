@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::history::{Event, Said, What};
+use crate::stalls::ASK_PAUSE;
 
 /// The pauses of a history.
 #[derive(Debug, Default)]
@@ -40,7 +41,11 @@ impl Pauses {
                 What::Killed { process } | What::Exited { process, .. } => {
                     pauses.ended.entry(*process).or_insert(*at);
                 }
-                What::Silent { since } => pauses.silences.push((*since, *at)),
+                What::Silent { since } => match pauses.silences.last_mut() {
+                    // Nothing was answered between the two.
+                    Some((_, to)) if *since < *to + 2 * ASK_PAUSE => *to = *at,
+                    _ => pauses.silences.push((*since, *at)),
+                },
                 What::Stalled { since } => pauses.stalls.push((*since, *at)),
                 What::Said {
                     process,

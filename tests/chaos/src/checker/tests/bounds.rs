@@ -169,6 +169,20 @@ fn a_silence_of_etcd_explains_an_error() {
 }
 
 #[test]
+fn silences_with_no_answer_between_them_are_one() {
+    let story = |again: u64| {
+        let silent = |from: u64, to: u64| (to, What::Silent { since: ms(from) });
+        let silences = [silent(45_000, 47_000), silent(again, again + 2_000)];
+        let story = silences
+            .into_iter()
+            .fold(Story::default(), |story, (at, what)| story.add(at, what));
+        ends_so(story, 1, 10, lost("Expired"))
+    };
+    story(47_150).holds_all();
+    story(47_250).breaks(Breach::Error);
+}
+
+#[test]
 fn time_that_is_judged_is_without_faults_and_what_follows() {
     let verdicts = Story::default()
         .add(0, What::Run(Run::default()))

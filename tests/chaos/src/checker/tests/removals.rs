@@ -183,9 +183,9 @@ fn a_revocation_excuses_until_the_next_renewal() {
     };
     story(1_000, 2_600).holds_all();
     story(1_000, 2_700).breaks(Breach::Overlap);
-    // etcd does so for two TTLs.
-    story(4_900, 5_000).holds_all();
-    story(5_100, 5_200).breaks(Breach::Overlap);
+    // etcd does so for eight seconds, or two TTLs.
+    story(8_900, 9_000).holds_all();
+    story(9_100, 9_200).breaks(Breach::Overlap);
 }
 
 #[test]
