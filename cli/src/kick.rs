@@ -77,7 +77,7 @@ pub(crate) async fn kick(
 /// Whom it hits: all that are known to hold the name, or the one that was asked for.
 fn holders<'a>(queue: &'a Queue, options: &Kick) -> Result<Vec<&'a Contender>, Failure> {
     let all = queue.holders();
-    let Some(key) = &options.key else {
+    let Some(key) = &options.holder else {
         return Ok(all.filter(|it| is_known_to_hold(it)).collect());
     };
     let of_key: Vec<_> = all.filter(|it| it.shown_key() == *key).collect();

@@ -153,9 +153,9 @@ pub(crate) struct Who {
 pub(crate) struct Kick {
     /// The name, as `ls` shows it
     pub(crate) name: String,
-    /// Only the holder with this key, where there are several
-    #[arg(long = "holder", value_name = "KEY")]
-    pub(crate) key: Option<String>,
+    /// Only the holder with this key, where there are several; `who NAME --json` shows the keys
+    #[arg(long, value_name = "KEY")]
+    pub(crate) holder: Option<String>,
     /// Do not ask
     #[arg(long, short)]
     pub(crate) yes: bool,
@@ -287,4 +287,39 @@ pub(crate) struct Doctor {
     /// How many leases to grant and revoke, which times etcd's writes
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) probes: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_command_takes_the_options_of_the_connection() {
+        let connection = [
+            "--endpoints=e",
+            "--prefix=p",
+            "--cacert=a",
+            "--cert=c",
+            "--key=k",
+        ];
+        for command in Options::command().get_subcommands() {
+            let own: Vec<_> = command.get_arguments().map(|own| own.get_id()).collect();
+            let shared = Etcd::augment_args(clap::Command::new("shared"));
+            for option in shared.get_arguments() {
+                assert!(
+                    !own.contains(&option.get_id()),
+                    "{}: {option}",
+                    command.get_name()
+                );
+            }
+        }
+        let kick = ["etcd-locked", "kick", "--holder=h", "orders/7"];
+        let options = Options::parse_from(kick.into_iter().chain(connection));
+        assert_eq!(options.etcd.key.as_deref(), Some("k"));
+        assert!(
+            matches!(options.command, Command::Kick(Kick { holder: Some(key), .. }) if key == "h")
+        );
+    }
 }
