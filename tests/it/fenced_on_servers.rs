@@ -74,18 +74,20 @@ where
     let corner = Corner::new().await;
     let (a, b) = (corner.locks().await, corner.locks().await);
     let first = take("a free name", a.lock("orders/7")).await;
-    let transaction = written(&pool, &first, "a").await.unwrap();
-    transaction.commit().await.unwrap();
-    let open = written(&pool, &first, "a again").await.unwrap();
+    let transaction = written(&pool, &first, "a").await.expect("an answer");
+    transaction.commit().await.expect("an answer");
+    let open = written(&pool, &first, "a again").await.expect("an answer");
     corner.take_away("orders/7").await;
     let next = take("the name that was taken away", b.lock("orders/7")).await;
     // The next holder's fence waits for the transaction that is open.
     let (later, ()) = tokio::join!(written(&pool, &next, "b"), async {
-        open.commit().await.unwrap();
+        open.commit().await.expect("an answer");
         assert_eq!(writer().await, "a again");
     });
-    later.unwrap().commit().await.unwrap();
-    let late = written(&pool, &first, "a, late").await.unwrap_err();
+    later.expect("an answer").commit().await.expect("an answer");
+    let late = written(&pool, &first, "a, late")
+        .await
+        .expect_err("a refusal");
     assert!(is_refused(&late), "{late:?}");
     assert_eq!(writer().await, "b");
 }
