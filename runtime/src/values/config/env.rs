@@ -53,7 +53,7 @@ impl Config {
         let Some(endpoints) = env.either("ETCD_LOCKED_ENDPOINTS", "ETCDCTL_ENDPOINTS") else {
             return Err(LockError::NotInitialized {
                 reason: "no etcd endpoint is known: set `ETCD_LOCKED_ENDPOINTS`, e.g. to `http://127.0.0.1:2379`, \
-                         or call `etcd_locked::init()` first"
+                         or give it in code first: `etcd_locked::init(Config::new([..]))`"
                     .into(),
             });
         };
@@ -297,7 +297,7 @@ mod tests {
                 panic!("initialised by nothing");
             };
             assert!(reason.contains("ETCD_LOCKED_ENDPOINTS"), "{reason}");
-            assert!(reason.contains("init()"), "{reason}");
+            assert!(reason.contains("Config::new"), "{reason}");
         }
     }
 
