@@ -30,7 +30,7 @@ impl Latency {
         self.0.len()
     }
 
-    /// In which this share of all calls, from the fastest on, has ended; in seconds.
+    /// The time within which this share of all calls has ended, in seconds.
     pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
         (self.count() > 0).then(|| seconds(self.0.value_at_quantile(share)))
     }

@@ -203,18 +203,18 @@ pub(crate) struct Chaos {
 }
 
 impl Chaos {
-    /// What its runner is told as it was said here.
+    /// The arguments of its runner: the options that were given here.
     pub(crate) fn args(&self) -> Vec<String> {
         let peer = self.peer.and_then(|peer| peer.to_possible_value());
         [
-            say_on("minutes", self.minutes),
-            say_on("mix", self.mix.as_ref()),
-            say_on("seed", self.seed),
-            say_on("only", &self.only),
-            say_on("sabotage", self.sabotage.as_ref()),
-            say_on("peer", peer.iter().map(|peer| peer.get_name())),
-            say_on("keep", self.keep.iter().map(|it| it.display())),
-            say_on("judge", self.judge.iter().map(|it| it.display())),
+            passed_on("minutes", self.minutes),
+            passed_on("mix", self.mix.as_ref()),
+            passed_on("seed", self.seed),
+            passed_on("only", &self.only),
+            passed_on("sabotage", self.sabotage.as_ref()),
+            passed_on("peer", peer.iter().map(|peer| peer.get_name())),
+            passed_on("keep", self.keep.iter().map(|it| it.display())),
+            passed_on("judge", self.judge.iter().map(|it| it.display())),
         ]
         .concat()
     }
@@ -259,24 +259,24 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// What its runner is told as it was said here.
+    /// The arguments of its runner: the options that were given here.
     pub(crate) fn args(&self) -> Vec<String> {
         [
-            say_on("row", &self.rows),
+            passed_on("row", &self.rows),
             self.quick
                 .then(|| "--quick".to_owned())
                 .into_iter()
                 .collect(),
-            say_on("peers", self.peers.as_ref()),
-            say_on("pairs", self.pairs),
-            say_on("seconds", self.seconds),
+            passed_on("peers", self.peers.as_ref()),
+            passed_on("pairs", self.pairs),
+            passed_on("seconds", self.seconds),
         ]
         .concat()
     }
 }
 
 /// An option of another program, with each of these values.
-fn say_on<T: ToString>(option: &str, values: impl IntoIterator<Item = T>) -> Vec<String> {
+fn passed_on<T: ToString>(option: &str, values: impl IntoIterator<Item = T>) -> Vec<String> {
     let said = |value: T| [format!("--{option}"), value.to_string()];
     values.into_iter().flat_map(said).collect()
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask sim`: builds the simulator, fast, and runs it; with `--write` also what it must find, and writes all figures.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::process::{output, run};
 use crate::{Result, say, workspace};
@@ -15,7 +15,7 @@ pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let schedules = folder.path().join("schedules");
     say::step("random schedules of the production core");
-    play(args, writes.then_some(&schedules))?;
+    play(args, writes.then_some(schedules.as_path()))?;
     if !writes {
         return Ok("sim: ok — nothing was violated".to_owned());
     }
@@ -54,7 +54,7 @@ pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
 }
 
 /// Runs the simulator, the figures to go to that file.
-fn play(args: &[String], figures: Option<&PathBuf>) -> Result<()> {
+fn play(args: &[String], figures: Option<&Path>) -> Result<()> {
     let mut play = workspace::cargo();
     play.args(["run", "--quiet", "--profile", "sim"])
         .args(["--package", "etcd-locked-sim", "--"])

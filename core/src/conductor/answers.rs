@@ -615,8 +615,8 @@ impl Core {
     /// revision may be compacted.
     fn guard(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
         let contender = self.contenders.get(id)?;
-        let guards = contender.held()?.got() + GUARD_AFTER <= self.now;
-        if guards && !self.observe.are_guarded(contender.names()) {
+        let due = contender.held()?.got() + GUARD_AFTER;
+        if due <= self.now && !self.observe.are_guarded(contender.names()) {
             self.watch(id, revision);
         }
         Some(())

@@ -14,17 +14,17 @@ use crate::checker::liveness::HOT;
 use crate::history::Event;
 
 const SIZE: (u32, u32) = (1_500, 590);
-/// Where panels and legend begin that are below another.
-const SECOND: u32 = 250;
+/// Where the lower panel begins, and the legend.
+const LOWER: u32 = 250;
 const LEGEND: u32 = 540;
-/// Whoever shows a plot has one of these: it brings none.
+/// An SVG names its font: the viewer takes the first of these that it has.
 const FONT: &str = "Helvetica, Arial, sans-serif";
 /// What the panel of waits shows, in milliseconds.
 const WAITS: Range<f64> = 1.0..20_000.0;
 /// How much of a run is drawn, in seconds: more could not be told apart.
 const SHOWN: f64 = 600.0;
-/// How dense a band is. Nothing else is as dense.
-const DENSITY: f64 = 0.35;
+/// Opacity of a band, by which [`named`] finds it: nothing else has this one.
+const OPACITY: f64 = 0.35;
 
 /// A layer of faults: how its bands look, and which words begin the names of its kinds.
 const LAYERS: [(&str, RGBColor, &str); 4] = [
@@ -84,7 +84,7 @@ fn draw_on(
         "Calls and waits of four processes, while workers, members and connections fail",
         (FONT, 21, FontStyle::Bold),
     )?;
-    let (upper, lower) = panels.split_vertically(SECOND);
+    let (upper, lower) = panels.split_vertically(LOWER);
 
     let calls = served.iter().map(Vec::len).zip(0..);
     let calls = calls.map(|(calls, second)| (f64::from(second) + 0.5, calls as f64));
@@ -162,7 +162,7 @@ where
     let range = chart.y_range();
     chart.draw_series(bands.iter().map(|band| {
         let corners = [(band.from, range.start), (band.to, range.end)];
-        Rectangle::new(corners, band.color.mix(DENSITY).filled())
+        Rectangle::new(corners, band.color.mix(OPACITY).filled())
     }))?;
     for (color, points) in lines {
         chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
@@ -170,11 +170,11 @@ where
     Ok(())
 }
 
-/// Names each band where the pointer is, which plotters cannot: it has drawn them once a panel.
+/// Gives each band a tooltip with its name, which plotters cannot. Each panel has all bands, in order.
 fn named(svg: &str, bands: &[Band]) -> String {
     let mut names = bands.iter().cycle();
     let lines = svg.lines().map(|line| match line.strip_suffix("/>") {
-        Some(band) if line.contains(&format!("opacity=\"{DENSITY}\"")) => {
+        Some(band) if line.contains(&format!("opacity=\"{OPACITY}\"")) => {
             let name = names.next().map_or("", |band| &band.name);
             format!("{band}><title>{name}</title></rect>\n")
         }

@@ -16,7 +16,7 @@ const TAIL: usize = 40;
 /// Failures printed.
 const SHOWN: usize = 5;
 
-/// Plays random schedules of the production core against an etcd in process. `cargo xtask sim` builds it as it is fast.
+/// Plays random schedules of the production core against an etcd in process. `cargo xtask sim` builds it optimised.
 #[derive(Debug, Parser)]
 #[command(name = "etcd-locked-sim")]
 struct Options {

@@ -15,7 +15,7 @@ const HEIGHT: u32 = 390;
 const LINE: u32 = 20;
 /// Of the legend.
 const COLUMNS: usize = 2;
-/// Whoever shows a chart has one of these: it brings none.
+/// An SVG names its font: the viewer takes the first of these that it has.
 const FONT: &str = "Helvetica, Arial, sans-serif";
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -69,7 +69,7 @@ impl Chart {
             place.draw(&PathElement::new([(0, 8), (24, 8)], series.style(at)))?;
             place.draw_text(&series.name, &text(), (32, 2))?;
         }
-        // The last one ends the text.
+        // The drawing is written when the last of them is dropped.
         drop((area, plot, legend));
         Ok(svg)
     }

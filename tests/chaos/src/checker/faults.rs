@@ -54,8 +54,8 @@ pub(super) struct Removal {
 
 /// How long after its key was deleted a holder may learn of it.
 const DELETE_DETECTION: u64 = ms(2_000);
-/// How long after it goes on a leader that was stopped may revoke leases that others have renewed since. It has sixteen revocations under
-/// way at once: the first ones are lost with its term, which it notices after seven seconds, and the next ones are carried out.
+/// A leader that was stopped goes on, and for so long may revoke leases that were renewed at the next leader. It has sixteen revocations
+/// under way at once: the first ones are lost with its term, and time out after seven seconds; the next ones are carried out.
 const REVOKED: u64 = ms(8_000);
 /// How long an exchange may take by which a renewal learns that its lease is gone.
 const EXCHANGE: u64 = ms(1_000);

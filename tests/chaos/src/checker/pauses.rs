@@ -42,7 +42,7 @@ impl Pauses {
                     pauses.ended.entry(*process).or_insert(*at);
                 }
                 What::Silent { since } => match pauses.silences.last_mut() {
-                    // Nothing was answered between the two.
+                    // etcd is asked after each such pause: nothing was answered between the two.
                     Some((_, to)) if *since < *to + 2 * ASK_PAUSE => *to = *at,
                     _ => pauses.silences.push((*since, *at)),
                 },

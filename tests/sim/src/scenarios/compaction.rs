@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::stage::{Stage, plays};
 use crate::world::violation::must;
 
-/// How soon a holder hears that an operator has deleted its key.
+/// How soon a holder learns that an operator has deleted its key.
 const SOON: Duration = Duration::from_secs(2);
 
 #[test]
-fn holder_hears_of_its_deleted_key_after_a_compaction() {
+fn holder_learns_of_its_deleted_key_after_a_compaction() {
     plays(|| {
         let mut stage = Stage::of(2);
         stage.take(0, "name");
