@@ -84,8 +84,7 @@ where
 
 /// Tells whether it is a late holder's.
 pub(crate) fn is_refused(error: &FencedError) -> bool {
-    let lost = matches!(error, FencedError::Lock(LockError::Lost { .. }));
-    lost || matches!(error, FencedError::Overtaken { .. })
+    matches!(error, FencedError::Lock(LockError::Lost { .. }))
 }
 
 /// A corner, a database, and two engines, the first of which has a lock.

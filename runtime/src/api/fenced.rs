@@ -12,7 +12,7 @@ use ::sqlx::{
 
 use crate::engine::{OwnedLock, OwnedLocks};
 use crate::values::error::LockError;
-use crate::values::name::Name;
+use crate::values::loss::LossCause;
 
 /// What sqlx calls its databases.
 const MYSQL: &str = "MySQL";
@@ -33,19 +33,10 @@ const READ_IN_MYSQL: &str = "select token from etcd_locked_tokens where name = ?
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FencedError {
-    /// [`LockError::Lost`]: the lock is lost. [`LockError::Config`]: a database that is not one of the three.
+    /// [`LockError::Lost`]: the lock is lost; [`LossCause::Overtaken`] where only the database knows it yet.
+    /// [`LockError::Config`]: a database that is not one of the three.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A later holder has shown its token: the lock was lost, and why will show with the next renewal. If that goes on for a holder whose
-    /// lock is not lost, the table has tokens of another etcd, or of before a loss of etcd's data: see [`migration`].
-    #[error(
-        "the database has a greater token for lock `{name}`: a later holder was there first (or, where that goes on, the tokens in \
-         `etcd_locked_tokens` are of another etcd, or of before a loss of its data: empty it while no body runs)"
-    )]
-    Overtaken {
-        /// The lock.
-        name: Name,
-    },
     /// The database failed; most often the table is missing: see [`migration`].
     #[error("the token of the lock could not be written to the database: {0}")]
     Database(#[from] ::sqlx::Error),
@@ -133,10 +124,8 @@ pub(crate) async fn fence<'t, 'l, D: Fenceable>(
         }
         transaction.rollback().await?;
         let name = lock.name.clone();
-        return Err(match call.lost() {
-            Some(cause) => LockError::Lost { name, cause }.into(),
-            None => FencedError::Overtaken { name },
-        });
+        let cause = call.lost().unwrap_or(LossCause::Overtaken);
+        return Err(LockError::Lost { name, cause }.into());
     }
     Ok(transaction)
 }

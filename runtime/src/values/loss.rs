@@ -23,12 +23,17 @@ pub enum LossCause {
     Wiped,
     /// The engine was shut down and its grace is over, or the engine has ended by itself.
     Shutdown,
+    /// A database has a greater token, which a later holder has shown: a fenced transaction was refused before the loss was known here.
+    /// If that goes on for a holder whose lock is not lost, the tokens are of another etcd, or of before a loss of etcd's data: see
+    /// [`migration`](crate::sqlx::migration).
+    #[cfg(feature = "sqlx")]
+    Overtaken,
     /// The call gave the lock back: what a view of it says that outlives the call.
     Released,
 }
 
 impl LossCause {
-    /// All that a lock is lost by.
+    /// All that the engine loses a lock by.
     #[cfg(feature = "metrics")]
     pub(crate) const OF_LOCKS: [Self; 7] = [
         Self::Expired,
@@ -51,6 +56,8 @@ impl LossCause {
             Self::Overwritten => "overwritten",
             Self::Wiped => "wiped",
             Self::Shutdown => "shutdown",
+            #[cfg(feature = "sqlx")]
+            Self::Overtaken => "overtaken",
             Self::Released => "released",
         }
     }
@@ -83,6 +90,11 @@ impl fmt::Display for LossCause {
             Self::Overwritten => "its key was overwritten",
             Self::Wiped => "etcd has lost its data",
             Self::Shutdown => "the grace of the shutdown is over",
+            #[cfg(feature = "sqlx")]
+            Self::Overtaken => {
+                "a database has a greater token: a later holder was there first (or, where that goes on, the tokens in \
+                 `etcd_locked_tokens` are of another etcd, or of before a loss of its data: empty it while no body runs)"
+            }
             Self::Released => "it was given back",
         })
     }

@@ -195,7 +195,6 @@ where
         // The gate's refusal, and that of `fenced`.
         Err(LockError::Lost { .. }) => "dropped".to_owned(),
         Ok(Err(FencedError::Lock(LockError::Lost { .. }))) => "lost".to_owned(),
-        Ok(Err(FencedError::Overtaken { .. })) => "overtaken".to_owned(),
         Ok(Err(FencedError::Database(error))) => format!("database {error}"),
         Ok(Err(other)) => format!("failed {other}"),
         Err(other) => format!("failed {other}"),

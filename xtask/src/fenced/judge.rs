@@ -34,7 +34,7 @@ pub(super) fn judge(job: Job, played: &Played, ledger: &[Write]) -> Result<Fate>
     };
     match (told, fate) {
         (End::Committed, Fate::Absent) => return wrong("what was committed is missing"),
-        (End::Lost | End::Overtaken, Fate::Before | Fate::Stale) => {
+        (End::Lost, Fate::Before | Fate::Stale) => {
             return wrong("what `fenced` refused is there");
         }
         _ => {}
@@ -107,9 +107,9 @@ mod tests {
         let equal = Write { token: 9, ..FIRST };
         for (first, next, ledger) in [
             (End::Committed, End::Committed, &[NEXT][..]),
-            (End::Overtaken, End::Committed, &[FIRST, NEXT]),
+            (End::Lost, End::Committed, &[FIRST, NEXT]),
             (End::Lost, End::Committed, &[]),
-            (End::Lost, End::Overtaken, &[]),
+            (End::Lost, End::Lost, &[]),
             (End::Committed, End::Committed, &[FIRST, FIRST, NEXT]),
             (End::Committed, End::Committed, &[equal, NEXT]),
         ] {

@@ -9,11 +9,10 @@ use super::{Seen, Show};
 use crate::etcd::Etcd;
 
 /// What holders are told, in the words of the library.
-const TOLD: [(End, &str); 5] = [
+const TOLD: [(End, &str); 4] = [
     (End::Committed, "committed"),
     (End::Dropped, "`LockError::Lost`"),
     (End::Lost, "`Lost`, by `fenced`"),
-    (End::Overtaken, "`Overtaken`"),
     (End::DatabaseFailed, "the database's error"),
 ];
 

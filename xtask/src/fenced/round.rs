@@ -115,7 +115,6 @@ pub(super) enum End {
     Dropped,
     /// `LockError::Lost`, by `fenced`.
     Lost,
-    Overtaken,
     /// An error of the database.
     DatabaseFailed,
 }
@@ -127,7 +126,6 @@ impl End {
             Some("committed") => Ok(Self::Committed),
             Some("dropped") => Ok(Self::Dropped),
             Some("lost") => Ok(Self::Lost),
-            Some("overtaken") => Ok(Self::Overtaken),
             Some("database") => Ok(Self::DatabaseFailed),
             _ => Err(format!("a holder ended with `{text}`")),
         }
