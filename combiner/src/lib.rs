@@ -111,7 +111,8 @@ impl<M: Machine> Combiner<M> {
         *wait_for(&self.machine) = Some(machine);
     }
 
-    /// Submits a command. False if no machine is there to handle it; true if one has, or another thread's visit will.
+    /// Submits a command. False if there was no machine when it came; true if it is handled, or dropped with a machine that ends or
+    /// panics before its turn.
     pub fn submit(&self, command: M::Command) -> bool {
         lock(&self.commands).push_back(command);
         let visit = self.visit();

@@ -212,7 +212,7 @@ impl World {
         self.returned[1 - this_thread()].wait();
     }
 
-    /// Runs a thread for each list; each submits the commands in its list. The last list is this thread's.
+    /// Runs a thread for each list; each submits the commands in its list. The first list is this thread's.
     fn run<const N: usize>(self: &Arc<Self>, lists: [&'static [Kind]; N]) -> Vec<bool> {
         let submit_all = |world: Arc<Self>, thread: usize, kinds: &[Kind]| -> bool {
             THREAD.with(|it| it.set(thread));

@@ -135,7 +135,7 @@ pub enum Refused {
         /// Each blocker of the cycle in order; the last belongs to the call's own task.
         cycle: Arc<[Blocker]>,
     },
-    /// As many calls wait as may.
+    /// As many calls wait as may at a time.
     Overloaded,
     /// The lock was lost before its release was confirmed.
     Lost {

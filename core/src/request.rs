@@ -14,8 +14,10 @@ pub type Cause = Arc<dyn Error + Send + Sync>;
 /// One exchange with etcd. The transport tries it once, on one endpoint after the other while none was reached.
 #[derive(Debug, Clone)]
 pub enum Request {
-    /// Grant a lease of this TTL, in whole seconds.
+    /// Grant a lease of this TTL, in whole seconds, which will be renewed.
     Grant(i64),
+    /// Grant one that is to run out by itself (rule P39).
+    Reserve(i64),
     /// Renew a lease.
     KeepAlive {
         /// Which one.

@@ -8,7 +8,7 @@ use crate::moment::Moment;
 /// What is due.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// A call has waited for as long as it may.
+    /// A call has waited for as long as it may; a single try, or one whose edges are being deleted, is looked at again.
     Wait(CallId),
     /// The release of a contender has waited for its confirmation for as long as it may.
     Confirm(ContenderId),

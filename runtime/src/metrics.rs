@@ -205,7 +205,7 @@ mod on {
     impl Asked {
         pub(crate) fn now(request: &Request, now: impl FnOnce() -> Moment) -> Self {
             let kind = match request {
-                Request::Grant(_) => "grant",
+                Request::Grant(_) | Request::Reserve(_) => "grant",
                 Request::KeepAlive { .. } => "keep_alive",
                 Request::Revoke(_) => "revoke",
                 Request::Txn(txn) if txn.only_reads() => "read",

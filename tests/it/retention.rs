@@ -26,6 +26,10 @@ async fn a_retained_key_stays_under_its_own_lease() {
     let after = corner.owner("reports/7").await;
     assert_eq!(after.created, before.created);
     assert_ne!(after.lease, before.lease);
+    // It is not renewed, so nobody need be told how long it still has.
+    let leases = locks.status();
+    let leases: Vec<_> = leases.leases().iter().map(|it| it.id()).collect();
+    assert_eq!(leases, [before.lease]);
     // The retained key does not depend on the lease that the engine renews.
     let mut client = corner.client.clone();
     client.lease_revoke(before.lease).await.unwrap();

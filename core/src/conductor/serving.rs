@@ -662,7 +662,7 @@ impl Core {
         }
         let contender = self.contenders.get_mut(id)?;
         let (request, lease) = match contender.retention()?.step(self.now)? {
-            Step::Reserve(ttl_secs) => (Request::Grant(ttl_secs), None),
+            Step::Reserve(ttl_secs) => (Request::Reserve(ttl_secs), None),
             Step::Move(lease, record) => {
                 let created = contender.created()?;
                 let keys = contender.keys().map(|key| (key.clone(), created));

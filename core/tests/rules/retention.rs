@@ -34,7 +34,7 @@ fn early_end_leaves_the_key_under_a_lease_of_its_own() {
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.release(1);
     let (grant, request) = rig.take();
-    assert!(matches!(request, Request::Grant(20)));
+    assert!(matches!(request, Request::Reserve(20)));
     assert!(rig.output(1).is_none(), "not before etcd has it");
     rig.carry_out((grant, request));
     rig.serve();
@@ -311,7 +311,7 @@ fn retention_ends_in_time_though_its_lease_is_longer() {
     assert!(
         rig.sent
             .iter()
-            .any(|(_, request)| matches!(request, Request::Grant(2)))
+            .any(|(_, request)| matches!(request, Request::Reserve(2)))
     );
     rig.serve();
     rig.live(SOON * 2);

@@ -171,9 +171,9 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
     ///
     /// Of several names ([`and`](Self::and)) the task holds all, by one call or by several, or none, which are then taken
     /// as always; if it holds only some, the call is refused with [`LockError::SelfDeadlock`]: to take the others
-    /// while those are held is to take locks one after the other, which is how deadlocks begin. So it is in a detached body with
-    /// the locks of its caller, who may go on without it. So is a call that asks for
-    /// more than is held: for the name alone under a [`shared`](Self::shared) one, or one of its [`permits`](Self::permits).
+    /// while those are held is to take locks one after the other, which is how deadlocks begin. Refused likewise is a call in
+    /// another mode than that of the lock held, unless that is held alone: [`permits`](Self::permits) of another number are another
+    /// mode. And in a detached body the locks of the caller cannot be used again, because the caller may go on without it.
     pub fn reentrant(mut self) -> Self {
         self.wanted.reentrant = true;
         self
@@ -288,7 +288,7 @@ pub struct Acquiring<N: Group = Name, M: LockMode = Exclusive> {
     mode: PhantomData<fn() -> M>,
 }
 
-/// Its future is boxed or a channel, so it may move between polls.
+/// Nothing in it is pinned: the acquisition may move between polls, and proofs are never polled.
 impl<N: Group, M: LockMode> Unpin for Acquiring<N, M> {}
 
 impl<N: Group, M: LockMode> fmt::Debug for Acquiring<N, M> {

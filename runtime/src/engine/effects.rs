@@ -34,7 +34,7 @@ pub(super) type Taker = oneshot::Sender<Answer>;
 /// One thing to do for users.
 pub(super) enum Effect {
     Granted(Taker, Ownership),
-    /// With the refused name, if it is one name's.
+    /// With the refused name: the first where etcd or the engine does not say which; none when the engine closes.
     Refused(Taker, Refused, Option<Name>),
     /// The caller of a cancelled call has gone. The drop of its reply may wake a task all the same.
     Cancelled(Taker),
@@ -57,6 +57,7 @@ pub(super) enum Effect {
     LogWatchesEnded,
     /// etcd has lost its history.
     LogHistory,
+    /// A measurement, or an answer to the test kit.
     Run(Box<dyn FnOnce() + Send>),
 }
 
@@ -78,7 +79,7 @@ impl Effect {
             }
             Self::LogEnd(drained) => match drained.is_complete() {
                 true => {
-                    tracing::info!(parent: None, %drained, "the shutdown is complete: nothing is left in etcd");
+                    tracing::info!(parent: None, %drained, "the shutdown is complete: nothing is left in etcd but what at_least keeps");
                 }
                 false => {
                     tracing::warn!(parent: None, code = "shutdown.incomplete", %drained, "the shutdown has ended, and something is left in etcd for its TTL");

@@ -281,7 +281,8 @@ impl Etcd {
         }
     }
 
-    /// The names that are held, sorted: by calls of the engines started here, as they see it, and by foreign clients.
+    /// The names that are held, sorted: by calls of the engines started here, as they see it, and by foreign clients; and those that
+    /// [`at_least`](crate::Acquire::at_least) keeps, once etcd keeps them.
     pub async fn held(&self) -> Vec<String> {
         let (ours, foreign) = self.names().await;
         sorted(ours.held, foreign.held)

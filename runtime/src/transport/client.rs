@@ -185,9 +185,13 @@ impl Client {
     async fn carry_out(&self, request: Request) -> Result<Response, Failure> {
         match request {
             Request::Grant(ttl_secs) => {
-                self.0.scout.begin().await;
-                self.acquires()?;
-                self.grant(ttl_secs).await
+                let (lease, ttl) = self.grant(ttl_secs).await?;
+                self.0.renewals.keep(lease, ttl, None);
+                Ok(Response::Granted { lease, ttl })
+            }
+            Request::Reserve(ttl_secs) => {
+                let (lease, ttl) = self.grant(ttl_secs).await?;
+                Ok(Response::Granted { lease, ttl })
             }
             Request::KeepAlive { lease, timeout } => {
                 self.mind_certificate();
@@ -336,7 +340,9 @@ impl Client {
         self.0.renewals.left()
     }
 
-    async fn grant(&self, ttl_secs: i64) -> Result<Response, Failure> {
+    async fn grant(&self, ttl_secs: i64) -> Result<(LeaseId, Duration), Failure> {
+        self.0.scout.begin().await;
+        self.acquires()?;
         let (lease, ttl) = self
             .once_applied(|connection: Connection| async move {
                 let answer = connection
@@ -352,9 +358,8 @@ impl Client {
                 }
             })
             .await?;
-        self.0.renewals.keep(lease, ttl, None);
         tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "etcd has granted a lease");
-        Ok(Response::Granted { lease, ttl })
+        Ok((lease, ttl))
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<Response, Failure> {

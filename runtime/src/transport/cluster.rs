@@ -40,7 +40,7 @@ struct Seen {
     endpoints: BTreeMap<String, ClusterId>,
     /// Connections to endpoints that only the member list names. All of them are of home.
     members: BTreeMap<String, Link>,
-    /// The versions with known bugs that have been met.
+    /// The known bugs that were warned of.
     bugs: Vec<&'static str>,
     /// An endpoint has answered.
     met: bool,
@@ -105,7 +105,7 @@ impl Clusters {
         result
     }
 
-    /// Logs the first endpoint that answers, and each version with a known bug once.
+    /// Logs the first endpoint that answers, and each known bug of its version once.
     pub(super) fn meet(&self, endpoint: &str, id: ClusterId, version: &str) {
         let mut seen = self.seen();
         let first = !mem::replace(&mut seen.met, true);

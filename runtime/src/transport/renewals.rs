@@ -11,7 +11,7 @@ use super::convert::malformed;
 use super::endpoint::{Connection, Endpoint};
 use crate::clock::{Clock, Moment};
 
-/// A lease not renewed for this long has outlived the longest TTL.
+/// A lease not renewed for this long has outlived the longest TTL of a session.
 const FORGET: Duration = Duration::from_secs(600);
 
 /// What is known of leases between their renewals.

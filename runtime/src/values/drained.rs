@@ -52,7 +52,7 @@ impl Drained {
         self.leases
     }
 
-    /// Whether nothing is left in etcd.
+    /// Whether nothing is left in etcd but what [`at_least`](crate::Acquire::at_least) keeps there.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.left.is_empty() && self.leases == 0

@@ -161,7 +161,7 @@ pub enum LockError {
     /// etcd's user may not use the key.
     #[error("etcd denies permission for {}: {source}", what(.name))]
     PermissionDenied {
-        /// The lock; `None`: the session keys next to the prefix.
+        /// The lock, of several names the first, as etcd does not say which; `None`: the session keys next to the prefix.
         name: Option<Name>,
         /// What etcd said.
         source: Arc<dyn Error + Send + Sync>,

@@ -1,7 +1,7 @@
 //! Versions of etcd that are known to be bad, and why.
 
 /// Returns what is known against a version of etcd, as its status says it (`3.5.16`); `None` if nothing is, or for a text that is no
-/// version. An engine that connects to such an etcd warns once (code `etcd.version`).
+/// version. An engine that connects to such an etcd warns of each bug once (code `etcd.version`).
 ///
 /// ```
 /// assert!(etcd_locked::etcd_bug("3.5.1").is_some_and(|bug| bug.contains("etcd#13766")));

@@ -241,7 +241,7 @@ impl Bench {
 /// of which revision.
 pub(crate) fn may_arrive_twice(request: &Request) -> bool {
     let txn = match request {
-        Request::Grant(..) => return false,
+        Request::Grant(..) | Request::Reserve(..) => return false,
         Request::KeepAlive { .. } | Request::Revoke(..) => return true,
         Request::Txn(txn) => txn,
     };
