@@ -437,6 +437,11 @@ impl Session {
         self.barrier.wanted || self.barrier.current.is_some()
     }
 
+    /// Whether a barrier is under way that was not sent before this moment.
+    pub fn is_barred_since(&self, then: Moment) -> bool {
+        self.barrier.current.is_some_and(|(since, _)| since >= then)
+    }
+
     /// Whether etcd may have lost its history.
     pub fn is_suspicious(&self) -> bool {
         self.barrier.suspicious

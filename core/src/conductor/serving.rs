@@ -158,7 +158,7 @@ impl Core {
     }
 
     /// Whether etcd works on a name of a waiting call: its put is sent, or waits behind others that etcd takes one after the other, or
-    /// etcd has lately answered a request about the name.
+    /// for a barrier that was lately sent; or etcd has lately answered a request about the name.
     fn is_worked_on(&self, id: CallId) -> bool {
         let lately = self.now - self.exchanges.patience();
         let Some(call) = self.calls.get(id) else {
@@ -167,10 +167,10 @@ impl Core {
         let mut queues = call.names().iter().filter_map(|name| self.queues.get(name));
         queues.any(|queue| {
             let in_line = queue.in_line().and_then(|id| self.contenders.get(id));
-            let is_put = in_line.is_some_and(|it| {
+            let is_put = in_line.filter(|it| it.is_in_line() && it.created().is_none());
+            let is_put = is_put.is_some_and(|it| {
                 let session = self.sessions.get(it.session());
-                let unanswered = matches!(it.state(), State::Pending { .. } | State::Creating);
-                unanswered && session.is_some_and(Session::is_open)
+                session.is_some_and(|it| it.is_open() || it.is_barred_since(lately))
             });
             (is_put && self.exchanges.failures() == 0) || queue.was_heard_since(lately)
         })

@@ -178,6 +178,33 @@ fn answer_of_etcd_ends_its_silence() {
     rig.granted(1);
 }
 
+/// Found by torture, as a leader was stopped: a put has three seconds, and connecting to the same member for the barrier two more.
+#[test]
+fn try_waits_for_the_barrier_that_decides_it() {
+    let second = Duration::from_secs(1);
+    for is_answered in [true, false] {
+        let mut rig = Rig::warm();
+        rig.acquire(1, "locks/a", Wait::Once);
+        let (put, _) = rig.take_put();
+        rig.acquire_for(2, "locks/b", Wait::Forever, 20);
+        let other = rig.take();
+        rig.pass(3 * second);
+        rig.answer(put, Err(unknown()));
+        rig.carry_out(other);
+        let barrier = rig.take_put();
+        rig.pass(CONNECT - 2 * second);
+        assert!(rig.output(1).is_none(), "refused, though etcd answers");
+        if is_answered {
+            rig.carry_out(barrier);
+            rig.serve();
+            rig.granted(1);
+        } else {
+            rig.pass(3 * second);
+            assert!(matches!(rig.refused(1), Refused::Backend(_)));
+        }
+    }
+}
+
 /// Each of them travels alone, two at a time: etcd takes them one after the other, and is slow.
 #[test]
 fn tries_behind_others_are_decided_while_etcd_takes_them() {
