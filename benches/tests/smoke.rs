@@ -1,23 +1,10 @@
 //! The runner, its workers and its report, on a real etcd, in a second or two. No figure is asserted.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// As the promises find theirs: from the environment, else what `cargo xtask` has unpacked, else whatever PATH has.
-fn etcd() -> PathBuf {
-    if let Some(path) = std::env::var_os("ETCD_BIN") {
-        return path.into();
-    }
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/etcd");
-    let unpacked = ["current", "distribution"].map(|home| tools.join(home).join("etcd"));
-    let found = unpacked.into_iter().find(|path| path.is_file());
-    found.unwrap_or_else(|| "etcd".into())
-}
 
 fn bench(line: &str) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))
         .args(line.split(' '))
-        .env("ETCD_BIN", etcd())
         .env_remove("BENCH_GO_PEER")
         .output()
         .expect("the bench starts");

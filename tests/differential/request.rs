@@ -13,7 +13,7 @@ impl View {
     pub(crate) fn revision(&self, revision: Rev) -> i64 {
         match revision {
             Rev::Plain(it) => it,
-            // Revisions before the case are compacted on both sides, but the sides differ in their number.
+            // Revisions before this sequence of operations are compacted on both sides, but the sides differ in their number.
             Rev::Now(it) => (self.base + self.now + it).max(1),
             Rev::Start(it) => self.base + it,
         }

@@ -1,5 +1,4 @@
-//! Crate outside the workspace with the first two examples of the documentation. It holds `orders/42` until a line comes
-//! in.
+//! Crate outside the workspace with the first two examples of the documentation.
 
 use std::time::Duration;
 
@@ -29,8 +28,6 @@ struct Receipt(u64);
 #[etcd_locked("orders/<id>")]
 async fn ship(id: u64) -> Result<Receipt, AppError> {
     println!("shipping {id}");
-    let line = tokio::task::spawn_blocking(|| std::io::stdin().lines().next());
-    let _ = line.await;
     Ok(Receipt(id))
 }
 

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::output;
-use crate::sources::{Form, with_suite};
 use crate::{Result, workspace};
 
 /// The packages of etcd.
@@ -45,10 +44,8 @@ fn download(mut apt_get: Command, dir: &Path, packages: &[&str]) -> Result<()> {
 }
 
 fn unpack(dir: &Path) -> Result<PathBuf> {
-    let entries = fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    for package in entries
-        .flatten()
-        .map(|entry| entry.path())
+    for package in workspace::entries(dir)?
+        .into_iter()
         .filter(|path| path.extension().is_some_and(|end| end == "deb"))
     {
         output(Command::new("dpkg").arg("-x").arg(package).arg(dir))?;
@@ -92,19 +89,13 @@ impl State {
         );
         if let Some(suite) = suite {
             let codename = codename();
-            let current: Vec<_> = codename
-                .iter()
-                .map(String::as_str)
-                .chain(["stable"])
-                .collect();
-            for (number, (source, form)) in machine_sources().into_iter().enumerate() {
-                let text = with_suite(&fs::read_to_string(source)?, form, &current, suite);
-                if !text.is_empty() {
-                    fs::write(
-                        self.path("sources")
-                            .join(format!("{number}.{}", form.extension())),
-                        text,
-                    )?;
+            let current = [codename.as_deref().unwrap_or("stable"), "stable"];
+            for source in machine_sources() {
+                let text = fs::read_to_string(&source)?;
+                // Others, such as those of third parties, have no such suite.
+                if let Some(text) = with_suite(&text, &current, suite) {
+                    let name = source.file_name().unwrap_or_default();
+                    fs::write(self.path("sources").join(name), text)?;
                 }
             }
             conf += &format!(
@@ -117,6 +108,7 @@ impl State {
 Acquire::Languages \"none\";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";
 Acquire::IndexTargets::deb::CNF::DefaultEnabled \"false\";
+Acquire::IndexTargets::deb-src::Sources::DefaultEnabled \"false\";
 Acquire::Retries \"1\";
 Acquire::http::Timeout \"20\";
 Acquire::https::Timeout \"20\";
@@ -139,18 +131,16 @@ APT::Sandbox::User \"root\";
     }
 }
 
-/// Lists the source files that this machine's apt reads, each with its form.
-fn machine_sources() -> Vec<(PathBuf, Form)> {
-    let parts = fs::read_dir("/etc/apt/sources.list.d")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
+/// Lists the source files that this machine's apt reads.
+fn machine_sources() -> impl Iterator<Item = PathBuf> {
+    let parts = fs::read_dir("/etc/apt/sources.list.d");
+    let parts = parts.into_iter().flatten().flatten();
     std::iter::once(PathBuf::from("/etc/apt/sources.list"))
-        .chain(parts)
-        .filter(|path| path.is_file())
-        .filter_map(|path| Form::of(&path).map(|form| (path, form)))
-        .collect()
+        .chain(parts.map(|entry| entry.path()))
+        .filter(|path| {
+            let end = path.extension().unwrap_or_default();
+            (end == "list" || end == "sources") && path.is_file()
+        })
 }
 
 fn codename() -> Option<String> {
@@ -159,4 +149,53 @@ fn codename() -> Option<String> {
         .lines()
         .find_map(|line| line.strip_prefix("VERSION_CODENAME="))?;
     Some(line.trim_matches('"').to_owned())
+}
+
+/// Returns a source file, in either form, with `suite` in the place of each word that is one of `current`; `None` if there is none.
+fn with_suite(text: &str, current: &[&str], suite: &str) -> Option<String> {
+    let mut named = false;
+    let words = text.split_inclusive(char::is_whitespace).map(|word| {
+        let old = word.trim_end();
+        if !current.contains(&old) {
+            return word.to_owned();
+        }
+        named = true;
+        word.replace(old, suite)
+    });
+    let text: String = words.collect();
+    named.then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_suite;
+
+    #[test]
+    fn suite_is_replaced_in_both_forms_of_a_source() {
+        for (source, expected) in [
+            (
+                "deb [signed-by=/k.gpg] http://mirror/debian bookworm main\n\
+                 deb http://mirror/debian bookworm-updates main\n",
+                "deb [signed-by=/k.gpg] http://mirror/debian sid main\n\
+                 deb http://mirror/debian bookworm-updates main\n",
+            ),
+            (
+                "Types: deb\nURIs: http://mirror/bookworm\nSuites: bookworm bookworm-updates\n",
+                "Types: deb\nURIs: http://mirror/bookworm\nSuites: sid bookworm-updates\n",
+            ),
+            ("Suites:\n  stable", "Suites:\n  sid"),
+        ] {
+            let replaced = with_suite(source, &["bookworm", "stable"], "sid");
+            assert_eq!(replaced.as_deref(), Some(expected));
+        }
+        let theirs = "deb http://other/debian nodistro main\n";
+        assert_eq!(with_suite(theirs, &["bookworm", "stable"], "sid"), None);
+    }
+
+    #[test]
+    fn source_that_has_the_suite_already_is_one() {
+        let source = "Suites: trixie\n";
+        let replaced = with_suite(source, &["trixie", "stable"], "trixie");
+        assert_eq!(replaced.as_deref(), Some(source));
+    }
 }

@@ -11,7 +11,7 @@ mod telemetry;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ pub(crate) fn compile() -> Result<String> {
     bench.sizes(&mut report)?;
 
     let place = workspace::root().join("benches/COMPILE.md");
-    write(&place, &report.text)?;
+    workspace::write(&place, &report.text)?;
     print!("{}", report.text);
     if report.missed.is_empty() {
         Ok(format!(
@@ -107,12 +107,11 @@ impl Bench {
             generate::FUNCTIONS
         ));
         for (path, text) in generate::workspace() {
-            write(&folder.join(path), &text)?;
+            workspace::write(folder.join(path), text)?;
         }
         // The versions we test with, and nothing to look up.
-        let lock = "Cargo.lock";
-        let (from, to) = (workspace::root().join(lock), folder.join(lock));
-        fs::copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+        let lock = workspace::root().join("Cargo.lock");
+        workspace::copy(lock, folder.join("Cargo.lock"))?;
         let bench = Self { folder };
         for command in COMMANDS {
             for side in sides() {
@@ -206,8 +205,7 @@ impl Bench {
     /// Makes cargo compile a crate again, and only that.
     fn touch(&self, peer: &str) -> Result<()> {
         let file = self.folder.join(peer).join("lib.rs");
-        let text = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
+        workspace::write(&file, workspace::read(&file)?)
     }
 
     /// How long cargo takes for a crate.
@@ -290,14 +288,6 @@ impl std::fmt::Display for Spread {
 
 fn rustc() -> std::ffi::OsString {
     std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    let io = |error: std::io::Error| format!("{}: {error}", file.display());
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).map_err(io)?;
-    }
-    fs::write(file, text).map_err(io)
 }
 
 #[cfg(test)]

@@ -24,22 +24,18 @@ const API: &str = "https://docs.rs/etcd-locked/latest/etcd_locked/";
 
 pub(crate) fn book() -> Result<String> {
     let (root, output) = (workspace::root(), workspace::root().join("target/book"));
-    let io = |error: std::io::Error| format!("{}: {error}", output.display());
     say::step("mdBook");
     let mdbook = mdbook()?;
 
     say::step("the pages");
-    fs::create_dir_all(&output).map_err(io)?;
-    fs::write(output.join("messages.md"), messages::page()?).map_err(io)?;
+    workspace::write(output.join("messages.md"), messages::page()?)?;
     run(
         "mdbook",
         Command::new(&mdbook).arg("build").arg(root.join("book")),
     )?;
     let html = output.join("html");
-    fs::create_dir_all(html.join("images")).map_err(io)?;
     for (name, plot) in IMAGES {
-        fs::copy(root.join(plot), html.join("images").join(name))
-            .map_err(|error| format!("{plot}: {error}"))?;
+        workspace::copy(root.join(plot), html.join("images").join(name))?;
     }
 
     say::step("their links");
@@ -91,7 +87,7 @@ fn mdbook() -> Result<PathBuf> {
             .arg(&home)
             .env("CARGO_TARGET_DIR", &built);
         run("cargo install", &mut install)?;
-        fs::remove_dir_all(&built).map_err(|error| format!("{}: {error}", built.display()))?;
+        fs::remove_dir_all(&built).map_err(workspace::failed_at(&built))?;
     }
     Ok(program)
 }
@@ -101,7 +97,7 @@ fn check(html: &Path) -> Result<(usize, Vec<String>)> {
     let api = workspace::target().join("doc/etcd_locked");
     let (mut links, mut broken) = (0, Vec::new());
     for page in pages(html)? {
-        let text = read(&page)?;
+        let text = workspace::read(&page)?;
         let mut seen = BTreeSet::new();
         for link in linked(&text).filter(|link| seen.insert(*link)) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -120,7 +116,7 @@ fn check(html: &Path) -> Result<(usize, Vec<String>)> {
             let found = target.exists()
                 && (anchor.is_empty()
                     || target.extension().is_none_or(|it| it != "html")
-                    || read(&target)?.contains(&format!("id=\"{anchor}\"")));
+                    || workspace::read(&target)?.contains(&format!("id=\"{anchor}\"")));
             if !found {
                 let page = page.strip_prefix(html).unwrap_or(&page);
                 broken.push(format!("  {}: {link}", page.display()));
@@ -132,10 +128,8 @@ fn check(html: &Path) -> Result<(usize, Vec<String>)> {
 
 /// Lists the pages below a folder, without mdBook's own.
 fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
-    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut pages = Vec::new();
-    for entry in fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
+    for path in workspace::entries(folder)? {
         let name = path.file_name().unwrap_or_default();
         if path.is_dir() {
             pages.extend(self::pages(&path)?);
@@ -155,10 +149,6 @@ fn linked(html: &str) -> impl Iterator<Item = &str> {
         let values = html.split(attribute).skip(1);
         values.filter_map(|rest| rest.split_once('"').map(|(value, _)| value))
     })
-}
-
-fn read(file: &Path) -> Result<String> {
-    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 #[cfg(test)]

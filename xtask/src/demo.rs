@@ -1,14 +1,17 @@
 //! `cargo xtask demo`: a sale over several services, without the lock and with it, in numbers.
 
 use std::path::Path;
+use std::process::Command;
 
-use crate::cluster::{self, Choice, Cluster};
+use crate::process::Process;
 use crate::report::{Round, Table};
 use crate::service::{self, Service, Stats, Stock};
 use crate::{Result, load, say, workspace};
 
 /// cargo options that leave out the dependencies of other examples.
 const LIGHT: &[&str] = &["--no-default-features"];
+/// Package and binary of the embedded etcd.
+const EMBEDDED: (&str, &str) = ("etcd-locked-embedded", "etcd-locked-embedded");
 const SERVICES: usize = 3;
 const CUSTOMERS: usize = 120;
 const PIECES: usize = 40;
@@ -17,24 +20,19 @@ const PURCHASE: &str = "/orders/lamp/purchase";
 
 /// Runs both rounds and checks them; returns the last line to print.
 pub(crate) fn demo() -> Result<String> {
-    let choice = Choice::from_environment()?;
     say::step("building the order service (the first time takes a minute or two)");
-    let (executable, cluster) = match choice {
-        Choice::Given(endpoints) => {
-            let [service] = workspace::build(LIGHT, [service::BINARY])?;
-            (service, Cluster::given(endpoints))
-        }
-        Choice::Embedded => {
-            let [service, etcd] = workspace::build(LIGHT, [service::BINARY, cluster::EMBEDDED])?;
-            (service, Cluster::embedded(&etcd)?)
-        }
-    };
+    let [executable, etcd] = workspace::build(LIGHT, [service::BINARY, EMBEDDED])?;
+    // It listens on TCP, because the services are processes; `_printed` is kept open, so that it can print.
+    let mut etcd = Command::new(etcd);
+    etcd.args(["--listen", "127.0.0.1:0"]);
+    let (_etcd, address, _printed) = Process::listening("the embedded etcd", &mut etcd)?;
+    let endpoint = format!("http://{address}");
 
     say::step(format_args!(
-        "{CUSTOMERS} customers, {PIECES} lamps, {SERVICES} processes of the order service, on {cluster}"
+        "{CUSTOMERS} customers, {PIECES} lamps, {SERVICES} processes of the order service, on an embedded etcd at {endpoint}"
     ));
-    let without = round(&cluster, &executable, false)?;
-    let with = round(&cluster, &executable, true)?;
+    let without = round(&endpoint, &executable, false)?;
+    let with = round(&endpoint, &executable, true)?;
     let rounds = [without, with];
     println!("\n{}", Table(&rounds));
     let [without, with] = rounds;
@@ -64,22 +62,16 @@ pub(crate) fn demo() -> Result<String> {
     ))
 }
 
-fn round(cluster: &Cluster, executable: &Path, locked: bool) -> Result<Round> {
+fn round(endpoint: &str, executable: &Path, locked: bool) -> Result<Round> {
     let title = if locked {
         "with the lock"
     } else {
         "without the lock"
     };
     let services = (0..SERVICES)
-        .map(|_| Service::start(executable, cluster.endpoints(), locked))
+        .map(|_| Service::start(executable, endpoint, locked))
         .collect::<Result<Vec<_>>>()?;
-    let [first, ..] = &services[..] else {
-        return Err("no service".to_owned());
-    };
-    let sale = sale(first, &services, title);
-    // Even after a failed sale: the cluster may have other users.
-    first.discontinue(ARTICLE)?;
-    let (answers, stats, Stock { left, sold }) = sale?;
+    let (answers, stats, Stock { left, sold }) = sale(&services, title)?;
     for service in services {
         service.stop()?;
     }
@@ -117,11 +109,10 @@ fn round(cluster: &Cluster, executable: &Path, locked: bool) -> Result<Round> {
 }
 
 /// Sends all customers at once. Returns their answers, the statistics of the services, and the stock afterwards.
-fn sale(
-    first: &Service,
-    services: &[Service],
-    title: &str,
-) -> Result<(load::Answers, Vec<Stats>, Stock)> {
+fn sale(services: &[Service], title: &str) -> Result<(load::Answers, Vec<Stats>, Stock)> {
+    let [first, ..] = services else {
+        return Err("no service".to_owned());
+    };
     first.restock(ARTICLE, PIECES)?;
     let addresses: Vec<_> = services.iter().map(Service::address).collect();
     let answers = load::buy(&addresses, PURCHASE, CUSTOMERS, title)?;

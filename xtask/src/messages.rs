@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use crate::{Result, workspace};
@@ -39,8 +38,8 @@ pub(crate) fn page() -> Result<String> {
                 text,
                 "\n### {}\n\n```rust,compile_fail\n{}\n```\n\n```text\n{}\n```\n",
                 heading(case),
-                code(&read(&folder.join(format!("{case}.rs")))?),
-                answer(&read(&folder.join(format!("{case}.stderr")))?)
+                code(&workspace::read(folder.join(format!("{case}.rs")))?),
+                answer(&workspace::read(folder.join(format!("{case}.stderr")))?)
             );
         }
     }
@@ -53,10 +52,8 @@ pub(crate) fn page() -> Result<String> {
 
 /// Lists the cases: the files that fail to compile with an error of their own.
 fn cases(folder: &Path) -> Result<BTreeSet<String>> {
-    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut cases = BTreeSet::new();
-    for entry in fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
+    for path in workspace::entries(folder)? {
         if path.extension().is_some_and(|it| it == "stderr")
             && let Some(case) = path.file_stem()
         {
@@ -95,10 +92,6 @@ fn answer(stderr: &str) -> String {
         .lines()
         .filter(|line| !line.contains("= note: this error originates in the "));
     kept.collect::<Vec<_>>().join("\n").trim().to_owned()
-}
-
-fn read(file: &Path) -> Result<String> {
-    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(crate) enum Command {
         /// Only drills with one of these in their names
         words: Vec<String>,
     },
-    /// Run the systems of the literature and the services, each example with its check, on real etcd; a line for each
+    /// Run the systems of the literature and the services, each example with its checks, on real etcd
     Examples {
         /// Only these
         #[arg(ignore_case = true, value_name = "ROW")]

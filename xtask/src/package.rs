@@ -37,7 +37,7 @@ tokio = { version = "1", default-features = false, features = ["macros", "rt-mul
 
 pub(crate) fn package() -> Result<String> {
     let home = workspace::root().join("target/packed");
-    let io = |error: std::io::Error| format!("{}: {error}", home.display());
+    let io = workspace::failed_at(&home);
 
     say::step("packing");
     // What was packed as an older version would be unpacked too.
@@ -60,23 +60,19 @@ pub(crate) fn package() -> Result<String> {
         fs::remove_dir_all(&crates).map_err(io)?;
     }
     fs::create_dir_all(&crates).map_err(io)?;
-    for archive in entries(&packed)? {
+    for archive in workspace::entries(&packed)? {
         if archive.extension().is_some_and(|it| it == "crate") {
             let mut tar = Command::new("tar");
             output(tar.arg("-xzf").arg(&archive).arg("-C").arg(&crates))?;
         }
     }
-    let unpacked = entries(&crates)?;
+    let unpacked = workspace::entries(&crates)?;
 
     say::step("a user's crate");
     let user = home.join("user");
-    fs::create_dir_all(&user).map_err(io)?;
-    fs::write(user.join("Cargo.toml"), USER).map_err(io)?;
-    fs::copy(
-        workspace::root().join("tests/outside/main.rs"),
-        user.join("main.rs"),
-    )
-    .map_err(io)?;
+    workspace::write(user.join("Cargo.toml"), USER)?;
+    let program = workspace::root().join("tests/outside/main.rs");
+    workspace::copy(program, user.join("main.rs"))?;
     build(&user, &unpacked, &home)?;
 
     say::step("the command line");
@@ -115,13 +111,4 @@ fn name(folder: &Path) -> String {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     name.rsplit_once('-')
         .map_or_else(|| name.to_string(), |(name, _)| name.to_owned())
-}
-
-/// Lists a folder.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let entries = fs::read_dir(folder).map_err(io)?;
-    entries
-        .map(|entry| entry.map(|it| it.path()).map_err(io))
-        .collect()
 }

@@ -36,11 +36,7 @@ pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
         ));
     }
     let client = Path::new(GO_PACKAGES).join(GO_VERSION);
-    let client = fs::read_to_string(&client)
-        .map_err(|error| format!("{}: {error}", client.display()))
-        .and_then(|text| {
-            go_version(&text).ok_or_else(|| "etcd's Go package has no version".into())
-        })?;
+    let client = go_version(&workspace::read(client)?).ok_or("etcd's Go package has no version")?;
     let home = home("go")?;
     let program = home.join(name);
     output(
@@ -97,8 +93,7 @@ pub(crate) fn python() -> Result<Python> {
                 "{error}; the Python peer needs python3 from 3.10 on with pip (apt-get install python3-pip), and a package index"
             )
         })?;
-        let io = |error: std::io::Error| format!("{}: {error}", packages.display());
-        fs::copy(&wanted, packages.join("requirements.txt")).map_err(io)?;
+        workspace::copy(&wanted, packages.join("requirements.txt"))?;
     }
     let client = aetcd_version(&packages).ok_or("pip does not say which aetcd it has installed")?;
     say::note(format_args!("aetcd {client}: {}", packages.display()));
@@ -140,7 +135,7 @@ fn imports(interpreter: &Path, packages: &Path, wanted: &Path) -> bool {
 
 fn home(peer: &str) -> Result<PathBuf> {
     let home = workspace::tools().join("peers").join(peer);
-    fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+    fs::create_dir_all(&home).map_err(workspace::failed_at(&home))?;
     Ok(home)
 }
 

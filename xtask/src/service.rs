@@ -2,16 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
+use etcd_locked_devkit::binary::without_settings;
 use serde_json::Value;
 
 use crate::process::{Printed, Process};
 use crate::{Result, http};
-
-/// Prefix of all keys of the demo, which may run on a cluster with other users.
-const PREFIX: &str = "etcd-locked-demo/";
 
 /// Package and binary of the order service.
 pub(crate) const BINARY: (&str, &str) = ("etcd-locked-examples", "order-service");
@@ -40,13 +37,12 @@ pub(crate) struct Stats {
 }
 
 impl Service {
-    pub(crate) fn start(executable: &Path, endpoints: &str, locked: bool) -> Result<Self> {
-        let mut command = Command::new(executable);
+    pub(crate) fn start(executable: &Path, endpoint: &str, locked: bool) -> Result<Self> {
+        // The user's settings are those of another etcd.
+        let mut command = without_settings(executable, "ETCD");
         command
             .env("ORDER_SERVICE_LISTEN", "127.0.0.1:0")
-            .env("ORDER_SERVICE_ROOT", format!("{PREFIX}shop/"))
-            .env("ETCD_LOCKED_PREFIX", format!("{PREFIX}locks/"))
-            .env("ETCD_LOCKED_ENDPOINTS", endpoints);
+            .env("ETCD_LOCKED_ENDPOINTS", endpoint);
         if locked {
             command.env_remove("ORDER_SERVICE_UNLOCKED");
         } else {
@@ -72,21 +68,10 @@ impl Service {
 
     /// Puts that many pieces on the shelf, and empties the book.
     pub(crate) fn restock(&self, article: &str, pieces: usize) -> Result<()> {
-        self.change("PUT", &format!("/stock/{article}/{pieces}"))
-    }
-
-    /// Deletes everything of the article from the store.
-    pub(crate) fn discontinue(&self, article: &str) -> Result<()> {
-        self.change("DELETE", &format!("/stock/{article}"))
-    }
-
-    fn change(&self, method: &str, path: &str) -> Result<()> {
-        match http::request(method, self.address, path)? {
+        let path = format!("/stock/{article}/{pieces}");
+        match http::request("PUT", self.address, &path)? {
             answer if answer.status == 200 => Ok(()),
-            answer => Err(format!(
-                "{method} {path}: {} {}",
-                answer.status, answer.body
-            )),
+            answer => Err(format!("PUT {path}: {} {}", answer.status, answer.body)),
         }
     }
 

@@ -1,6 +1,5 @@
 //! `cargo xtask sim`: builds the simulator, fast, and runs it; with `--write` also what it must find, and writes all figures.
 
-use std::fs;
 use std::path::Path;
 
 use crate::process::{output, run};
@@ -26,7 +25,6 @@ pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
     say::step("the same simulator on cores that make one mistake each");
     play(&["--mistakes".to_owned()], Some(&mistakes))?;
 
-    let read = |path: &Path| fs::read_to_string(path).map_err(|error| error.to_string());
     let version = output(workspace::cargo().args(["--version"]))?;
     let results = format!(
         "# What the simulator has seen\n\n\
@@ -41,12 +39,12 @@ pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
          differ from production in that mistake alone; 5,000 seeds are what it may take.\n\n{}",
         version.trim(),
         std::thread::available_parallelism().map_or(1, usize::from),
-        read(&schedules)?,
-        read(&searches)?,
-        read(&mistakes)?,
+        workspace::read(&schedules)?,
+        workspace::read(&searches)?,
+        workspace::read(&mistakes)?,
     );
     let place = workspace::root().join("tests/sim/RESULTS.md");
-    fs::write(&place, results).map_err(|error| format!("{}: {error}", place.display()))?;
+    workspace::write(&place, results)?;
     Ok(format!(
         "sim: ok — all was found, and nothing else; {}",
         place.display()

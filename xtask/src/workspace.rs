@@ -1,8 +1,8 @@
-//! Workspace of the project: its root, its tools, and cargo in it.
+//! Workspace of the project: its root, its tools, cargo in it, and files.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -43,14 +43,50 @@ pub(crate) fn outside(folder: &str, source: &str) -> Result<PathBuf> {
     let kept = root().join(folder);
     let name = kept.file_name().ok_or("a folder without a name")?;
     let copy = root().join("target").join(name);
-    let io = |error: std::io::Error| format!("{}: {error}", copy.display());
-    fs::create_dir_all(&copy).map_err(io)?;
     for name in ["Cargo.toml", source] {
-        fs::copy(kept.join(name), copy.join(name)).map_err(io)?;
+        self::copy(kept.join(name), copy.join(name))?;
     }
     // The versions that the workspace is tested with; cargo resolves nothing anew.
-    fs::copy(root().join("Cargo.lock"), copy.join("Cargo.lock")).map_err(io)?;
+    self::copy(root().join("Cargo.lock"), copy.join("Cargo.lock"))?;
     Ok(copy)
+}
+
+/// Makes the message of an error at a path.
+pub(crate) fn failed_at(path: &Path) -> impl Fn(std::io::Error) -> String + Copy {
+    move |error: std::io::Error| format!("{}: {error}", path.display())
+}
+
+/// Reads a text.
+pub(crate) fn read(file: impl AsRef<Path>) -> Result<String> {
+    let file = file.as_ref();
+    fs::read_to_string(file).map_err(failed_at(file))
+}
+
+/// Writes a file, into a folder that may be new.
+pub(crate) fn write(file: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
+    let file = file.as_ref();
+    make_folder_of(file)?;
+    fs::write(file, content).map_err(failed_at(file))
+}
+
+/// Copies a file, with its permissions, into a folder that may be new.
+pub(crate) fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+    let from = from.as_ref();
+    make_folder_of(to.as_ref())?;
+    fs::copy(from, to).map(drop).map_err(failed_at(from))
+}
+
+fn make_folder_of(file: &Path) -> Result<()> {
+    let folder = file.parent().unwrap_or(file);
+    fs::create_dir_all(folder).map_err(failed_at(folder))
+}
+
+/// Lists a folder.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(failed_at(folder))?;
+    let paths = entries.map(|entry| entry.map(|it| it.path()));
+    let paths: std::io::Result<_> = paths.collect();
+    paths.map_err(failed_at(folder))
 }
 
 /// Compiles binaries, each given by its package and name, and returns the executables in that order.

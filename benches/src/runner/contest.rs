@@ -2,7 +2,7 @@
 
 use super::crew::Kind;
 use super::crowd::Crowd;
-use super::figures::{Spread, Target, Verdict, number, rate};
+use super::figures::{Spread, Target, number, rate};
 use super::row::{Line, Outcome, Point};
 use super::side::Side;
 use super::site::Site;
@@ -11,13 +11,14 @@ use crate::Result;
 
 /// The same work for all.
 pub(crate) struct Contest {
-    pub(crate) row: &'static str,
     pub(crate) work: &'static str,
     pub(crate) ours: Kind,
     pub(crate) crowd: Crowd,
     pub(crate) site: Site,
-    /// With what ours must be of theirs at least, if anything was promised.
-    pub(crate) against: &'static [(Kind, Option<f64>)],
+    /// With what ours must be of theirs at least.
+    pub(crate) against: &'static [(Kind, f64)],
+    /// Others, against whom nothing was promised.
+    pub(crate) beside: &'static [Kind],
     pub(crate) plot: Plot,
 }
 
@@ -30,13 +31,17 @@ pub(crate) enum Plot {
 }
 
 impl Contest {
-    pub(crate) fn run(&self, pace: &Pace) -> Result<Outcome> {
+    /// All that ours are measured against, and what ours must be of theirs at least, if anything was promised.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = (Kind, Option<f64>)> {
+        let against = self.against.iter().copied();
+        let against = against.map(|(kind, least)| (kind, Some(least)));
+        against.chain(self.beside.iter().map(|kind| (*kind, None)))
+    }
+
+    pub(crate) fn run(&self, row: &'static str, pace: &Pace) -> Result<Outcome> {
         let etcd = self.site.start()?;
-        let against: Vec<_> = self
-            .against
-            .iter()
-            .filter(|(k, _)| pace.meets(*k))
-            .collect();
+        let peers = self.peers().filter(|(kind, _)| pace.meets(*kind));
+        let against: Vec<_> = peers.collect();
         let kinds = against.iter().map(|(kind, _)| *kind);
         let mut sides = Vec::new();
         for kind in std::iter::once(self.ours).chain(kinds) {
@@ -57,34 +62,38 @@ impl Contest {
                 .collect();
             say::note(format_args!("{pair}/{}: {}", pace.pairs, shown.join(" · ")));
         }
-        let mut outcome = self.outcome(&sides, &against)?;
+        let mut outcome = self.outcome(row, &sides, &against)?;
         for side in sides {
             side.end()?;
         }
         let note = etcd.note()?;
-        let noted = note.map(|note| format!("{}, {}: {note}.", self.row, self.work));
+        let noted = note.map(|note| format!("{row}, {}: {note}.", self.work));
         outcome.notes.extend(noted);
         Ok(outcome)
     }
 
-    fn outcome(&self, sides: &[Side], against: &[&(Kind, Option<f64>)]) -> Result<Outcome> {
+    fn outcome(
+        &self,
+        row: &'static str,
+        sides: &[Side],
+        against: &[(Kind, Option<f64>)],
+    ) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         let [ours, peers @ ..] = sides else {
             return Err("no peer has taken part".to_owned());
         };
         for (peer, (_, least)) in peers.iter().zip(against) {
-            let no_figure = || format!("{}: {} has done nothing", self.row, peer.kind.title());
+            let no_figure = || format!("{row}: {} has done nothing", peer.kind.title());
             let ratio = Spread::ratio(&ours.rates, &peer.rates).ok_or_else(no_figure)?;
-            let target = least.map(Target::AtLeast);
             outcome.lines.push(Line {
-                row: self.row,
+                row,
                 work: self.work.to_owned(),
                 ours: ours.shown()?,
                 against: peer.kind.title().to_owned(),
                 theirs: peer.shown()?,
                 figure: format!("{} ×", ratio.shown(number)),
-                target,
-                verdict: target.map_or(Verdict::Untargeted, |target| target.verdict(ratio.median)),
+                measured: ratio.median,
+                target: least.map(Target::AtLeast),
             });
         }
         for side in sides {
@@ -98,7 +107,7 @@ impl Contest {
                 Plot::None => {}
             }
             outcome.points.push(Point::Latency {
-                row: self.row,
+                row,
                 work: self.work,
                 kind: side.kind,
                 latency: side.latency.clone(),
@@ -110,8 +119,7 @@ impl Contest {
                 format!("{} {share:.0} %", side.kind.title())
             });
             outcome.notes.push(format!(
-                "{}, {}: so many calls came after one of another process, all others after one of their own: {}.",
-                self.row,
+                "{row}, {}: so many calls came after one of another process, all others after one of their own: {}.",
                 self.work,
                 changes.collect::<Vec<_>>().join(", ")
             ));

@@ -1,5 +1,6 @@
 //! Worker processes of one peer, that work at the same time.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::ValueEnum;
 use serde_json::Value;
 
+use super::server::Server;
 use crate::Result;
 use crate::latency::Latency;
 use crate::process::Process;
@@ -128,6 +130,29 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
+    /// Starts one of ours that does this work on the etcd.
+    pub(crate) fn ours(
+        work: &str,
+        server: &Server,
+        options: &[(&str, &dyn Display)],
+    ) -> Result<Self> {
+        Self::at_work(Kind::Ours, 1, work, &server.endpoint(), options)
+    }
+
+    /// Starts so many that do this work on the etcd at these URLs.
+    pub(crate) fn at_work(
+        kind: Kind,
+        processes: usize,
+        work: &str,
+        endpoints: &str,
+        options: &[(&str, &dyn Display)],
+    ) -> Result<Self> {
+        let place: [(&str, &dyn Display); 2] = [("work", &work), ("endpoint", &endpoints)];
+        let options = place.iter().chain(options);
+        let args = options.map(|(name, value)| format!("--{name}={value}"));
+        Self::start(kind, processes, &args.collect::<Vec<_>>())
+    }
+
     /// Starts so many and waits until all are ready.
     pub(crate) fn start(kind: Kind, processes: usize, args: &[String]) -> Result<Self> {
         let workers = (0..processes).map(|_| Worker::spawn(kind, args));

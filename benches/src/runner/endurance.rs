@@ -1,7 +1,7 @@
 //! B10: throughput on the same few names for long. Alone on its etcd: another client that puts keys there fills the history that
 //! etcd goes through for ours.
 
-use super::crew::{Crew, Done, Kind};
+use super::crew::{Crew, Done};
 use super::figures::{Spread, Target, number, rate};
 use super::row::{Line, Outcome, Point};
 use super::server::Server;
@@ -21,20 +21,12 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let lead = round.mul_f64(LEAD);
     let window = round - lead;
     say::note(format_args!("{:?}", pace.endurance));
-    let args = [
-        "--work",
+    let seconds = window.as_secs_f64();
+    let mut crew = Crew::ours(
         "calls",
-        "--endpoint",
-        &server.endpoint(),
-        "--tasks",
-        &NAMES.to_string(),
-        "--names",
-        &NAMES.to_string(),
-        "--seconds",
-        &window.as_secs_f64().to_string(),
-    ]
-    .map(str::to_owned);
-    let mut crew = Crew::start(Kind::Ours, 1, &args)?;
+        &server,
+        &[("tasks", &NAMES), ("names", &NAMES), ("seconds", &seconds)],
+    )?;
     let mut rates = Vec::new();
     for at in 1..=ROUNDS {
         let done = Done::of(&crew.round(lead, window)?)?;
@@ -49,7 +41,6 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     crew.end()?;
     let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
     let (first, last) = (mean(&rates[..COMPARED]), mean(&rates[ROUNDS - COMPARED..]));
-    let target = Target::AtLeast(0.95);
     let spread = Spread::of(rates.iter().copied()).ok_or("there was no time")?;
     let every = round.as_secs_f64();
     Ok(Outcome {
@@ -63,12 +54,12 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
             against: "the first tenth".to_owned(),
             theirs: rate(first),
             figure: format!("{} ×", number(last / first)),
-            target: Some(target),
-            verdict: target.verdict(last / first),
+            measured: last / first,
+            target: Some(Target::AtLeast(0.95)),
         }],
         notes: vec![format!(
             "B10, calls a second in rounds of {} s: {}.",
-            number(window.as_secs_f64()),
+            number(seconds),
             spread.shown(number)
         )],
         points: (0..)

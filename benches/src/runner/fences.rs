@@ -2,7 +2,7 @@
 
 use etcd_locked_devkit::Postgres;
 
-use super::figures::{Spread, Target, Verdict, number, time};
+use super::figures::{Spread, Target, number, time};
 use super::row::{Line, Outcome};
 use super::{Pace, say};
 use crate::Result;
@@ -47,8 +47,8 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
                 against: against.to_owned(),
                 theirs: spread(theirs)?.shown(time),
                 figure: format!("{} ×", ratio.shown(number)),
+                measured: ratio.median,
                 target,
-                verdict: target.map_or(Verdict::Untargeted, |it| it.verdict(ratio.median)),
             });
         }
     }

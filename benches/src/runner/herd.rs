@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::crew::Kind;
 use super::crowd::Crowd;
-use super::figures::{Spread, Target, Verdict, number};
+use super::figures::{Spread, Target, number};
 use super::row::{Line, Outcome};
 use super::server::Server;
 use super::side::Side;
@@ -73,8 +73,8 @@ fn lines(
             against: against.to_owned(),
             theirs: theirs.shown(number),
             figure: format!("{} ×", number(figure)),
+            measured: figure,
             target,
-            verdict: target.map_or(Verdict::Untargeted, |target| target.verdict(figure)),
         }
     })
 }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::crew::{Crew, Kind, number_of};
+use super::crew::{Crew, number_of};
 use super::figures::{Target, number, time};
 use super::row::{Line, Outcome};
 use super::server::Server;
@@ -67,8 +67,8 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
             against: format!("{} locks", LOCKS[0]),
             theirs: show(few),
             figure: format!("{} ×", number(many / few)),
+            measured: many / few,
             target: Some(MOST),
-            verdict: MOST.verdict(many / few),
         });
     }
     Ok(outcome)
@@ -76,15 +76,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
 
 fn held(locks: u32, pace: &Pace) -> Result<Counted> {
     let server = Server::start()?;
-    let args = [
-        "--work",
-        "hold",
-        "--endpoint",
-        &server.endpoint(),
-        "--names",
-        &locks.to_string(),
-    ];
-    let mut crew = Crew::start(Kind::Ours, 1, &args.map(str::to_owned))?;
+    let mut crew = Crew::ours("hold", &server, &[("names", &locks)])?;
     let received = |label: &str| server.metric("grpc_server_msg_received_total", label);
     let all =
         || -> Result<[f64; 2]> { Ok([received("")?, received("grpc_method=\"LeaseKeepAlive\"")?]) };
@@ -125,8 +117,6 @@ fn renewals(locks: u32, counted: &Counted, pace: &Pace) -> Result<Line> {
     let periods = pace.held.as_secs_f64() / (TTL / 3.0);
     let (leases, renewals) = (counted.leases, counted.renewals);
     let expected = leases * periods;
-    // A window that begins and ends anywhere sees one more or one less of each lease.
-    let target = Target::Within(expected - leases, expected + leases);
     Ok(Line {
         row: "B7",
         work: format!(
@@ -138,7 +128,8 @@ fn renewals(locks: u32, counted: &Counted, pace: &Pace) -> Result<Line> {
         against: "1 a lease and TTL/3".to_owned(),
         theirs: number(expected),
         figure: format!("{renewals} renewals"),
-        target: Some(target),
-        verdict: target.verdict(renewals),
+        measured: renewals,
+        // A window that begins and ends anywhere sees one more or one less of each lease.
+        target: Some(Target::Within(expected - leases, expected + leases)),
     })
 }

@@ -1,6 +1,6 @@
 //! B13: an annotated call on the embedded etcd, compared with its floors.
 
-use super::figures::{Spread, Target, Verdict, number};
+use super::figures::{Spread, Target, number};
 use super::row::{Line, Outcome};
 use super::{Pace, say};
 use crate::Result;
@@ -11,7 +11,6 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for row in &rows {
         let spread = Spread::of(row.micros.iter().copied()).ok_or("B13 has no batches")?;
-        let target = row.target.map(Target::AtMost);
         say::note(format_args!("{}: {} µs", row.name, spread.shown(number)));
         let (against, theirs) = match row.floor.and_then(|floor| more(row, &rows, floor)) {
             Some(more) => (
@@ -27,8 +26,8 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
             against,
             theirs,
             figure: number(spread.median) + " µs",
-            target,
-            verdict: target.map_or(Verdict::Untargeted, |target| target.verdict(spread.median)),
+            measured: spread.median,
+            target: row.target.map(Target::AtMost),
         });
     }
     outcome.notes.push(

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::crew::{Crew, Kind};
+use super::crew::Crew;
 use super::figures::{Spread, Target, number, time};
 use super::row::{Line, Outcome};
 use super::server::Server;
@@ -19,19 +19,7 @@ const QUEUED: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     let server = Server::start()?;
-    let start = |work: &str, name: usize| {
-        let args = [
-            "--work",
-            work,
-            "--endpoint",
-            &server.endpoint(),
-            "--first",
-            &name.to_string(),
-            "--ttl",
-            &TTL.to_string(),
-        ];
-        Crew::start(Kind::Ours, 1, &args.map(str::to_owned))
-    };
+    let start = |work, name: usize| Crew::ours(work, &server, &[("first", &name), ("ttl", &TTL)]);
     let mut pairs = Vec::new();
     for name in 0..KILLS {
         let holder = start("hold", name)?;
@@ -61,19 +49,14 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     }
     let spread = Spread::of(after.iter().copied()).ok_or("no holder was killed")?;
     say::note(spread.shown(time));
-    let target = Target::AtMost(TTL + MORE);
-    let line = Line {
+    Ok(Outcome::of(Line {
         row: "B9",
         work: format!("the next holder after `kill -9`, {KILLS} times, TTL {TTL} s"),
         ours: spread.shown(time),
         against: "TTL".to_owned(),
         theirs: time(TTL),
         figure: format!("{} s at most", number(spread.most)),
-        target: Some(target),
-        verdict: target.verdict(spread.most),
-    };
-    Ok(Outcome {
-        lines: vec![line],
-        ..Outcome::default()
-    })
+        measured: spread.most,
+        target: Some(Target::AtMost(TTL + MORE)),
+    }))
 }

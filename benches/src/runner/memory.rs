@@ -14,25 +14,27 @@ use crate::Result;
 /// Beyond any machine we know.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
+    let mut outcome = distinct(pace)?;
+    outcome.add(waiters(pace)?);
+    Ok(outcome)
+}
+
 fn worker(kind: Kind, work: &str, tasks: u32, names: u32) -> Result<Value> {
     let server = Server::start()?;
-    let args = [
-        "--work",
+    let mut crew = Crew::at_work(
+        kind,
+        1,
         work,
-        "--endpoint",
         &server.endpoint(),
-        "--tasks",
-        &tasks.to_string(),
-        "--names",
-        &names.to_string(),
-    ];
-    let mut crew = Crew::start(kind, 1, &args.map(str::to_owned))?;
+        &[("tasks", &tasks), ("names", &names)],
+    )?;
     let answer = crew.single(Duration::ZERO, PATIENCE)?;
     crew.end()?;
     Ok(answer)
 }
 
-pub(crate) fn distinct(pace: &Pace) -> Result<Outcome> {
+fn distinct(pace: &Pace) -> Result<Outcome> {
     let answer = worker(Kind::Ours, "distinct", 1_024, pace.distinct)?;
     let (start, end) = (number_of(&answer, "start")?, number_of(&answer, "end")?);
     let speed = number_of(&answer, "count")? / number_of(&answer, "seconds")?;
@@ -43,8 +45,7 @@ pub(crate) fn distinct(pace: &Pace) -> Result<Outcome> {
         bytes(start),
         bytes(end)
     ));
-    let target = Target::AtMost(1.1);
-    let line = Line {
+    Ok(Outcome::of(Line {
         row: "B8",
         work: format!(
             "resident memory after {} names, each once, by 1,024 tasks at {}",
@@ -55,16 +56,12 @@ pub(crate) fn distinct(pace: &Pace) -> Result<Outcome> {
         against: "before, after the same traffic on 2,000 names".to_owned(),
         theirs: bytes(start),
         figure: format!("{:.3} ×", end / start),
-        target: Some(target),
-        verdict: target.verdict(end / start),
-    };
-    Ok(Outcome {
-        lines: vec![line],
-        ..Outcome::default()
-    })
+        measured: end / start,
+        target: Some(Target::AtMost(1.1)),
+    }))
 }
 
-pub(crate) fn waiters(pace: &Pace) -> Result<Outcome> {
+fn waiters(pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let cost = |kind, names| -> Result<f64> {
         let answer = worker(kind, "waiters", pace.waiters, names)?;
@@ -85,7 +82,6 @@ pub(crate) fn waiters(pace: &Pace) -> Result<Outcome> {
     let tasks = cost(Kind::Mutex, 1)?;
     for names in [1, 1_000] {
         let each = cost(Kind::Ours, names)?;
-        let target = Target::AtMost(1_024.0);
         let own = each - tasks;
         outcome.lines.push(Line {
             row: "B8",
@@ -101,8 +97,8 @@ pub(crate) fn waiters(pace: &Pace) -> Result<Outcome> {
             against: "the same tasks waiting for a mutex of tokio's".to_owned(),
             theirs: bytes(tasks),
             figure: format!("{} more", bytes(own)),
-            target: Some(target),
-            verdict: target.verdict(own),
+            measured: own,
+            target: Some(Target::AtMost(1_024.0)),
         });
     }
     Ok(outcome)

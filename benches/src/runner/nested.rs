@@ -60,8 +60,8 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
             against: "without outer locks".to_owned(),
             theirs: spread(&plain.rates)?.shown(number) + "/s",
             figure: format!("{} ×", served.shown(number)),
+            measured: served.median,
             target: Some(LEAST),
-            verdict: LEAST.verdict(served.median),
         });
         // Infinite where no call was served.
         let shown = |each: f64| match each.is_finite() {
@@ -83,8 +83,8 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
                         true => format!("{} ×", number(figure)),
                         false => "no ratio".to_owned(),
                     },
+                    measured: figure,
                     target: Some(MOST),
-                    verdict: MOST.verdict(figure),
                 });
             }
         }
@@ -103,22 +103,20 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
 impl Side {
     fn start(server: &Server, tasks: usize, outer: bool, pace: &Pace) -> Result<Self> {
         let witness = Witness::new(1)?;
-        let args = [
-            "--work",
+        let crew = Crew::at_work(
+            Kind::Ours,
+            PROCESSES,
             "nested",
-            "--endpoint",
             &server.endpoint(),
-            "--tasks",
-            &(tasks / PROCESSES).to_string(),
-            "--outer",
-            &outer.to_string(),
-            "--seconds",
-            &window(pace).as_secs_f64().to_string(),
-            "--witness",
-            &witness.path().display().to_string(),
-        ];
+            &[
+                ("tasks", &(tasks / PROCESSES)),
+                ("outer", &outer),
+                ("seconds", &window(pace).as_secs_f64()),
+                ("witness", &witness.path().display()),
+            ],
+        )?;
         Ok(Self {
-            crew: Crew::start(Kind::Ours, PROCESSES, &args.map(str::to_owned))?,
+            crew,
             witness,
             seen: 0.0,
             rates: Vec::new(),

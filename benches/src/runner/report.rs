@@ -92,14 +92,14 @@ impl Report {
                 theirs,
                 figure,
                 target,
-                verdict,
+                ..
             } = line;
             let target = target.map_or(String::new(), |target| target.to_string());
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
                 "| {row} | {work} | {ours} | {against} | {theirs} | {figure} | {target} | {} |",
-                verdict.word()
+                line.verdict().word()
             );
         }
         text += "\n";
@@ -155,7 +155,7 @@ pub(crate) fn printed(outcome: &Outcome) -> String {
             line.against,
             line.theirs,
             line.figure,
-            line.verdict.word()
+            line.verdict().word()
         );
     }
     for note in &outcome.notes {

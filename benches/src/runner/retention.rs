@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::crew::{Crew, Kind, number_of};
+use super::crew::{Crew, number_of};
 use super::figures::{Target, number, rate, time};
 use super::row::{Line, Outcome};
 use super::server::Server;
@@ -16,17 +16,11 @@ const MOST: Target = Target::AtMost(1.1);
 
 pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let server = Server::start()?;
-    let args = [
-        "--work",
+    let mut crew = Crew::ours(
         "retained",
-        "--endpoint",
-        &server.endpoint(),
-        "--tasks",
-        &TASKS.to_string(),
-        "--names",
-        &pace.retained.to_string(),
-    ];
-    let mut crew = Crew::start(Kind::Ours, 1, &args.map(str::to_owned))?;
+        &server,
+        &[("tasks", &TASKS), ("names", &pace.retained)],
+    )?;
     let answer = crew.single(Duration::ZERO, PATIENCE)?;
     crew.end()?;
     let each = number_of(&answer, "each")?;
@@ -38,7 +32,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let speed = rate(f64::from(pace.retained) / number_of(&answer, "seconds")?);
     say::note(format_args!("{names} names at {speed}"));
     let figure = last / first;
-    let line = Line {
+    Ok(Outcome::of(Line {
         row: "B17",
         work: format!(
             "processor time of a call with `at_least`, the last tenth of {names} names, by {TASKS} tasks at {speed}"
@@ -47,11 +41,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
         against: "the first tenth".to_owned(),
         theirs: time(first),
         figure: format!("{} ×", number(figure)),
+        measured: figure,
         target: Some(MOST),
-        verdict: MOST.verdict(figure),
-    };
-    Ok(Outcome {
-        lines: vec![line],
-        ..Outcome::default()
-    })
+    }))
 }

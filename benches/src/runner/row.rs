@@ -15,8 +15,16 @@ pub(crate) struct Line {
     pub(crate) theirs: String,
     /// What the target is for.
     pub(crate) figure: String,
+    /// The number in it.
+    pub(crate) measured: f64,
     pub(crate) target: Option<Target>,
-    pub(crate) verdict: Verdict,
+}
+
+impl Line {
+    pub(crate) fn verdict(&self) -> Verdict {
+        let target = self.target;
+        target.map_or(Verdict::Untargeted, |it| it.verdict(self.measured))
+    }
 }
 
 /// A point of a plot.
@@ -46,6 +54,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// One line, and nothing else.
+    pub(crate) fn of(line: Line) -> Self {
+        Self {
+            lines: vec![line],
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.lines.extend(other.lines);
         self.points.extend(other.points);
@@ -54,7 +70,8 @@ impl Outcome {
 
     /// The figures that miss their targets, in words.
     pub(crate) fn missed(&self) -> Vec<String> {
-        let missed = self.lines.iter().filter(|l| l.verdict == Verdict::Missed);
+        let lines = self.lines.iter();
+        let missed = lines.filter(|line| line.verdict() == Verdict::Missed);
         missed
             .map(|line| {
                 let target = line

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::crew::{Crew, Kind, number_of};
+use super::crew::{Crew, number_of};
 use super::figures::{Spread, Target, number, time};
 use super::row::{Line, Outcome};
 use super::server::Server;
@@ -19,15 +19,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let mut fewer: Option<(u32, Spread)> = None;
     for locks in pace.shutdowns {
         let server = Server::start()?;
-        let args = [
-            "--work",
-            "shutdown",
-            "--endpoint",
-            &server.endpoint(),
-            "--names",
-            &locks.to_string(),
-        ];
-        let mut crew = Crew::start(Kind::Ours, 1, &args.map(str::to_owned))?;
+        let mut crew = Crew::ours("shutdown", &server, &[("names", locks)])?;
         let mut times = Vec::new();
         for _ in 0..pace.pairs {
             let answer = crew.single(Duration::ZERO, PATIENCE)?;
@@ -50,8 +42,8 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
                 against: format!("with {}", number(few.into())),
                 theirs: of_few.shown(time),
                 figure: format!("{} ×", number(figure)),
+                measured: figure,
                 target: Some(target),
-                verdict: target.verdict(figure),
             });
         }
         fewer = Some((*locks, spread));

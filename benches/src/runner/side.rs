@@ -1,5 +1,6 @@
 //! Side of a comparison: the processes of one library, ours or a peer's, and what they have done in all rounds.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use super::Pace;
@@ -31,19 +32,17 @@ impl Side {
             1 => None,
             _ => Some(Witness::new(crowd.names)?),
         };
-        let mut args = Vec::new();
-        let mut option = |name: &str, value: String| args.extend([format!("--{name}"), value]);
-        option("work", "calls".to_owned());
-        option("endpoint", endpoints.to_owned());
-        option("tasks", crowd.tasks.to_string());
-        option("names", crowd.names.to_string());
-        option("seconds", window.as_secs_f64().to_string());
-        if let Some(witness) = &witness {
-            option("witness", witness.path().display().to_string());
-        }
+        let seconds = window.as_secs_f64();
+        let file = witness.as_ref().map(|witness| witness.path().display());
+        let mut options: Vec<(&str, &dyn Display)> = vec![
+            ("tasks", &crowd.tasks),
+            ("names", &crowd.names),
+            ("seconds", &seconds),
+        ];
+        options.extend(file.iter().map(|file| ("witness", file as &dyn Display)));
         Ok(Self {
             kind,
-            crew: Crew::start(kind, crowd.processes, &args)?,
+            crew: Crew::at_work(kind, crowd.processes, "calls", endpoints, &options)?,
             witness,
             lead: crowd.lead(),
             window,

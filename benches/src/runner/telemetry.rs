@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::crew::{Crew, Kind, number_of};
-use super::figures::{Spread, Target, Verdict, number};
+use super::figures::{Spread, Target, number};
 use super::row::{Line, Outcome};
 use super::{Pace, say};
 use crate::Result;
@@ -72,8 +72,8 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
             against: Kind::Bare.title().to_owned(),
             theirs: bare.shown(number) + " µs",
             figure: format!("{} ×", ratio.shown(thousandths)),
+            measured: ratio.median,
             target: *target,
-            verdict: target.map_or(Verdict::Untargeted, |it| it.verdict(ratio.median)),
         });
     }
     outcome.notes.push(format!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::crew::{Crew, Kind, number_of};
+use super::crew::{Crew, number_of};
 use super::figures::{Spread, Target, number, time};
 use super::row::{Line, Outcome};
 use super::server::Server;
@@ -23,17 +23,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for (mode, what) in MODES {
         let server = Server::start()?;
-        let args = [
-            "--work",
-            "tries",
-            "--endpoint",
-            &server.endpoint(),
-            "--tasks",
-            &pace.tries.to_string(),
-            "--mode",
-            mode,
-        ];
-        let mut crew = Crew::start(Kind::Ours, 1, &args.map(str::to_owned))?;
+        let mut crew = Crew::ours("tries", &server, &[("tasks", &pace.tries), ("mode", &mode)])?;
         // The first round opens connections and makes threads.
         crew.single(Duration::ZERO, PATIENCE)?;
         let (mut halves, mut wholes) = (Vec::new(), Vec::new());
@@ -58,8 +48,8 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
             against: format!("{half} of them"),
             theirs: spread(&halves)?.shown(time),
             figure: format!("{} ×", ratio.shown(number)),
+            measured: ratio.median,
             target: Some(MOST),
-            verdict: MOST.verdict(ratio.median),
         });
     }
     Ok(outcome)

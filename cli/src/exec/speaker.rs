@@ -1,4 +1,5 @@
-//! Speaker: what the guardian says on standard error, from a thread of its own.
+//! Speaker: what the guardian, the process that watches over the command and kills it in time, says on standard error, from a thread
+//! of its own.
 //!
 //! A write may take long: a full pipe, a terminal that is stopped, a file on a disk that is busy. It must not delay the kill.
 

@@ -73,7 +73,7 @@ fn notices(model: &Model) -> Vec<String> {
     all
 }
 
-/// Lines of a text that are no longer than this; a word that is goes on in the next line.
+/// Lines of a text that are no longer than this; a longer word is broken.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut left = width;

@@ -1,6 +1,6 @@
 //! Contenders: how a key comes into etcd and goes again (rules P4, P8–P10).
 
-use etcd_locked_core::{Contender, Output, Refusal, Refused, Wait};
+use etcd_locked_core::{Contender, Kv, Mode, Output, Refusal, Refused, Wait};
 use etcd_locked_sim::etcd::{Space, refused, unavailable, unknown};
 
 use crate::SOON;
@@ -187,19 +187,23 @@ fn timers_do_not_pile_up_while_calls_come_and_go() {
 /// At its quota etcd applies the writes that cross it, and refuses them all the same (rule P34).
 #[test]
 fn put_refused_at_the_quota_leaves_no_key() {
-    for applied in [0, 1] {
-        for wait in [Wait::Once, Wait::Forever] {
-            let mut rig = Rig::warm();
-            rig.store.space = Space::Crossing(applied);
-            rig.acquire(1, "locks/a", wait);
-            rig.serve();
-            assert!(matches!(rig.refused(1), Refused::Backend(_)));
-            rig.live(SOON);
-            assert!(!rig.has("locks/a/a1") && rig.is_idle());
-            rig.store.space = Space::Enough;
-            rig.acquire(2, "locks/a", wait);
-            rig.serve();
-            rig.granted(2);
+    let permits = Mode::Permits(2_u16.try_into().expect("not zero"));
+    for mode in [Mode::Exclusive, Mode::Shared, permits] {
+        for applied in [0, 1] {
+            for wait in [Wait::Once, Wait::Forever] {
+                let mut rig = Rig::warm();
+                rig.store.space = Space::Crossing(applied);
+                rig.share(1, "locks/a", mode, wait);
+                rig.serve();
+                assert!(matches!(rig.refused(1), Refused::Backend(_)));
+                rig.live(SOON);
+                let left = |kv: &Kv| kv.key.starts_with(b"locks/a/");
+                assert!(!rig.store.kvs().any(left) && rig.is_idle());
+                rig.store.space = Space::Enough;
+                rig.share(2, "locks/a", mode, wait);
+                rig.serve();
+                rig.granted(2);
+            }
         }
     }
 }
@@ -211,10 +215,24 @@ fn put_refused_at_the_quota_fails_no_held_lock() {
     rig.store.space = Space::Crossing(1);
     rig.acquire(2, "locks/b", Wait::Forever);
     rig.live(SOON * 50);
-    assert!(rig.output(1).is_none());
+    assert!(rig.output(1).is_none() && !rig.has("locks/b/a1"));
     rig.give_back(1);
     assert!(matches!(rig.released(1), Ok(())));
-    assert!(!rig.has("locks/a/a1") && !rig.has("locks/b/a1"));
+    assert!(!rig.has("locks/a/a1"));
+}
+
+#[test]
+fn lock_passes_on_at_the_quota() {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/zz");
+    rig.queue(1, "locks/a");
+    rig.live(SOON);
+    rig.store.space = Space::Crossing(0);
+    rig.live(SOON * 50);
+    rig.store.delete(b"locks/a/zz");
+    rig.report();
+    rig.serve();
+    rig.granted(1);
 }
 
 #[test]

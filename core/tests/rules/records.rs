@@ -1,5 +1,5 @@
 //! Records: the value of a key is its call's record. It names the other keys of its group (rule P38), and since when it is held,
-//! once that is a second (rule P18).
+//! once that is a second (rule P18). Records are plain text here, to which that is appended as it would be to JSON.
 
 use std::time::Duration;
 

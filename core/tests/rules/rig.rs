@@ -8,7 +8,7 @@ use etcd_locked_core::{
     Name, Op, Output, Refused, Release, Request, RequestId, Response, Revision, Session, Settings,
     Wait, WatchEvent, WatchId,
 };
-use etcd_locked_sim::etcd::{Etcd, described, silence};
+use etcd_locked_sim::etcd::{Etcd, settings};
 
 use crate::{CallId, stack};
 
@@ -44,14 +44,9 @@ impl Rig {
 
     fn of(contenders_per_session: usize, max_waiters: Option<usize>) -> Self {
         let settings = Settings {
-            prefix: "locks/".into(),
-            connect_timeout: Duration::from_secs(5),
-            silence: silence(),
-            describe: described,
             contenders_per_session,
-            near: 16,
             max_waiters,
-            seed: 1,
+            ..settings(1)
         };
         Self {
             core: Core::new(settings),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use etcd_locked_core::{
     Acquire, Core, Event, Grant, Input, Key, Kv, Mode, Moment, Name, Op, Output, Refused, Release,
-    Request, RequestId, Settings, Txn, Wait, WatchEvent, WatchId,
+    Request, RequestId, Txn, Wait, WatchEvent, WatchId,
 };
-use etcd_locked_sim::etcd::{Etcd, described, silence, unknown};
+use etcd_locked_sim::etcd::{Etcd, settings, unknown};
 
 use crate::{CallId, stack};
 
@@ -47,16 +47,7 @@ pub(crate) struct Process {
 impl Town {
     pub(crate) fn of(processes: u64) -> Self {
         let process = |seed| Process {
-            core: Core::new(Settings {
-                prefix: "locks/".into(),
-                connect_timeout: Duration::from_secs(5),
-                silence: silence(),
-                describe: described,
-                contenders_per_session: 1_000,
-                near: 16,
-                max_waiters: None,
-                seed: seed + 1,
-            }),
+            core: Core::new(settings(seed + 1)),
             sent: VecDeque::new(),
             outputs: Vec::new(),
             watches: BTreeMap::new(),

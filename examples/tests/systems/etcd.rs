@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
+use etcd_client::Client;
 use etcd_locked_devkit::limit::{blocking, within};
-use etcd_locked_devkit::{Cluster, Member, Setup};
+use etcd_locked_devkit::{Cluster, KeyValue, Member, Setup};
 use tokio::time::sleep;
 
 pub(crate) use etcd_locked_devkit::binary::etcdctl;
@@ -73,17 +73,15 @@ impl Etcd {
 
     /// Reads every key below a prefix, oldest first.
     pub(crate) async fn below(&self, prefix: &str) -> Vec<Key> {
-        let options = GetOptions::new()
-            .with_prefix()
-            .with_sort(SortTarget::Create, SortOrder::Ascend);
-        let found = self.client().await.get(prefix, Some(options)).await;
-        let found = found.expect("etcd's keys");
-        let key = |kv: &etcd_client::KeyValue| Key {
-            text: String::from_utf8_lossy(kv.key()).into_owned(),
-            created: kv.create_revision(),
-            lease: kv.lease(),
+        let (gateway, prefix) = (self.members[0].gateway(), prefix.to_owned());
+        let mut found = blocking(move || gateway.below(&prefix)).await;
+        found.sort_by_key(|kv| kv.created);
+        let key = |kv: KeyValue| Key {
+            text: kv.key,
+            created: kv.created,
+            lease: kv.lease,
         };
-        found.kvs().iter().map(key).collect()
+        found.into_iter().map(key).collect()
     }
 
     /// Awaits this many keys below a prefix.
@@ -98,10 +96,8 @@ impl Etcd {
 
     /// Returns whether etcd has neither a key nor a lease.
     pub(crate) async fn is_empty(&self) -> bool {
-        let mut client = self.client().await;
-        let all = GetOptions::new().with_all_keys().with_count_only();
-        let keys = client.get("", Some(all)).await.expect("etcd's keys");
-        let leases = client.leases().await.expect("etcd's leases");
-        keys.count() == 0 && leases.leases().is_empty()
+        let gateway = self.members[0].gateway();
+        let (keys, leases) = blocking(move || Ok((gateway.keys("")?, gateway.leases()?))).await;
+        keys.is_empty() && leases.is_empty()
     }
 }

@@ -1,13 +1,14 @@
 //! Stage for the example programs: it runs them and records the lines they print, in order.
 
 use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
+use std::num::NonZeroI32;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use etcd_locked_devkit::process::{Process, Signal};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -86,15 +87,14 @@ impl Stage {
         let pipe = || self.pipe.try_clone().expect("a pipe's end");
         let program = Path::new(command.get_program()).file_name();
         let name = program.unwrap_or_default().to_string_lossy().into_owned();
-        let child = command
-            .process_group(0) // the program and its children
-            .stdin(Stdio::piped())
-            .stdout(pipe())
-            .stderr(pipe())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
-        let guard = Some(Guard::of(&child));
-        Program { name, child, guard }
+        command.stdin(Stdio::piped()).stdout(pipe()).stderr(pipe());
+        let process = Process::lead(&name, &mut command);
+        let process = process.unwrap_or_else(|error| panic!("{error}"));
+        Program {
+            guard: Some(Guard::of(&process)),
+            process,
+            name,
+        }
     }
 
     /// Awaits the first line that contains this text.
@@ -186,8 +186,8 @@ impl Drop for Stage {
 #[derive(Debug)]
 pub(crate) struct Program {
     name: String,
-    child: Child,
-    /// `Some` until the process is waited for; after that another process may have its id.
+    process: Process,
+    /// `Some` until the process is waited for; after that another process may have its id. Dropped after it.
     guard: Option<Guard>,
 }
 
@@ -197,10 +197,10 @@ pub(crate) struct Program {
 struct Guard(Child);
 
 impl Guard {
-    fn of(program: &Child) -> Guard {
+    fn of(program: &Process) -> Guard {
         let shell = Command::new("sh")
             .args(["-c", r#"read -r ended || kill -9 "-$0""#])
-            .arg(program.id().to_string())
+            .arg(program.pid().as_raw_nonzero().to_string())
             .process_group(0) // Ctrl-C reaches the tests only
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -208,8 +208,10 @@ impl Guard {
             .spawn();
         Guard(shell.expect("a shell"))
     }
+}
 
-    fn dismiss(mut self) {
+impl Drop for Guard {
+    fn drop(&mut self) {
         if let Some(mut stdin) = self.0.stdin.take() {
             let _ = writeln!(stdin, "ended");
         }
@@ -218,36 +220,31 @@ impl Guard {
 }
 
 impl Program {
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+    pub(crate) fn pid(&self) -> NonZeroI32 {
+        self.process.pid().as_raw_nonzero()
     }
 
     /// Presses Enter.
     pub(crate) fn enter(&mut self) {
-        let stdin = self.child.stdin.as_mut().expect("piped");
+        let stdin = self.process.streams().stdin.as_mut().expect("piped");
         writeln!(stdin).expect("the program listens");
     }
 
     /// Sends SIGKILL to the program and its children, and awaits the end.
     pub(crate) fn kill(&mut self) {
-        let Some(guard) = self.guard.take() else {
-            return;
-        };
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        let _ = self.child.wait();
-        guard.dismiss();
+        self.process.kill().expect("the program ends");
+        self.guard = None;
     }
 
-    /// Sends SIGTERM.
-    pub(crate) fn terminate(&self) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).expect("the program runs");
+    /// Sends SIGTERM to them.
+    pub(crate) fn terminate(&mut self) {
+        self.process.signal(Signal::TERM);
     }
 
     async fn ends(&mut self) -> i32 {
         let end = async {
             loop {
-                if let Some(status) = self.child.try_wait().expect("the program is our child") {
+                if let Some(status) = self.process.ended().expect("the program is our child") {
                     return status.code().unwrap_or(-1);
                 }
                 sleep(Duration::from_millis(10)).await;
@@ -256,15 +253,7 @@ impl Program {
         let Ok(code) = timeout(PATIENCE, end).await else {
             panic!("{} has not ended", self.name);
         };
-        if let Some(guard) = self.guard.take() {
-            guard.dismiss();
-        }
+        self.guard = None;
         code
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        self.kill();
     }
 }

@@ -121,7 +121,7 @@ fn a_late_write_is_refused_by_postgresql() {
             return a_late_write_is_refused(&url).await;
         }
         if !Postgres::is_installed() {
-            // `cargo xtask examples` looks for these words.
+            // `cargo xtask examples` shows it.
             return println!("left out: PostgreSQL, which is not installed");
         }
         let postgres = blocking(|| Postgres::start(&[])).await;

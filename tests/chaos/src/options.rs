@@ -32,7 +32,7 @@ pub(crate) struct Command {
 /// What the runner starts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
-    /// Make calls, until the end of standard input
+    /// Make calls, until a line on standard input
     #[command(hide = true)]
     Worker(Worker),
     /// Be a body, as etcdctl starts it

@@ -61,7 +61,7 @@ const SOME: Lasts = &[(1_000, 4_000), (4_000, 9_000)];
 const ABOUT_STOP: Lasts = &[(100, 600), (1_300, 2_300), (3_000, 6_000), (8_500, 13_000)];
 /// Longer than the longest TTL.
 const LONG: Lasts = &[(11_000, 15_000)];
-/// A leader that is stopped so long has revoked leases that lived.
+/// Leaders that were stopped for 12.5 s have revoked leases that lived.
 const LEADER: Lasts = &[(12_500, 12_500), (2_000, 6_000)];
 
 /// Every kind: its name, its aim, its weight in the random choice, how long it lasts.
@@ -268,7 +268,7 @@ pub(crate) fn plan(
     let mut bag: Vec<Kind> = Vec::new();
     loop {
         if bag.is_empty() {
-            // Every kind comes before any comes more often than it should.
+            // All kinds are drawn, each as often as its weight says, before the bag is filled again.
             let kinds = KINDS
                 .iter()
                 .filter(|row| only.is_empty() || only.contains(&row.0));

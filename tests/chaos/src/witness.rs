@@ -1,4 +1,4 @@
-//! Witness: collects what workers say, acknowledges each begin, and keeps the register that refuses late tokens.
+//! Witness: collects what workers say, acknowledges each begin and each write, and keeps the register that refuses late tokens.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Write};
@@ -25,7 +25,7 @@ struct Shared {
     events: Mutex<Vec<Event>>,
     /// The highest token that each name's register has accepted; `None` while tokens begin anew, and every write is accepted.
     register: Mutex<Option<HashMap<String, i64>>>,
-    /// Calls by which tasks wait for a hot name all the time.
+    /// Calls for a hot name that have not been served yet: tasks make them all the time.
     hot: Mutex<BTreeSet<(u32, u64)>>,
     /// When such a task of each process was served last, by the name.
     served: Mutex<BTreeMap<(u32, String), u64>>,

@@ -101,11 +101,7 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
             "an unanswered put is sent again without a barrier",
             &[I6, I4, Progress],
         ),
-        Mistake::NoFence => (
-            "P10",
-            "session compared by a revision that no barrier moves",
-            &[I4, I6],
-        ),
+        Mistake::NoFence => ("P10", "puts do not compare the session key", &[I4, I6]),
         Mistake::HandOverToPartOfAGroup => (
             "P23",
             "hand-over to part of a group",

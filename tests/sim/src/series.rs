@@ -1,16 +1,17 @@
 //! Many schedules, on all processors of the machine.
 
-use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use indicatif::{ProgressBar, ProgressStyle};
+
 use crate::world::schedules::play;
 use crate::world::tally::Tally;
 use crate::world::violation::Violation;
 
-/// How often a terminal shows progress, and after which share of the work a log does.
+/// How often progress is shown, and after which share of the work a log does.
 const TICK: Duration = Duration::from_millis(100);
 const SHARES: u64 = 10;
 
@@ -75,12 +76,8 @@ pub(crate) fn play_all(
         };
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         if !quiet {
-            let mut bar = Progress::new(count, began);
-            while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
-                bar.show(done.load(Ordering::Relaxed));
-                thread::sleep(TICK);
-            }
-            bar.end();
+            let is_over = || workers.iter().all(thread::ScopedJoinHandle::is_finished);
+            show(count, || done.load(Ordering::Relaxed), is_over);
         }
     });
     let mut series = series.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -102,49 +99,22 @@ impl Series {
     }
 }
 
-/// How far it is: a bar on a terminal, else a row now and then.
-#[derive(Debug)]
-struct Progress {
-    count: u64,
-    began: Instant,
-    terminal: bool,
-    shown: u64,
-}
-
-impl Progress {
-    fn new(count: u64, began: Instant) -> Self {
-        Self {
-            count,
-            began,
-            terminal: std::io::stderr().is_terminal(),
-            shown: 0,
+/// Shows how far it is until all is over: a bar on a terminal, else a row now and then.
+fn show(count: u64, done: impl Fn() -> u64, is_over: impl Fn() -> bool) {
+    let style = ProgressStyle::with_template("[{bar:40}] {pos}/{len} schedules, {eta} left");
+    let style = style.expect("a template").progress_chars("#.");
+    let bar = ProgressBar::new(count).with_style(style);
+    let mut shown = 0;
+    while !is_over() {
+        let done = done();
+        bar.set_position(done);
+        let share = done * SHARES / count.max(1);
+        if bar.is_hidden() && share > shown {
+            shown = share;
+            let seconds = bar.elapsed().as_secs_f64();
+            eprintln!("{done}/{count} schedules, {seconds:.0} s");
         }
+        thread::sleep(TICK);
     }
-
-    fn show(&mut self, done: u64) {
-        let seconds = self.began.elapsed().as_secs_f64();
-        let share = done as f64 / self.count.max(1) as f64;
-        if self.terminal {
-            let full = (share * 40.0) as usize;
-            let left = match done {
-                0 => "?".to_owned(),
-                _ => format!("{:.0}", seconds / share - seconds),
-            };
-            eprint!(
-                "\r[{}{}] {done}/{} schedules, {left} s left\x1b[K",
-                "#".repeat(full),
-                ".".repeat(40 - full.min(40)),
-                self.count
-            );
-        } else if done * SHARES / self.count.max(1) > self.shown {
-            self.shown = done * SHARES / self.count.max(1);
-            eprintln!("{done}/{} schedules, {seconds:.0} s", self.count);
-        }
-    }
-
-    fn end(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
-        }
-    }
+    bar.finish_and_clear();
 }

@@ -1,6 +1,5 @@
 //! Programs of row B20: one crate, built once without spans and metrics and once with both.
 
-use std::fs;
 use std::path::PathBuf;
 
 use crate::process::run;
@@ -25,6 +24,6 @@ pub(super) fn build(feature: &str) -> Result<PathBuf> {
     run("cargo build", &mut cargo)?;
     // The next feature's program has the same name.
     let (built, program) = (target.join("release").join(name), copy.join(feature));
-    fs::copy(&built, &program).map_err(|error| format!("{}: {error}", built.display()))?;
+    workspace::copy(built, &program)?;
     Ok(program)
 }

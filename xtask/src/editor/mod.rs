@@ -10,7 +10,6 @@ mod window;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -89,8 +88,7 @@ struct Trial {
 
 impl Trial {
     fn begin(server: Server, file: &Path) -> Result<Self> {
-        let text =
-            fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let text = workspace::read(file)?;
         Ok(Self {
             window: Window::open(server, file, &text)?,
             bare: text::bare(&text),

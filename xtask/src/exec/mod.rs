@@ -6,19 +6,15 @@ mod pulse;
 mod round;
 
 use std::fmt::Write;
-use std::fs;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use etcd_locked_devkit::Proxy;
+use etcd_locked_devkit::Setup;
 
 pub(crate) use self::pulse::beat;
-use self::round::{Fault, Lane, Seen, Tool};
+use self::round::{Fault, Place, Seen, Tool};
 use crate::etcd::Etcd;
 use crate::options::Rounds;
-use crate::{Result, say, workspace};
+use crate::{Result, lanes, say, workspace};
 
 /// The page, below the workspace's root.
 const PAGE: &str = "cli/EXEC.md";
@@ -58,9 +54,7 @@ pub(crate) fn exec(times: usize, rounds: &Rounds) -> Result<String> {
         return Err(format!("{} rounds came to no end", failed.len()));
     }
     if rounds.write {
-        let file = workspace::root().join(PAGE);
-        let page = page(&etcd, &table);
-        fs::write(&file, page).map_err(|error| format!("{}: {error}", file.display()))?;
+        workspace::write(workspace::root().join(PAGE), page(&etcd, &table))?;
     }
     Ok(format!(
         "exec: ok — no overlap in {times} rounds on etcd {}, in {:.0} s",
@@ -89,62 +83,18 @@ fn jobs(times: usize, ours: &Tool, etcdctl: &Tool) -> Vec<Job> {
     jobs
 }
 
-/// Plays all rounds, in lanes; the results are in the order of the rounds.
+/// Plays all rounds; the results are in their order.
 fn play(etcd: &Etcd, jobs: &[Job], lanes: usize) -> Result<Vec<Result<Seen>>> {
-    let member = etcd_locked_devkit::Setup::default()
-        .binary(&etcd.server)
-        .start()?;
+    let member = Setup::default().binary(&etcd.server).start()?;
     let scratch = tempfile::tempdir().map_err(|error| format!("a scratch directory: {error}"))?;
-    let results = Mutex::new(Vec::new());
-    let next = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        let all: Vec<_> = (0..lanes)
-            .map(|_| {
-                let lane = || {
-                    let lane = Lane {
-                        etcd: &member,
-                        proxy: Proxy::start(member.address())?,
-                        folder: scratch.path().to_owned(),
-                    };
-                    run(&lane, jobs, &next, &results);
-                    Ok(())
-                };
-                scope.spawn(lane)
-            })
-            .collect();
-        let mut all = all.into_iter().map(|lane| lane.join());
-        all.try_for_each(|lane| {
-            lane.unwrap_or_else(|_| Err("a thread of xtask has panicked".to_owned()))
-        })
-    })?;
-    let mut results = results
-        .into_inner()
-        .map_err(|_| "a thread of xtask has panicked".to_owned())?;
-    results.sort_by_key(|(at, _)| *at);
-    Ok(results.into_iter().map(|(_, result)| result).collect())
-}
-
-/// Plays rounds in one lane until there are none left.
-fn run(
-    lane: &Lane<'_>,
-    jobs: &[Job],
-    next: &AtomicUsize,
-    results: &Mutex<Vec<(usize, Result<Seen>)>>,
-) {
-    loop {
-        let at = next.fetch_add(1, Ordering::Relaxed);
-        let Some(job) = jobs.get(at).filter(|_| !crate::process::interrupted()) else {
-            return;
-        };
-        let seen = lane.play(&job.tool, job.fault, at);
-        let seen = seen.map_err(|error| format!("{}, {}: {error}", job.tool, job.fault));
-        if let Ok(mut results) = results.lock() {
-            results.push((at, seen));
-            if results.len().is_multiple_of(50) {
-                say::note(format_args!("{} of {}", results.len(), jobs.len()));
-            }
-        }
-    }
+    let place = Place {
+        etcd: &member,
+        folder: scratch.path(),
+    };
+    lanes::play(jobs, lanes, |_: &mut (), job, number| {
+        let seen = place.play(&job.tool, job.fault, number);
+        seen.map_err(|error| format!("{}, {}: {error}", job.tool, job.fault))
+    })
 }
 
 fn is_overlap(seen: &Seen) -> bool {

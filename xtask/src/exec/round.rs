@@ -13,6 +13,7 @@ use rustix::process::{Pid, kill_process};
 
 use super::pulse::{self, Pulse, now};
 use crate::Result;
+use crate::workspace::failed_at;
 
 /// TTL of all locks.
 const TTL: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ pub(super) enum Tool {
 impl Tool {
     /// A command that writes into the folder, under the lock of this name.
     fn run(&self, endpoint: &str, name: &str, folder: &Path, pulse: &[&str]) -> Result<Command> {
-        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        fs::create_dir_all(folder).map_err(failed_at(folder))?;
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
         let ttl = TTL.as_secs();
         let mut command = match self {
@@ -57,7 +58,7 @@ impl Tool {
         command.args(["sh", "-c", STUBBORN, "sh"]).arg(own);
         command.arg("pulse").arg(folder).args(pulse);
         let said = File::create(folder.with_extension("said"));
-        let said = said.map_err(|error| format!("{}: {error}", folder.display()))?;
+        let said = said.map_err(failed_at(folder))?;
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(said);
         Ok(command)
@@ -116,19 +117,16 @@ pub(super) struct Seen {
     pub(super) lives: bool,
 }
 
-/// Where rounds are played, one after the other.
+/// Where rounds are played, several at once.
 #[derive(Debug)]
-pub(super) struct Lane<'a> {
+pub(super) struct Place<'a> {
     pub(super) etcd: &'a Member,
-    /// The first process's way to etcd.
-    pub(super) proxy: Proxy,
-    pub(super) folder: PathBuf,
+    pub(super) folder: &'a Path,
 }
 
-impl Lane<'_> {
+impl Place<'_> {
     /// Plays a round; `number` makes its name, and when the fault comes.
     pub(super) fn play(&self, tool: &Tool, fault: Fault, number: usize) -> Result<Seen> {
-        self.proxy.heal();
         let folders = ["one", "other"].map(|it| self.folder.join(format!("{number}-{it}")));
         let seen = self.meet(tool, fault, number, &folders);
         seen.map_err(|error| {
@@ -147,8 +145,10 @@ impl Lane<'_> {
         [one, other]: &[PathBuf; 2],
     ) -> Result<Seen> {
         let name = format!("show/{number}");
+        // The first process's way to etcd.
+        let proxy = Proxy::start(self.etcd.address())?;
         // It is over long before, if it is ended.
-        let mut first = tool.run(&self.proxy.endpoint(), &name, one, &["120000", "--pair"])?;
+        let mut first = tool.run(&proxy.endpoint(), &name, one, &["120000", "--pair"])?;
         let mut first = Process::start("the first process", &mut first)?;
         until("the first command", PATIENCE, || {
             pulse::read(one).len() == 2
@@ -169,8 +169,8 @@ impl Lane<'_> {
         let mut all = first_command.0.clone();
         match fault {
             Fault::Partition => {
-                self.proxy.cut(Direction::Requests);
-                self.proxy.cut(Direction::Answers);
+                proxy.cut(Direction::Requests);
+                proxy.cut(Direction::Answers);
             }
             Fault::Stop => first.stop()?,
             Fault::Kill => first.signal(Signal::KILL),

@@ -8,10 +8,7 @@ mod page;
 mod round;
 
 use std::collections::HashMap;
-use std::fs;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use etcd_locked_devkit::{Postgres, Setup};
@@ -19,7 +16,7 @@ use etcd_locked_devkit::{Postgres, Setup};
 use self::judge::{Fate, goes_down, judge};
 use self::round::{Body, Database, End, Job, Lane, Place, Played, Spoilt, Step, Write};
 use crate::options::Rounds;
-use crate::{Result, say, workspace};
+use crate::{Result, lanes, say, workspace};
 
 /// How often a round is played again that the machine was too slow for.
 const ATTEMPTS: usize = 5;
@@ -92,9 +89,8 @@ pub(crate) fn fenced(times: usize, rounds: &Rounds) -> Result<String> {
     println!("{tables}");
     verdict(&show)?;
     if rounds.write {
-        let file = workspace::root().join(PAGE);
         let page = page::page(&etcd, &show, &tables);
-        fs::write(&file, page).map_err(|error| format!("{}: {error}", file.display()))?;
+        workspace::write(workspace::root().join(PAGE), page)?;
     }
     let without = |job: &Job| !job.fenced;
     Ok(format!(
@@ -181,9 +177,6 @@ fn jobs(times: usize) -> Vec<Job> {
     jobs
 }
 
-/// Rounds as they were played: each with its job.
-type Results = Mutex<Vec<(Job, Result<Played>)>>;
-
 /// Plays all rounds, in lanes, and judges them.
 fn play(place: Place<'_>, jobs: &[Job], lanes: usize) -> Result<Show> {
     let clerk = place.holder()?;
@@ -192,18 +185,10 @@ fn play(place: Place<'_>, jobs: &[Job], lanes: usize) -> Result<Show> {
         "sqlite:{}",
         place.folder.join("version").display()
     ))?;
-    let (results, next, again) = (Results::default(), AtomicUsize::new(0), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        for _ in 0..lanes.min(jobs.len()) {
-            scope.spawn(|| run(place, jobs, &next, &again, &results));
-        }
-    });
-    if crate::process::interrupted() {
-        return Err("interrupted".to_owned());
-    }
-    let results = results
-        .into_inner()
-        .map_err(|_| "a thread of xtask has panicked".to_owned())?;
+    let again = AtomicUsize::new(0);
+    let results = lanes::play(jobs, lanes, |lane, job, number| {
+        play_one(place, lane, *job, number, &again)
+    })?;
     let mut ledger: HashMap<String, Vec<Write>> = HashMap::new();
     for (name, write) in clerk.ledger(place.postgres)? {
         ledger.entry(name).or_default().push(write);
@@ -215,7 +200,7 @@ fn play(place: Place<'_>, jobs: &[Job], lanes: usize) -> Result<Show> {
         versions: [(Database::Postgres, postgres), (Database::Sqlite, sqlite)]
             .map(|(database, version)| format!("{database} {version}")),
     };
-    for (job, played) in results {
+    for (&job, played) in jobs.iter().zip(results) {
         let judged = played.and_then(|mut played| {
             let own = played.ledger.take();
             let writes = own.or_else(|| ledger.remove(&played.name));
@@ -236,51 +221,30 @@ fn play(place: Place<'_>, jobs: &[Job], lanes: usize) -> Result<Show> {
     Ok(show)
 }
 
-/// Plays rounds in one lane until there are none left.
-fn run(place: Place<'_>, jobs: &[Job], next: &AtomicUsize, again: &AtomicUsize, results: &Results) {
-    let mut lane = None;
-    loop {
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        let Some(&job) = jobs.get(number) else {
-            return;
+/// Plays a round, again where the machine was too slow for it. After a spoilt one the lane is made anew, because its processes are
+/// somewhere in that round.
+fn play_one<'a>(
+    place: Place<'a>,
+    lane: &mut Option<Lane<'a>>,
+    job: Job,
+    number: usize,
+    again: &AtomicUsize,
+) -> Result<Played> {
+    for attempt in 0..ATTEMPTS {
+        let mut own = match lane.take() {
+            Some(own) => own,
+            None => Lane::new(place)?,
         };
-        let mut result = Err("the machine is too slow for a TTL of 2 s".to_owned());
-        for attempt in 0..ATTEMPTS {
-            if crate::process::interrupted() {
-                return;
+        match own.play(job, number, attempt) {
+            Ok(played) => {
+                *lane = Some(own);
+                return Ok(played);
             }
-            let played = match lane.take().map_or_else(|| Lane::new(place), Ok) {
-                Ok(it) => {
-                    let it: &mut Lane<'_> = lane.insert(it);
-                    it.play(job, number, attempt)
-                }
-                Err(error) => Err(Spoilt::Failed(error)),
-            };
-            match played {
-                Ok(played) => {
-                    result = Ok(played);
-                    break;
-                }
-                Err(spoilt) => {
-                    // Its processes are somewhere in a round.
-                    lane = None;
-                    match spoilt {
-                        Spoilt::Slow => again.fetch_add(1, Ordering::Relaxed),
-                        Spoilt::Failed(error) => {
-                            result = Err(error);
-                            break;
-                        }
-                    };
-                }
-            }
-        }
-        if let Ok(mut results) = results.lock() {
-            results.push((job, result));
-            if results.len().is_multiple_of(50) {
-                say::note(format_args!("{} of {}", results.len(), jobs.len()));
-            }
-        }
+            Err(Spoilt::Slow) => again.fetch_add(1, Ordering::Relaxed),
+            Err(Spoilt::Failed(error)) => return Err(error),
+        };
     }
+    Err("the machine is too slow for a TTL of 2 s".to_owned())
 }
 
 #[cfg(test)]

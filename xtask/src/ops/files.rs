@@ -1,6 +1,5 @@
 //! Files of `ops/`: the queries of the dashboard, and the alerts in a version for a test of minutes.
 
-use std::fs;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -20,7 +19,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
 }
 
 fn read(name: &str) -> Result<String> {
-    fs::read_to_string(path(name)).map_err(|error| format!("ops/{name}: {error}"))
+    workspace::read(path(name))
 }
 
 /// Query of the dashboard, with the title of its panel.
@@ -154,8 +153,6 @@ fn shortened(time: &str, least: u64) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::{Dashboard, ranges_shortened, read, short_alerts, shortened, substituted};
     use crate::workspace;
 
@@ -185,7 +182,7 @@ mod tests {
     #[test]
     fn a_pod_has_the_time_that_the_shop_needs_to_end() {
         let signals = workspace::root().join("examples/services/signals.rs");
-        let signals = fs::read_to_string(signals).expect("the shop's times");
+        let signals = workspace::read(signals).expect("the shop's times");
         let pod = read("kubernetes/shop.yaml").expect("a pod");
         let needs = numbers(&signals, "Duration::from_secs(");
         assert_eq!(needs.len(), 3, "grace, notice and last answers");

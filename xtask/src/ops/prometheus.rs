@@ -53,7 +53,7 @@ impl Tools {
             "bringing prometheus from the distribution's package, into {}",
             home.display()
         ));
-        let io = |error: std::io::Error| format!("{}: {error}", home.display());
+        let io = workspace::failed_at(home);
         fs::create_dir_all(home).map_err(io)?;
         let scratch = tempfile::tempdir_in(workspace::tools()).map_err(io)?;
         let bin = apt::distribution(scratch.path(), &["prometheus"])?;

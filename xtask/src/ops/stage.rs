@@ -1,6 +1,5 @@
 //! Stage of the faults: an etcd, two processes of the shop, and a Prometheus that scrapes them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::prometheus::{Prometheus, Rule, Tools};
 use super::shop::{ARTICLE, Shop};
 use crate::etcd::Etcd;
 use crate::process::output;
-use crate::{Result, say};
+use crate::{Result, say, workspace};
 
 /// How long a query may have no data under load.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,7 +46,7 @@ impl Stage {
             member.snapshot(&place.path().join(SNAPSHOT))?;
         }
         let password = place.path().join("password");
-        fs::write(&password, USER.1).map_err(|error| format!("a password: {error}"))?;
+        workspace::write(&password, USER.1)?;
         let variables = [
             ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
             ("ETCD_LOCKED_USER", USER.0.to_owned()),

@@ -4,7 +4,6 @@ mod scene;
 mod shot;
 
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -35,9 +34,7 @@ pub(crate) fn screens(asked: &Asked) -> Result<String> {
     let mut shots = in_use(&etcd, &program, &shop)?;
     say::step("a user with too few rights");
     shots.push(without_rights(&etcd, &program)?);
-    let file = workspace::root().join(PAGE);
-    fs::write(&file, page(&etcd, &shots))
-        .map_err(|error| format!("{}: {error}", file.display()))?;
+    workspace::write(workspace::root().join(PAGE), page(&etcd, &shots))?;
     Ok(format!(
         "screens: ok — {} screens on etcd {}, in {:.0} s; see {PAGE}",
         shots.len(),

@@ -46,7 +46,7 @@ pub(crate) async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
     stalls::watch(move |since| watched.say(Said::Stalled { since }));
     tracing::subscriber::set_global_default(Logs(witness.clone()))?;
     end_at_panics();
-    // Peers promise no order across processes, and mistakes are made elsewhere.
+    // Only the library itself, `none`, is asked for turns: peers promise no order across processes, and mistakes are made elsewhere.
     let turns = if who == "none" { TURNS } else { 0 };
     let (drain, draining) = watch::channel(false);
     let mut random = Rng::with_seed(worker.seed);

@@ -1,9 +1,8 @@
-//! Refusals that are taken back: a barrier, or a delete, that etcd's user may not send for a while (rules P10, P34).
+//! Refusals that are taken back: a barrier that etcd's user may not send for a while (rules P10, P34).
 
 use std::time::Duration;
 
 use super::stage::{Ask, Fate, Stage, plays, puts};
-use crate::world::CallId;
 use crate::world::violation::must;
 
 /// For how long etcd's user may not write.
@@ -11,20 +10,8 @@ const DENIED: Duration = Duration::from_secs(5);
 /// How long the name may stay blocked after that.
 const FREE: Duration = Duration::from_secs(30);
 
-/// Another process has the name in time, though the session of the first one lives on.
-fn is_freed(stage: &mut Stage, held: CallId, name: &str) {
-    let other = stage.ask(1, Ask::of(name));
-    let served = stage.until(FREE, |stage| stage.has(other));
-    let keys = stage.keys(name);
-    must!(
-        I4,
-        served,
-        "{name} is blocked by {keys:?}, which no call has"
-    );
-    must!(Truth, stage.has(held), "the lock that was held is lost");
-}
-
-/// A put without an answer, and a barrier that etcd refuses for a while.
+/// A put without an answer, and a barrier that etcd refuses for a while. Another process has the name in time, though the session
+/// of the first one lives on.
 pub(crate) fn refused_barrier() {
     let mut stage = Stage::of(2);
     let held = stage.take(0, "held");
@@ -40,24 +27,14 @@ pub(crate) fn refused_barrier() {
     stage.store.forbidden = None;
     stage.cancel(call);
     stage.release(call);
-    is_freed(&mut stage, held, "ambiguous");
+    let other = stage.ask(1, Ask::of("ambiguous"));
+    let served = stage.until(FREE, |stage| stage.has(other));
+    let keys = stage.keys("ambiguous");
+    must!(I4, served, "{keys:?} block the name, which no call has");
+    must!(Truth, stage.has(held), "the lock that was held is lost");
 }
 
 #[test]
 fn refused_barrier_is_sent_again() {
     plays(refused_barrier);
-}
-
-#[test]
-fn refused_delete_is_sent_again() {
-    plays(|| {
-        let mut stage = Stage::of(2);
-        let held = stage.take(0, "held");
-        let call = stage.take(0, "denied");
-        stage.store.forbidden = Some("denied");
-        stage.release(call);
-        stage.run(DENIED);
-        stage.store.forbidden = None;
-        is_freed(&mut stage, held, "denied");
-    });
 }

@@ -7,7 +7,6 @@ mod compaction;
 mod idle;
 mod nested;
 mod outage;
-mod refused;
 pub(crate) mod restore;
 mod retention;
 mod shutdown;

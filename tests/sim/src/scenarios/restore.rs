@@ -6,11 +6,8 @@ use super::stage::{Ask, Stage, plays};
 use crate::world::CallId;
 use crate::world::violation::must;
 
-/// The TTL of the calls, in seconds; a third of it passes between renewals.
+/// The TTL of the calls, in seconds.
 const TTL: i64 = 6;
-const RENEWAL: Duration = Duration::from_secs(2);
-/// What a holder that finds out at its next renewal may need beyond that.
-const SLACK: Duration = Duration::from_secs(1);
 
 fn take(stage: &mut Stage, n: usize, name: &str) -> CallId {
     let ask = Ask {
@@ -20,39 +17,6 @@ fn take(stage: &mut Stage, n: usize, name: &str) -> CallId {
     let call = stage.ask(n, ask);
     stage.serve(call);
     call
-}
-
-#[test]
-fn holder_finds_out_about_a_restore_at_its_next_renewal() {
-    plays(|| {
-        let mut stage = Stage::of(2);
-        // Both sessions are there before the snapshot, and the lock is not.
-        for n in 0..2 {
-            let warm = take(&mut stage, n, &format!("warm-{n}"));
-            stage.release(warm);
-            stage.run(Duration::from_millis(100));
-        }
-        let snapshot = stage.store.snapshot();
-        // Etcd loses more writes than it has had again by the holder's next renewal.
-        for n in 0..5 {
-            let other = take(&mut stage, 0, &format!("other-{n}"));
-            stage.release(other);
-            stage.run(Duration::from_millis(100));
-        }
-        take(&mut stage, 0, "shared");
-        // By now its watch is open and its record written; its next read is about a minute away.
-        stage.run(Duration::from_millis(1_100));
-        stage.restore(snapshot);
-        take(&mut stage, 1, "shared");
-        let since = stage.now;
-        let over = stage.until(Duration::from_secs(30), |stage| !stage.overlaps("shared"));
-        let overlap = stage.now - since;
-        must!(
-            I1,
-            over && overlap <= RENEWAL + SLACK,
-            "two calls own a name for {overlap:?} after a restore"
-        );
-    });
 }
 
 /// How long a lock may take to pass to a process whose watch works.

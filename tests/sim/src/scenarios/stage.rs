@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::world::CallId;
 use crate::world::Revision;
-use crate::world::etcd::{Etcd, Snapshot, revision_of, unavailable, unknown};
+use crate::world::etcd::{Etcd, Snapshot, revision_of, settings, unavailable, unknown};
 use crate::world::violation::{Violation, must};
 use etcd_locked_core::LossCause;
 use etcd_locked_core::Mode;
 use etcd_locked_core::Moment;
 use etcd_locked_core::Wait;
 use etcd_locked_core::{
-    Acquire, Core, Grant, Input, Name, Output, Refused, Release, RequestId, Settings, WatchId,
+    Acquire, Core, Grant, Input, Name, Output, Refused, Release, RequestId, WatchId,
 };
 use etcd_locked_core::{Event, Failure, Key, Op, Request, Response, WatchEvent};
 
@@ -85,7 +85,6 @@ impl Ask {
 pub(super) struct Call {
     process: usize,
     names: Vec<Key>,
-    mode: Mode,
     hold: Option<Duration>,
     at_least: Option<Duration>,
     asked: Moment,
@@ -144,16 +143,7 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn of(processes: usize) -> Self {
         let process = |n| Process {
-            core: Core::new(Settings {
-                prefix: "locks/".into(),
-                connect_timeout: Duration::from_secs(5),
-                silence: crate::world::etcd::silence(),
-                describe: crate::world::etcd::described,
-                contenders_per_session: 1_000,
-                near: 16,
-                max_waiters: None,
-                seed: n as u64 + 1,
-            }),
+            core: Core::new(settings(n as u64 + 1)),
             watches: BTreeMap::new(),
             sent: Vec::new(),
             finished: false,
@@ -191,7 +181,6 @@ impl Stage {
         let known = Call {
             process: n,
             names: names.clone(),
-            mode: ask.mode,
             hold: ask.hold,
             at_least: ask.at_least,
             asked: self.now,
@@ -458,15 +447,6 @@ impl Stage {
         if let Some(hold) = hold {
             self.after(hold, Happening::End(call));
         }
-    }
-
-    /// Calls that own a name which one of them wants alone.
-    pub(super) fn overlaps(&self, name: &str) -> bool {
-        let owners = self.owners(name);
-        owners.len() > 1
-            && owners
-                .iter()
-                .any(|call| self.calls[call].mode == Mode::Exclusive)
     }
 
     fn send(&mut self, from: usize, id: RequestId, request: Request) {

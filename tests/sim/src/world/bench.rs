@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::clients::Call;
 use super::drift::Drift;
-use super::etcd::{Etcd, Incarnation, Snapshot, Space, unknown};
+use super::etcd::{Etcd, Incarnation, Snapshot, Space, settings, unknown};
 use super::faults::Faults;
 use super::random::Random;
 use super::retention::Retained;
@@ -254,10 +254,6 @@ impl Bench {
     pub(crate) fn start(&mut self) -> usize {
         let n = self.processes.len();
         let core = Core::new(Settings {
-            prefix: "locks/".into(),
-            connect_timeout: Duration::from_secs(5),
-            silence: crate::world::etcd::silence(),
-            describe: crate::world::etcd::described,
             contenders_per_session: if self.seed.is_multiple_of(3) {
                 1
             } else {
@@ -269,8 +265,7 @@ impl Bench {
                 1 => 1,
                 _ => 16,
             },
-            max_waiters: None,
-            seed: self.seed * 31 + n as u64,
+            ..settings(self.seed * 31 + n as u64)
         });
         let clock = self.clock_of(n);
         self.processes.push(Process {

@@ -14,7 +14,7 @@ use crate::world::Revision;
 use etcd_locked_core::Moment;
 use etcd_locked_core::Seat;
 use etcd_locked_core::{
-    Event, Failure, Key, Kv, LeaseId, Op, Refusal, Request, Response, Txn, TxnAnswer,
+    Event, Failure, Key, Kv, LeaseId, Op, Refusal, Request, Response, Settings, Txn, TxnAnswer,
 };
 
 /// A key in one incarnation.
@@ -359,14 +359,23 @@ pub fn unavailable() -> Failure {
     Failure::Unavailable(Arc::from(Box::from("not reached")))
 }
 
+/// What a core around it is made with, unless a test wants something else.
+pub fn settings(seed: u64) -> Settings {
+    Settings {
+        prefix: "locks/".into(),
+        connect_timeout: Duration::from_secs(5),
+        silence: Arc::from(Box::from("etcd does not answer")),
+        describe: described,
+        contenders_per_session: 1_000,
+        near: 16,
+        max_waiters: None,
+        seed,
+    }
+}
+
 /// What a record says of a call that holds its lock.
-pub fn described(record: &[u8], waited: Duration) -> Arc<[u8]> {
+fn described(record: &[u8], waited: Duration) -> Arc<[u8]> {
     let object = record.strip_suffix(b"}").unwrap_or(record);
     let field = format!(",\"waited\":{}}}", waited.as_millis());
     [object, field.as_bytes()].concat().into()
-}
-
-/// What calls are refused with while etcd is silent.
-pub fn silence() -> etcd_locked_core::Cause {
-    Arc::from(Box::from("etcd does not answer"))
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
-/// A promise, by its number in ARCHITECTURE.md where it has one.
+/// A promise, by the number of the invariant in ARCHITECTURE.md that it helps to show; `Cost` is I12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
     /// Only bodies that may run together do.
