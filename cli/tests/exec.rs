@@ -543,7 +543,7 @@ fn closed_standard_error_changes_no_status() {
 #[test]
 fn renewals_let_the_command_outlast_the_ttl() {
     let etcd = Member::start().expect("an etcd");
-    let args = ["jobs/a", "--ttl", "6s", "--", "sleep", "13"];
+    let args = ["jobs/a", "--ttl", "6s", "--", "sleep", "8"];
     let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
     assert_eq!((ended.code(), &*said), (Some(0), ""));
 }

@@ -1,15 +1,11 @@
 //! Connects while etcd is down: few a second, whatever the engine has to tell etcd.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, etcd_locked};
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
+use etcd_locked_devkit::Proxy;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::corner::{Corner, connect};
@@ -19,59 +15,12 @@ use crate::limit::{self, within};
 const TASKS: u64 = 20;
 /// Of all tasks and purposes of one engine together.
 const CONNECTS_A_SECOND: u64 = 50;
-const SECONDS: u64 = 5;
+const SECONDS: u64 = 3;
 const CONNECT: Duration = Duration::from_secs(2);
 /// Of a nested call: longer than it takes until it is published, and etcd is down.
 const WAIT: Duration = Duration::from_secs(6);
 /// Long enough that the locks outlast the outage.
 const TTL: Duration = Duration::from_secs(60);
-
-/// A door in front of etcd that counts who comes in, and shuts at once where etcd is down.
-struct Door {
-    address: SocketAddr,
-    connects: Arc<AtomicU64>,
-    accepting: JoinHandle<()>,
-}
-
-impl Door {
-    async fn open(etcd: &Etcd) -> Door {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("a port");
-        let (target, connects) = (etcd.address(), Arc::new(AtomicU64::new(0)));
-        let counted = connects.clone();
-        let accepting = tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                counted.fetch_add(1, Ordering::Relaxed);
-                let target = target.clone();
-                tokio::spawn(async move {
-                    if let Ok(mut far) = TcpStream::connect(target).await {
-                        let _ = (near.set_nodelay(true), far.set_nodelay(true));
-                        let _ = copy_bidirectional(&mut near, &mut far).await;
-                    }
-                });
-            }
-        });
-        Door {
-            address,
-            connects,
-            accepting,
-        }
-    }
-
-    fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    fn connects(&self) -> u64 {
-        self.connects.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
 
 #[etcd_locked("own/<task>", locks = &locks)]
 async fn nested(locks: Locks, task: u64, signs: Signs) -> Result<(), LockError> {
@@ -107,8 +56,8 @@ async fn all(what: &str, count: &watch::Sender<u64>) {
 async fn connects_are_few_while_nested_calls_wait_for_etcd() {
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
-    let door = Door::open(&etcd).await;
-    let config = corner.config_via([door.endpoint()]);
+    let proxy = Proxy::start(etcd.address()).expect("a proxy");
+    let config = corner.config_via([proxy.endpoint()]);
     let locks = connect(config.ttl(TTL).connect_timeout(CONNECT)).await;
     let elsewhere = corner.locks_with_ttl(TTL).await;
     let hot = within("the hot name", elsewhere.lock("hot")).await.unwrap();
@@ -128,9 +77,9 @@ async fn connects_are_few_while_nested_calls_wait_for_etcd() {
     sleep(Duration::from_secs(2)).await;
 
     etcd.kill();
-    let waiting = count(&door, "while they wait").await;
+    let waiting = count(&proxy, "while they wait").await;
     all("every call refused", &signs.refused).await;
-    let refused = count(&door, "when they have been refused").await;
+    let refused = count(&proxy, "when they have been refused").await;
     etcd.start_again().await;
     signs.over.send_replace(true);
     let most = CONNECTS_A_SECOND * SECONDS;
@@ -147,10 +96,10 @@ async fn connects_are_few_while_nested_calls_wait_for_etcd() {
 }
 
 /// How many connects come within the next seconds.
-async fn count(door: &Door, when: &str) -> u64 {
-    let before = door.connects();
+async fn count(proxy: &Proxy, when: &str) -> u64 {
+    let before = proxy.connections();
     sleep(Duration::from_secs(SECONDS)).await;
-    let count = door.connects() - before;
+    let count = proxy.connections() - before;
     println!("{count} connects {when}, in {SECONDS} s");
     count
 }

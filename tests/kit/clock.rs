@@ -200,17 +200,6 @@ async fn clock_runs_by_itself() {
 }
 
 #[tokio::test]
-async fn loss_wakes_the_task_that_awaits_it() {
-    let etcd = start().await;
-    let held = etcd.locks().lock("orders/7").await.unwrap();
-    etcd.freeze_keepalives();
-    let (cause, ()) = tokio::join!(held.lost(), etcd.advance(secs(15)));
-    assert_eq!(cause, LossCause::Expired);
-    let error = held.release().await.unwrap_err();
-    assert_matches!(error, LockError::Lost { .. });
-}
-
-#[tokio::test]
 async fn remaining_time_is_over_when_the_lock_is_lost() {
     let etcd = start_with(|config| config.ttl(secs(30))).await;
     let held = etcd.locks().lock("orders/7").await.unwrap();

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use etcd_locked::{LockError, etcd_locked, lock};
-use etcd_locked_tests::subscribe;
+use etcd_locked_tests::{Lines, subscribe};
+use tracing::level_filters::LevelFilter;
 
 use crate::service::start;
 
@@ -81,51 +82,20 @@ async fn orders_of_two_engines_are_independent() {
     stock_then_order(7).await.unwrap();
 }
 
-/// Subscriber that collects events of the level warning.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl tracing::Subscriber for Warnings {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::WARN && metadata.is_event()
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Fields(String);
-        impl tracing::field::Visit for Fields {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                self.0 += &format!("{field}={value:?} ");
-            }
-        }
-        let mut fields = Fields(String::new());
-        event.record(&mut fields);
-        self.0.lock().expect("not poisoned").push(fields.0);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 #[tokio::test]
 async fn warns_once_a_pair_where_inversions_are_allowed() {
     let etcd = start().await;
     etcd.allow_order_inversions();
-    let warnings = Warnings::default();
-    let _here = subscribe(warnings.clone());
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let seen = warnings.clone();
+    let _here = subscribe(Lines::new("", LevelFilter::WARN, move |_, line| {
+        seen.lock().expect("not poisoned").push(line);
+    }));
     for id in 0..3 {
         order_then_stock(id).await.unwrap();
         stock_then_order(id).await.unwrap();
     }
-    let seen = warnings.0.lock().unwrap().clone();
+    let seen = warnings.lock().unwrap().clone();
     assert_eq!(seen.len(), 1, "{seen:?}");
     for part in ["stock/<id>", "orders/<id>", "::take_order", "::take_stock"] {
         assert!(seen[0].contains(part), "{part}: {seen:?}");

@@ -1,114 +1,42 @@
 //! Metrics (feature `metrics`): which series are recorded, under which names.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use etcd_locked::{LockError, etcd_locked, testing};
-use metrics::{
-    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
-    SharedString, Unit,
-};
+use etcd_locked_tests::moved::{self, Record};
 
-/// Recorder of all series by name and labels: the number of records, and their sum.
-#[derive(Debug, Default, Clone)]
-struct Recorded(Arc<Mutex<BTreeMap<String, (u64, f64)>>>);
+/// The number of records of each series, and their sum, by its name and labels.
+static RECORDED: Mutex<BTreeMap<String, (u64, f64)>> = Mutex::new(BTreeMap::new());
 
-struct Series {
-    key: String,
-    recorded: Recorded,
-}
-
-impl Recorded {
-    fn series(&self, key: &Key) -> Arc<Series> {
-        let mut labels: Vec<_> = key
-            .labels()
-            .map(|it| format!("{}={}", it.key(), it.value()))
-            .collect();
-        labels.sort();
-        Arc::new(Series {
-            key: format!("{} {}", key.name(), labels.join(" ")),
-            recorded: self.clone(),
-        })
-    }
-
-    fn of(&self, key: &str) -> Option<(u64, f64)> {
-        let series = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        series.get(key).copied()
-    }
-}
-
-impl Series {
-    fn add(&self, value: f64) {
-        let mut series = (self.recorded.0.lock()).unwrap_or_else(PoisonError::into_inner);
-        let (count, sum) = series.entry(self.key.clone()).or_default();
-        *count += 1;
-        *sum += value;
-    }
-}
-
-impl CounterFn for Series {
-    fn increment(&self, value: u64) {
-        self.add(value as f64);
-    }
-
-    fn absolute(&self, _: u64) {}
-}
-
-impl GaugeFn for Series {
-    fn increment(&self, value: f64) {
-        self.add(value);
-    }
-
-    fn decrement(&self, value: f64) {
-        self.add(-value);
-    }
-
-    fn set(&self, value: f64) {
-        let mut series = (self.recorded.0.lock()).unwrap_or_else(PoisonError::into_inner);
-        series.insert(self.key.clone(), (1, value));
-    }
-}
-
-impl HistogramFn for Series {
-    fn record(&self, value: f64) {
-        self.add(value);
-    }
-}
-
-impl Recorder for Recorded {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.series(key))
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.series(key))
-    }
-
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(self.series(key))
-    }
-}
-
-/// The recorder of this process, which all tests here share: each has a template of its own.
-fn recorded() -> &'static Recorded {
-    static RECORDED: OnceLock<Recorded> = OnceLock::new();
-    RECORDED.get_or_init(|| {
-        let recorded = Recorded::default();
-        metrics::set_global_recorder(recorded.clone()).expect("no other recorder");
-        recorded
-    })
+/// Begins to record, for all tests here: each has a template of its own.
+fn record() {
+    static RECORDS: Once = Once::new();
+    RECORDS.call_once(|| {
+        moved::record(|key, record| {
+            let labels = key.labels();
+            let mut labels: Vec<_> = labels
+                .map(|it| format!("{}={}", it.key(), it.value()))
+                .collect();
+            labels.sort();
+            let key = format!("{} {}", key.name(), labels.join(" "));
+            let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+            let of = recorded.entry(key).or_default();
+            *of = match record {
+                Record::Added(value) | Record::Measured(value) => (of.0 + 1, of.1 + value),
+                Record::Set(value) => (1, value),
+            };
+        });
+    });
 }
 
 /// The number of records of a series, and their sum.
 fn of(key: &str) -> (u64, f64) {
-    let recorded = recorded();
-    recorded
-        .of(key)
+    let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let recorded = recorded.clone();
+    *recorded
+        .get(key)
         .unwrap_or_else(|| panic!("{key}: {recorded:#?}"))
 }
 
@@ -119,7 +47,7 @@ async fn measured(id: u64) -> Result<(), LockError> {
 
 #[tokio::test]
 async fn records_waits_holds_losses_and_waiters() -> Result<(), LockError> {
-    recorded();
+    record();
     let etcd = testing::start().await?;
     let holder = tokio::spawn(measured(7));
     assert_eq!(etcd.held().await, ["measured/7"]);
@@ -166,7 +94,7 @@ async fn nested(id: u64, next: u64) -> Result<(), LockError> {
 
 #[tokio::test]
 async fn records_how_each_wait_ended() -> Result<(), LockError> {
-    recorded();
+    record();
     let etcd = testing::start().await?;
     let count = |outcome: &str| {
         of(&format!(
@@ -219,7 +147,7 @@ async fn handed(id: u64) -> Result<(), LockError> {
 
 #[tokio::test]
 async fn counts_hand_overs_in_the_process_and_from_others() -> Result<(), LockError> {
-    recorded();
+    record();
     let etcd = testing::start().await?;
     let count = |kind: &str| {
         of(&format!(

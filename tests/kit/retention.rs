@@ -99,15 +99,6 @@ async fn dropped_call_retains_nothing() {
     next.unwrap().release().await.unwrap();
 }
 
-#[tokio::test]
-async fn refuses_at_least_above_at_most() {
-    let etcd = start().await;
-    let call = etcd.locks().lock("reports/7");
-    let wrong = call.at_least(secs(2)).at_most(secs(1)).await.unwrap_err();
-    assert_matches!(wrong, LockError::Config { .. });
-    assert!(wrong.to_string().contains("longer than at_most"), "{wrong}");
-}
-
 #[etcd_locked("reports/<day>", reentrant, at_least = "60s")]
 async fn report_within(day: u64) -> Result<u64, LockError> {
     Ok(day)

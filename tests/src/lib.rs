@@ -1,15 +1,19 @@
-//! Shared code of the test targets and the worker process: one clock, the subscriber of a thread, the witnesses of exclusion, the
-//! metrics that moved.
+//! Shared code of the test targets and the worker processes: one clock, commands, lines of the log, the subscriber of a thread, the
+//! witnesses of exclusion, the metrics that moved.
 
 #[cfg(doctest)]
 mod book;
 mod clock;
+mod commands;
 pub mod elsewhere;
+mod lines;
 pub mod moved;
 mod subscriber;
 mod witness;
 
 pub use clock::monotonic_ns;
+pub use commands::commands;
+pub use lines::Lines;
 pub use subscriber::{Subscription, subscribe};
 pub use witness::{Crowd, Witness};
 

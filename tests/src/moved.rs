@@ -1,4 +1,4 @@
-//! Moved metrics: which series of this process have moved, by the names of the page `book/src/what-happens.md`.
+//! Metrics of this process: each record, and which series have moved, by the names of the page `book/src/what-happens.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,24 +8,38 @@ use metrics::{
     SharedString, Unit,
 };
 
+/// What a series records.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Record {
+    /// A counter or a gauge changes by this.
+    Added(f64),
+    /// A counter or a gauge is this from now on.
+    Set(f64),
+    /// A histogram has one value more.
+    Measured(f64),
+}
+
 /// Begins to watch, once in a process. `tell` is called when a series moves for the first time, such as
 /// `lost_total{cause="expired"}`: of all locks together, and without the prefix that all names have.
 ///
 /// A counter moves when it grows, a histogram with its first record, a gauge when it changes.
 pub fn watch(tell: impl Fn(&str) + Send + Sync + 'static) {
-    let watched = Watched(Arc::new(Inner {
-        tell: Box::new(tell),
-        state: Mutex::default(),
-    }));
-    metrics::set_global_recorder(watched).expect("the only recorder of this process");
-}
-
-/// The recorder of the process.
-struct Watched(Arc<Inner>);
-
-struct Inner {
-    tell: Box<dyn Fn(&str) + Send + Sync>,
-    state: Mutex<State>,
+    let state = Mutex::new(State::default());
+    record(move |key, record| {
+        let name = name(key);
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let moves = match record {
+            Record::Added(by) => by != 0.0,
+            Record::Set(value) => {
+                let before = state.values.insert(name.clone(), value);
+                before.is_some_and(|before| before != value)
+            }
+            Record::Measured(_) => true,
+        };
+        if moves && state.moved.insert(name.clone()) {
+            tell(&name);
+        }
+    });
 }
 
 #[derive(Default)]
@@ -35,79 +49,77 @@ struct State {
     values: BTreeMap<String, f64>,
 }
 
-struct Series {
-    name: String,
-    of: Arc<Inner>,
-}
-
-impl Watched {
-    fn series(&self, key: &Key) -> Arc<Series> {
-        let labels = key.labels().filter(|label| label.key() != "lock");
-        let mut labels: Vec<_> = labels
-            .map(|label| format!("{}=\"{}\"", label.key(), label.value()))
-            .collect();
-        labels.sort();
-        let name = key.name();
-        let name = name.strip_prefix("etcd_locked_").unwrap_or(name);
-        Arc::new(Series {
-            name: match labels.as_slice() {
-                [] => name.to_owned(),
-                labels => format!("{name}{{{}}}", labels.join(",")),
-            },
-            of: self.0.clone(),
-        })
+/// The name of a series, of all locks together.
+fn name(key: &Key) -> String {
+    let labels = key.labels().filter(|label| label.key() != "lock");
+    let mut labels: Vec<_> = labels
+        .map(|label| format!("{}=\"{}\"", label.key(), label.value()))
+        .collect();
+    labels.sort();
+    let name = key.name();
+    let name = name.strip_prefix("etcd_locked_").unwrap_or(name);
+    match labels.as_slice() {
+        [] => name.to_owned(),
+        labels => format!("{name}{{{}}}", labels.join(",")),
     }
 }
 
-impl Series {
-    fn moves(&self) {
-        let mut state = self.of.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.moved.insert(self.name.clone()) {
-            (self.of.tell)(&self.name);
-        }
+/// Begins to hand each record of this process to a function, once in a process.
+pub fn record(take: impl Fn(&Key, Record) + Send + Sync + 'static) {
+    metrics::set_global_recorder(Records(Arc::new(take)))
+        .expect("the only recorder of this process");
+}
+
+type Take = Arc<dyn Fn(&Key, Record) + Send + Sync>;
+
+/// The recorder of the process.
+struct Records(Take);
+
+struct Series {
+    key: Key,
+    take: Take,
+}
+
+impl Records {
+    fn series(&self, key: &Key) -> Arc<Series> {
+        Arc::new(Series {
+            key: key.clone(),
+            take: self.0.clone(),
+        })
     }
 }
 
 impl CounterFn for Series {
     fn increment(&self, value: u64) {
-        if value > 0 {
-            self.moves();
-        }
+        (self.take)(&self.key, Record::Added(value as f64));
     }
 
-    fn absolute(&self, _: u64) {
-        self.moves();
+    fn absolute(&self, value: u64) {
+        (self.take)(&self.key, Record::Set(value as f64));
     }
 }
 
 impl GaugeFn for Series {
     fn increment(&self, value: f64) {
-        if value != 0.0 {
-            self.moves();
-        }
+        (self.take)(&self.key, Record::Added(value));
     }
 
     fn decrement(&self, value: f64) {
-        GaugeFn::increment(self, value);
+        (self.take)(&self.key, Record::Added(-value));
     }
 
     fn set(&self, value: f64) {
-        let mut state = self.of.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = state.values.insert(self.name.clone(), value);
-        drop(state);
-        if before.is_some_and(|before| before != value) {
-            self.moves();
-        }
+        (self.take)(&self.key, Record::Set(value));
     }
 }
 
 impl HistogramFn for Series {
-    fn record(&self, _: f64) {
-        self.moves();
+    fn record(&self, value: f64) {
+        (self.take)(&self.key, Record::Measured(value));
     }
 }
 
-impl Recorder for Watched {
+impl Recorder for Records {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}

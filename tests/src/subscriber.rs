@@ -28,41 +28,22 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
-    use tracing::{Event, Id, Metadata, span};
+    use tracing::level_filters::LevelFilter;
 
     use super::*;
-
-    /// Counts events.
-    #[derive(Clone, Default)]
-    struct Count(Arc<AtomicUsize>);
-
-    impl Subscriber for Count {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            metadata.is_event()
-        }
-
-        fn new_span(&self, _: &span::Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-
-        fn event(&self, _: &Event<'_>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-
-        fn record(&self, _: &Id, _: &span::Record<'_>) {}
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {}
-    }
+    use crate::Lines;
 
     #[test]
     fn sees_what_another_thread_came_to_first() {
         let event = || tracing::warn!("an event");
-        let count = Count::default();
-        let _subscription = subscribe(count.clone());
+        let seen = Arc::new(AtomicUsize::new(0));
+        let count = seen.clone();
+        let _subscription = subscribe(Lines::new("", LevelFilter::WARN, move |_, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
         thread::spawn(event).join().expect("no panic");
-        assert_eq!(count.0.load(Ordering::Relaxed), 0, "it has no subscriber");
+        assert_eq!(seen.load(Ordering::Relaxed), 0, "it has no subscriber");
         event();
-        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert_eq!(seen.load(Ordering::Relaxed), 1);
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::gateway::Gateway;
 use crate::member::{Member, READY, Setup};
-use crate::proxy::Direction;
 use crate::{Result, until};
 
 /// A cluster; its members are killed when dropped.
@@ -159,15 +158,6 @@ impl Cluster {
         let id = from.id().ok_or("a member that has never served")?;
         let proxy = to.peer_proxy().ok_or("a member without a proxy")?;
         proxy.cut_sender(id);
-        Ok(())
-    }
-
-    /// Cuts all clients off from the member at this index, until [`heal`](Self::heal).
-    pub fn cut_clients(&self, at: usize) -> Result<()> {
-        let member = self.member(at)?;
-        let proxy = member.client_proxy().ok_or("a member without a proxy")?;
-        proxy.cut(Direction::Requests);
-        proxy.cut(Direction::Answers);
         Ok(())
     }
 

@@ -204,11 +204,6 @@ impl Gateway {
         self.call("kv/txn", &request).map(drop)
     }
 
-    /// Deletes the keys that begin with `prefix`.
-    pub fn delete_all(&self, prefix: &str) -> Result<()> {
-        self.call("kv/deleterange", &range(prefix)).map(drop)
-    }
-
     /// Forgets all revisions before this one.
     pub fn compact(&self, revision: i64) -> Result<()> {
         let request = json!({ "revision": revision });

@@ -248,12 +248,6 @@ impl Member {
         lock(&self.state).id
     }
 
-    /// Returns whether it leads its cluster, as far as it knows itself.
-    pub fn leads(&self) -> bool {
-        let status = self.gateway().limit(Duration::from_secs(1)).status();
-        status.is_ok_and(|status| status.leader == status.member)
-    }
-
     /// Starts the process without waiting until it serves, which needs a quorum.
     pub fn launch(&self) -> Result<()> {
         let mut state = lock(&self.state);

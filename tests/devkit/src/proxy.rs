@@ -235,7 +235,7 @@ impl Proxy {
         });
     }
 
-    /// Returns the number of connections so far.
+    /// Returns the number of connections so far, with those for which the server was not there.
     pub fn connections(&self) -> u64 {
         self.network.state().accepted
     }
@@ -313,6 +313,7 @@ impl Network {
 
     /// Serves one connection to its end.
     fn serve(&self, near: TcpStream) {
+        let number = self.count();
         let target = lock(&self.target).clone();
         let Ok(far) = TcpStream::connect(target) else {
             // The other side shall see at once that the server is not there.
@@ -325,7 +326,7 @@ impl Network {
             let _ = stream.set_write_timeout(Some(BLOCKED));
         }
         let (near, far) = (Arc::new(near), Arc::new(far));
-        let number = self.enter(&near, &far);
+        self.enter(number, &near, &far);
         thread::scope(|scope| {
             scope.spawn(|| self.pump(number, &far, &near, Direction::Answers));
             self.pump(number, &near, &far, Direction::Requests);
@@ -333,11 +334,16 @@ impl Network {
         self.state().connections.remove(&number);
     }
 
-    /// Registers a connection, and returns its number.
-    fn enter(&self, near: &Arc<TcpStream>, far: &Arc<TcpStream>) -> u64 {
+    /// Counts a connection, and returns its number.
+    fn count(&self) -> u64 {
         let mut state = self.state();
         state.accepted += 1;
-        let number = state.accepted;
+        state.accepted
+    }
+
+    /// Registers a connection whose server is there.
+    fn enter(&self, number: u64, near: &Arc<TcpStream>, far: &Arc<TcpStream>) {
+        let mut state = self.state();
         let mut connection = Connection {
             near: Arc::clone(near),
             far: Arc::clone(far),
@@ -350,7 +356,6 @@ impl Network {
             connection.reset();
         }
         state.connections.insert(number, connection);
-        number
     }
 
     /// Passes data on in one direction until one side hangs up, or the connection is reset.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_locked_devkit::{Cluster, Direction, Setup, until};
+use etcd_locked_devkit::{Cluster, Setup, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -33,7 +33,7 @@ fn each_member_leads_when_it_is_told_to() {
     let cluster = Cluster::start(3).unwrap();
     for at in [0, 1, 2, 0] {
         cluster.lead(at).unwrap();
-        assert!(cluster.members()[at].leads());
+        assert_eq!(cluster.leader(), Some(at));
     }
 }
 
@@ -46,21 +46,6 @@ fn two_members_cut_off_from_each_other_still_reach_the_third() {
     for member in cluster.members() {
         member.gateway().put("k", "").unwrap();
     }
-}
-
-#[test]
-fn clients_are_cut_off_and_members_are_not() {
-    let cluster = Cluster::start(3).unwrap();
-    cluster.cut_clients(0).unwrap();
-    let member = &cluster.members()[0];
-    let by_proxy = etcd_locked_devkit::Gateway::new(member.client_proxy().unwrap().address());
-    let by_proxy = by_proxy.limit(Duration::from_millis(300));
-    assert!(by_proxy.status().is_err());
-    member.gateway().put("k", "").unwrap();
-    cluster.heal();
-    until("clients are served", LIMIT, || by_proxy.status().is_ok()).unwrap();
-    let proxy = member.client_proxy().unwrap();
-    assert!(proxy.bytes(Direction::Answers) > 0);
 }
 
 #[test]

@@ -241,6 +241,7 @@ fn a_server_that_is_not_there_resets_the_client() {
     drop(listener);
     let proxy = Proxy::start(address.to_string()).expect("a proxy");
     is_reset(&client(&proxy));
+    assert_eq!((proxy.connections(), proxy.open()), (1, 0));
 }
 
 #[test]

@@ -14,20 +14,21 @@
 use std::cell::Cell;
 use std::error::Error;
 use std::future::{Future, poll_fn};
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::pin::pin;
 use std::thread;
 use std::time::Duration;
 
 use etcd_locked::sqlx::{Fenceable, FencedError, migration};
 use etcd_locked::{LockError, LockGuard};
+use etcd_locked_tests::commands;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{
     ConnectOptions, Connection, Encode, Executor, IntoArguments, PgConnection, Pool, Postgres,
     Sqlite, SqliteConnection, Type,
 };
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// TTL of all locks: the shortest that etcd grants.
 const TTL: Duration = Duration::from_secs(2);
@@ -116,11 +117,7 @@ impl<'a> Play<'a> {
 
 #[tokio::main]
 async fn main() -> Result<(), Fault> {
-    let (send, mut commands) = unbounded_channel();
-    thread::spawn(move || {
-        let lines = io::stdin().lock().lines();
-        lines.map_while(Result::ok).all(|it| send.send(it).is_ok())
-    });
+    let mut commands = commands();
     while let Some(line) = commands.recv().await {
         let words: Vec<_> = line.split(' ').collect();
         match words[..] {

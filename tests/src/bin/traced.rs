@@ -8,15 +8,14 @@
 //! Each span that has ended is output: `span <name> <trace> <links>`, with the traces that it is linked to, separated by commas.
 
 use std::fmt;
-use std::io::{self, BufRead};
 use std::sync::Arc;
-use std::thread;
 
 use etcd_locked::{LockError, etcd_locked};
+use etcd_locked_tests::commands;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 #[tokio::main]
@@ -27,14 +26,7 @@ async fn main() {
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("worker"));
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))
         .expect("the only subscriber");
-    let (send, mut commands) = mpsc::unbounded_channel();
-    thread::spawn(move || {
-        io::stdin()
-            .lock()
-            .lines()
-            .map_while(Result::ok)
-            .try_for_each(|line| send.send(line))
-    });
+    let mut commands = commands();
     let done = Arc::new(Notify::new());
     while let Some(command) = commands.recv().await {
         match command.split_once(' ') {

@@ -2,56 +2,19 @@
 
 use std::future::IntoFuture;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use etcd_locked::etcd_client::Txn;
-use etcd_locked::{Acquire, Config, Group, LockError, LockGuard, LockMode, Locks, LossCause};
+use etcd_locked::{Acquire, Group, LockError, LockGuard, LockMode, Locks, LossCause};
 use etcd_locked_devkit::process::text;
-use etcd_locked_devkit::{Gateway, Member, Terminal, until};
+use etcd_locked_devkit::until;
 use serde_json::Value;
-use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-/// More than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// An etcd, and services that lock in it.
-struct Scene {
-    etcd: Member,
-    runtime: Runtime,
-}
+use crate::scene::{NOWHERE, PATIENCE, Scene, await_written, on_terminal, run};
 
 impl Scene {
-    fn new() -> Self {
-        Self {
-            etcd: Member::start().expect("an etcd"),
-            runtime: Runtime::new().expect("a runtime"),
-        }
-    }
-
-    /// A service's locks.
-    fn service(&self, name: &str) -> Locks {
-        let config = Config::new([self.etcd.endpoint()])
-            .service(name)
-            .wait_forever();
-        let locks = self.runtime.block_on(Locks::connect(config));
-        locks.expect("etcd is there")
-    }
-
-    /// Runs the command line.
-    fn run(&self, args: &[&str]) -> Output {
-        run(&self.etcd.endpoint(), args)
-    }
-
-    /// Runs it with `--json`, and returns the objects.
-    fn json(&self, args: &[&str]) -> Vec<Value> {
-        let output = self.run(&[args, &["--json"]].concat());
-        let text = String::from_utf8(output.stdout).expect("text");
-        let lines = text.lines().map(serde_json::from_str);
-        lines.collect::<Result<_, _>>().expect("an object a line")
-    }
-
     /// Waits until `orders/7` is said to be held since another time than this one, which it returns.
     fn await_held_since(&self, before: &Value) -> Value {
         let mut since = Value::Null;
@@ -62,15 +25,6 @@ impl Scene {
         })
         .expect("the time");
         since
-    }
-
-    fn gateway(&self) -> Gateway {
-        self.etcd.gateway()
-    }
-
-    /// Takes a lock that is free.
-    fn take<N: Group, M: LockMode>(&self, call: Acquire<N, M>) -> LockGuard<N, M> {
-        self.runtime.block_on(call.into_future()).expect("free")
     }
 
     /// Has a call wait for its lock.
@@ -84,31 +38,15 @@ impl Scene {
         self.release(served.expect("served"));
     }
 
-    fn release<N: Group, M: LockMode>(&self, held: LockGuard<N, M>) {
-        self.runtime.block_on(held.release()).expect("released");
-    }
-
     /// Waits until a name has so many contenders.
     fn await_contenders(&self, name: &str, many: usize) {
         let below = format!("locks/{name}/");
         until("the contenders", PATIENCE, || {
-            self.gateway()
-                .keys(&below)
-                .is_ok_and(|keys| keys.len() == many)
+            let keys = self.etcd.gateway().keys(&below);
+            keys.is_ok_and(|keys| keys.len() == many)
         })
         .expect("the contenders");
     }
-}
-
-fn command(endpoints: &str, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
-    command.args(args).args(["--endpoints", endpoints]);
-    command
-}
-
-fn run(endpoints: &str, args: &[&str]) -> Output {
-    let output = command(endpoints, args).output();
-    output.expect("the command line runs")
 }
 
 #[test]
@@ -169,8 +107,7 @@ fn table_breaks_no_cell_that_fits() {
     let found = scene.json(&["who", "orders/7"]).remove(0);
     let lease = found["contenders"][0]["lease"].as_str().expect("a lease");
 
-    let who = command(&scene.etcd.endpoint(), &["who", "orders/7"]);
-    let mut terminal = Terminal::start(&who, 20, 100).expect("a terminal");
+    let mut terminal = on_terminal(&scene.command(&["who", "orders/7"]));
     terminal.wait(PATIENCE).expect("it ends");
     let lines = terminal.lines();
     assert_eq!(lines.len(), 2, "{lines:#?}");
@@ -179,33 +116,11 @@ fn table_breaks_no_cell_that_fits() {
 }
 
 #[test]
-fn ls_goes_on_from_page_to_page() {
-    let scene = Scene::new();
-    let gateway = scene.gateway();
-    // Names lie below others, and their keys between theirs.
-    for n in 0..450 {
-        gateway
-            .put(&format!("locks/jobs/{n:03}/1f"), "")
-            .expect("a put");
-    }
-    gateway.put("locks/jobs/1f", "").expect("a put");
-    gateway.put("locks/jobs/ff", "").expect("a put");
-    let names = scene.json(&["ls"]);
-    assert_eq!(names.len(), 451);
-    let jobs = names.last().expect("the name above all others");
-    assert_eq!(
-        (&jobs["name"], &jobs["waiting"]),
-        (&"jobs".into(), &1.into())
-    );
-}
-
-#[test]
 fn watch_ends_each_round_of_objects_with_an_empty_line() {
     let scene = Scene::new();
-    let gateway = scene.gateway();
-    gateway.put("locks/orders/7/1f", "").expect("a put");
-    let args = ["ls", "--watch=100ms", "--json"];
-    let mut watch = command(&scene.etcd.endpoint(), &args)
+    scene.put("locks/orders/7/1f");
+    let mut watch = scene
+        .command(&["ls", "--watch=100ms", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("the command line runs");
@@ -331,18 +246,14 @@ fn kick_spares_a_later_call_of_the_same_process() {
     let first = scene.take(service.lock("orders/7"));
     let next = scene.queue(service.lock("orders/7"));
     let since = scene.await_held_since(&Value::Null);
-    let kick = command(&scene.etcd.endpoint(), &["kick", "orders/7"]);
-    let mut kick = Terminal::start(&kick, 20, 100).expect("a terminal");
-    let shows = |kick: &Terminal, word: &str| {
-        until(word, PATIENCE, || kick.written().contains(word)).expect("the words");
-    };
-    shows(&kick, "away?");
+    let mut kick = on_terminal(&scene.command(&["kick", "orders/7"]));
+    await_written(&kick, "away?", 1);
     scene.release(first);
     let next = scene.runtime.block_on(next).expect("no panic");
     let next = next.expect("its turn");
     scene.await_held_since(&since);
     kick.press(b"y\r").expect("it reads keys");
-    shows(&kick, "to another of its calls");
+    await_written(&kick, "to another of its calls", 1);
     assert!(next.is_held());
     scene.release(next);
 }
@@ -376,19 +287,18 @@ fn top_without_a_terminal_says_what_to_use() {
 
 #[test]
 fn exit_status_tells_wrong_use_from_an_etcd_out_of_reach() {
-    let nowhere = "http://127.0.0.1:1";
-    let away = run(nowhere, &["ls"]);
+    let away = run(NOWHERE, &["ls"]);
     assert_eq!(away.status.code(), Some(3), "{}", text(&away));
     let wrong = run("http://me:secret@127.0.0.1:1", &["ls"]);
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
     assert!(!text(&wrong).contains("secret"), "{}", text(&wrong));
-    assert_eq!(run(nowhere, &["look"]).status.code(), Some(2));
+    assert_eq!(run(NOWHERE, &["look"]).status.code(), Some(2));
 }
 
 #[test]
 fn completions_and_the_man_page_know_every_command() {
     for args in [&["completions", "bash"][..], &["man"]] {
-        let printed = text(&run("http://127.0.0.1:1", args));
+        let printed = text(&run(NOWHERE, args));
         for command in ["ls", "who", "kick", "top", "exec", "doctor"] {
             assert!(printed.contains(command), "no `{command}` from {args:?}");
         }

@@ -1,31 +1,20 @@
 //! Exit status of commands, and errors in the user's words.
 
 use std::fs::File;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
+use etcd_locked_devkit::Cluster;
 use etcd_locked_devkit::process::text;
-use etcd_locked_devkit::{Cluster, Member};
 
-const NOWHERE: &str = "http://127.0.0.1:1";
-
-fn command(endpoints: &str, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
-    command.args(["--endpoints", endpoints]).args(args);
-    command
-}
-
-fn run(endpoints: &str, args: &[&str]) -> Output {
-    let output = command(endpoints, args).output();
-    output.expect("the command line runs")
-}
+use crate::scene::{NOWHERE, Scene, command, run};
 
 #[test]
 fn full_disk_is_no_etcd_out_of_reach() {
-    let etcd = Member::start().expect("an etcd");
-    etcd.gateway().put("locks/orders/7/1f", "").expect("a put");
+    let scene = Scene::new();
+    scene.put("locks/orders/7/1f");
     for args in [&["ls"][..], &["doctor"], &["completions", "bash"], &["man"]] {
         let full = File::options().write(true).open("/dev/full");
-        let mut command = command(&etcd.endpoint(), args);
+        let mut command = scene.command(args);
         command.stdout(full.expect("a full device"));
         let output = command.output().expect("the command line runs");
         assert_eq!(output.status.code(), Some(4), "{args:?}: {}", text(&output));
@@ -71,8 +60,7 @@ fn json_is_refused_where_no_object_is_printed() {
         #[cfg(target_os = "linux")]
         &["exec", "jobs/backup", "--", "true"],
     ] {
-        let refused = command(NOWHERE, &["--json"]).args(args).output();
-        let refused = refused.expect("the command line runs");
+        let refused = run(NOWHERE, &[&["--json"], args].concat());
         assert_eq!(refused.status.code(), Some(2), "{args:?}");
         assert!(text(&refused).contains("--json"), "{}", text(&refused));
     }

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use etcd_locked::etcd_client::{Client, Txn, TxnOp};
-use etcd_locked_devkit::Member;
+
+use crate::scene::Scene;
 
 /// Names of the short list, and of the long one.
 const MANY: [usize; 2] = [10_000, 100_000];
@@ -25,9 +26,9 @@ async fn put(client: &mut Client, from: usize, to: usize) {
 }
 
 /// Lists all names; returns how many there are, and how much memory that took at most, in KiB.
-fn list(etcd: &Member, names: usize) -> (usize, usize) {
-    let mut ls = Command::new(env!("CARGO_BIN_EXE_etcd-locked"))
-        .args(["ls", "--json", "--endpoints", &etcd.endpoint()])
+fn list(scene: &Scene, names: usize) -> (usize, usize) {
+    let mut ls = scene
+        .command(&["ls", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("the command line runs");
@@ -54,17 +55,16 @@ fn most_memory(process: u32) -> usize {
 
 #[test]
 fn ls_of_many_names_takes_no_more_memory_than_of_few() {
-    let etcd = Member::start().expect("an etcd");
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let mut client = runtime
-        .block_on(Client::connect([etcd.endpoint()], None))
-        .expect("a client");
+    let scene = Scene::new();
+    let runtime = &scene.runtime;
+    let client = runtime.block_on(Client::connect([scene.etcd.endpoint()], None));
+    let mut client = client.expect("a client");
     let [few, many] = MANY;
     runtime.block_on(put(&mut client, 0, few));
-    let (listed, short) = list(&etcd, few);
+    let (listed, short) = list(&scene, few);
     assert_eq!(listed, few);
     runtime.block_on(put(&mut client, few, many));
-    let (listed, long) = list(&etcd, many);
+    let (listed, long) = list(&scene, many);
     assert_eq!(listed, many);
     println!("{few} names: {short} KiB; {many} names: {long} KiB");
     assert!(long < short + short / 4, "{short} KiB, then {long} KiB");

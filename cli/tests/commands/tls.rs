@@ -2,8 +2,7 @@
 
 use std::fs;
 use std::future::IntoFuture;
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::process::Output;
 
 use etcd_locked::{Config, Locks, Tls};
 use etcd_locked_devkit::process::text;
@@ -11,8 +10,7 @@ use etcd_locked_devkit::{Cluster, Setup};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// More than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::scene::{PATIENCE, run};
 
 /// Certificate for this machine that is its own authority, and its key.
 struct Certificate {
@@ -47,12 +45,9 @@ impl Certificate {
 
     /// Runs a command that trusts it.
     fn run(&self, cluster: &Cluster, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_etcd-locked"))
-            .args(args)
-            .args(["--endpoints", &cluster.endpoints().join(",")])
-            .args(["--cacert", &self.file("cert.pem")])
-            .output()
-            .expect("the command line runs")
+        let cacert = self.file("cert.pem");
+        let args = [args, &["--cacert", &cacert]].concat();
+        run(&cluster.endpoints().join(","), &args)
     }
 }
 

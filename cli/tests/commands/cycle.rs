@@ -1,72 +1,40 @@
 //! Promises of `etcd-locked who` about deadlocks, on real etcd.
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_locked::etcd_client::{Client, Txn, TxnOp};
-use etcd_locked::{Config, Locks};
-use etcd_locked_devkit::{Direction, Member, Proxy, until};
+use etcd_locked::Locks;
+use etcd_locked_devkit::{Direction, until};
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 use tokio::sync::Barrier;
 
-/// More than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::scene::{PATIENCE, Scene};
 
 /// What edges begin with.
 const EDGES: &str = "locks%s/w/";
 
-/// An etcd with contenders and edges that are put by hand.
-struct Scene {
-    etcd: Member,
-    runtime: Runtime,
-    client: Client,
-}
-
+/// Contenders and edges that are put by hand.
 impl Scene {
-    fn new() -> Self {
-        let etcd = Member::start().expect("an etcd");
-        let runtime = Runtime::new().expect("a runtime");
-        let client = runtime.block_on(Client::connect([etcd.endpoint()], None));
-        let client = client.expect("etcd is there");
-        Self {
-            etcd,
-            runtime,
-            client,
-        }
-    }
-
     /// Puts a contender; returns its create revision.
-    fn contend(&mut self, key: &str) -> i64 {
-        self.put(format!("locks/{key}"), String::new())
+    fn contend(&self, key: &str) -> i64 {
+        let key = format!("locks/{key}");
+        self.put(&key);
+        let found = self.etcd.gateway().below(&key).expect("an answer");
+        found.first().expect("the key").created
     }
 
     /// Puts an edge between two contenders of these create revisions.
-    fn edge(&mut self, (held, of): (&str, i64), (waits, created): (&str, i64)) {
+    fn edge(&self, (held, of): (&str, i64), (waits, created): (&str, i64)) {
         let key = format!("{EDGES}locks/{held}%/locks/{waits}%{created}");
-        self.put(key, of.to_string());
-    }
-
-    fn put(&mut self, key: String, value: String) -> i64 {
-        let put = self.runtime.block_on(self.client.put(key, value, None));
-        put.expect("a put").header().expect("a header").revision()
-    }
-
-    fn who(&self, args: &[&str]) -> Output {
-        who(&self.etcd, args)
+        let put = self.etcd.gateway().put(&key, &of.to_string());
+        put.expect("a put");
     }
 
     /// The cycle that a name is in.
     fn cycle(&self, name: &str) -> Value {
-        object(&self.who(&[name]))["cycle"].clone()
+        object(&self.run(&["who", "--json", name]))["cycle"].clone()
     }
-}
-
-fn who(etcd: &Member, args: &[&str]) -> Output {
-    let mut who = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
-    who.args(["who", "--json", "--endpoints", &etcd.endpoint()]);
-    who.args(args).output().expect("the command line runs")
 }
 
 fn object(output: &Output) -> Value {
@@ -86,17 +54,15 @@ async fn nest(locks: Locks, [outer, inner]: [&'static str; 2], both: Arc<Barrier
 
 #[test]
 fn who_shows_a_cycle_of_two_services() {
-    let etcd = Member::start().expect("an etcd");
-    let runtime = Runtime::new().expect("a runtime");
-    let proxy = Proxy::start(etcd.address()).expect("a proxy");
+    let scene = Scene::new();
+    let proxy = scene.proxy();
     let both = Arc::new(Barrier::new(2));
     for names in [["a", "b"], ["b", "a"]] {
-        let service = Locks::connect(Config::new([proxy.endpoint()]).service("shop"));
-        let service = runtime.block_on(service).expect("etcd is there");
-        runtime.spawn(nest(service, names, both.clone()));
+        let service = scene.service_via(proxy.endpoint(), "shop");
+        scene.runtime.spawn(nest(service, names, both.clone()));
     }
     // A service cuts the cycle as soon as it has read it: both edges are to be there for a while, and then to stay.
-    let gateway = etcd.gateway();
+    let gateway = scene.etcd.gateway();
     let queued = || gateway.keys("locks/").is_ok_and(|keys| keys.len() == 4);
     until("the waiters", PATIENCE, queued).expect("the waiters");
     proxy.delay(Duration::from_millis(700));
@@ -104,31 +70,32 @@ fn who_shows_a_cycle_of_two_services() {
     until("the edges", PATIENCE, published).expect("the edges");
     proxy.freeze(Direction::Requests);
     for (name, cycle) in [("a", ["a", "b", "a"]), ("b", ["b", "a", "b"])] {
-        assert_eq!(object(&who(&etcd, &[name]))["cycle"], json!(cycle));
+        assert_eq!(scene.cycle(name), json!(cycle));
     }
 }
 
 /// Keys that are no cycle as long as one of them is not what an edge says.
 #[test]
 fn who_takes_no_edge_of_another_incarnation() {
-    for (off_held, off_waits, found) in [(0, 0, true), (1, 0, false), (0, 1, false)] {
-        let mut scene = Scene::new();
-        let (held_a, held_b) = (scene.contend("a/1f"), scene.contend("b/2f"));
-        let (waits_b, waits_a) = (scene.contend("b/1f"), scene.contend("a/2f"));
-        scene.edge(("a/1f", held_a), ("b/1f", waits_b));
-        scene.edge(("b/2f", held_b - off_held), ("a/2f", waits_a - off_waits));
-        let expected = if found {
-            json!(["a", "b", "a"])
-        } else {
-            json!([])
-        };
-        assert_eq!(scene.cycle("a"), expected, "{off_held} {off_waits}");
+    let scene = Scene::new();
+    for ([a, b], off_held, off_waits, cycle) in [
+        (["a", "b"], 0, 0, json!(["a", "b", "a"])),
+        (["c", "d"], 1, 0, json!([])),
+        (["e", "f"], 0, 1, json!([])),
+    ] {
+        let [a_1, a_2] = ["1f", "2f"].map(|process| format!("{a}/{process}"));
+        let [b_1, b_2] = ["1f", "2f"].map(|process| format!("{b}/{process}"));
+        let (held_a, held_b) = (scene.contend(&a_1), scene.contend(&b_2));
+        let (waits_b, waits_a) = (scene.contend(&b_1), scene.contend(&a_2));
+        scene.edge((&a_1, held_a), (&b_1, waits_b));
+        scene.edge((&b_2, held_b - off_held), (&a_2, waits_a - off_waits));
+        assert_eq!(scene.cycle(a), cycle, "{off_held} {off_waits}");
     }
 }
 
 #[test]
 fn who_takes_a_chain_for_no_cycle() {
-    let mut scene = Scene::new();
+    let scene = Scene::new();
     let held_a = scene.contend("a/1f");
     scene.contend("a/3f");
     scene.contend("b/2f");
@@ -140,7 +107,7 @@ fn who_takes_a_chain_for_no_cycle() {
 /// Of permits no single one is waited for.
 #[test]
 fn who_follows_no_permit() {
-    let mut scene = Scene::new();
+    let scene = Scene::new();
     let (held_a, held_b) = (scene.contend("a/1f"), scene.contend("b/2f.p0"));
     let (waits_b, waits_a) = (scene.contend("b/1f.p0"), scene.contend("a/2f"));
     scene.edge(("a/1f", held_a), ("b/1f.p0", waits_b));
@@ -150,17 +117,12 @@ fn who_follows_no_permit() {
 
 #[test]
 fn who_looks_at_the_oldest_of_many_readers_only() {
-    let mut scene = Scene::new();
-    let puts = |from: usize| {
-        let put = |at| TxnOp::put(format!("locks/a/{at:x}.r0"), "", None);
-        Txn::new().and_then((from..from + 100).map(put).collect::<Vec<_>>())
-    };
-    for from in [100, 200] {
-        let put = scene.runtime.block_on(scene.client.txn(puts(from)));
-        put.expect("puts");
+    let scene = Scene::new();
+    for reader in 100..300 {
+        scene.put(&format!("locks/a/{reader:x}.r0"));
     }
-    scene.contend("a/ffff");
-    let output = scene.who(&["a"]);
+    scene.put("locks/a/ffff");
+    let output = scene.run(&["who", "--json", "a"]);
     assert!(output.status.success());
     let contenders = object(&output)["contenders"].as_array().map(Vec::len);
     assert_eq!(
@@ -173,9 +135,9 @@ fn who_looks_at_the_oldest_of_many_readers_only() {
 
 #[test]
 fn who_without_rights_to_the_edges_shows_the_queue() {
-    let mut scene = Scene::new();
-    scene.contend("a/1f");
-    scene.contend("a/2f");
+    let scene = Scene::new();
+    scene.put("locks/a/1f");
+    scene.put("locks/a/2f");
     let gateway = scene.etcd.gateway();
     let set = || {
         gateway.add_user("root", "root", &[])?;
@@ -183,7 +145,7 @@ fn who_without_rights_to_the_edges_shows_the_queue() {
         gateway.enable_auth()
     };
     set().expect("users");
-    let output = scene.who(&["a", "--user", "reader:pw"]);
+    let output = scene.run(&["who", "--json", "a", "--user", "reader:pw"]);
     assert!(output.status.success(), "{output:?}");
     let found = object(&output);
     assert_eq!(found["contenders"].as_array().map(Vec::len), Some(2));

@@ -1,0 +1,112 @@
+//! Scene of a test: an etcd, services that lock in it, the command line and its terminal.
+
+use std::future::IntoFuture;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use etcd_locked::{Acquire, Config, Group, LockGuard, LockMode, Locks};
+use etcd_locked_devkit::{Member, Proxy, Terminal, until};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+/// More than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Less than a request waits for etcd.
+pub(crate) const SOON: Duration = Duration::from_secs(3);
+/// A port without etcd.
+pub(crate) const NOWHERE: &str = "http://127.0.0.1:1";
+
+/// An etcd, and services that lock in it.
+pub(crate) struct Scene {
+    pub(crate) etcd: Member,
+    pub(crate) runtime: Runtime,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        Self {
+            etcd: Member::start().expect("an etcd"),
+            runtime: Runtime::new().expect("a runtime"),
+        }
+    }
+
+    /// Puts a key without a lease.
+    pub(crate) fn put(&self, key: &str) {
+        self.etcd.gateway().put(key, "").expect("a put");
+    }
+
+    /// The network before etcd.
+    pub(crate) fn proxy(&self) -> Proxy {
+        Proxy::start(self.etcd.address()).expect("a proxy")
+    }
+
+    /// A service's locks.
+    pub(crate) fn service(&self, name: &str) -> Locks {
+        self.service_via(self.etcd.endpoint(), name)
+    }
+
+    /// The same, where the service reaches etcd by another endpoint.
+    pub(crate) fn service_via(&self, endpoint: String, name: &str) -> Locks {
+        let config = Config::new([endpoint]).service(name).wait_forever();
+        let locks = self.runtime.block_on(Locks::connect(config));
+        locks.expect("etcd is there")
+    }
+
+    /// Takes a lock that is free.
+    pub(crate) fn take<N: Group, M: LockMode>(&self, call: Acquire<N, M>) -> LockGuard<N, M> {
+        self.runtime.block_on(call.into_future()).expect("free")
+    }
+
+    pub(crate) fn release<N: Group, M: LockMode>(&self, held: LockGuard<N, M>) {
+        self.runtime.block_on(held.release()).expect("released");
+    }
+
+    /// The command line, on this etcd.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        command(&self.etcd.endpoint(), args)
+    }
+
+    /// Runs the command line.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        run(&self.etcd.endpoint(), args)
+    }
+
+    /// Runs it with `--json`, and returns the objects.
+    pub(crate) fn json(&self, args: &[&str]) -> Vec<Value> {
+        let output = self.run(&[args, &["--json"]].concat());
+        let text = String::from_utf8(output.stdout).expect("text");
+        let lines = text.lines().map(serde_json::from_str);
+        lines.collect::<Result<_, _>>().expect("an object a line")
+    }
+}
+
+/// The command line with these arguments, of which the first is the command.
+pub(crate) fn command(endpoints: &str, args: &[&str]) -> Command {
+    let (first, rest) = args.split_first().expect("a command");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
+    command.arg(first).args(["--endpoints", endpoints]);
+    command.args(rest);
+    command
+}
+
+pub(crate) fn run(endpoints: &str, args: &[&str]) -> Output {
+    let output = command(endpoints, args).output();
+    output.expect("the command line runs")
+}
+
+/// Starts a command on a terminal.
+pub(crate) fn on_terminal(command: &Command) -> Terminal {
+    Terminal::start(command, 20, 100).expect("a terminal")
+}
+
+/// Waits until the terminal shows a text, or shows it no longer.
+pub(crate) fn await_shown(terminal: &Terminal, text: &str, shown: bool) {
+    let holds = || terminal.lines().iter().any(|line| line.contains(text)) == shown;
+    until(text, PATIENCE, holds).unwrap_or_else(|_| panic!("{:#?}", terminal.lines()));
+}
+
+/// Waits until a text was written so many times. What is written is what changes.
+pub(crate) fn await_written(terminal: &Terminal, text: &str, times: usize) {
+    let written = || terminal.written().matches(text).count() >= times;
+    until(text, PATIENCE, written).expect("the words");
+}
