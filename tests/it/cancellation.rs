@@ -3,7 +3,6 @@
 //! The TTL is 15 s and no test here waits that long, so no expired lease can help.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, etcd_locked};
@@ -27,18 +26,9 @@ async fn body(locks: &Locks, id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-async fn take(locks: &Locks) -> Result<(), LockError> {
-    drop(locks.lock("orders/7").wait_forever().await?);
-    Ok(())
-}
-
 async fn try_to_take(locks: &Locks) -> Result<(), LockError> {
     drop(locks.lock("orders/7").try_once().await?);
     Ok(())
-}
-
-async fn take_and_release(locks: &Locks) -> Result<(), LockError> {
-    locks.lock("orders/7").wait_forever().await?.release().await
 }
 
 /// Asserts that both engines can take the name at once, and that no key is left afterwards.
@@ -70,21 +60,17 @@ where
     }
 }
 
-/// Drops the call at every point while another engine holds the name. That engine releases once the call waits in etcd or is
-/// gone.
-async fn dropped_at_every_point_while_waiting<'a, F, C>(corner: &Corner, mine: &'a Locks, call: C)
-where
-    F: Future<Output = Result<(), LockError>>,
-    C: Fn(&'a Locks) -> F,
-{
-    let (holder, theirs) = (corner.locks().await, corner.locks().await);
+/// Another engine holds the name meanwhile. It releases once the call waits in etcd or is gone.
+#[limit::test]
+async fn a_dropped_waiting_call_leaves_nothing() {
+    let (corner, [mine, holder, theirs]) = Corner::with_engines().await;
     for when in [When::AtOnce, When::WhenWoken] {
         let mut done = None;
         for polls in 0..ENDLESS {
             let held = holder.lock("orders/7").await.expect("no other holder");
             let gone = Notify::new();
             let dropped = async {
-                let done = poll_then_drop(polls, when, call(mine)).await;
+                let done = poll_then_drop(polls, when, body(&mine, 7)).await;
                 gone.notify_one();
                 done
             };
@@ -101,61 +87,6 @@ where
                 held.release().await.expect("a release that is confirmed");
             };
             (done, ()) = within("a dropped call", async { tokio::join!(dropped, holding) }).await;
-            nothing_is_left(corner, [&theirs, mine]).await;
-            if done.is_some() {
-                break;
-            }
-        }
-        done.expect("the call ends").expect("without an error");
-    }
-}
-
-#[limit::test]
-async fn a_dropped_acquisition_leaves_nothing() {
-    let corner = Corner::new().await;
-    dropped_at_every_point(&corner, &corner.locks().await, take).await;
-}
-
-#[limit::test]
-async fn a_dropped_try_leaves_nothing() {
-    let corner = Corner::new().await;
-    dropped_at_every_point(&corner, &corner.locks().await, try_to_take).await;
-}
-
-#[limit::test]
-async fn a_dropped_release_leaves_nothing() {
-    let corner = Corner::new().await;
-    dropped_at_every_point(&corner, &corner.locks().await, take_and_release).await;
-}
-
-#[limit::test]
-async fn a_dropped_call_leaves_nothing() {
-    let corner = Corner::new().await;
-    dropped_at_every_point(&corner, &corner.locks().await, |locks| body(locks, 7)).await;
-}
-
-#[limit::test]
-async fn a_dropped_waiter_leaves_nothing() {
-    let corner = Corner::new().await;
-    dropped_at_every_point_while_waiting(&corner, &corner.locks().await, take).await;
-}
-
-#[limit::test]
-async fn a_dropped_waiting_call_leaves_nothing() {
-    let corner = Corner::new().await;
-    dropped_at_every_point_while_waiting(&corner, &corner.locks().await, |locks| body(locks, 7))
-        .await;
-}
-
-/// The first lock of an engine also creates a lease and a session key, so there are more points to interrupt.
-#[limit::test]
-async fn a_dropped_first_call_leaves_nothing() {
-    let (corner, [theirs]) = Corner::with_engines().await;
-    for when in [When::AtOnce, When::WhenWoken] {
-        let mut done = None;
-        for polls in 0..ENDLESS {
-            let mine = corner.locks().await;
-            done = within("a dropped call", poll_then_drop(polls, when, take(&mine))).await;
             nothing_is_left(&corner, [&theirs, &mine]).await;
             if done.is_some() {
                 break;
@@ -166,21 +97,35 @@ async fn a_dropped_first_call_leaves_nothing() {
 }
 
 #[limit::test]
-async fn aborted_tasks_leave_nothing() {
+async fn a_dropped_try_leaves_nothing() {
     let corner = Corner::new().await;
-    let (mine, theirs) = (Arc::new(corner.locks().await), corner.locks().await);
-    let held = theirs.lock("orders/7").await.unwrap();
-    let waiting: Vec<_> = (0..20)
-        .map(|_| {
-            let locks = mine.clone();
-            tokio::spawn(async move { body(&locks, 7).await })
-        })
-        .collect();
-    corner.until_contenders("orders/7", 2).await;
-    for task in &waiting {
-        task.abort();
+    dropped_at_every_point(&corner, &corner.locks().await, try_to_take).await;
+}
+
+#[limit::test]
+async fn a_dropped_call_leaves_nothing() {
+    let corner = Corner::new().await;
+    dropped_at_every_point(&corner, &corner.locks().await, |locks| body(locks, 7)).await;
+}
+
+/// The first lock of an engine also creates a lease and a session key, so there are more points to interrupt.
+#[limit::test]
+async fn a_dropped_first_call_leaves_nothing() {
+    let (corner, [theirs]) = Corner::with_engines().await;
+    for when in [When::AtOnce, When::WhenWoken] {
+        let mut done = None;
+        for polls in 0..ENDLESS {
+            let mine = corner.locks().await;
+            done = within(
+                "a dropped call",
+                poll_then_drop(polls, when, body(&mine, 7)),
+            )
+            .await;
+            nothing_is_left(&corner, [&theirs, &mine]).await;
+            if done.is_some() {
+                break;
+            }
+        }
+        done.expect("the call ends").expect("without an error");
     }
-    corner.until_contenders("orders/7", 1).await;
-    held.release().await.unwrap();
-    nothing_is_left(&corner, [&theirs, &mine]).await;
 }

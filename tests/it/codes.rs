@@ -1,31 +1,18 @@
 //! Codes of warnings and errors: each event of the library has one, and the page of codes lists it.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Where the unit tests of a source begin; in two parts, or it looks like a declaration.
-const TESTS: &str = concat!("#[cfg(test)]\nmo", "d tests {");
+use crate::tidy::{read, root, sources, without_tests};
 
-fn runtime() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime")
-}
-
-/// The texts of all sources below a folder, without their unit tests.
-fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|it| it == "rs") {
-            let text = fs::read_to_string(&path).expect("a source");
-            let own = text.split_once(TESTS);
-            let own = own.map_or(&*text, |(own, _tests)| own).to_owned();
-            found.push((path, own));
-        }
-    }
-    found
+/// The texts of the library's sources, without their unit tests.
+fn own_texts() -> Vec<(PathBuf, String)> {
+    let files = sources(&root().join("runtime/src")).into_iter();
+    let own = |file: PathBuf| {
+        let text = without_tests(&read(&file)).to_owned();
+        (file, text)
+    };
+    files.map(own).collect()
 }
 
 /// The arguments of each call of a macro.
@@ -58,7 +45,7 @@ fn arguments(rest: &str) -> &str {
 
 /// Each code with its level, as the page lists it.
 fn page() -> BTreeSet<(String, String)> {
-    let page = fs::read_to_string(runtime().join("docs/codes.md")).expect("the page");
+    let page = read(&root().join("runtime/docs/codes.md"));
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.map(|row| {
         let mut cells = row.split(" | ");
@@ -73,7 +60,7 @@ fn page() -> BTreeSet<(String, String)> {
 #[test]
 fn every_warning_and_error_has_a_code_of_the_page() {
     let mut used = BTreeSet::new();
-    for (path, source) in sources(&runtime().join("src")) {
+    for (path, source) in own_texts() {
         for level in ["warn", "error"] {
             for call in calls(&source, level) {
                 let (_, code) = call

@@ -105,54 +105,29 @@ async fn permits_are_as_many_as_the_configuration_says() {
 #[test]
 fn a_value_out_of_range_is_an_error_of_the_configuration() {
     with_locks(async |locks| {
-        let second = Duration::from_secs(1);
-        let year = 366 * 24 * 3600 * second;
-        for (limits, wrong) in [
+        const SECOND: Duration = Duration::from_secs(1);
+        const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
+        type Change = fn(&mut Limits);
+        let cases: [(Change, &str); 6] = [
+            (|it| it.permits = 0, "0 permits: ask for 1 to 1024"),
+            (|it| it.permits = 1025, "1025 permits: ask for 1 to 1024"),
+            (|it| it.ttl = SECOND, "ttl 1s: must be from 2s to 300s"),
             (
-                Limits {
-                    permits: 0,
-                    ..Limits::default()
-                },
-                "0 permits: ask for 1 to 1024",
-            ),
-            (
-                Limits {
-                    permits: 1025,
-                    ..Limits::default()
-                },
-                "1025 permits: ask for 1 to 1024",
-            ),
-            (
-                Limits {
-                    ttl: second,
-                    ..Limits::default()
-                },
-                "ttl 1s: must be from 2s to 300s",
-            ),
-            (
-                Limits {
-                    ttl: 301 * second,
-                    ..Limits::default()
-                },
+                |it| it.ttl = 301 * SECOND,
                 "ttl 301s: must be from 2s to 300s",
             ),
             (
-                Limits {
-                    least: 6 * second,
-                    most: 5 * second,
-                    ..Limits::default()
-                },
+                |it| (it.least, it.most) = (6 * SECOND, 5 * SECOND),
                 "at_least 6s is longer than at_most 5s: shorten it, or give the body longer",
             ),
             (
-                Limits {
-                    least: year,
-                    most: 2 * year,
-                    ..Limits::default()
-                },
+                |it| (it.least, it.most) = (YEAR, 2 * YEAR),
                 "at_least 31622400s: must be a year at most",
             ),
-        ] {
+        ];
+        for (change, wrong) in cases {
+            let mut limits = Limits::default();
+            change(&mut limits);
             let error = pass_by(locks, &limits).await.expect_err(wrong);
             assert_matches!(error, LockError::Config { .. });
             let wanted = format!("bad configuration: lock `smtp/<region>`: {wrong}");

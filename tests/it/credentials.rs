@@ -149,7 +149,7 @@ async fn serve<N: Group, M: LockMode>(
 #[limit::test]
 async fn tokens_that_expire_cost_nothing_in_any_mode() {
     real_etcd_only!();
-    const ROUNDS: u64 = 12;
+    const ROUNDS: u64 = 4;
     let mut drill = Drill::begin(format!(
         "tokens expire after 2 s without a request, {ROUNDS} times, while a lock is held at a TTL of 10 s and locks of \
          all modes are taken",

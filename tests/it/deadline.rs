@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use etcd_locked::{Acquire, LockError, Locks, etcd_locked};
 
 use crate::corner::{Corner, refused_after_its_wait, take};
-use crate::limit::{self, within};
+use crate::limit;
 use crate::under::with_locks;
 
 const SOON: Duration = Duration::from_millis(500);
@@ -22,32 +22,6 @@ fn waited(ended: Result<impl std::fmt::Debug, LockError>) -> (Duration, bool) {
 async fn by(locks: &Locks, id: u64, due: Instant) -> Result<u64, LockError> {
     tokio::time::sleep(Duration::from_millis(1)).await; // beyond the deadline, if that is now
     Ok(id)
-}
-
-#[limit::test]
-async fn a_wait_is_over_at_its_deadline() {
-    let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let held = take("their lock", theirs.lock("orders/7")).await;
-    let (due, time) = loop {
-        let due = Instant::now() + Duration::from_secs(1);
-        match within("the deadline", by(&mine, 7, due)).await {
-            Err(LockError::Timeout {
-                waited,
-                holder: Some(_),
-                ..
-            }) => break (due, waited),
-            // A busy etcd has said too little before the deadline.
-            Err(LockError::Timeout { .. } | LockError::Backend { .. }) => {}
-            other => panic!("{other:?}"),
-        }
-    };
-    assert!(Instant::now() >= due, "too early");
-    assert!(time < Duration::from_secs(10), "{time:?}");
-    held.release().await.unwrap();
-    // The deadline bounds the wait, not the body.
-    let due = Instant::now() + Duration::from_secs(20);
-    assert_eq!(by(&mine, 7, due).await.unwrap(), 7);
-    corner.until_empty().await;
 }
 
 #[limit::test]

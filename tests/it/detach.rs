@@ -104,20 +104,6 @@ async fn a_panic_reaches_the_caller_and_frees_the_lock() {
     corner.until_empty().await;
 }
 
-#[limit::test]
-async fn a_shutdown_waits_for_a_detached_body() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let (caller, signs) = inside(|signs| ship(locks.clone(), 7, signs)).await;
-    caller.abort();
-    let mut shutdown = pin!(locks.shutdown(Duration::from_secs(20)));
-    let early = tokio::time::timeout(Duration::from_millis(200), shutdown.as_mut()).await;
-    assert!(early.is_err(), "the shutdown did not wait");
-    signs.go.notify_one();
-    within("the shutdown", shutdown).await;
-    within("the body's end", signs.done.notified()).await;
-    corner.until_empty().await;
-}
-
 #[etcd_locked("orders/<id>", locks = &locks, detach, at_most = "100ms")]
 async fn limited(locks: Locks, id: u64) -> Result<(), LockError> {
     pending().await

@@ -130,25 +130,18 @@ async fn keys_left(corner: &Corner) -> Vec<String> {
         .collect()
 }
 
-/// A guard, a waiter, and perhaps a retained name, when etcd goes.
-async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd)) {
+/// A guard, a waiter, and a retained name, when etcd goes.
+async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
     let mut drill = Drill::begin(format!(
-        "`shutdown(1s)` with a guard kept outside of `hold`, on {what} etcd{}",
-        match retains {
-            true => ", with an `at_least` of 60 s pending",
-            false => "",
-        }
+        "`shutdown(1s)` with a guard kept outside of `hold`, on {what} etcd, with an `at_least` of 60 s pending"
     ));
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let locks = connect(corner.config().ttl(TTL)).await;
     let kept = take("a free name", locks.lock("kept")).await;
     let given = take("a free name", locks.lock("given")).await;
-    let mut retained = None;
-    if retains {
-        let call = locks.lock("retained").at_least(TTL);
-        retained = Some(take("a free name", call).await);
-    }
+    let call = locks.lock("retained").at_least(TTL);
+    let retained = take("a free name", call).await;
     let queued = spawn(locks.lock("kept").wait_forever());
     goes(&mut etcd);
     drop(given);
@@ -170,21 +163,11 @@ async fn shutdown_after(what: &str, retains: bool, goes: impl FnOnce(&mut Etcd))
 }
 
 #[test]
-fn shutdown_ends_while_etcd_is_frozen() {
-    run(shutdown_after("a frozen", false, |etcd| etcd.stop()));
-}
-
-#[test]
-fn shutdown_ends_while_etcd_is_dead() {
-    run(shutdown_after("a dead", false, Etcd::kill));
-}
-
-#[test]
 fn retention_does_not_block_a_shutdown_on_a_frozen_etcd() {
-    run(shutdown_after("a frozen", true, |etcd| etcd.stop()));
+    run(shutdown_after("a frozen", |etcd| etcd.stop()));
 }
 
 #[test]
 fn retention_does_not_block_a_shutdown_on_a_dead_etcd() {
-    run(shutdown_after("a dead", true, Etcd::kill));
+    run(shutdown_after("a dead", Etcd::kill));
 }

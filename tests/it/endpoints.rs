@@ -112,7 +112,7 @@ async fn a_frozen_endpoint_costs_time_and_no_lock() {
             proxy.freeze(Direction::Answers);
             calls(&locks, 10).await;
             // The body's work: past a renewal on the frozen connection.
-            sleep(Duration::from_secs(6)).await;
+            sleep(Duration::from_millis(4500)).await;
             proxy.thaw();
         }
     });
@@ -133,25 +133,12 @@ async fn an_endpoint_frozen_from_the_start_blocks_no_call() {
     corner.until_empty().await;
 }
 
-#[limit::test]
-async fn a_slow_network_only_costs_time() {
-    let (corner, proxy) = Corner::with_proxy().await;
-    proxy.delay(Duration::from_millis(100));
-    let locks = connect(
-        corner
-            .config_via([proxy.endpoint()])
-            .ttl(Duration::from_secs(5)),
-    )
-    .await;
-    calls(&locks, 5).await;
-    corner.until_empty().await;
-}
-
 /// Takes a lock over a proxy, which delays all from the start, and has its body last for this long after the fault.
 async fn outlives(ttl: Duration, delay: Duration, body: Duration, fault: impl FnOnce(&Proxy)) {
     let (corner, proxy) = Corner::with_proxy().await;
     proxy.delay(delay);
     let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
+    calls(&locks, 2).await;
     let held = locks.lock("reports/today").await.expect("a free name");
     let kept = held.hold(async {
         fault(&proxy);
@@ -172,13 +159,6 @@ async fn a_slow_network_reconnects_within_a_short_ttl() {
     let ttl = Duration::from_secs(6);
     let delay = Duration::from_millis(190);
     outlives(ttl, delay, ttl * 3 / 2, Proxy::reset_all).await;
-}
-
-/// Found by torture: renewals were given up after an eighth of the TTL, and were always begun anew while etcd was slow.
-#[limit::test]
-async fn slow_answers_keep_the_lock_of_a_short_ttl() {
-    let ttl = Duration::from_secs(4);
-    outlives(ttl, Duration::ZERO, ttl * 2, |proxy| proxy.delay(ttl / 10)).await;
 }
 
 /// The first renewal goes over the connection that was used before, as there is no stream yet.

@@ -22,8 +22,8 @@ async fn visit_seven(locks: &Locks, witness: &Witness) -> Result<(), LockError> 
     Ok(())
 }
 
-/// Has tasks of so many engines visit a place, each so many times; every other task under the second lease, if there is one.
-async fn visits(engines: usize, leases: usize, tasks: usize, times: u64) {
+/// Has tasks of so many engines visit a place, each so many times; every other task under the second lease.
+async fn visits(engines: usize, tasks: usize, times: u64) {
     let corner = Corner::new().await;
     let directory = tempdir().expect("a directory");
     let witness = Witness::new(directory.path());
@@ -34,7 +34,7 @@ async fn visits(engines: usize, leases: usize, tasks: usize, times: u64) {
             let (locks, witness) = (locks.clone(), witness.clone());
             visitors.spawn(async move {
                 for _ in 0..times {
-                    match task % leases {
+                    match task % 2 {
                         0 => visit(&locks, 7, &witness).await.expect("served"),
                         _ => visit_seven(&locks, &witness).await.expect("served"),
                     }
@@ -50,18 +50,8 @@ async fn visits(engines: usize, leases: usize, tasks: usize, times: u64) {
 }
 
 #[test]
-fn tasks_of_one_engine_exclude_each_other() {
-    run(visits(1, 1, 8, 25));
-}
-
-#[test]
-fn leases_of_one_engine_exclude_each_other() {
-    run(visits(1, 2, 4, 15));
-}
-
-#[test]
-fn engines_exclude_each_other() {
-    run(visits(4, 1, 2, 10));
+fn tasks_leases_and_engines_exclude_each_other() {
+    run(visits(3, 4, 12));
 }
 
 #[limit::test]
@@ -81,26 +71,4 @@ async fn processes_exclude_each_other() {
         worker.says("churned").await;
     }
     assert_eq!(Witness::new(directory.path()).count().unwrap(), 90);
-}
-
-#[limit::test]
-async fn other_names_are_not_waited_for() {
-    let locks = Corner::new().await.locks().await;
-    let _one = locks.lock("orders/1").await.unwrap();
-    let _two = locks
-        .lock("orders/2")
-        .try_once()
-        .await
-        .expect("another name is free");
-    // Neither a name above nor one below is the same lock.
-    let _above = locks
-        .lock("orders")
-        .try_once()
-        .await
-        .expect("a shorter name is free");
-    let _below = locks
-        .lock("orders/1/lines")
-        .try_once()
-        .await
-        .expect("a longer name is free");
 }

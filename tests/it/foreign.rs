@@ -1,17 +1,15 @@
 //! Foreign locks: `etcdctl lock`, which is Go's `concurrency.Mutex`, and other clients that put keys below a name.
 
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcd_client::PutOptions;
 use etcd_locked::LockError;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, refused_after_its_wait, served, spawn, take};
+use crate::corner::{Corner, served, spawn, take};
 use crate::etcd::etcdctl;
-use crate::limit::{self, within};
+use crate::limit;
 use crate::worker::Worker;
 
 /// Starts `etcdctl lock` on this name. It prints its key once it has the lock and releases on SIGTERM, or it runs a command.
@@ -33,11 +31,13 @@ pub(crate) fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Wor
 }
 
 #[limit::test]
-async fn etcdctl_waits_behind_us() {
-    let corner = Corner::new().await;
-    let held = corner.locks().await.lock("orders/42").await.unwrap();
+async fn etcdctl_and_we_share_one_queue() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = mine.lock("orders/42").await.unwrap();
     let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
     let keys = corner.until_contenders("orders/42", 2).await;
+    let after = spawn(theirs.lock("orders/42").wait_forever());
+    corner.until_contenders("orders/42", 3).await;
     // The holder's work: time to catch an etcdctl that does not wait.
     sleep(Duration::from_millis(500)).await;
     assert_eq!(
@@ -47,47 +47,9 @@ async fn etcdctl_waits_behind_us() {
     );
     held.release().await.unwrap();
     assert_eq!(etcdctl.line().await, keys[1].text);
-    etcdctl.terminate();
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn we_wait_behind_etcdctl() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
-    etcdctl.line().await;
-    let refused = locks.lock("orders/42").try_once().await;
     // etcdctl writes no record, so the error names no holder.
+    let refused = mine.lock("orders/42").try_once().await;
     assert_matches!(refused, Err(LockError::Held { holder: None, .. }));
-    let terminated = Arc::new(AtomicBool::new(false));
-    let waiter = tokio::spawn({
-        let (locks, terminated) = (locks.clone(), terminated.clone());
-        async move {
-            let held = locks.lock("orders/42").wait_forever().await.unwrap();
-            (held, terminated.load(Ordering::SeqCst))
-        }
-    });
-    corner.until_contenders("orders/42", 2).await;
-    // The holder's work: time to catch a waiter of ours that does not wait.
-    sleep(Duration::from_millis(500)).await;
-    terminated.store(true, Ordering::SeqCst);
-    etcdctl.terminate();
-    let (held, in_time) = within("our admission", waiter).await.unwrap();
-    assert!(in_time, "we were in while etcdctl held the lock");
-    held.release().await.unwrap();
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn etcdctl_and_we_share_one_queue() {
-    let corner = Corner::new().await;
-    let held = corner.locks().await.lock("orders/42").await.unwrap();
-    let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
-    corner.until_contenders("orders/42", 2).await;
-    let after = spawn(corner.locks().await.lock("orders/42").wait_forever());
-    corner.until_contenders("orders/42", 3).await;
-    held.release().await.unwrap();
-    etcdctl.line().await;
     // Our waiter is admitted only after etcdctl is done.
     sleep(Duration::from_millis(300)).await;
     assert!(!after.is_finished(), "we overtook etcdctl");
@@ -121,24 +83,6 @@ async fn tokens_increase_across_languages() {
         last = theirs;
         corner.until_empty().await;
     }
-}
-
-#[limit::test]
-async fn a_foreign_key_directly_below_a_name_blocks_it() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let key = format!("{}foreign", corner.below("orders/42"));
-    let mut client = corner.client.clone();
-    client.put(key.clone(), "not a record", None).await.unwrap();
-    let refused = locks.lock("orders/42").try_once().await;
-    assert_matches!(refused, Err(LockError::Held { holder: None, .. }));
-    let call = async || locks.lock("orders/42").wait(Duration::from_secs(1)).await;
-    let refused = refused_after_its_wait("the end of the wait", call).await;
-    assert_matches!(refused, LockError::Timeout { holder: None, .. });
-    let waiter = spawn(locks.lock("orders/42").wait_forever());
-    corner.until_contenders("orders/42", 2).await;
-    client.delete(key, None).await.unwrap();
-    served("our admission", waiter).await;
-    corner.until_empty().await;
 }
 
 #[limit::test]

@@ -12,7 +12,6 @@ use axum::extract::{Path, State};
 use axum::http::{Request, StatusCode};
 use axum::routing::post;
 use etcd_locked::{LockError, Locks, etcd_locked};
-use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tower::ServiceExt as _;
 
@@ -85,6 +84,12 @@ async fn above_debug_handler(Path((id, line)): Path<(u64, u8)>) -> Result<String
     Ok(name())
 }
 
+#[axum::debug_handler]
+#[etcd_locked("parcels/<id>", detach)]
+async fn detached_handler(Path(id): Path<u64>) -> Result<String, AppError> {
+    Ok(format!("{} {id}", name()))
+}
+
 async fn answer(router: &Router, uri: &str, body: &'static str) -> (StatusCode, String) {
     let request = Request::post(uri)
         .body(Body::from(body))
@@ -102,6 +107,7 @@ fn axum_handlers() {
     let router = Router::new()
         .route("/orders/{id}", post(below_debug_handler))
         .route("/orders/{id}/{line}", post(above_debug_handler))
+        .route("/parcels/{id}", post(detached_handler))
         .with_state(Shop("shop"));
     alone(async {
         assert_eq!(
@@ -112,55 +118,14 @@ fn axum_handlers() {
             answer(&router, "/orders/7/1", "").await,
             (StatusCode::OK, "orders/7/1".to_owned())
         );
+        assert_eq!(
+            answer(&router, "/parcels/7", "").await,
+            (StatusCode::OK, "parcels/7 7".to_owned())
+        );
         let held = etcd_locked::lock("orders/7/2").await.unwrap();
         let (status, said) = answer(&router, "/orders/7/2", "").await;
         assert_eq!(status, StatusCode::LOCKED, "{said}");
         held.release().await.unwrap();
-    });
-}
-
-/// Signals between the handler and its client.
-#[derive(Default)]
-struct Packing {
-    begun: Notify,
-    go: Notify,
-    packed: Notify,
-}
-
-#[axum::debug_handler]
-#[etcd_locked("parcels/<id>", wait = "none", detach)]
-async fn detached_handler(
-    State(packing): State<Arc<Packing>>,
-    Path(id): Path<u64>,
-) -> Result<String, AppError> {
-    packing.begun.notify_one();
-    packing.go.notified().await;
-    packing.packed.notify_one();
-    Ok(format!("{} {id}", name()))
-}
-
-/// A server drops the handler of a client that has gone.
-#[test]
-fn an_axum_handler_that_is_detached_outlives_its_client() {
-    let packing = Arc::new(Packing::default());
-    let router = Router::new()
-        .route("/parcels/{id}", post(detached_handler))
-        .with_state(packing.clone());
-    alone(async {
-        tokio::select! {
-            answered = answer(&router, "/parcels/7", "") => panic!("{answered:?}"),
-            () = packing.begun.notified() => {} // and the request is dropped
-        }
-        let (status, said) = answer(&router, "/parcels/7", "").await;
-        assert_eq!(status, StatusCode::LOCKED, "{said}");
-        packing.go.notify_one();
-        packing.packed.notified().await;
-        // The next call takes the lock once the body has ended.
-        let successor = etcd_locked::lock("parcels/7").await.unwrap();
-        successor.release().await.unwrap();
-        packing.go.notify_one();
-        let answered = answer(&router, "/parcels/7", "").await;
-        assert_eq!(answered, (StatusCode::OK, "parcels/7 7".to_owned()));
     });
 }
 

@@ -9,7 +9,7 @@ use etcd_locked::{Current, LockError, Locks, current, etcd_locked, lock};
 
 use crate::corner::{Corner, pass};
 use crate::limit::{self, within};
-use crate::under::{alone, with_locks};
+use crate::under::with_locks;
 
 const LIMIT: Duration = Duration::from_millis(200);
 
@@ -51,37 +51,6 @@ async fn a_body_beyond_its_limit_is_dropped_before_its_key_goes() {
     );
     pass("the next lock", theirs.lock("orders/7")).await;
     corner.until_empty().await;
-}
-
-#[etcd_locked("orders/<id>", at_most = "20s")]
-async fn quick(id: u64) -> Result<u64, LockError> {
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    Ok(id)
-}
-
-#[etcd_locked("orders/<id>", at_most = "50ms", on_held = "skip")]
-async fn skipped(id: u64) -> Option<u64> {
-    pending::<()>().await;
-    Some(id)
-}
-
-#[etcd_locked("orders/<id>", at_most = "50ms", on_error = |error| matches!(error, LockError::HoldLimit { .. }))]
-async fn handled(id: u64) -> bool {
-    let _ = id;
-    pending().await
-}
-
-#[test]
-fn a_body_within_its_limit_answers() {
-    alone(async { assert_eq!(quick(7).await.unwrap(), 7) });
-}
-
-#[test]
-fn a_hold_limit_is_handled_as_any_other_error() {
-    alone(async {
-        assert_eq!(skipped(7).await, None);
-        assert!(handled(7).await);
-    });
 }
 
 #[test]

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use etcd_locked::{LockError, LockKey, Locks, current, etcd_locked};
-use etcd_locked_tests::Witness;
-use tempfile::tempdir;
 use tokio::sync::{Barrier, oneshot};
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::yield_now;
 
 use crate::corner::Corner;
 use crate::limit::{self, within};
@@ -20,16 +18,6 @@ struct Account {
 
 #[etcd_locked("accounts/<self.id>", locks = &self.locks, wait = "forever")]
 impl Account {
-    async fn debit(&self, witness: &Witness) -> Result<(), LockError> {
-        witness.visit().await.expect("no other visitor is inside");
-        Ok(())
-    }
-
-    async fn credit(&self, witness: &Witness) -> Result<(), LockError> {
-        witness.visit().await.expect("no other visitor is inside");
-        Ok(())
-    }
-
     #[etcd_locked(wait = "none")]
     async fn close(&self) -> Result<(), LockError> {
         Ok(())
@@ -58,31 +46,6 @@ impl Account {
         yield_now().await;
         self.id
     }
-}
-
-#[limit::test]
-async fn methods_of_a_block_exclude_each_other() {
-    let corner = Corner::new().await;
-    let directory = tempdir().unwrap();
-    let witness = Witness::new(directory.path());
-    let mut tasks = JoinSet::new();
-    for _ in 0..2 {
-        let locks = corner.locks().await;
-        let account = Arc::new(Account { id: 7, locks });
-        for task in 0..4 {
-            let (account, witness) = (Arc::clone(&account), witness.clone());
-            tasks.spawn(async move {
-                for _ in 0..15 {
-                    match task % 2 {
-                        0 => account.debit(&witness).await.unwrap(),
-                        _ => account.credit(&witness).await.unwrap(),
-                    }
-                }
-            });
-        }
-    }
-    within("all visits", tasks.join_all()).await;
-    assert_eq!(witness.count().unwrap(), 120);
 }
 
 #[limit::test]

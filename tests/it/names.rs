@@ -6,18 +6,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZero;
 use std::sync::Arc;
 
-use etcd_locked::{LockError, LockName, Locks, Name, current, etcd_locked};
+use etcd_locked::{LockError, Locks, Name, current, etcd_locked};
 
 use crate::corner::{Corner, pass};
 use crate::limit::{self, within};
 
 #[etcd_locked("files/<name>", locks = locks)]
 async fn name_of(locks: &Locks, name: &str) -> Result<Name, LockError> {
-    Ok(current().expect("inside").name().clone())
-}
-
-#[etcd_locked("<a>/<b>", locks = locks)]
-async fn pair(locks: &Locks, a: &str, b: &str) -> Result<Name, LockError> {
     Ok(current().expect("inside").name().clone())
 }
 
@@ -89,27 +84,6 @@ async fn a_value_is_one_segment_whatever_it_is() {
             panic!("{value:?} and {other:?} lock the same");
         }
         held.release().await.unwrap();
-    }
-}
-
-#[limit::test]
-async fn values_of_two_placeholders_never_merge() {
-    let locks = Corner::new().await.locks().await;
-    let mut seen = HashMap::new();
-    for (a, b) in [
-        ("a", "b/c"),
-        ("a/b", "c"),
-        ("a%2Fb", "c"),
-        ("a", "b%2Fc"),
-        ("ab", "c"),
-        ("a", "bc"),
-        ("a/", "b"),
-        ("a", "/b"),
-    ] {
-        let name = pair(&locks, a, b).await.unwrap();
-        if let Some(other) = seen.insert(name.clone(), (a, b)) {
-            panic!("{:?} and {other:?} both lock {name:?}", (a, b));
-        }
     }
 }
 
@@ -200,19 +174,4 @@ async fn values_come_in_several_types() {
         name.text(),
         Some("18446744073709551615/-1/1/true/%C3%BC/a%20b/127.0.0.1/s/b")
     );
-}
-
-#[limit::test]
-async fn names_come_in_several_types() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let text = String::from("orders/42");
-    let name: Name = text.lock_name();
-    pass("a free name", locks.lock("orders/42")).await;
-    pass("a free name", locks.lock(&text)).await;
-    pass("a free name", locks.lock(&name)).await;
-    pass("a free name", locks.lock(Box::new(&name).as_ref())).await;
-    let held = locks.lock(name).await.unwrap();
-    let refused = corner.locks().await.lock(text).try_once().await;
-    assert_matches!(refused, Err(LockError::Held { .. }));
-    held.release().await.unwrap();
 }

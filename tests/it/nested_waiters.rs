@@ -22,7 +22,7 @@ const LEAD: Duration = Duration::from_millis(1_500);
 const WINDOW: Duration = Duration::from_millis(4_500);
 /// Short, so that an engine that no longer renews loses its locks within the test.
 const TTL: Duration = Duration::from_secs(6);
-/// A busy machine that stands still does so in one of two windows.
+/// Comparisons: where the machine stands still, it does so in one of the two windows only.
 const ROUNDS: usize = 3;
 
 /// What the tasks of one round share.

@@ -1,7 +1,5 @@
 //! Permissions: with authentication on, a lock needs one for its prefix and one for the session keys.
 
-use std::time::Duration;
-
 use etcd_locked::{LockError, Locks, etcd_locked};
 
 use crate::corner::connect;
@@ -16,14 +14,6 @@ async fn call(locks: &Locks, family: &str, id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Starts an etcd whose user `shop` may lock `shop/orders/…` and nothing else.
-async fn server() -> Etcd {
-    let etcd = Etcd::start().await;
-    etcd.enable_auth("shop", "secret", &["shop/orders/", "shop%s/"])
-        .await;
-    etcd
-}
-
 fn config(etcd: &Etcd) -> etcd_locked::Config {
     etcd_locked::Config::new([etcd.endpoint()])
         .prefix("shop/")
@@ -31,32 +21,12 @@ fn config(etcd: &Etcd) -> etcd_locked::Config {
 }
 
 #[limit::test]
-async fn a_user_with_the_two_ranges_can_lock() {
-    real_etcd_only!();
-    let etcd = server().await;
-    let locks = connect(config(&etcd)).await;
-    for id in 0..10 {
-        within("a call", call(&locks, "orders", id)).await.unwrap();
-    }
-    // Past a renewal, for which etcd 3.5.30 checks permissions as well.
-    let held = locks
-        .lock("orders/7")
-        .ttl(Duration::from_secs(6))
-        .await
-        .unwrap();
-    within(
-        "the body",
-        held.hold(tokio::time::sleep(Duration::from_secs(3))),
-    )
-    .await
-    .unwrap();
-    held.release().await.unwrap();
-}
-
-#[limit::test]
 async fn a_forbidden_name_is_denied_and_fails_alone() {
     real_etcd_only!();
-    let etcd = server().await;
+    let etcd = Etcd::start().await;
+    // `shop` may lock `shop/orders/…` and nothing else.
+    etcd.enable_auth("shop", "secret", &["shop/orders/", "shop%s/"])
+        .await;
     let locks = connect(config(&etcd)).await;
     // At the same time, so that the engine would batch both in one transaction.
     let forbidden = async {

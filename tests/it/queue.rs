@@ -11,25 +11,15 @@ use crate::etcd::Etcd;
 use crate::limit::{self, within};
 
 #[limit::test]
-async fn a_waiting_key_that_is_deleted_is_put_again() {
+async fn a_waiting_key_that_is_deleted_or_revoked_is_put_again() {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
     let held = theirs.lock("orders/7").await.unwrap();
     let waiter = spawn(mine.lock("orders/7").wait_forever());
+    let mut client = corner.client.clone();
     let key = corner.until_contenders("orders/7", 2).await[1].clone();
-    corner.client.clone().delete(key.text, None).await.unwrap();
-    corner.until_contenders("orders/7", 2).await;
-    held.release().await.unwrap();
-    served("the waiter", waiter).await;
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn a_waiting_lease_that_is_revoked_is_replaced() {
-    let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let held = theirs.lock("orders/7").await.unwrap();
-    let waiter = spawn(mine.lock("orders/7").wait_forever());
+    client.delete(key.text, None).await.unwrap();
     let lease = corner.until_contenders("orders/7", 2).await[1].lease;
-    corner.client.clone().lease_revoke(lease).await.unwrap();
+    client.lease_revoke(lease).await.unwrap();
     let what = "a waiting key on another lease";
     corner
         .until(what, &corner.below("orders/7"), |keys| {

@@ -69,7 +69,6 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         "permissions::a_forbidden_name_is_denied_and_fails_alone",
         USERS,
     ),
-    ("permissions::a_user_with_the_two_ranges_can_lock", USERS),
     (
         "permissions::a_missing_session_key_permission_is_named",
         USERS,
@@ -130,7 +129,6 @@ const REAL_ETCD_ONLY: &[(&str, &str)] = &[
         USERS,
     ),
     ("startup::a_client_certificate_is_presented", TLS),
-    ("startup::a_trusted_certificate_is_accepted", TLS),
     ("startup::a_user_may_come_from_the_environment", USERS),
     ("upgrade::an_upgrade_under_load_fails_no_call", MEMBERS),
 ];

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use etcd_locked::{LockError, Locks, etcd_locked};
 use serde_json::Value;
 
-use crate::corner::{Corner, Key, connect};
+use crate::corner::{Corner, Key};
 use crate::limit::{self, within};
 use crate::worker::Worker;
 
@@ -69,7 +69,7 @@ async fn a_refused_caller_reads_the_same_record() {
 }
 
 #[limit::test]
-async fn a_lock_without_a_function_says_so() {
+async fn a_lock_by_hand_has_no_function_and_the_lease_of_its_session_key() {
     let corner = Corner::new().await;
     let held = corner.locks().await.lock("orders/42").await.unwrap();
     let key = corner.owner("orders/42").await;
@@ -78,14 +78,7 @@ async fn a_lock_without_a_function_says_so() {
         (&record["function"], &record["template"]),
         (&Value::Null, &Value::Null)
     );
-    held.release().await.unwrap();
-}
-
-#[limit::test]
-async fn a_session_key_carries_the_lease_of_its_locks() {
-    let corner = Corner::new().await;
-    let held = corner.locks().await.lock("orders/42").await.unwrap();
-    let lease = corner.owner("orders/42").await.lease;
+    let lease = key.lease;
     assert_ne!(lease, 0, "the key would outlive a crash");
     let sessions = corner.sessions().await;
     let [session] = sessions.as_slice() else {
@@ -97,45 +90,4 @@ async fn a_session_key_carries_the_lease_of_its_locks() {
     );
     assert_eq!(session.lease, lease);
     held.release().await.unwrap();
-}
-
-/// Every key ever created stays in etcd's index until the next compaction, so a new key for each lock would slow etcd down.
-#[limit::test]
-async fn keys_are_used_again() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let mut keys = Vec::new();
-    for _ in 0..20 {
-        let held = locks.lock("orders/42").await.unwrap();
-        keys.push(corner.contenders("orders/42").await[0].text.clone());
-        held.release().await.unwrap();
-    }
-    keys.dedup();
-    assert_eq!(keys.len(), 1, "{keys:?}");
-}
-
-#[limit::test]
-async fn a_calls_own_ttl_is_that_of_its_lease() {
-    let corner = Corner::new().await;
-    let locks = connect(corner.config().ttl(Duration::from_secs(7))).await;
-    for (name, ttl, expected) in [
-        ("orders/1", None, 7),
-        ("orders/2", Some(Duration::from_secs(30)), 30),
-    ] {
-        let call = locks.lock(name);
-        let held = match ttl {
-            Some(ttl) => call.ttl(ttl).await,
-            None => call.await,
-        };
-        let held = held.unwrap();
-        let lease = corner.contenders(name).await[0].lease;
-        let granted = corner
-            .client
-            .clone()
-            .lease_time_to_live(lease, None)
-            .await
-            .unwrap()
-            .granted_ttl();
-        assert_eq!(granted, expected);
-        held.release().await.unwrap();
-    }
 }

@@ -178,22 +178,6 @@ async fn a_call_returns_when_its_release_is_confirmed() {
 }
 
 #[limit::test]
-async fn a_dropped_guard_is_released_in_the_background() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    drop(locks.lock("orders/7").await.unwrap());
-    corner.until_empty().await;
-    // The next call of the process need not wait for that.
-    for _ in 0..10 {
-        drop(
-            within("the next lock", locks.lock("orders/7"))
-                .await
-                .unwrap(),
-        );
-    }
-    corner.until_empty().await;
-}
-
-#[limit::test]
 async fn a_delayed_release_spares_what_came_later() {
     let (corner, proxy) = Corner::with_proxy().await;
     let locks = connect(corner.config_via([proxy.endpoint()])).await;
@@ -241,33 +225,21 @@ async fn staying(
 }
 
 #[limit::test]
-async fn a_cancelled_body_is_dropped_before_its_key_goes() {
+async fn a_body_that_is_cut_short_is_dropped_before_its_key_goes() {
     let (corner, [locks]) = Corner::with_engines().await;
-    let (call, received) = staying(&corner, &locks).await;
-    call.abort();
-    let ended = within("the cancellation", call).await;
+    let (aborted, of_aborted) = staying(&corner, &locks).await;
+    aborted.abort();
+    let ended = within("the cancellation", aborted).await;
     assert!(ended.unwrap_err().is_cancelled());
-    assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn a_panicking_body_is_dropped_before_its_key_goes() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let (watched, received) = Watched::new(&corner);
+    let (watched, of_panicked) = Watched::new(&corner);
     let mine = locks.clone();
-    let call = tokio::spawn(async move { fail(&mine, 7, watched).await });
-    assert!(within("the panic", call).await.unwrap_err().is_panic());
-    assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn a_body_ended_by_a_shutdown_is_dropped_before_its_key_goes() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let (call, received) = staying(&corner, &locks).await;
+    let panicked = tokio::spawn(async move { fail(&mine, 7, watched).await });
+    assert!(within("the panic", panicked).await.unwrap_err().is_panic());
+    let (cut_off, of_cut_off) = staying(&corner, &locks).await;
     within("the shutdown's end", locks.shutdown(Duration::ZERO)).await;
-    assert!(within("the call's end", call).await.unwrap().is_err());
-    assert_eq!(received.recv().unwrap(), 1, "the key went before the body");
+    assert!(within("the call's end", cut_off).await.unwrap().is_err());
+    for keys in [of_aborted, of_panicked, of_cut_off] {
+        assert_eq!(keys.recv().unwrap(), 1, "the key went before the body");
+    }
     corner.until_empty().await;
 }

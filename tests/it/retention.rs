@@ -1,19 +1,14 @@
-//! Retention (`at_least`): a name stays locked after its body, even without the process that ran it.
+//! Retention (`at_least`): a name stays locked after its body, on a lease of its own.
 
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use etcd_locked::{LockError, Locks, etcd_locked};
+use etcd_locked::LockError;
 
 use crate::corner::Corner;
 use crate::limit::{self, within};
 
 const KEPT: Duration = Duration::from_secs(6);
-
-#[etcd_locked("reports/<day>", locks = locks, at_least = "6s")]
-async fn report(locks: &Locks, day: u64) -> Result<(), LockError> {
-    Ok(())
-}
 
 #[limit::test]
 async fn a_retained_key_stays_under_its_own_lease() {
@@ -40,46 +35,7 @@ async fn a_retained_key_stays_under_its_own_lease() {
     let next = within("the next call", next).await.unwrap();
     assert!(began.elapsed() > KEPT - Duration::from_millis(200));
     next.release().await.unwrap();
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn retention_outlives_its_engine_until_its_end() {
-    let (corner, [one, other]) = Corner::with_engines().await;
-    let began = Instant::now();
-    report(&one, 7).await.unwrap();
-    one.shutdown(Duration::from_secs(1)).await;
-    drop(one);
-    corner.until_contenders("reports/7", 1).await;
-    let next = other.lock("reports/7").wait_forever().into_future();
-    let next = within("the next call", next).await.unwrap();
-    let kept = began.elapsed();
-    assert!(kept > KEPT - Duration::from_millis(200), "{kept:?}");
-    assert!(kept < KEPT + Duration::from_secs(6), "{kept:?}");
-    next.release().await.unwrap();
-    corner.until_empty().await;
-}
-
-#[etcd_locked("mails/<region>", locks = locks, at_least = "6s", permits = 2)]
-async fn send(locks: &Locks, region: &str) -> Result<(), LockError> {
-    Ok(())
-}
-
-/// Two calls in six seconds, over all processes.
-#[limit::test]
-async fn retained_permits_are_a_rate() {
-    let (corner, [one, other]) = Corner::with_engines().await;
-    let began = Instant::now();
-    send(&one, "eu").await.unwrap();
-    send(&other, "eu").await.unwrap();
-    assert!(began.elapsed() < KEPT / 2, "the first two calls wait");
-    for locks in [&one, &other] {
-        let refused = locks.lock("mails/eu").permits(2).try_once().await;
-        assert_matches!(refused, Err(LockError::Held { .. }));
-    }
-    within("the third", send(&one, "eu")).await.unwrap();
-    assert!(began.elapsed() > KEPT - Duration::from_millis(200));
-    let shared = one.lock("mails/eu").shared().at_least(KEPT).await;
+    let shared = locks.lock("reports/7").shared().at_least(KEPT).await;
     assert_matches!(shared, Err(LockError::Config { .. }));
     corner.until_empty().await;
 }

@@ -12,7 +12,7 @@ use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-use crate::corner::{Corner, pass, take};
+use crate::corner::{Corner, pass, served, spawn, take};
 use crate::drill::Drill;
 use crate::limit::{self, within};
 use crate::worker::Worker;
@@ -55,22 +55,27 @@ async fn a_blocked_executor_keeps_the_lock() {
     });
     within("the body inside", entered).await.unwrap();
     let key = corner.owner("orders/7").await;
+    // A waiter's key is renewed as well, or the waiter would lose its place.
+    let waits = corner.locks_with_ttl(TTL).await;
+    let waiting = spawn(waits.lock("orders/7").wait_forever());
+    let place = corner.until_contenders("orders/7", 2).await[1].clone();
     let mut refusals = 0;
     while !blocked.is_finished() {
-        match theirs.lock("orders/7").try_once().await {
-            Err(LockError::Held { .. }) => refusals += 1,
-            Ok(held) => {
-                assert!(
-                    awake.load(Ordering::SeqCst),
-                    "a second holder was admitted while the executor was blocked"
-                );
-                held.release().await.unwrap();
-            }
-            Err(error) => panic!("{error:?}"),
-        }
+        assert!(
+            !waiting.is_finished() || awake.load(Ordering::SeqCst),
+            "a second holder was admitted while the executor was blocked"
+        );
+        let refused = theirs.lock("orders/7").try_once().await;
+        assert_matches!(refused, Err(LockError::Held { .. }));
+        refusals += 1;
         assert!(
             corner.lease_lives(key.lease).await,
             "the lease ran out while the executor was blocked"
+        );
+        let contenders = corner.contenders("orders/7").await;
+        assert!(
+            contenders.get(1) == Some(&place) || awake.load(Ordering::SeqCst),
+            "the waiter has another key than at first: {contenders:?}"
         );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -81,6 +86,7 @@ async fn a_blocked_executor_keeps_the_lock() {
     assert!(refusals > 20, "only {refusals} tries were refused");
     drill.got("the holder: its lock");
     drill.got("tries of another process: Held");
+    served("the waiter's admission", waiting).await;
     drill.shows("an executor is blocked").await;
     drill.end();
     corner.until_empty().await;

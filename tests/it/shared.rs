@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use etcd_locked::{LockError, LossCause};
+use etcd_locked::LockError;
 use tokio::time::sleep;
 
 use crate::corner::{Corner, admitted, served, spawn};
 use crate::foreign::etcdctl_lock;
-use crate::limit::{self, within};
+use crate::limit;
 use crate::worker::Worker;
 
 const DAY: &str = "reports/monday";
@@ -68,62 +68,6 @@ async fn readers_overlap_across_processes_and_a_writer_is_alone() {
 }
 
 #[limit::test]
-async fn a_key_goes_with_the_last_of_its_readers() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let one = locks.lock(DAY).shared().await.unwrap();
-    let two = locks.lock(DAY).shared().await.unwrap();
-    corner.until_contenders(DAY, 1).await;
-    one.release().await.unwrap();
-    corner.until_contenders(DAY, 1).await;
-    assert!(two.is_held());
-    // A later reader with another TTL has a key of its own.
-    let other = locks.lock(DAY).shared().ttl(Duration::from_secs(30));
-    let other = other.await.unwrap();
-    corner.until_contenders(DAY, 2).await;
-    two.release().await.unwrap();
-    other.release().await.unwrap();
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn loss_of_a_key_ends_all_its_readers() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let one = locks.lock(DAY).shared().await.unwrap();
-    let two = locks.lock(DAY).shared().await.unwrap();
-    corner.until_contenders(DAY, 1).await;
-    corner.take_away(DAY).await;
-    for held in [&one, &two] {
-        let cause = within("the loss", held.lost()).await;
-        assert_eq!(cause, LossCause::Deleted);
-    }
-    // A new reader does not rely on the lost key.
-    let three = spawn(locks.lock(DAY).shared());
-    drop((one, two));
-    served("a reader's admission", three).await;
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn a_single_try_joins_readers_only() {
-    let (corner, [locks, other]) = Corner::with_engines().await;
-    let held = locks.lock(DAY).shared().await.unwrap();
-    let joined = other.lock(DAY).shared().try_once().await.unwrap();
-    let alone = other.lock(DAY).try_once().await;
-    assert_matches!(alone, Err(LockError::Held { .. }));
-    let here = locks.lock(DAY).shared().try_once().await.unwrap();
-    for reader in [held, joined, here] {
-        reader.release().await.unwrap();
-    }
-    let writer = locks.lock(DAY).await.unwrap();
-    for reader in [&locks, &other] {
-        let refused = reader.lock(DAY).shared().try_once().await;
-        assert_matches!(&refused, Err(LockError::Held { holder, .. }) if holder.is_some());
-    }
-    writer.release().await.unwrap();
-    corner.until_empty().await;
-}
-
-#[limit::test]
 async fn a_reader_does_not_become_a_writer() {
     let (corner, [locks]) = Corner::with_engines().await;
     let held = locks.lock(DAY).shared().await.unwrap();
@@ -136,18 +80,6 @@ async fn a_reader_does_not_become_a_writer() {
     assert!(again, "a reader may read again");
     assert_matches!(alone, Err(LockError::SelfDeadlock { .. }));
     held.release().await.unwrap();
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn several_names_are_shared_together() {
-    let (corner, [locks, other]) = Corner::with_engines().await;
-    let both = locks.lock("a").and("b").shared().await.unwrap();
-    let one = other.lock("b").shared().await.unwrap();
-    let writer = other.lock("a").wait(Duration::from_secs(3)).await;
-    assert_matches!(writer, Err(LockError::Timeout { .. }));
-    both.release().await.unwrap();
-    one.release().await.unwrap();
     corner.until_empty().await;
 }
 

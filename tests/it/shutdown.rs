@@ -1,13 +1,13 @@
-//! Shutdown: it refuses new locks, waits for bodies, ends those beyond the grace, and leaves nothing in etcd.
+//! Shutdown: it refuses new locks, waits for bodies, and leaves nothing in etcd.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use etcd_locked::{LockError, Locks, LossCause, etcd_locked};
+use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::corner::{Corner, begin_shutdown, spawn, until_refused};
+use crate::corner::{Corner, begin_shutdown, until_refused};
 use crate::limit::{self, within};
 
 const GRACE: Duration = Duration::from_secs(10);
@@ -63,45 +63,4 @@ async fn a_shutdown_waits_for_bodies() {
     let error = locks.lock("orders/8").await.unwrap_err();
     assert_matches!(error, LockError::ShuttingDown);
     assert!(!error.is_retryable());
-}
-
-#[limit::test]
-async fn a_body_that_takes_too_long_is_cancelled() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let (call, _done) = inside(&locks).await;
-    let leases: Vec<i64> = corner.leases("orders/7").await.into_iter().collect();
-    let started = Instant::now();
-    let shutdown = locks.shutdown(Duration::from_millis(500));
-    within("the shutdown's end", shutdown).await;
-    let took = started.elapsed();
-    assert!(took >= Duration::from_millis(500), "the grace was {took:?}");
-    assert!(took < Duration::from_secs(10), "the shutdown took {took:?}");
-    let ended = within("the call's end", call).await.unwrap();
-    let cut_off = LossCause::Shutdown;
-    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == cut_off);
-    nothing_is_left(&corner, &leases).await;
-}
-
-#[limit::test]
-async fn a_shutdown_refuses_waiters() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let elsewhere = corner.locks().await.lock("orders/7").await.unwrap();
-    let waiter = spawn(locks.lock("orders/7").wait_forever());
-    corner.until_contenders("orders/7", 2).await;
-    within("the shutdown's end", locks.shutdown(GRACE)).await;
-    let refused = within("the waiter's refusal", waiter).await.unwrap();
-    assert_matches!(refused, Err(LockError::ShuttingDown));
-    assert_eq!(corner.contenders("orders/7").await.len(), 1);
-    elsewhere.release().await.unwrap();
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn an_idle_engine_shuts_down_at_once_and_twice() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let started = Instant::now();
-    within("the shutdown's end", locks.shutdown(GRACE)).await;
-    within("the second shutdown's end", locks.shutdown(GRACE)).await;
-    assert!(started.elapsed() < GRACE, "{:?}", started.elapsed());
-    assert_eq!(corner.sessions().await, []);
 }

@@ -1,16 +1,8 @@
-//! Single polls: they queue a call, or drop a future at each of its await points.
+//! Single polls: a future is dropped at each of its await points.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
-
-/// Polls a call once, which puts it into the wait queue.
-pub(crate) fn queued<C: IntoFuture>(call: C) -> Pin<Box<C::IntoFuture>> {
-    let mut call = Box::pin(call.into_future());
-    let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending());
-    call
-}
+use std::pin::pin;
+use std::task::Poll;
 
 /// The moment at which a future is dropped after its last poll.
 #[derive(Debug, Clone, Copy)]

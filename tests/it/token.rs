@@ -1,30 +1,10 @@
 //! Fencing: tokens grow from owner to owner, so that a store can refuse a late write; a fence does the same inside etcd.
 
 use etcd_client::{Compare, Txn, TxnOp};
-use etcd_locked::{Token, current};
+use etcd_locked::current;
 
 use crate::corner::Corner;
 use crate::limit::{self, within};
-use crate::steps::queued;
-
-#[limit::test]
-async fn tokens_grow_from_owner_to_owner() {
-    let corner = Corner::new().await;
-    let engines = [corner.locks().await, corner.locks().await];
-    let mut tokens: Vec<Token> = Vec::new();
-    for owner in 0..30 {
-        // Two calls of each engine in a row, to compare across engines and within one.
-        let held = engines[owner / 2 % 2].lock("orders/7").await.unwrap();
-        tokens.push(held.token());
-        held.release().await.unwrap();
-    }
-    assert!(
-        tokens
-            .windows(2)
-            .all(|it| it[0] < it[1] && it[0].as_i64() < it[1].as_i64()),
-        "{tokens:?}"
-    );
-}
 
 #[limit::test]
 async fn tokens_grow_while_many_wait() {
@@ -109,34 +89,5 @@ async fn a_fence_stands_while_the_lock_is_held() {
         "the fence stands for the next owner"
     );
     assert!(write(&corner, next.fence()).await);
-    next.release().await.unwrap();
-}
-
-#[limit::test]
-async fn a_fence_falls_with_the_lock() {
-    let corner = Corner::new().await;
-    let held = corner.locks().await.lock("orders/7").await.unwrap();
-    let fence = held.fence();
-    corner.revoke("orders/7").await;
-    assert!(
-        !write(&corner, fence).await,
-        "the fence stands although the lock is lost"
-    );
-}
-
-/// The next call of the process gets the lock by a new ownership, so that the old fence does not stand for it.
-#[limit::test]
-async fn a_fence_does_not_stand_for_the_next_in_the_process() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let held = locks.lock("orders/7").await.unwrap();
-    let fence = held.fence();
-    // The call waits in the process; etcd has no key of it.
-    let next = queued(locks.lock("orders/7").wait_forever());
-    held.release().await.unwrap();
-    let next = within("the next owner", next).await.unwrap();
-    assert!(
-        !write(&corner, fence).await,
-        "the fence of the first stands while the second holds the lock"
-    );
     next.release().await.unwrap();
 }

@@ -21,7 +21,7 @@ use crate::limit::{self, within, within_time};
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
-/// The shortest TTL at which no lock may be lost.
+/// The shortest TTL at which a change of leader may cost no lock.
 const TTL: Duration = Duration::from_secs(10);
 const WORKERS: usize = 3;
 const COLD_TASKS: usize = 4;

@@ -48,6 +48,7 @@ pub(crate) const DRILLS: &[Drill] = &[
     "told_why::release_after_etcd_was_killed_says_why",
     "credentials::refused_credentials_are_the_cause_of_a_loss",
     "credentials::certificate_of_another_authority_costs_the_lock_and_is_named",
+    "credentials::tokens_that_expire_cost_nothing_in_any_mode",
     "credentials::role_revoked_under_a_holder_costs_no_lock_or_says_why",
     "credentials::removed_user_is_the_cause_of_a_loss",
     "rotation::rotation_of_all_certificates_costs_no_lock",
@@ -69,8 +70,6 @@ pub(crate) const DRILLS: &[Drill] = &[
     "tries_at_once::ten_thousand_shared_tries_behind_an_undecided_writer_end",
     "shutdown_scale::a_shutdown_with_twenty_thousand_locks_ends",
     "drained::a_shutdown_says_what_ended_and_what_is_left",
-    "drained::shutdown_ends_while_etcd_is_frozen",
-    "drained::shutdown_ends_while_etcd_is_dead",
     "drained::retention_does_not_block_a_shutdown_on_a_frozen_etcd",
     "drained::retention_does_not_block_a_shutdown_on_a_dead_etcd",
     "misconfigured::init_after_shutdown_says_shutting_down",
@@ -150,8 +149,7 @@ pub(crate) fn drills(asked: &Asked, words: &[String]) -> Result<String> {
         // Not all of it, or not as it should be: not for others to read.
         false => "target/DRILLS.md",
     };
-    let file = workspace::root().join(place);
-    fs::write(&file, page).map_err(|error| format!("{}: {error}", file.display()))?;
+    workspace::write(workspace::root().join(place), page)?;
     if !failed.is_empty() {
         return Err(format!(
             "{} drills are not as they should be; {place} has the others",
@@ -169,9 +167,8 @@ pub(crate) fn drills(asked: &Asked, words: &[String]) -> Result<String> {
 /// Writes the table of faults anew into the page, whose drills stay as they are.
 pub(crate) fn write_table() -> Result<String> {
     let file = workspace::root().join(PAGE);
-    let io = |error: std::io::Error| format!("{}: {error}", file.display());
-    let page = fs::read_to_string(&file).map_err(io)?;
-    fs::write(&file, faults::replaced(&page)?).map_err(io)?;
+    let page = workspace::read(&file)?;
+    workspace::write(&file, faults::replaced(&page)?)?;
     Ok(format!("drills: ok — the table of faults; {PAGE}"))
 }
 
@@ -224,10 +221,10 @@ impl Column {
 fn row(etcd: &Etcd, all: &[Etcd], tests: &Path, drill: &str) -> Result<Value> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (rows, printed) = (folder.path().join("rows"), folder.path().join("printed"));
-    let io = |error: std::io::Error| format!("{}: {error}", folder.path().display());
+    let io = workspace::failed_at(folder.path());
     let best = all
         .iter()
-        .max_by_key(|etcd| etcd.ctl_version)
+        .max_by(|one, other| one.ctl_version.cmp(&other.ctl_version))
         .unwrap_or(etcd);
     let file = File::create(&printed).map_err(io)?;
     let mut command = Command::new(tests);

@@ -12,7 +12,7 @@ use crate::{Result, outside, say, workspace};
 const THREADS_ON_EMBEDDED: &str = "8";
 
 /// Number of test threads on a real etcd, where the tests mostly wait too, but its processes need the processor.
-const THREADS: &str = "4";
+const THREADS: &str = "6";
 
 /// Targets whose tests run on any etcd.
 const PROMISES: [&str; 4] = ["--test", "it", "--test", "differential"];
@@ -87,7 +87,7 @@ fn test_on_all(first: Etcd, args: &[String]) -> Result<String> {
         ));
     }
 
-    outside::test(&first, best)?;
+    outside::test(&first)?;
     Ok(format!(
         "test: ok — the suite on etcd {versions}, and a crate outside the workspace"
     ))

@@ -14,7 +14,6 @@
 //! | `limited <job> <permits> <tasks> <directory>` | that many tasks which call again and again for one of so many permits, until `leave <job>`: then `limited <job>` |
 //! | `visits <count>` | `most <number inside>`: the most that the next so many of those calls see, from those on that begin now |
 //! | `nest <job> <other>` | `holds <job>`; after `done <job>` it asks for the other job's lock too: `nested <job>` |
-//! | `roam <seconds> <seed> <directory>` | `roamed <served> <visits> <refused> <longest wait in ms>` after random calls for one to three of eight names, some of them nested; each name has its witness in a folder below |
 //! | `lock <name>` | `locked <name>` |
 //! | `fork <name>` | `parent <name>` once the name is locked and a child, forked then, has ended; the child before: `forked <variant> <message>` for a call of its own, and `released <variant> <message>` for its copy of the lock. After `done <name>`: `released <name>` |
 //! | `init <endpoints>` | `initialised` |
@@ -28,44 +27,31 @@
 //! Every failure is reported as `failed <what> <variant of LockError> <message>`. The process ends with its standard input.
 
 use std::collections::HashMap;
-use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::future::{Future, poll_fn, ready};
-use std::io::{self, BufRead, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use etcd_locked::{Config, LockError, current, etcd_locked};
-use etcd_locked_tests::{Crowd, Witness, monotonic_ns, moved};
+use etcd_locked_tests::{Crowd, Lines, Witness, commands, monotonic_ns, moved};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 use tokio::time::interval;
-use tracing::field::{Field, Visit};
+use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 #[tokio::main]
 async fn main() {
-    tracing::subscriber::set_global_default(LogLines::from_environment())
-        .expect("the only subscriber");
+    tracing::subscriber::set_global_default(log_lines()).expect("the only subscriber");
     if let Some(file) = log_file() {
         moved::watch(move |series| append(&file, &format!("MOVED {series}")));
     }
-    let (send, mut commands) = unbounded_channel();
-    thread::spawn(move || {
-        io::stdin()
-            .lock()
-            .lines()
-            .map_while(Result::ok)
-            .try_for_each(|line| send.send(line))
-    });
+    let mut commands = commands();
     let mut bodies = HashMap::new();
     while let Some(command) = commands.recv().await {
         let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
@@ -190,12 +176,6 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
                 }
             });
         }
-        ["roam", seconds, seed, directory] => {
-            let seconds = Duration::from_secs(seconds.parse().expect("seconds"));
-            let seed: u64 = seed.parse().expect("a seed");
-            let directory = PathBuf::from(directory);
-            tokio::spawn(async move { roam(seconds, seed, &directory).await });
-        }
         ["lock", name] => match etcd_locked::lock(name).try_once().await {
             Ok(_held) => println!("locked {name}"),
             Err(error) => report(name, &error),
@@ -251,94 +231,6 @@ async fn visit(job: &str, witness: &Witness) -> Result<(), LockError> {
         println!("failed {job} Overlap {error}");
     }
     Ok(())
-}
-
-/// Results of the random calls of `roam`.
-#[derive(Debug, Default)]
-struct Roamed {
-    served: u64,
-    /// Visits counted, one for each name of a served call.
-    visits: u64,
-    refused: u64,
-    longest: Duration,
-}
-
-/// Calls for random names in two tasks until the time is over.
-async fn roam(time: Duration, seed: u64, directory: &Path) {
-    let (one, other) = tokio::join!(
-        roam_alone(time, 2 * seed + 1, directory),
-        roam_alone(time, 2 * seed + 2, directory)
-    );
-    println!(
-        "roamed {} {} {} {}",
-        one.served + other.served,
-        one.visits + other.visits,
-        one.refused + other.refused,
-        one.longest.max(other.longest).as_millis()
-    );
-}
-
-async fn roam_alone(time: Duration, seed: u64, directory: &Path) -> Roamed {
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut roamed = Roamed::default();
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        let names = some_names(&mut random);
-        let inner = (below(&mut random, 8) == 0).then(|| some_names(&mut random));
-        let began = Instant::now();
-        match roam_once(&names, inner.as_deref(), directory, &mut roamed).await {
-            Ok(()) => {}
-            // Expected refusals: the wait was over, or the calls waited for each other.
-            Err(
-                LockError::Timeout { .. }
-                | LockError::Deadlock { .. }
-                | LockError::SelfDeadlock { .. },
-            ) => roamed.refused += 1,
-            Err(error) => report("roam", &error),
-        }
-        roamed.longest = roamed.longest.max(began.elapsed());
-    }
-    roamed
-}
-
-async fn roam_once(
-    names: &[u64],
-    inner: Option<&[u64]>,
-    directory: &Path,
-    roamed: &mut Roamed,
-) -> Result<(), LockError> {
-    let held = call_for(names).await?;
-    let inside = held.hold(async {
-        visit_all(names, directory, roamed).await;
-        match inner {
-            Some(names) => {
-                let held = call_for(names).await?;
-                held.hold(visit_all(names, directory, roamed)).await?;
-                held.release().await
-            }
-            None => Ok(()),
-        }
-    });
-    let inside = inside.await?;
-    held.release().await?;
-    inside
-}
-
-fn call_for(names: &[u64]) -> etcd_locked::Acquire {
-    let mut names = names.iter().map(|name| format!("places/{name}"));
-    let first = etcd_locked::lock(names.next().unwrap_or_default());
-    first.and_all(names).wait(Duration::from_secs(10))
-}
-
-async fn visit_all(names: &[u64], directory: &Path, roamed: &mut Roamed) {
-    roamed.served += 1;
-    for name in names {
-        let witness = Witness::new(directory.join(name.to_string()));
-        match witness.visit().await {
-            Ok(()) => roamed.visits += 1,
-            Err(error) => println!("failed {name} Overlap {error}"),
-        }
-    }
 }
 
 #[etcd_locked("jobs/<job>", shared, wait = "forever")]
@@ -400,26 +292,6 @@ async fn one_of(job: &str, permits: u16, crowd: &Crowd) -> Result<usize, LockErr
             Ok(0)
         }
     }
-}
-
-/// Chooses one to three of eight names, each once.
-fn some_names(random: &mut u64) -> Vec<u64> {
-    let mut names = vec![below(random, 8)];
-    for _ in 0..below(random, 3) {
-        let other = below(random, 8);
-        if !names.contains(&other) {
-            names.push(other);
-        }
-    }
-    names
-}
-
-/// Returns a random number below `end`, by xorshift.
-fn below(random: &mut u64, end: u64) -> u64 {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    *random % end
 }
 
 /// Body of a job: runs until the command `done`, and reports each poll.
@@ -577,77 +449,23 @@ fn append(mut file: &File, line: &str) {
         .expect("the file takes a line");
 }
 
-/// Outputs log lines up to this level.
-struct LogLines {
-    output: LevelFilter,
-    /// File for warnings and errors.
-    file: Option<File>,
-}
-
-impl LogLines {
-    fn from_environment() -> Self {
-        let level = std::env::var("WORKER_LOGS");
-        Self {
-            output: level.map_or(LevelFilter::OFF, |level| level.parse().expect("a level")),
-            file: log_file(),
-        }
-    }
-
-    fn of_file(&self) -> LevelFilter {
-        match self.file {
-            Some(_) => LevelFilter::WARN,
-            None => LevelFilter::OFF,
-        }
-    }
-}
-
-impl Subscriber for LogLines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event()
-            && *metadata.level() <= self.output.max(self.of_file())
-            && metadata.target().starts_with("etcd_locked")
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.output.max(self.of_file()))
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = LogLine::default();
-        event.record(&mut line);
-        let level = event.metadata().level();
-        let line = format!("{level} {}{}", line.message, line.fields);
-        if *level <= self.output {
+/// Makes the subscriber that outputs log lines of the library, and appends warnings and errors to the file.
+fn log_lines() -> impl Subscriber + Send + Sync {
+    let output = std::env::var("WORKER_LOGS");
+    let output = output.map_or(LevelFilter::OFF, |level| level.parse().expect("a level"));
+    let file = log_file();
+    let of_file = match file {
+        Some(_) => LevelFilter::WARN,
+        None => LevelFilter::OFF,
+    };
+    Lines::new("etcd_locked", output.max(of_file), move |level, line| {
+        if level <= output {
             println!("logged {line}");
         }
-        if let Some(file) = &self.file
-            && *level <= self.of_file()
+        if let Some(file) = &file
+            && level <= of_file
         {
             append(file, &line);
         }
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-#[derive(Default)]
-struct LogLine {
-    message: String,
-    fields: String,
-}
-
-impl Visit for LogLine {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            name => write!(self.fields, " {name}={value:?}"),
-        };
-    }
+    })
 }
