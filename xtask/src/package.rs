@@ -78,6 +78,10 @@ pub(crate) fn package() -> Result<String> {
     say::step("the command line");
     let cli = unpacked.iter().find(|it| name(it) == "etcd-locked-cli");
     let cli = cli.ok_or("the command line was not packed")?;
+    // Or cargo takes it for a package of this workspace, below which it lies.
+    let manifest = cli.join("Cargo.toml");
+    let own = workspace::read(&manifest)? + "\n[workspace]\n";
+    workspace::write(&manifest, own)?;
     build(cli, &unpacked, &home)?;
     Ok(format!(
         "package: ok — {} packages, built from {}",
