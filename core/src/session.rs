@@ -437,9 +437,10 @@ impl Session {
         self.barrier.wanted || self.barrier.current.is_some()
     }
 
-    /// Whether a barrier is under way that was not sent before this moment.
+    /// Whether a barrier is to be sent, or was not sent before this moment and has no answer yet.
     pub fn is_barred_since(&self, then: Moment) -> bool {
-        self.barrier.current.is_some_and(|(since, _)| since >= then)
+        let barrier = &self.barrier;
+        barrier.wanted || barrier.current.is_some_and(|(since, _)| since >= then)
     }
 
     /// Whether etcd may have lost its history.

@@ -157,10 +157,11 @@ impl Core {
         self.refuse(call, why);
     }
 
-    /// Whether etcd works on a name of a waiting call: its put is sent, or waits behind others that etcd takes one after the other, or
-    /// for a barrier that was lately sent; or etcd has lately answered a request about the name.
+    /// Whether etcd works on a name of a waiting call: it is not silent, and the call's put is sent, or waits behind others that etcd takes
+    /// one after the other, or for a barrier that was lately sent; or it has lately answered a request about the name.
     fn is_worked_on(&self, id: CallId) -> bool {
         let lately = self.now - self.exchanges.patience();
+        let silent = self.exchanges.gives_up(self.now).is_some();
         let Some(call) = self.calls.get(id) else {
             return false;
         };
@@ -172,7 +173,7 @@ impl Core {
                 let session = self.sessions.get(it.session());
                 session.is_some_and(|it| it.is_open() || it.is_barred_since(lately))
             });
-            (is_put && self.exchanges.failures() == 0) || queue.was_heard_since(lately)
+            (is_put && !silent) || queue.was_heard_since(lately)
         })
     }
 

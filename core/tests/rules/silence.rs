@@ -182,15 +182,26 @@ fn answer_of_etcd_ends_its_silence() {
 #[test]
 fn try_waits_for_the_barrier_that_decides_it() {
     let second = Duration::from_secs(1);
-    for is_answered in [true, false] {
+    // etcd answers another request before or after the put is given up; and then the barrier, or not.
+    for (is_first, is_answered) in [(true, true), (true, false), (false, true), (false, false)] {
         let mut rig = Rig::warm();
         rig.acquire(1, "locks/a", Wait::Once);
         let (put, _) = rig.take_put();
-        rig.acquire_for(2, "locks/b", Wait::Forever, 20);
-        let other = rig.take();
+        rig.acquire(2, "locks/b", Wait::Forever);
+        let other = rig.take_put();
         rig.pass(3 * second);
-        rig.answer(put, Err(unknown()));
-        rig.carry_out(other);
+        let answered = |rig: &mut Rig| rig.carry_out(other);
+        let given_up = |rig: &mut Rig| rig.answer(put, Err(unknown()));
+        if is_first {
+            answered(&mut rig);
+            given_up(&mut rig);
+        } else {
+            given_up(&mut rig);
+            answered(&mut rig);
+        }
+        rig.pass(second / 4); // the pause after a failure
+        let renewal = rig.take_that(|request| matches!(request, Request::KeepAlive { .. }));
+        rig.carry_out(renewal);
         let barrier = rig.take_put();
         rig.pass(CONNECT - 2 * second);
         assert!(rig.output(1).is_none(), "refused, though etcd answers");
