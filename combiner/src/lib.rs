@@ -111,7 +111,7 @@ impl<M: Machine> Combiner<M> {
         *wait_for(&self.machine) = Some(machine);
     }
 
-    /// Submits a command. False if there was no machine when it came; true if it is handled, or dropped with a machine that ends or
+    /// Submits a command. False if there was no machine when it came; true if it is handled, or may be dropped with a machine that ends or
     /// panics before its turn.
     pub fn submit(&self, command: M::Command) -> bool {
         lock(&self.commands).push_back(command);

@@ -93,7 +93,6 @@ impl ResponseError for Error {
             Self::SoldOut => StatusCode::CONFLICT,
             Self::UnknownArticle | Self::UnknownOrder => StatusCode::NOT_FOUND,
             Self::Lock(error) => error.status_code(),
-            Self::TooLate(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -102,7 +101,6 @@ impl ResponseError for Error {
         match self {
             // The feature `actix` makes the answer: 423, 503 with `Retry-After`, …
             Self::Lock(error) => return error.error_response(),
-            Self::TooLate(error) => eprintln!("{error}"),
             Self::Store(error) => eprintln!("{error}"),
             _ => {}
         }

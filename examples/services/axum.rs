@@ -128,10 +128,6 @@ impl IntoResponse for Error {
         let status = match self {
             Self::SoldOut => StatusCode::CONFLICT,
             Self::UnknownArticle | Self::UnknownOrder => StatusCode::NOT_FOUND,
-            Self::TooLate(ref error) => {
-                eprintln!("{error}");
-                StatusCode::SERVICE_UNAVAILABLE
-            }
             // The feature `axum` makes the answer: 423, 503 with `Retry-After`, …
             Self::Lock(error) => return error.into_response(),
             Self::Store(ref error) => {

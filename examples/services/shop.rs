@@ -59,8 +59,6 @@ pub(crate) enum Error {
     UnknownOrder,
     /// The lock was refused, or lost during the body.
     Lock(LockError),
-    /// The store has seen the lock's next holder.
-    TooLate(FencedError),
     Store(sqlx::Error),
 }
 
@@ -82,7 +80,6 @@ impl From<FencedError> for Error {
         match error {
             FencedError::Lock(error) => Self::Lock(error),
             FencedError::Database(error) => Self::Store(error),
-            overtaken => Self::TooLate(overtaken),
         }
     }
 }
@@ -252,7 +249,7 @@ impl fmt::Display for Error {
             Self::UnknownArticle => "no such article",
             Self::UnknownOrder => "no such order",
             // The errors themselves name hosts and files, so they are for the log only.
-            Self::Lock(_) | Self::TooLate(_) => "busy, try again",
+            Self::Lock(_) => "busy, try again",
             Self::Store(_) => "the shop is out of order",
         })
     }
@@ -262,7 +259,6 @@ impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Lock(error) => Some(error),
-            Self::TooLate(error) => Some(error),
             Self::Store(error) => Some(error),
             _ => None,
         }

@@ -129,11 +129,6 @@ impl From<Error> for Status {
             Error::SoldOut => Self::failed_precondition(said),
             Error::UnknownArticle | Error::UnknownOrder => Self::not_found(said),
             Error::Lock(error) => error.into(),
-            // Not `UNAVAILABLE`, which clients repeat unasked: the body had begun.
-            Error::TooLate(error) => {
-                eprintln!("{error}");
-                Self::aborted(said)
-            }
             Error::Store(error) => {
                 eprintln!("{error}");
                 Self::internal(said)

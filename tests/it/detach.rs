@@ -10,7 +10,7 @@ use etcd_locked::{LockError, Locks, current, etcd_locked};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::corner::{Corner, pass, take};
+use crate::corner::{Corner, begin_shutdown, pass, take, until_refused};
 use crate::limit::{self, within};
 use crate::spans::Spans;
 use crate::under::{alone, name, with_locks};
@@ -46,15 +46,19 @@ where
 #[limit::test]
 async fn a_detached_body_outlives_its_caller() {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let (caller, signs) = inside(|signs| ship(mine, 7, signs)).await;
+    let (caller, signs) = inside(|signs| ship(mine.clone(), 7, signs)).await;
     caller.abort();
     let ended = within("the caller", caller).await;
     assert!(ended.unwrap_err().is_cancelled());
-    // The lock lives as long as the body.
+    // The lock lives as long as the body, and so does the engine.
     let refused = theirs.lock("orders/7").try_once().await;
     assert_matches!(refused, Err(LockError::Held { .. }));
+    let shutdown = begin_shutdown(&mine, Duration::from_secs(20));
+    until_refused(&mine, "orders/8").await;
+    assert!(!shutdown.is_finished(), "the shutdown did not wait");
     signs.go.notify_one();
     within("the body's end", signs.done.notified()).await;
+    within("the shutdown", shutdown).await.unwrap();
     pass("the next lock", theirs.lock("orders/7")).await;
     corner.until_empty().await;
 }

@@ -11,11 +11,12 @@ use crate::limit;
 /// More than one page has.
 const NAMES: usize = 300;
 
-/// Puts a contender for each of many names.
+/// Puts a contender for each of many names, and two for the name above them, which lie on different pages.
 async fn put(corner: &Corner) {
     let mut client = corner.client.clone();
-    for n in 0..NAMES {
-        let key = format!("{}jobs/{n:03}/1f", corner.prefix);
+    let below = (1..NAMES).map(|n| format!("{n:03}/1f"));
+    for key in below.chain(["1f".to_owned(), "ff".to_owned()]) {
+        let key = format!("{}jobs/{key}", corner.prefix);
         client.put(key, "", None).await.expect("a put");
     }
 }

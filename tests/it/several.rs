@@ -31,6 +31,11 @@ async fn a_group_takes_all_names_or_none() {
     );
     assert_eq!(one[0].created, two[0].created, "put in one transaction");
     held.release().await.unwrap();
+    let reads = take("both, to read", both().shared()).await;
+    pass("one, to read", other.lock("accounts/2").shared()).await;
+    let refused = within("a writer", other.lock("accounts/1").try_once()).await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    reads.release().await.unwrap();
     corner.until_empty().await;
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use etcd_locked::{LockError, etcd_locked, testing};
+use etcd_locked::{LockError, Token, current, etcd_locked, testing};
 use etcd_locked_tests::moved::{self, Record};
 
 /// The number of records of each series, and their sum, by its name and labels.
@@ -141,8 +141,8 @@ async fn records_how_each_wait_ended() -> Result<(), LockError> {
 }
 
 #[etcd_locked("handed/<id>", wait = "1m")]
-async fn handed(id: u64) -> Result<(), LockError> {
-    Ok(())
+async fn handed(id: u64) -> Result<Token, LockError> {
+    Ok(current().expect("a lock").token())
 }
 
 #[tokio::test]
@@ -159,10 +159,14 @@ async fn counts_hand_overs_in_the_process_and_from_others() -> Result<(), LockEr
     assert_eq!((count("local"), count("remote")), (0.0, 0.0));
 
     let mine = etcd.locks().lock("handed/7").await?;
+    let token = mine.token();
     let next = tokio::spawn(handed(7));
     assert_eq!(etcd.waiting().await, ["handed/7"]);
     mine.release().await?;
-    next.await.expect("no panic")?;
+    let next = next.await.expect("no panic")?;
+    assert_eq!(next.revision(), token.revision());
+    assert_eq!(next.handover(), token.handover() + 1);
+    assert!(next.as_i64() > token.as_i64());
     assert_eq!((count("local"), count("remote")), (1.0, 0.0));
 
     let other = etcd.second().await?;

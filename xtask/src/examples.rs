@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_tests() {
+    fn every_row_has_its_file() {
         for row in ROWS {
             let file = workspace::root().join("examples/tests/systems");
             let file = file.join(row.2).with_extension("rs");

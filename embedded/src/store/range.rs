@@ -14,7 +14,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The request has no key or is too large, its order is unknown, or its revision is compacted or not reached yet.
+    /// The request has no key or is too large, what it is to be sorted by is unknown, or its revision is compacted or not reached yet.
     pub fn range(&self, request: &PbRangeRequest) -> Result<PbRangeResponse, Refusal> {
         check::sent(request)?;
         check::range(request)?;

@@ -31,7 +31,6 @@ const READ_IN_MYSQL: &str = "select token from etcd_locked_tokens where name = ?
 
 /// Why a transaction was not fenced. It is rolled back then.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum FencedError {
     /// [`LockError::Lost`]: the lock is lost; [`LossCause::Overtaken`] where only the database knows it yet.
     /// [`LockError::Config`]: a database that is not one of the three.

@@ -79,7 +79,7 @@ impl Effect {
             }
             Self::LogEnd(drained) => match drained.is_complete() {
                 true => {
-                    tracing::info!(parent: None, %drained, "the shutdown is complete: nothing is left in etcd but what at_least keeps");
+                    tracing::info!(parent: None, %drained, "the shutdown is complete");
                 }
                 false => {
                     tracing::warn!(parent: None, code = "shutdown.incomplete", %drained, "the shutdown has ended, and something is left in etcd for its TTL");

@@ -46,7 +46,7 @@ impl Drained {
     }
 
     /// How many leases etcd may still have, because they carry locks that are left or because etcd has not answered. With them
-    /// the last keys go.
+    /// the last keys go, but those that [`at_least`](crate::Acquire::at_least) keeps.
     #[must_use]
     pub fn leases(&self) -> usize {
         self.leases

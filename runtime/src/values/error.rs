@@ -71,7 +71,8 @@ pub enum LockError {
         waited: Duration,
     },
 
-    /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again.
+    /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again. As the answer of
+    /// `fenced` (feature `sqlx`): the transaction was rolled back.
     #[error("lock `{name}` was lost: {cause}")]
     Lost {
         /// The lock.

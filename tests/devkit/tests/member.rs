@@ -25,7 +25,7 @@ fn a_frozen_member_answers_once_it_goes_on() {
 
 /// Otherwise a test that looks for leases would find none, and torture would delete keys of holders: neither says so.
 #[test]
-fn a_lease_is_listed_and_spares_its_key_until_it_is_revoked() {
+fn a_lease_spares_its_key_until_it_is_revoked() {
     let member = Member::start().unwrap();
     let gateway = member.gateway();
     let granted = gateway.call("lease/grant", &json!({ "TTL": 60 })).unwrap();

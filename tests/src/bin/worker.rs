@@ -10,7 +10,6 @@
 //! | `churn <job> <times> <directory>` | `churned <job>` |
 //! | `tally <job> <directory>` | `tallied <job> <visits>` after `done <job>`; `tallied <job> <visits> <variant> <retryable> <message>` after a failure |
 //! | `read <job> <count>` | that many readers, each `reads <job>` once inside; all leave at `leave <job>`: `read <job>` each |
-//! | `permits <job> <count> <directory>` | that many calls for one of five permits: `permitted <job> <number inside>` each |
 //! | `limited <job> <permits> <tasks> <directory>` | that many tasks which call again and again for one of so many permits, until `leave <job>`: then `limited <job>` |
 //! | `visits <count>` | `most <number inside>`: the most that the next so many of those calls see, from those on that begin now |
 //! | `nest <job> <other>` | `holds <job>`; after `done <job>` it asks for the other job's lock too: `nested <job>` |
@@ -85,17 +84,6 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
                 tokio::spawn(async move {
                     match read(&job, &done).await {
                         Ok(()) => println!("read {job}"),
-                        Err(error) => report(&job, &error),
-                    }
-                });
-            }
-        }
-        ["permits", job, count, directory] => {
-            for _ in 0..count.parse().expect("a number of calls") {
-                let (job, crowd) = (job.to_owned(), Crowd::new(directory));
-                tokio::spawn(async move {
-                    match one_of(&job, 5, &crowd).await {
-                        Ok(inside) => println!("permitted {job} {inside}"),
                         Err(error) => report(&job, &error),
                     }
                 });
