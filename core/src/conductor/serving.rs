@@ -168,12 +168,10 @@ impl Core {
         let mut queues = call.names().iter().filter_map(|name| self.queues.get(name));
         queues.any(|queue| {
             let in_line = queue.in_line().and_then(|id| self.contenders.get(id));
-            let is_put = in_line.filter(|it| it.is_in_line() && it.created().is_none());
-            let is_put = is_put.is_some_and(|it| {
-                let session = self.sessions.get(it.session());
-                session.is_some_and(|it| it.is_open() || it.is_barred_since(lately))
-            });
-            (is_put && !silent) || queue.was_heard_since(lately)
+            let unanswered = in_line.filter(|it| it.created().is_none());
+            let session = unanswered.and_then(|it| self.sessions.get(it.session()));
+            let goes_on = session.is_some_and(|it| it.is_open() || it.is_barred_since(lately));
+            (goes_on && !silent) || queue.was_heard_since(lately)
         })
     }
 
