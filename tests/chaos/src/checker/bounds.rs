@@ -12,8 +12,8 @@ use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::Outcome;
 
-/// How much longer than its wait a call may take: a single try waits for a barrier for five seconds, after the three of its put.
-const TOLERANCE: u64 = ms(4_000);
+/// How much longer than its wait a call may take.
+const TOLERANCE: u64 = ms(3_000);
 /// The connect time-out in milliseconds, which bounds every call while etcd cannot be reached.
 const CONNECT_LIMIT: u64 = 5_000;
 /// How long a body may be neither polled nor ended while its process runs: it wants to be polled every ten milliseconds.
