@@ -8,8 +8,8 @@
 //! curl http://127.0.0.1:8080/stock/lamp                    # {"left":39,"sold":1}
 //! ```
 //!
-//! The shop's keys are below `shop/`, or below `ORDER_SERVICE_ROOT`. `ORDER_SERVICE_UNLOCKED=1` runs the same code without the
-//! lock, to show the difference; `cargo xtask demo` does both.
+//! The shop's keys are below `shop/`. `ORDER_SERVICE_UNLOCKED=1` runs the same code without the lock, to show the difference;
+//! `cargo xtask demo` does both.
 
 mod arrived;
 mod error;
@@ -71,12 +71,6 @@ async fn restock(
     app.shop.restock(&sku, pieces).await
 }
 
-/// Removes an article.
-#[etcd_locked("orders/<sku>")]
-async fn discontinue(State(app): State<App>, Path(sku): Path<String>) -> Result<(), AppError> {
-    app.shop.discontinue(&sku).await
-}
-
 async fn stock(State(app): State<App>, Path(sku): Path<String>) -> Result<Json<Stock>, AppError> {
     app.shop.stock(&sku).await.map(Json)
 }
@@ -101,9 +95,8 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     etcd_locked::init(Config::from_env()?.service("order-service")).await?;
     let endpoints = env::var("ETCD_LOCKED_ENDPOINTS")
         .map_err(|_| "set ETCD_LOCKED_ENDPOINTS, the shop's data is there too")?;
-    let root = env::var("ORDER_SERVICE_ROOT").unwrap_or_else(|_| "shop/".to_owned());
     let app = App {
-        shop: Shop::open(&endpoints, root).await?,
+        shop: Shop::open(&endpoints).await?,
         stats: Arc::default(),
     };
 
@@ -115,7 +108,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     };
     let router = Router::new()
         .route("/orders/{sku}/purchase", purchase)
-        .route("/stock/{sku}", get(stock).delete(discontinue))
+        .route("/stock/{sku}", get(stock))
         .route("/stock/{sku}/{pieces}", put(restock))
         .route("/stats", get(stats))
         .with_state(app);

@@ -9,11 +9,10 @@ use serde::Serialize;
 
 use crate::error::AppError;
 
-/// The shop: a shelf `<root><sku>/stock`, and an entry `<root><sku>/sold/<order>` in the book for each piece sold.
+/// The shop: a shelf `shop/<sku>/stock`, and an entry `shop/<sku>/sold/<order>` in the book for each piece sold.
 #[derive(Clone)]
 pub(crate) struct Shop {
     etcd: Client,
-    root: String,
 }
 
 /// The receipt of a customer.
@@ -31,10 +30,10 @@ pub(crate) struct Stock {
 }
 
 impl Shop {
-    pub(crate) async fn open(endpoints: &str, root: String) -> Result<Self, etcd_client::Error> {
+    pub(crate) async fn open(endpoints: &str) -> Result<Self, etcd_client::Error> {
         let endpoints: Vec<_> = endpoints.split(',').map(str::trim).collect();
         let etcd = Client::connect(endpoints, None).await?;
-        Ok(Self { etcd, root })
+        Ok(Self { etcd })
     }
 
     /// Reads, waits, writes: correct only if no other request sells this article meanwhile.
@@ -48,24 +47,16 @@ impl Shop {
 
         let order = order_number();
         let mut etcd = self.etcd.kv_client();
-        etcd.put(self.shelf(sku), left.to_string(), None).await?;
-        etcd.put(format!("{}{order}", self.book(sku)), "", None)
-            .await?;
+        etcd.put(shelf(sku), left.to_string(), None).await?;
+        etcd.put(format!("{}{order}", book(sku)), "", None).await?;
         Ok(Receipt { order, left })
     }
 
     pub(crate) async fn restock(&self, sku: &str, pieces: u64) -> Result<(), AppError> {
-        self.discontinue(sku).await?;
         let mut etcd = self.etcd.kv_client();
-        etcd.put(self.shelf(sku), pieces.to_string(), None).await?;
-        Ok(())
-    }
-
-    pub(crate) async fn discontinue(&self, sku: &str) -> Result<(), AppError> {
-        let mut etcd = self.etcd.kv_client();
-        etcd.delete(self.shelf(sku), None).await?;
         let all = DeleteOptions::new().with_prefix();
-        etcd.delete(self.book(sku), Some(all)).await?;
+        etcd.delete(book(sku), Some(all)).await?;
+        etcd.put(shelf(sku), pieces.to_string(), None).await?;
         Ok(())
     }
 
@@ -73,26 +64,26 @@ impl Shop {
         let left = self.left(sku).await?;
         let count = GetOptions::new().with_prefix().with_count_only();
         let mut etcd = self.etcd.kv_client();
-        let sold = etcd.get(self.book(sku), Some(count)).await?.count();
+        let sold = etcd.get(book(sku), Some(count)).await?.count();
         Ok(Stock { left, sold })
     }
 
     async fn left(&self, sku: &str) -> Result<u64, AppError> {
-        let shelf = self.etcd.kv_client().get(self.shelf(sku), None).await?;
+        let shelf = self.etcd.kv_client().get(shelf(sku), None).await?;
         let left = shelf
             .kvs()
             .first()
             .and_then(|shelf| shelf.value_str().ok()?.parse().ok());
         left.ok_or(AppError::UnknownArticle)
     }
+}
 
-    fn shelf(&self, sku: &str) -> String {
-        format!("{}{sku}/stock", self.root)
-    }
+fn shelf(sku: &str) -> String {
+    format!("shop/{sku}/stock")
+}
 
-    fn book(&self, sku: &str) -> String {
-        format!("{}{sku}/sold/", self.root)
-    }
+fn book(sku: &str) -> String {
+    format!("shop/{sku}/sold/")
 }
 
 /// Waits for the bank.
