@@ -92,7 +92,7 @@ impl State {
             let current = [codename.as_deref().unwrap_or("stable"), "stable"];
             for source in machine_sources() {
                 let text = fs::read_to_string(&source)?;
-                // Others, such as those of third parties, have no such suite.
+                // Files of others mostly have no such suite, and stay out.
                 if let Some(text) = with_suite(&text, &current, suite) {
                     let name = source.file_name().unwrap_or_default();
                     fs::write(self.path("sources").join(name), text)?;

@@ -24,7 +24,7 @@ pub(crate) struct Etcd {
 /// From this version on `etcdctl lock` does not run its command once its lease is gone.
 pub(crate) const CURRENT: Version = Version::new(3, 5, 0);
 
-/// From this version on the README recommends etcd.
+/// From this version on the book recommends etcd.
 const RECOMMENDED: Version = Version::new(3, 5, 28);
 
 /// Runs `cargo xtask etcd [choice]`: returns the variables that tests read, as shell assignments.
@@ -98,7 +98,7 @@ impl Choice {
         let mut others = Vec::new();
         for source in sources {
             match source() {
-                Ok(Some(etcd)) if version.matches(&etcd.version) => return Ok(etcd),
+                Ok(Some(etcd)) if is_of(version, &etcd.version) => return Ok(etcd),
                 Ok(Some(etcd)) => others.push(etcd.version.to_string()),
                 Ok(None) => {}
                 Err(reason) => others.push(reason),
@@ -226,6 +226,12 @@ impl Etcd {
             ctl_version,
         })
     }
+}
+
+/// Tells whether a version is one of those. A candidate, such as 3.6.0-rc.1, counts as what it is to be.
+fn is_of(wanted: &VersionReq, version: &Version) -> bool {
+    let release = Version::new(version.major, version.minor, version.patch);
+    wanted.matches(version) || wanted.matches(&release)
 }
 
 fn version_of_ctl(ctl: &Path) -> Result<Version> {
@@ -382,8 +388,11 @@ mod tests {
             let Ok(Choice::Version(version)) = text.parse() else {
                 panic!("`{text}` is no version");
             };
-            assert_eq!(version.matches(&Version::new(3, 5, 16)), is, "{text}");
+            assert_eq!(is_of(&version, &Version::new(3, 5, 16)), is, "{text}");
         }
+        let candidate = version_in("3.6.0-rc.1").expect("a version");
+        let wanted = VersionReq::parse("=3.6").expect("a version");
+        assert!(is_of(&wanted, &candidate));
     }
 
     #[test]

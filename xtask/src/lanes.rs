@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_is_played_once_and_lanes_keep_what_they_have() {
+    fn every_round_is_played_once() {
         let rounds = Vec::from_iter(0..200_usize);
         let played = play(&rounds, 4, |kept: &mut usize, round, number| {
             *kept += 1;
