@@ -328,7 +328,7 @@
 //! | `etcd_locked_deadlocks_total` | counter: calls that were refused to end a deadlock | `lock` |
 //! | `etcd_locked_history_lost_total` | counter: how often etcd has lost its history, and with it every lock | |
 //! | `etcd_locked_reachable` | gauge: 1 while etcd answers, 0 once it is lost | |
-//! | `etcd_locked_lease_remaining_seconds` | gauge: how long the lease nearest to its end lived, without another renewal; infinite without a lease | |
+//! | `etcd_locked_lease_remaining_seconds` | gauge: how long the lease nearest to its end, of those that are renewed, lived without another renewal; infinite without a lease | |
 //! | `etcd_locked_request_seconds` | histogram: how long an exchange with etcd took | `kind`: `grant`, `keep_alive`, `revoke`, `read`, `write`; `outcome`: `ok`, `refused`, `unavailable`, `unknown` |
 //!
 //! Counters and gauges of a template are there, with the value 0, from its first call on, so install the recorder before that.

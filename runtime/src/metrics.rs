@@ -28,7 +28,7 @@ pub(crate) enum Predecessor {
 #[cfg_attr(not(feature = "metrics"), allow(dead_code))] // nothing asks for it then
 pub(crate) struct Etcd {
     pub(crate) reachable: bool,
-    /// The time that the lease nearest to its end has at most.
+    /// The time that the lease nearest to its end has at most, of those that are renewed.
     pub(crate) shortest: Option<Duration>,
 }
 
@@ -123,7 +123,7 @@ mod on {
         describe_gauge!(
             "etcd_locked_lease_remaining_seconds",
             seconds,
-            "How long the lease nearest to its end lives without a renewal"
+            "How long the lease nearest to its end, of those that are renewed, lives without a renewal"
         );
         describe_gauge!(
             "etcd_locked_held",

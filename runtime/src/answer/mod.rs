@@ -53,8 +53,8 @@ const LOST: Row = Row {
     grpc: Code::Aborted,
     retry_after: Some(1),
     says: "was lost while the request was served, part of which may be done",
-    because: "etcd failed, an operator stepped in, or the grace of a shutdown was over. Not `UNAVAILABLE`, which clients repeat \
-              unasked: the body had begun",
+    because: "etcd failed, an operator stepped in, the grace of a shutdown was over, or a fenced transaction came too late. Not \
+              `UNAVAILABLE`, which clients repeat unasked: the body had begun",
 };
 
 const HOLD_LIMIT: Row = Row {

@@ -335,7 +335,7 @@ impl Client {
         self.0.terms.keyring.authenticates()
     }
 
-    /// How many leases etcd may still have.
+    /// How many leases etcd may still have, of those that are renewed.
     pub(crate) fn leases(&self) -> usize {
         self.0.renewals.left()
     }

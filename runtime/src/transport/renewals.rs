@@ -20,7 +20,7 @@ pub(super) struct Renewals {
     clock: Arc<dyn Clock>,
 }
 
-/// The leases that were renewed, or granted, within [`FORGET`].
+/// The leases that were renewed, or granted to be renewed, within [`FORGET`].
 #[derive(Default)]
 struct Leases {
     known: HashMap<LeaseId, Lease>,

@@ -45,7 +45,7 @@ impl LossCause {
         Self::Shutdown,
     ];
 
-    /// Its name in metrics and records: one word, in small letters.
+    /// Its name where it is one word, in small letters, as in metrics.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
