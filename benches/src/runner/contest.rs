@@ -18,7 +18,7 @@ pub(crate) struct Contest {
     /// With what ours must be of theirs at least.
     pub(crate) against: &'static [(Kind, f64)],
     /// Others, against whom nothing was promised.
-    pub(crate) beside: &'static [Kind],
+    pub(crate) others: &'static [Kind],
     pub(crate) plot: Plot,
 }
 
@@ -35,7 +35,7 @@ impl Contest {
     pub(crate) fn peers(&self) -> impl Iterator<Item = (Kind, Option<f64>)> {
         let against = self.against.iter().copied();
         let against = against.map(|(kind, least)| (kind, Some(least)));
-        against.chain(self.beside.iter().map(|kind| (*kind, None)))
+        against.chain(self.others.iter().map(|kind| (*kind, None)))
     }
 
     pub(crate) fn run(&self, row: &'static str, pace: &Pace) -> Result<Outcome> {

@@ -63,7 +63,7 @@ const fn contest(
     work: &'static str,
     [processes, tasks, names]: [usize; 3],
     against: &'static [(Kind, f64)],
-    beside: &'static [Kind],
+    others: &'static [Kind],
 ) -> Contest {
     Contest {
         work,
@@ -75,7 +75,7 @@ const fn contest(
         },
         site: Site::Machine,
         against,
-        beside,
+        others,
         plot: Plot::None,
     }
 }
@@ -85,11 +85,11 @@ const fn apart(
     work: &'static str,
     tasks: usize,
     against: &'static [(Kind, f64)],
-    beside: &'static [Kind],
+    others: &'static [Kind],
 ) -> Contest {
     Contest {
         plot: Plot::Tasks,
-        ..contest(work, [1, tasks, tasks], against, beside)
+        ..contest(work, [1, tasks, tasks], against, others)
     }
 }
 
@@ -98,11 +98,11 @@ const fn together(
     work: &'static str,
     processes: usize,
     against: &'static [(Kind, f64)],
-    beside: &'static [Kind],
+    others: &'static [Kind],
 ) -> Contest {
     Contest {
         plot: Plot::Processes,
-        ..contest(work, [processes, 1, 1], against, beside)
+        ..contest(work, [processes, 1, 1], against, others)
     }
 }
 
@@ -111,11 +111,11 @@ const fn released(
     work: &'static str,
     names: usize,
     against: &'static [(Kind, f64)],
-    beside: &'static [Kind],
+    others: &'static [Kind],
 ) -> Contest {
     Contest {
         ours: Kind::Background,
-        ..contest(work, [1, 1, names], against, beside)
+        ..contest(work, [1, 1, names], against, others)
     }
 }
 
