@@ -14,8 +14,8 @@ use crate::history::Outcome;
 
 /// How much longer than its wait a call may take.
 const TOLERANCE: u64 = ms(3_000);
-/// The connect time-out in milliseconds, which bounds every call while etcd cannot be reached.
-const CONNECT_LIMIT: u64 = 5_000;
+/// How many milliseconds a single try waits for a slow etcd: the connect time-out, and one exchange that began within it (rule P11).
+const TRY_LIMIT: u64 = 8_000;
 /// How long a body may be neither polled nor ended while its process runs: it wants to be polled every ten milliseconds.
 const POLL_LIMIT: u64 = ms(1_000);
 /// The same for a body whose process was killed, which says nothing of its last stall.
@@ -53,11 +53,11 @@ fn waits(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts
     let returned = call.returned.as_ref().map_or(pauses.over(), |(at, _)| *at);
     if let Some(wait) = call.asked.wait {
         let answered = returned.min(began(call));
-        // A single try has no wait of its own: it is refused once etcd cannot be reached for the connect time-out.
+        // A single try has no wait of its own: a slow etcd makes it wait up to its limit.
         let asked = (call.asked_at, answered);
         let unreachable = || calm::is_explained(call, asked, Failure::Delayed, faults, pauses);
         let wait = match wait {
-            0 if unreachable() => CONNECT_LIMIT,
+            0 if unreachable() => TRY_LIMIT,
             _ => wait,
         };
         let took = pauses.ran(process, call.asked_at, answered);
