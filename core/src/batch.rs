@@ -32,6 +32,13 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
+    /// Where most of what waits to be sent is wanted no more, that goes.
+    pub fn tidy(&mut self, wanted: usize, is_wanted: impl Fn(&T) -> bool) {
+        if self.pending.len() > LOCKS + 2 * wanted {
+            self.pending.retain(is_wanted);
+        }
+    }
+
     /// An element waits to be sent.
     pub fn push(&mut self, element: T) {
         self.pending.push_back(element);

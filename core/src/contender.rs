@@ -433,6 +433,7 @@ impl Contenders {
         let up_to = match contender.state {
             State::Waiting { created, .. } => Some(created),
             State::Owned(_) => None,
+            State::Retained(ref retention) if retention.is_moved() => None,
             _ => return None,
         };
         let parts = contender.parts.iter();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::batch::WINDOW;
-use crate::ids::{ContenderId, Key, Name, Revision, WatchId};
+use crate::ids::{ContenderId, Key, Name, Revision, SessionId, WatchId};
 use crate::moment::Moment;
 use crate::output::Output;
 use crate::request::{Kv, Op};
@@ -78,14 +78,21 @@ impl Read {
     }
 }
 
+/// For whom a name is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// The contender in line: deletions of what is ahead of it.
+    Waits,
+    /// What calls hold under this session: deletions and puts of its keys (rule P18).
+    Holds(SessionId),
+}
+
 /// A watch of a name.
 #[derive(Debug)]
 struct Watch {
     id: WatchId,
     /// All keys that begin with this.
     prefix: Key,
-    /// Not only deletions: it is on what calls of this process hold.
-    puts: bool,
     opened: Moment,
 }
 
@@ -104,8 +111,8 @@ pub struct Observe {
     later: VecDeque<ContenderId>,
     wanted: BTreeSet<ContenderId>,
     under_way: usize,
-    watches: BTreeMap<Name, Watch>,
-    names: BTreeMap<WatchId, Name>,
+    watches: BTreeMap<(Name, Whose), Watch>,
+    names: BTreeMap<WatchId, (Name, Whose)>,
     last: u64,
 }
 
@@ -147,77 +154,96 @@ impl Observe {
 
     /// Whether a name is watched.
     pub fn is_watched(&self, name: &Name) -> bool {
-        self.watches.contains_key(name)
+        self.watches_of(name).next().is_some()
     }
 
-    /// Whether all keys of a name are watched.
+    /// Whether all keys of a name are watched for the contender in line.
     pub fn is_watched_whole(&self, name: &Name) -> bool {
-        self.watches.get(name).is_some_and(Watch::is_whole)
+        self.waits(name).is_some_and(Watch::is_whole)
     }
 
-    /// Whether what calls hold of these names is watched.
-    pub fn are_guarded(&self, names: &[Name]) -> bool {
-        let guarded = |name| self.watches.get(name).is_some_and(|watch| watch.puts);
-        names.iter().all(guarded)
+    /// Whether what calls hold of these names under a session is watched.
+    pub fn are_guarded(&self, names: &[Name], session: SessionId) -> bool {
+        let is_guarded = |name: &Name| {
+            let guard = (name.clone(), Whose::Holds(session));
+            self.watches.contains_key(&guard)
+        };
+        names.iter().all(is_guarded)
     }
 
-    /// Watches this for a name from a revision on, unless that is watched, in place of what was watched: what is to be done for it.
+    fn waits(&self, name: &Name) -> Option<&Watch> {
+        self.watches.get(&(name.clone(), Whose::Waits))
+    }
+
+    /// For whom a name is watched.
+    fn watches_of(&self, name: &Name) -> impl Iterator<Item = Whose> {
+        let all = self.watches.range((name.clone(), Whose::Waits)..);
+        all.map_while(move |((watched, whose), _)| (watched == name).then_some(*whose))
+    }
+
+    /// Watches this for a name from a revision on, unless that is watched, in place of what was watched for the same contenders: what
+    /// is to be done for it.
     pub fn open(
         &mut self,
         now: Moment,
         name: &Name,
+        whose: Whose,
         prefix: Key,
         from: Revision,
-        puts: bool,
     ) -> Vec<Output> {
-        let same = |watch: &Watch| watch.prefix == prefix && watch.puts == puts;
-        if self.watches.get(name).is_some_and(same) {
+        let watched = (name.clone(), whose);
+        let same = |watch: &Watch| watch.prefix == prefix;
+        if self.watches.get(&watched).is_some_and(same) {
             return Vec::new();
         }
-        let before = self.close(name);
+        let before = self.close(name, |other| other == whose);
         self.last += 1;
         let id = WatchId::from(self.last);
         let watch = Watch {
             id,
             prefix: prefix.clone(),
-            puts,
             opened: now,
         };
-        self.names.insert(id, name.clone());
-        self.watches.insert(name.clone(), watch);
+        self.names.insert(id, watched.clone());
+        self.watches.insert(watched, watch);
         let open = Output::Watch {
             id,
             prefix,
             from,
-            puts,
+            puts: whose != Whose::Waits,
         };
         before.into_iter().chain([open]).collect()
     }
 
     /// When a contender that waits for this name is to be read because the watch is fresh, if it is.
     pub fn early(&self, now: Moment, name: &Name) -> Option<Duration> {
-        let watch = self.watches.get(name)?;
+        let watch = self.waits(name)?;
         let age = now - watch.opened;
         let early = if watch.is_whole() { EARLY + age } else { FRESH };
         (age < FRESH).then_some(early)
     }
 
-    /// The name that a watch is for.
-    pub fn name_of(&self, watch: WatchId) -> Option<&Name> {
+    /// The name that a watch is for, and for whom.
+    pub fn name_of(&self, watch: WatchId) -> Option<&(Name, Whose)> {
         self.names.get(&watch)
     }
 
-    /// A name is not watched any more: what is to be done for it.
-    pub fn close(&mut self, name: &Name) -> Option<Output> {
-        let Watch { id, .. } = self.watches.remove(name)?;
-        self.names.remove(&id);
-        Some(Output::Unwatch(id))
+    /// A name is not watched any more for these: what is to be done for it.
+    pub fn close(&mut self, name: &Name, of: impl Fn(Whose) -> bool) -> Vec<Output> {
+        let whose: Vec<Whose> = self.watches_of(name).filter(|whose| of(*whose)).collect();
+        let close = |whose| {
+            let watch = self.watches.remove(&(name.clone(), whose))?;
+            self.names.remove(&watch.id);
+            Some(Output::Unwatch(watch.id))
+        };
+        whose.into_iter().filter_map(close).collect()
     }
 
     /// No name is watched any more: the names that were.
     pub fn close_all(&mut self) -> Vec<(WatchId, Name)> {
         self.watches.clear();
-        std::mem::take(&mut self.names).into_iter().collect()
+        let closed = std::mem::take(&mut self.names).into_iter();
+        closed.map(|(id, (name, _))| (id, name)).collect()
     }
 
     /// Whether nothing is read or watched.

@@ -1,8 +1,8 @@
 //! Ownership: one ownership of a contender's keys by this process, through all hand-overs (rules P22, P23, P37).
 //!
 //! While other processes wait, an ownership ends after [`TURNS`] hand-overs, or [`RUN`]: then the keys are deleted, and the
-//! calls here queue again, behind the others. Readers may join for as long as a read that is at most [`OPEN`] old has shown
-//! that no contender is kept waiting by that.
+//! calls here queue again, behind the others. Readers may join for [`OPEN`] after an answer has shown that no contender is kept
+//! waiting by that.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const RUN: Duration = Duration::from_millis(20);
 /// How long to wait for that read: then another process is assumed to wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a read of what waits behind a reader's key is relied on, from when it was sent.
+/// How long an answer that shows what waits behind a reader's key is relied on: from when it came, however far away etcd is.
 const OPEN: Duration = Duration::from_millis(50);
 
 /// Whether a reader may join.
@@ -49,7 +49,7 @@ pub struct Ownership {
     since: Moment,
     /// When a read was asked for.
     asked: Option<Moment>,
-    /// When the last read was sent that has shown whether another process waits behind it, and whether one does.
+    /// When the last answer came that has shown whether another process waits behind it, and whether one does.
     behind: Option<(Moment, bool)>,
     lost: bool,
 }
@@ -139,10 +139,10 @@ impl Ownership {
         self.lost
     }
 
-    /// A read that was sent then showed whether a contender waits behind it.
-    pub fn read(&mut self, now: Moment, sent: Moment, contended: bool) {
+    /// A read has shown whether a contender waits behind it.
+    pub fn read(&mut self, now: Moment, contended: bool) {
         self.asked = None;
-        self.behind = Some((sent, contended));
+        self.behind = Some((now, contended));
         if !contended {
             self.turns = 0;
             self.since = now;
@@ -183,7 +183,7 @@ impl Ownership {
         if self.lost || self.handover == u16::MAX {
             return Gate::Closed;
         }
-        let recent = self.behind.filter(|(read, _)| now - *read <= OPEN);
+        let recent = self.behind.filter(|(came, _)| now - *came <= OPEN);
         match recent {
             _ if mistake(Mistake::ReadersJoinForEver) => Gate::Open,
             Some((_, true)) => Gate::Closed,

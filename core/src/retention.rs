@@ -76,6 +76,11 @@ impl Retention {
         self.moved = true;
     }
 
+    /// Whether its keys hang on its lease.
+    pub fn is_moved(&self) -> bool {
+        self.moved
+    }
+
     /// At its end: whether its keys hang on its lease, and else that lease, which keeps nothing.
     pub fn rest(&self) -> (bool, Option<LeaseId>) {
         (self.moved, self.lease.filter(|_| !self.moved))

@@ -342,6 +342,9 @@ impl Session {
     pub fn attach(&mut self, now: Moment, contender: ContenderId) {
         self.last_used = now;
         self.contenders.insert(contender);
+        // Those that gave up while etcd was away are still in the line.
+        let wanted = &self.contenders;
+        self.puts.tidy(wanted.len(), |id| wanted.contains(id));
         self.puts.push(contender);
     }
 
@@ -437,10 +440,11 @@ impl Session {
         self.barrier.wanted || self.barrier.current.is_some()
     }
 
-    /// Whether a barrier is to be sent, or was not sent before this moment and has no answer yet.
+    /// Whether a barrier has no answer yet that was not sent before this moment, or is to be sent next.
     pub fn is_barred_since(&self, then: Moment) -> bool {
         let barrier = &self.barrier;
-        barrier.wanted || barrier.current.is_some_and(|(since, _)| since >= then)
+        let sent = barrier.current.as_ref();
+        sent.map_or(barrier.wanted, |(since, _)| *since >= then)
     }
 
     /// Whether etcd may have lost its history.

@@ -10,7 +10,7 @@ use crate::ids::{
 };
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::observe::{GUARD_AFTER, HOLDER, RELIES, Read, Seen, WAITER};
+use crate::observe::{GUARD_AFTER, HOLDER, RELIES, Read, Seen, WAITER, Whose};
 use crate::output::{Output, Owner, Refused};
 use crate::ownership::Ownership;
 use crate::part::Part;
@@ -156,7 +156,11 @@ impl Core {
         sent: Moment,
         result: Result<(LeaseId, Duration), Failure>,
     ) -> Option<()> {
-        let session = self.sessions.wake(id)?;
+        let Some(session) = self.sessions.wake(id) else {
+            // A shutdown has ended it.
+            self.sessions.revoke(result.ok().map(|(lease, _)| lease));
+            return None;
+        };
         match result {
             Ok((lease, ttl)) => {
                 let key = session_key(&self.root, lease);
@@ -616,7 +620,7 @@ impl Core {
     fn guard(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let due = contender.held()?.got() + GUARD_AFTER;
-        if due <= self.now && !self.observe.are_guarded(contender.names()) {
+        if due <= self.now && !self.is_guarded(contender) {
             self.watch(id, revision);
         }
         Some(())
@@ -639,20 +643,34 @@ impl Core {
         Some(())
     }
 
+    fn is_guarded(&self, contender: &Contender) -> bool {
+        let session = contender.session();
+        self.observe.are_guarded(contender.names(), session)
+    }
+
     /// Watches what matters of the names of a contender, from this revision on.
     fn watch(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
         let contender = self.contenders.get(id)?;
+        let held = contender.ownership().is_some();
         for part in contender.parts() {
-            let held = contender.ownership().is_some();
-            let queue = self.queues.get(&part.name);
-            let prefix = match held {
-                true if queue.is_some_and(|queue| queue.in_line().is_some()) => continue, // that one watches more
-                true => part.guarded(),
-                false => part.watched(self.settings.near),
+            let name = &part.name;
+            let (whose, prefix) = match held {
+                true => (Whose::Holds(contender.session()), part.guarded()),
+                false => (Whose::Waits, part.watched(self.settings.near)),
             };
-            let opened = self
-                .observe
-                .open(self.now, &part.name, prefix, revision, held);
+            if held {
+                // What its owner waited for before is of no more interest; nor is what was held under sessions that have ended.
+                let waits = self
+                    .queues
+                    .get(name)
+                    .is_some_and(|it| it.in_line().is_some());
+                let closed = self.observe.close(name, |whose| match whose {
+                    Whose::Waits => !waits,
+                    Whose::Holds(session) => self.sessions.get(session).is_none(),
+                });
+                self.outputs.extend(closed);
+            }
+            let opened = self.observe.open(self.now, name, whose, prefix, revision);
             self.outputs.extend(opened);
         }
         Some(())
@@ -661,18 +679,19 @@ impl Core {
     /// A contender is to be read; or one that is held is watched from now on.
     pub(super) fn read_due(&mut self, id: ContenderId) -> Option<()> {
         let contender = self.contenders.get(id)?;
-        let (created, names) = (contender.created()?, contender.names().clone());
+        let (created, guarded) = (contender.created()?, self.is_guarded(contender));
         let asked = contender.ownership().map(Ownership::is_asked);
-        if asked.is_some() {
+        let waits = matches!(contender.state(), State::Waiting { .. });
+        if !waits {
             let next = self.jittered(HOLDER);
             self.timers.set(Timer::Read(id), self.now + next);
             self.describe_due(id);
         }
-        if asked == Some(false) && !self.observe.are_guarded(&names) {
+        if asked == Some(false) && !guarded {
             // From its create revision on: whatever happened to its keys since is reported.
             return self.watch(id, created);
         }
-        self.observe.read(id, asked.is_none());
+        self.observe.read(id, waits);
         Some(())
     }
 
@@ -755,33 +774,46 @@ impl Core {
 
     /// Reads came from a member that lags, or from an etcd that has lost its history (rules P20, P35): a write finds out which.
     fn suspect_history(&mut self, reads: &[Read]) -> Option<()> {
-        let id = self.contenders.get(reads.first()?.contender)?.session();
-        self.sessions.wake(id)?.suspect();
+        let contender = self.contenders.get(reads.first()?.contender)?;
+        let (session, ttl_secs) = (contender.session(), contender.purpose().ttl_secs);
+        // What is retained has none any more.
+        let session = match self.sessions.get(session) {
+            Some(_) => session,
+            None if self.shutdown.has_begun() => return None,
+            None => self.choose_session(ttl_secs),
+        };
+        self.sessions.wake(session)?.suspect();
         Some(())
     }
 
     /// Reads were answered.
-    pub(super) fn read(&mut self, reads: Vec<Read>, sent: Moment, answer: TxnAnswer) {
+    pub(super) fn read(&mut self, reads: Vec<Read>, answer: TxnAnswer) {
         self.observe.read_done();
         let mut answers = answer.answers.into_iter();
         for read in reads {
             let seen = read.seen(&mut answers);
-            self.saw(&read, seen, sent, answer.revision);
+            self.saw(&read, seen, answer.revision);
             self.watch_predecessors(read.contender, answer.revision);
             self.guard(read.contender, answer.revision);
         }
     }
 
     /// Takes in what a read shows of a contender.
-    fn saw(
-        &mut self,
-        read: &Read,
-        seen: Vec<Seen>,
-        sent: Moment,
-        revision: Revision,
-    ) -> Option<()> {
+    fn saw(&mut self, read: &Read, seen: Vec<Seen>, revision: Revision) -> Option<()> {
         let id = read.contender;
         let contender = self.contenders.get_mut(id)?;
+        if contender.retention().is_some() {
+            let is_there = |part: &Part, seen: Seen| {
+                let mut keys = seen.keys.iter();
+                let kv = keys.find(|kv| kv.key == part.key.as_bytes());
+                kv.is_some_and(|kv| Some(kv.create_revision) == contender.created())
+            };
+            let parts = contender.parts().iter().zip(seen);
+            let gone =
+                parts.filter_map(|(part, seen)| (!is_there(part, seen)).then(|| part.key.clone()));
+            let gone: Vec<Key> = gone.collect();
+            return self.retained_without(id, &gone);
+        }
         let lease = self.sessions.get(contender.session())?.lease()?;
         let held = contender.ownership().is_some();
         // It was granted, or given up, since the read was asked for: the answer is to another question.
@@ -811,7 +843,7 @@ impl Core {
             }
         }
         if let Some(ownership) = self.contenders.get_mut(id)?.ownership_mut() {
-            ownership.read(self.now, sent, contended);
+            ownership.read(self.now, contended);
         }
         Some(())
     }
@@ -840,6 +872,11 @@ impl Core {
             }
             // What is left of it is in the way: out with it before the queue goes on.
             State::Waiting { .. } => self.delete(id),
+            // Where it was put under its own lease, it was not taken away.
+            State::Retained(_) if cause == LossCause::Deleted => {
+                self.observe.read(id, true);
+                return None;
+            }
             _ => return None,
         }
         // Perhaps the whole lease is gone: the sooner that is known, the sooner the others go on.
@@ -849,9 +886,9 @@ impl Core {
 
     /// A watch reported something.
     pub(super) fn watch_event(&mut self, watch: WatchId, event: WatchEvent) -> Option<()> {
-        let name = self.observe.name_of(watch)?.clone();
+        let (name, whose) = self.observe.name_of(watch)?.clone();
         let WatchEvent::Changed(event) = event else {
-            self.observe.close(&name);
+            self.observe.close(&name, |ended| ended == whose);
             let queue = self.queues.get(&name)?;
             let contenders = queue.held().chain(queue.in_line());
             contenders.for_each(|id| self.observe.read(id, true));

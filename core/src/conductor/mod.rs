@@ -253,7 +253,7 @@ impl Core {
             }
             Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(Response::txn)),
             Exchange::Read(reads) => match result.and_then(Response::txn) {
-                Ok(answer) if !stale => self.read(reads, at, answer),
+                Ok(answer) if !stale => self.read(reads, answer),
                 Err(Failure::Refused(..)) => self.read_again(&reads, stale, SLOWLY),
                 _ => self.read_again(&reads, stale, self.exchanges.failures()),
             },
@@ -344,9 +344,9 @@ impl Core {
             self.sessions.end_idle();
             self.flush();
         }
-        let revokes = |it: &Exchange| matches!(it, Exchange::Revocation(_));
-        let revoking = self.exchanges.iter().any(revokes) || self.sessions.has_revocations();
-        if over || !(busy || self.batch.has_deletes() || revoking) {
+        let of_leases = |it: &Exchange| matches!(it, Exchange::Grant(_) | Exchange::Revocation(_));
+        let leases = self.exchanges.iter().any(of_leases) || self.sessions.has_revocations();
+        if over || !(busy || self.batch.has_deletes() || leases) {
             self.shutdown.finish();
             self.outputs.push_back(Output::Finished);
         }

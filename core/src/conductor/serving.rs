@@ -11,7 +11,7 @@ use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, SessionId
 use crate::input::{Acquire, Release, Wait};
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::observe::{GUARD_AFTER, WARM};
+use crate::observe::{GUARD_AFTER, HOLDER, WARM};
 use crate::output::{Blocker, Grant, Output, Owner, Refused};
 use crate::ownership::{Gate, Ownership};
 use crate::request::{Failure, Op, Refusal, Request, Response, TxnAnswer};
@@ -623,7 +623,7 @@ impl Core {
     /// A name has not been wanted for a while: stops watching it.
     pub(super) fn rest(&mut self, name: &Name) {
         if self.queues.get(name).is_none_or(WaitQueue::is_idle) {
-            self.outputs.extend(self.observe.close(name));
+            self.outputs.extend(self.observe.close(name, |_| true));
             self.queues.forget(name);
         }
     }
@@ -711,16 +711,21 @@ impl Core {
         };
         if answer.succeeded {
             retention.moved();
+            self.timers.set(Timer::Read(id), self.now + HOLDER);
             self.confirm(id, Ok(()));
             return self.leave_lease(id);
         }
-        // Another client has taken keys away: the promise is about the others.
         let contender = self.contenders.get(id)?;
         let created = answer.firsts().map(|kv| kv.map(|kv| kv.create_revision));
         let gone = contender.keys().zip(created);
         let gone = gone.filter(|(_, created)| *created != contender.created());
         let gone: Vec<Key> = gone.map(|(key, _)| key.clone()).collect();
-        match self.contenders.drop_parts(id, &gone) {
+        self.retained_without(id, &gone)
+    }
+
+    /// Another client has taken keys away, or etcd has lost its history: the promise is about the others.
+    pub(super) fn retained_without(&mut self, id: ContenderId, gone: &[Key]) -> Option<()> {
+        match self.contenders.drop_parts(id, gone) {
             0 => self.retention_over(id),
             _ => self.retain_on(id),
         }

@@ -6,7 +6,7 @@ use etcd_locked_core::{Mode, Output, Refused, Request, Wait};
 use etcd_locked_sim::etcd::unavailable;
 
 use crate::CallId;
-use crate::rig::{Rig, deletes};
+use crate::rig::{Rig, deletes, reads};
 use crate::town::Town;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -365,6 +365,22 @@ fn reader_joins_at_once_while_a_read_is_recent() {
         assert_eq!(rig.output(2).is_some(), asks);
         assert!(!rig.has("locks/s/a1.r1"));
     }
+}
+
+/// The answer takes longer than it is relied on.
+#[test]
+fn reader_joins_where_etcd_is_far_away() {
+    let mut rig = Rig::warm();
+    rig.share(1, "locks/s", Mode::Shared, Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.pass(SECOND);
+    rig.share(2, "locks/s", Mode::Shared, Wait::Once);
+    let (id, read) = rig.take_that(reads);
+    let answer = rig.store.apply(rig.now, &read);
+    rig.pass(SECOND / 10);
+    rig.answer(id, answer);
+    rig.granted(2);
 }
 
 #[test]

@@ -270,6 +270,37 @@ fn lease_without_a_key_to_retain_is_revoked() {
     assert!(rig.is_idle());
 }
 
+/// An operator takes the key away, which a watch tells at once where it had been held for a second; else a read within a minute.
+#[test]
+fn name_whose_retained_key_is_gone_is_free_here_too() {
+    for held in [Duration::ZERO, SOON * 5] {
+        let mut rig = Rig::warm();
+        rig.hold(1, "locks/a");
+        rig.live(held);
+        rig.retain(1, LONG * 10);
+        rig.give_back(1);
+        rig.acquire(2, "locks/a", Wait::Forever);
+        rig.live(SOON);
+        assert!(rig.output(2).is_none());
+        rig.store.delete(b"locks/a/a1");
+        rig.report();
+        rig.live(if held.is_zero() { LONG * 4 } else { SOON });
+        rig.granted(2);
+    }
+}
+
+#[test]
+fn history_that_is_lost_retains_nothing() {
+    let mut rig = Rig::warm();
+    rig.hold(1, "locks/a");
+    rig.retain(1, LONG * 10);
+    rig.give_back(1);
+    rig.store.wipe();
+    rig.acquire(2, "locks/a", Wait::Forever);
+    rig.live(LONG * 4);
+    rig.granted(2);
+}
+
 /// A rate limiter: so many in a time, and not only at a time.
 #[test]
 fn permit_is_retained_as_a_name_is() {

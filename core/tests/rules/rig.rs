@@ -26,8 +26,8 @@ pub(crate) struct Rig {
     /// Requests without an answer, the oldest first.
     pub(crate) sent: VecDeque<(RequestId, Request)>,
     outputs: Vec<Output>,
-    /// The open watches, and what the keys begin with that each is on.
-    watches: BTreeMap<WatchId, Key>,
+    /// The open watches: what the keys begin with that each is on, and whether it reports puts.
+    watches: BTreeMap<WatchId, (Key, bool)>,
     /// How many were opened.
     opened: usize,
 }
@@ -81,9 +81,11 @@ impl Rig {
         for output in stack::handle(&mut self.core, self.now, input) {
             match output {
                 Output::Send { id, request } => self.sent.push_back((id, request)),
-                Output::Watch { id, prefix, .. } => {
+                Output::Watch {
+                    id, prefix, puts, ..
+                } => {
                     self.opened += 1;
-                    self.watches.insert(id, prefix);
+                    self.watches.insert(id, (prefix, puts));
                 }
                 Output::Unwatch(id) => drop(self.watches.remove(&id)),
                 output => self.outputs.push(output),
@@ -127,6 +129,13 @@ impl Rig {
     /// A call of this mode.
     pub(crate) fn share(&mut self, call: CallId, name: &str, mode: Mode, wait: Wait) {
         self.call(call, &[name], mode, wait, TTL, &[]);
+    }
+
+    /// A reader with this TTL, that etcd serves.
+    pub(crate) fn read_for(&mut self, call: CallId, name: &str, ttl_secs: i64) {
+        self.call(call, &[name], Mode::Shared, Wait::Forever, ttl_secs, &[]);
+        self.serve();
+        self.granted(call);
     }
 
     /// A call of a task that holds the locks of another call.
@@ -203,8 +212,13 @@ impl Rig {
 
     /// The oldest request without an answer that is such.
     pub(crate) fn take_that(&mut self, such: impl Fn(&Request) -> bool) -> (RequestId, Request) {
-        let at = self.sent.iter().position(|(_, request)| such(request));
-        self.sent.remove(at.expect("such a request")).expect("one")
+        self.find(such).expect("such a request")
+    }
+
+    /// The same, if there is one.
+    pub(crate) fn find(&mut self, such: impl Fn(&Request) -> bool) -> Option<(RequestId, Request)> {
+        let at = self.sent.iter().position(|(_, request)| such(request))?;
+        self.sent.remove(at)
     }
 
     pub(crate) fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
@@ -249,8 +263,10 @@ impl Rig {
     /// The watches report what has happened last at etcd.
     pub(crate) fn report(&mut self) {
         let revision = self.store.revision();
-        for (watch, prefix) in self.watches.clone() {
-            for event in self.store.events(&prefix, revision).unwrap_or_default() {
+        for (watch, (prefix, puts)) in self.watches.clone() {
+            let mut events = self.store.events(&prefix, revision).unwrap_or_default();
+            events.retain(|event| puts || matches!(event, Event::Delete { .. }));
+            for event in events {
                 let event = WatchEvent::Changed(event);
                 self.submit(Input::Watch { watch, event });
             }
@@ -266,7 +282,7 @@ impl Rig {
 
     /// What the keys begin with that watches are on.
     pub(crate) fn watched(&self) -> Vec<&str> {
-        self.watches.values().map(|prefix| &**prefix).collect()
+        self.watches.values().map(|(prefix, _)| &**prefix).collect()
     }
 
     /// How many watches were opened.

@@ -17,6 +17,7 @@ const IDLE: u32 = 21;
 const MOST: usize = 8;
 
 const WHOLE: Duration = Duration::from_secs(TTL as u64);
+const SECOND: Duration = Duration::from_secs(1);
 
 fn holder() -> Rig {
     let mut rig = Rig::warm();
@@ -287,6 +288,37 @@ fn body_stops_at_once_and_a_renewal_shows_the_cause() {
         let renewal = renewal(&mut rig);
         rig.carry_out(renewal);
         assert_eq!(rig.lost(1), cause);
+    }
+}
+
+/// What is held of one name under several leases is watched under each.
+#[test]
+fn readers_of_each_session_are_told() {
+    let mut rig = Rig::warm();
+    rig.read_for(1, "locks/a", TTL);
+    rig.read_for(2, "locks/a", TTL + 1);
+    rig.live(2 * SECOND);
+    rig.store.delete(b"locks/a/a2.r1");
+    rig.report();
+    assert!(rig.is_only_stopped(2));
+    rig.store.delete(b"locks/a/a1.r0");
+    rig.report();
+    assert!(rig.is_only_stopped(1));
+}
+
+/// The writer watches what is ahead of it, the reader what it holds.
+#[test]
+fn reader_is_told_though_a_writer_of_its_process_waits() {
+    for held in [Duration::ZERO, 2 * SECOND] {
+        let mut rig = Rig::warm();
+        rig.read_for(1, "locks/a", TTL);
+        rig.live(held);
+        rig.queue(2, "locks/a");
+        rig.live(2 * SECOND);
+        rig.store.delete(b"locks/a/a1.r0");
+        rig.contend("locks/a/a1.r0");
+        rig.report();
+        assert_eq!(rig.lost(1), LossCause::Overwritten, "after {held:?}");
     }
 }
 

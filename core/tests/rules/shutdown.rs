@@ -55,6 +55,19 @@ fn lease_of_a_body_that_does_not_end_runs_out() {
     );
 }
 
+/// The first call has asked for it.
+#[test]
+fn lease_that_is_granted_meanwhile_is_revoked() {
+    let mut rig = Rig::new();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    let grant = rig.take();
+    rig.shut_down(SOON);
+    assert!(!rig.is_finished());
+    rig.carry_out(grant);
+    rig.serve();
+    assert!(rig.is_finished() && rig.store.leases().is_empty());
+}
+
 #[test]
 fn shutdown_ends_although_etcd_is_gone() {
     let mut rig = ending(SOON);

@@ -74,6 +74,24 @@ fn calls_that_gave_up_leave_no_names_in_an_outage() {
     assert!(left < 500, "{left}");
 }
 
+/// Nor is what they wanted to put kept by their session, which stays because one call waits on.
+#[test]
+fn calls_that_gave_up_leave_nothing_to_put_in_an_outage() {
+    let mut rig = Rig::new();
+    rig.acquire(0, "locks/a", Wait::Forever);
+    for call in 1..=2_000 {
+        let name = format!("locks/orders/{call}");
+        rig.acquire(call, &name, Wait::Forever);
+        rig.cancel(call);
+        rig.pass(Duration::from_millis(1));
+        rig.fail_all(unavailable);
+    }
+    let kept = format!("{:?}", rig.sessions());
+    assert!(kept.len() < 5_000, "{kept}");
+    rig.live(Duration::from_secs(6));
+    rig.granted(0);
+}
+
 #[test]
 fn waiter_watches_anew_after_a_wipe() {
     let mut rig = Rig::warm();
@@ -214,6 +232,31 @@ fn try_waits_for_the_barrier_that_decides_it() {
             assert!(matches!(rig.refused(1), Refused::Backend(_)));
         }
     }
+}
+
+/// Another put of its session failed after that was sent: one more barrier is wanted.
+#[test]
+fn try_does_not_wait_behind_a_barrier_without_an_answer() {
+    let second = Duration::from_secs(1);
+    let mut rig = Rig::warm();
+    rig.acquire(1, "locks/a", Wait::Once);
+    let (first, _) = rig.take_put();
+    rig.acquire(2, "locks/b", Wait::Once);
+    let (second_put, _) = rig.take_put();
+    rig.pass(3 * second);
+    rig.answer(first, Err(unknown()));
+    rig.pass(second / 4); // the pause after a failure
+    let renewal = rig.take_that(|request| matches!(request, Request::KeepAlive { .. }));
+    rig.carry_out(renewal);
+    let _barrier = rig.take_put();
+    rig.answer(second_put, Err(unknown()));
+    for _ in 0..2 * CONNECT.as_secs() {
+        rig.pass(second);
+        while let Some(request) = rig.find(|request| matches!(request, Request::KeepAlive { .. })) {
+            rig.carry_out(request);
+        }
+    }
+    assert!(matches!(rig.refused(1), Refused::Backend(_)));
 }
 
 /// Each of them travels alone, two at a time: etcd takes them one after the other, and is slow.
