@@ -42,8 +42,8 @@ impl Listing {
     /// Returns the next name; `None` after the last. After an error it goes on where it was.
     ///
     /// # Errors
-    /// [`LockError::Backend`] if no endpoint answers, or etcd refuses; [`LockError::ShuttingDown`] once the engine has ended. Cancel
-    /// safe.
+    /// [`LockError::Backend`] if no endpoint answers, or etcd refuses; [`LockError::ShuttingDown`] once the engine has ended;
+    /// [`LockError::NotInitialized`] in a process that was forked from that which started it. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<Queue>, LockError> {
         loop {
             if let Some(queue) = self.whole.pop_front() {

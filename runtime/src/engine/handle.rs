@@ -341,6 +341,7 @@ impl Engine {
         end: &[u8],
         at: Option<i64>,
     ) -> Result<Page, LockError> {
+        self.must_be_here()?;
         let client = self.0.client.upgrade().ok_or(LockError::ShuttingDown)?;
         let (from, end) = (from.to_vec(), end.to_vec());
         // Connections are opened where their tasks are to run.
@@ -371,16 +372,21 @@ impl Engine {
 
     /// Submits a command, unless the engine has ended, or runs in another process: then nothing would ever answer.
     pub(super) fn submit(&self, command: Command) -> Result<(), LockError> {
-        let starter = self.0.process;
-        if starter != process::id() {
-            let reason = format!(
-                "this process was forked from process {starter}, whose connection to etcd it cannot use; fork before the first lock, \
-                 or let the new process `exec` a program"
-            );
-            return Err(LockError::NotInitialized { reason });
-        }
+        self.must_be_here()?;
         let accepted = self.0.driver.submit(Message::Command(command));
         accepted.then_some(()).ok_or(LockError::ShuttingDown)
+    }
+
+    fn must_be_here(&self) -> Result<(), LockError> {
+        if self.is_here() {
+            return Ok(());
+        }
+        let starter = self.0.process;
+        let reason = format!(
+            "this process was forked from process {starter}, whose connection to etcd it cannot use; fork before the first lock, or \
+             let the new process `exec` a program"
+        );
+        Err(LockError::NotInitialized { reason })
     }
 }
 

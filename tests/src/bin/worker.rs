@@ -14,7 +14,7 @@
 //! | `visits <count>` | `most <number inside>`: the most that the next so many of those calls see, from those on that begin now |
 //! | `nest <job> <other>` | `holds <job>`; after `done <job>` it asks for the other job's lock too: `nested <job>` |
 //! | `lock <name>` | `locked <name>` |
-//! | `fork <name>` | `parent <name>` once the name is locked and a child, forked then, has ended; the child before: `forked <variant> <message>` for a call of its own, and `released <variant> <message>` for its copy of the lock. After `done <name>`: `released <name>` |
+//! | `fork <name>` | `parent <name>` once the name is locked and a child, forked then, has ended; the child before: `forked <variant> <message>` for a call of its own, `listed …` for a listing, and `released <variant> <message>` for its copy of the lock. After `done <name>`: `released <name>` |
 //! | `init <endpoints>` | `initialised` |
 //! | `runtimes <job>` | `runtimes <job>` |
 //! | `shutdown <ms>` | `shut down` |
@@ -327,7 +327,8 @@ fn spawn_body<F: Future<Output = Result<(), LockError>> + Send + 'static>(
 
 /// Forks while a name is locked; the child uses what it has inherited, and ends.
 async fn fork_under(name: &str, done: &Notify) -> Result<(), LockError> {
-    let guard = etcd_locked::lock(name).await?;
+    let locks = etcd_locked::init(Config::from_env()?).await?;
+    let guard = locks.lock(name).await?;
     let child = name.to_owned();
     // The child has the forking thread alone.
     let guard = thread::spawn(move || match fork::fork().expect("a child") {
@@ -335,6 +336,8 @@ async fn fork_under(name: &str, done: &Notify) -> Result<(), LockError> {
             runtime().block_on(async {
                 let called = etcd_locked::lock(child).wait_forever().await;
                 answered("forked", &called.map(drop));
+                let listed = locks.list("").next().await;
+                answered("listed", &listed.map(drop));
                 answered("released", &guard.release().await);
             });
             std::process::exit(0);
