@@ -56,7 +56,6 @@ impl Crew {
             Some(program) => program.clone(),
             None => std::env::current_exe().map_err(|error| error.to_string())?,
         };
-        let who = options.who().unwrap_or_else(|| "none".to_owned());
         let slot = || {
             let members = cluster.members().iter();
             let proxies = members.map(|member| Proxy::start(member.direct().to_string()));
@@ -67,7 +66,7 @@ impl Crew {
         let mut crew = Self {
             witness: witness.clone(),
             program,
-            args: vec![options.mix.name.to_owned(), who],
+            args: vec![options.mix.name.to_owned(), options.who().to_string()],
             seed: options.seed,
             started: 0,
             died: 0,

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
+use crate::schedule::Kind;
+
 /// One event, and when it was, in nanoseconds since boot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Event {
@@ -60,7 +62,7 @@ pub(crate) enum What {
     },
     FaultBegun {
         fault: u32,
-        kind: String,
+        kind: Kind,
         target: String,
         names: Vec<String>,
         /// The slot of the worker that it is aimed at.
@@ -312,6 +314,14 @@ mod tests {
         };
         let events = [
             What::Run(Run::default()),
+            What::FaultBegun {
+                fault: 1,
+                kind: Kind::WorkerCut,
+                target: "worker 2".to_owned(),
+                names: Vec::new(),
+                worker: Some(2),
+                taken: None,
+            },
             What::Said {
                 process: 3,
                 said: Said::Asked { call: 7, asked },

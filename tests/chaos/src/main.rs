@@ -22,16 +22,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use etcd_locked_devkit::Result;
 
 use self::history::{Event, Run, What};
-use self::options::{Command, Part, Worker};
+use self::options::{Command, Part, Who, Worker, word};
 use self::report::Report;
-use self::results::OURS;
 use self::witness::Witness;
 use self::worker::etcdctl;
-use self::worker::sabotage::Sabotage;
 
 /// How many violations are shown call by call.
 const SHOWN: usize = 3;
@@ -81,7 +79,11 @@ fn ended(who: &str, done: std::result::Result<(), Box<dyn Error>>) -> ExitCode {
 /// Plays or judges; tells whether nothing was violated.
 fn carry_out(command: &Command) -> Result<bool> {
     let done = match &command.judge[..] {
-        [] => play(command),
+        [] => {
+            // A run whose figures could not be kept is not worth its time.
+            command.write.as_deref().map_or(Ok(()), results::check)?;
+            play(command)
+        }
         files => judge_all(command, files),
     };
     // A run that ended in an error is counted too.
@@ -138,7 +140,7 @@ fn judge(command: &Command, events: &[Event]) -> Result<bool> {
         return Ok(true);
     }
     for (breach, many) in verdicts.counts() {
-        println!("VIOLATED {many} times: {}", breach.word());
+        println!("VIOLATED {many} times: {}", word(breach));
     }
     for violation in verdicts.violations.iter().take(SHOWN) {
         let short = timeline::shortened(events, violation);
@@ -170,10 +172,10 @@ fn keep(command: &Command, events: &[Event]) -> Result<String> {
 fn again(run: &Run) -> String {
     let (seed, mix, minutes) = (run.seed, &run.mix, run.seconds as f64 / 60.0);
     let mut command = format!("cargo xtask chaos --seed {seed} --mix {mix} --minutes {minutes:.1}");
-    if Sabotage::from_str(&run.who, false).is_ok() {
-        command += &format!(" --sabotage {}", run.who);
-    } else if run.who != OURS {
-        command += &format!(" --peer {}", run.who);
+    match run.who.parse() {
+        Ok(Who::Ours) => {}
+        Ok(Who::Mistaken(mistake)) => command += &format!(" --sabotage {}", word(mistake)),
+        _ => command += &format!(" --peer {}", run.who),
     }
     if !run.etcd.is_empty() {
         command += &format!(" --etcd {}", run.etcd);
@@ -187,6 +189,21 @@ fn again(run: &Run) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_whose_figures_do_not_mix_is_not_played() {
+        let folder = std::env::temp_dir().join(format!("chaos-{}", std::process::id()));
+        let keep = folder.join("keep");
+        fs::create_dir_all(folder.join("runs")).expect("a folder");
+        fs::write(folder.join("runs/old.json"), "{}").expect("a run");
+        let args = ["chaos".as_ref(), "--write".as_ref(), folder.as_os_str()];
+        let keeps = ["--keep".as_ref(), keep.as_os_str()];
+        let refused = carry_out(&Command::parse_from(args.iter().chain(&keeps)));
+        let played = keep.exists();
+        fs::remove_dir_all(&folder).expect("a folder of its own");
+        let refused = refused.expect_err("a refusal");
+        assert!(!played && refused.ends_with(": old.json"), "{refused}");
+    }
 
     #[test]
     fn a_schedule_is_played_again_with_its_options() {

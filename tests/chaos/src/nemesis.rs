@@ -14,6 +14,7 @@ use crate::checker::faults::REWIND_DETECTION;
 use crate::crew::Crew;
 use crate::history::{Taken, What};
 use crate::login::{CHANGED, PASSWORD, PREFIXES, USER};
+use crate::options::word;
 use crate::schedule::{Fault, Kind};
 use crate::stalls::Asked;
 use crate::witness::Witness;
@@ -103,7 +104,7 @@ impl<'a> Nemesis<'a> {
         };
         let wants_victim = [Kind::LeaseRevoked, Kind::KeyDeleted, Kind::KeyOverwritten];
         if victim.is_none() && wants_victim.contains(&kind) {
-            println!("{} finds nothing", kind.word());
+            println!("{} finds nothing", word(kind));
             return Ok(None);
         }
         let aim = match &victim {
@@ -114,7 +115,7 @@ impl<'a> Nemesis<'a> {
         };
         self.witness.record(What::FaultBegun {
             fault: number,
-            kind: kind.word().to_owned(),
+            kind,
             target: aim,
             names: victim
                 .as_ref()
@@ -125,7 +126,7 @@ impl<'a> Nemesis<'a> {
         if self.carry_out(&mut open, victim)? {
             return Ok(Some(open));
         }
-        println!("{} finds nothing any more", kind.word());
+        println!("{} finds nothing any more", word(kind));
         self.witness.record(What::FaultMissed { fault: number });
         Ok(None)
     }

@@ -1,11 +1,13 @@
-//! Options of the command line.
+//! Options of the command line, and the words of their values.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::results::OURS;
 use crate::schedule::Kind;
 use crate::worker::mix::Mix;
 use crate::worker::sabotage::Sabotage;
@@ -55,14 +57,14 @@ pub(crate) struct Options {
     /// A mistake that the workers make on purpose
     #[arg(long, conflicts_with = "peer")]
     pub(crate) sabotage: Option<Sabotage>,
-    /// A peer that makes the calls: lock-service, etcdctl, or that of --program
-    #[arg(long, value_name = "NAME")]
-    pub(crate) peer: Option<String>,
+    /// A peer that makes the calls
+    #[arg(long)]
+    pub(crate) peer: Option<Peer>,
     /// The program of the peer's workers
-    #[arg(long, value_name = "FILE", requires = "peer")]
+    #[arg(long, value_name = "FILE", requires = "peer", required_if_eq_any([("peer", "go"), ("peer", "aetcd")]))]
     pub(crate) program: Option<PathBuf>,
     /// Only faults of this kind; may be said again
-    #[arg(long, value_name = "FAULT", value_parser = PossibleValuesParser::new(Kind::words()).try_map(|word| Kind::named(&word).ok_or("no kind")))]
+    #[arg(long, value_name = "FAULT")]
     pub(crate) only: Vec<Kind>,
     /// The version of the peer's client
     #[arg(long, value_name = "VERSION", default_value = "")]
@@ -70,12 +72,61 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The mistake or the peer, as histories name it.
-    pub(crate) fn who(&self) -> Option<String> {
-        let mistake = self.sabotage.and_then(|it| it.to_possible_value());
-        let mistake = mistake.map(|it| it.get_name().to_owned());
-        mistake.or_else(|| self.peer.clone())
+    pub(crate) fn who(&self) -> Who {
+        let peer = self.peer.map_or(Who::Ours, Who::Peer);
+        self.sabotage.map_or(peer, Who::Mistaken)
     }
+}
+
+/// Another way to lock, under the same faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Peer {
+    /// A mutex of the Go client, by --program
+    Go,
+    /// The lock of Python's aetcd, by --program
+    Aetcd,
+    /// The lock service of etcd's server
+    LockService,
+    /// `etcdctl lock` with a command
+    Etcdctl,
+}
+
+/// Who makes the calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The library itself.
+    Ours,
+    /// Workers that make a mistake on purpose.
+    Mistaken(Sabotage),
+    Peer(Peer),
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Ours => f.write_str(OURS),
+            Self::Mistaken(mistake) => f.write_str(&word(mistake)),
+            Self::Peer(peer) => f.write_str(&word(peer)),
+        }
+    }
+}
+
+impl FromStr for Who {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        if word == OURS {
+            return Ok(Self::Ours);
+        }
+        let mistake = <Sabotage as ValueEnum>::from_str(word, false).map(Self::Mistaken);
+        mistake.or_else(|_| <Peer as ValueEnum>::from_str(word, false).map(Self::Peer))
+    }
+}
+
+/// Says the word for a value: on the command line, in histories and in reports.
+pub(crate) fn word(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |it| it.get_name().to_owned())
 }
 
 /// Arguments of a worker, in any language.
@@ -87,8 +138,7 @@ pub(crate) struct Worker {
     pub(crate) process: u32,
     pub(crate) seed: u64,
     pub(crate) mix: Mix,
-    /// A mistake, a peer, or "none"
-    pub(crate) who: String,
+    pub(crate) who: Who,
 }
 
 /// Arguments of a body.
@@ -150,7 +200,30 @@ mod tests {
         );
         let args = ["--sabotage", "release-by-name"];
         let options = parse(&args).expect("a command").options;
-        assert_eq!(options.who().as_deref(), Some("release-by-name"));
+        assert_eq!(options.who(), Who::Mistaken(Sabotage::ReleaseByName));
+    }
+
+    #[test]
+    fn each_worker_has_a_word_in_histories() {
+        let mistakes = Sabotage::value_variants().iter();
+        let mistakes = mistakes.map(|it| Who::Mistaken(*it));
+        let peers = Peer::value_variants().iter().map(|it| Who::Peer(*it));
+        for who in mistakes.chain(peers).chain([Who::Ours]) {
+            assert_eq!(who.to_string().parse(), Ok(who));
+        }
+        assert_eq!(Who::Peer(Peer::LockService).to_string(), "lock-service");
+    }
+
+    #[test]
+    fn a_peer_of_its_own_needs_its_program() {
+        for peer in ["go", "aetcd"] {
+            assert!(parse(&["--peer", peer]).is_err(), "{peer}");
+            let command = parse(&["--peer", peer, "--program", "worker"]).expect("a command");
+            assert_eq!(command.options.who().to_string(), peer);
+        }
+        for peer in ["lock-service", "etcdctl"] {
+            assert!(parse(&["--peer", peer]).is_ok(), "{peer}");
+        }
     }
 
     #[test]
@@ -161,6 +234,7 @@ mod tests {
             ["--mix", "some"],
             ["--only", "rain"],
             ["--sabotage", "sleep"],
+            ["--peer", "goo"],
             ["--program", "worker.py"],
         ] {
             assert!(parse(&args).is_err(), "{args:?}");

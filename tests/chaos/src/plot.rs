@@ -12,6 +12,8 @@ use crate::checker::calls::{self, Call};
 use crate::checker::faults;
 use crate::checker::liveness::HOT;
 use crate::history::Event;
+use crate::options::word;
+use crate::report::quantile;
 
 const SIZE: (u32, u32) = (1_500, 590);
 /// Where the lower panel begins, and the legend.
@@ -23,8 +25,6 @@ const FONT: &str = "Helvetica, Arial, sans-serif";
 const WAITS: Range<f64> = 1.0..20_000.0;
 /// How much of a run is drawn, in seconds: more could not be told apart.
 const SHOWN: f64 = 600.0;
-/// Opacity of a band, by which [`named`] finds it: nothing else has this one.
-const OPACITY: f64 = 0.35;
 
 /// A layer of faults: how its bands look, and which words begin the names of its kinds.
 const LAYERS: [(&str, RGBColor, &str); 4] = [
@@ -57,7 +57,6 @@ struct Band {
     from: f64,
     to: f64,
     color: RGBColor,
-    name: String,
 }
 
 /// Draws a run as SVG.
@@ -69,7 +68,7 @@ pub(crate) fn draw(events: &[Event]) -> Result<String, Box<dyn Error>> {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
     draw_on(area, &bands, &served(events, start, length), length)?;
-    Ok(named(&svg, &bands))
+    Ok(svg)
 }
 
 fn draw_on(
@@ -102,9 +101,9 @@ fn draw_on(
     for (share, color) in [(0.99, RGBColor(0xd5, 0x5e, 0)), (0.5, RGBColor(51, 51, 51))] {
         // A second in which nothing was served has no waits.
         for seconds in seconds.split(|(_, waits)| waits.is_empty()) {
-            let points = seconds.iter().map(|(second, waits)| {
-                let wait = waits[((waits.len() - 1) as f64 * share) as usize];
-                (f64::from(*second) + 0.5, wait.clamp(WAITS.start, WAITS.end))
+            let points = seconds.iter().filter_map(|(second, waits)| {
+                let wait = quantile(waits, share)?;
+                Some((f64::from(*second) + 0.5, wait.clamp(WAITS.start, WAITS.end)))
             });
             waits.push((color, points.collect()));
         }
@@ -162,25 +161,12 @@ where
     let range = chart.y_range();
     chart.draw_series(bands.iter().map(|band| {
         let corners = [(band.from, range.start), (band.to, range.end)];
-        Rectangle::new(corners, band.color.mix(OPACITY).filled())
+        Rectangle::new(corners, band.color.mix(0.35).filled())
     }))?;
     for (color, points) in lines {
         chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
     }
     Ok(())
-}
-
-/// Gives each band a tooltip with its name, which plotters cannot. Each panel has all bands, in order.
-fn named(svg: &str, bands: &[Band]) -> String {
-    let mut names = bands.iter().cycle();
-    let lines = svg.lines().map(|line| match line.strip_suffix("/>") {
-        Some(band) if line.contains(&format!("opacity=\"{OPACITY}\"")) => {
-            let name = names.next().map_or("", |band| &band.name);
-            format!("{band}><title>{name}</title></rect>\n")
-        }
-        _ => format!("{line}\n"),
-    });
-    lines.collect()
 }
 
 fn text() -> TextStyle<'static> {
@@ -202,8 +188,7 @@ fn bands(events: &[Event], start: u64, length: f64) -> Vec<Band> {
             from,
             // Wide enough to be seen.
             to: to.max(from + length / 700.0),
-            color: layer(&fault.kind).map_or(RGBColor(153, 153, 153), |layer| layer.1),
-            name: format!("{}, {} ({from:.1}–{to:.1} s)", fault.kind, fault.target),
+            color: layer(&word(fault.kind)).map_or(RGBColor(153, 153, 153), |layer| layer.1),
         }
     });
     faults.filter(|band| band.from < length).collect()
@@ -234,13 +219,15 @@ fn seconds(from: u64, to: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::*;
     use crate::schedule::Kind;
 
     #[test]
     fn every_kind_of_fault_has_its_layer() {
-        for word in Kind::words() {
-            assert!(layer(word).is_some(), "{word}");
+        for kind in Kind::value_variants() {
+            assert!(layer(&word(*kind)).is_some(), "{kind:?}");
         }
         let name = |word| layer(word).map(|(name, ..)| name);
         assert_eq!(name("password changed"), Some("operator, storage"));
@@ -249,21 +236,16 @@ mod tests {
     }
 
     #[test]
-    fn each_band_names_its_fault_in_both_panels() {
+    fn both_panels_have_bands_and_labels() {
         let bands = [Band {
             from: 1.0,
             to: 2.0,
             color: RGBColor(1, 2, 3),
-            name: "leader killed".to_owned(),
         }];
         let mut svg = String::new();
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         draw_on(area, &bands, &[vec![5.0], vec![], vec![7.0, 9.0]], 3.0).unwrap();
-        let svg = named(&svg, &bands);
-        assert_eq!(
-            svg.matches("<title>leader killed</title></rect>").count(),
-            2
-        );
+        assert_eq!(svg.matches("fill=\"#010203\"").count(), 2);
         assert_eq!(svg.matches("height=\"14\"").count(), LAYERS.len());
         for text in ["10 ms", "10 s", "3 s", "faults of members"] {
             assert!(svg.contains(&format!("{text}\n")), "{text}: {svg}");

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::checker::verdicts::{Breach, Verdicts};
 use crate::checker::{VERSION, calls, faults};
 use crate::history::{Event, Outcome, Run, What};
+use crate::options::word;
 
 /// What a run came to.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -99,14 +101,14 @@ impl Report {
                 .add(&call);
         }
         for fault in faults::of(events) {
-            report.faults.entry(fault.kind).or_default().times += 1;
+            report.faults.entry(word(fault.kind)).or_default().times += 1;
         }
         for recovery in &verdicts.recoveries {
-            let happened = report.faults.entry(recovery.kind.clone()).or_default();
+            let happened = report.faults.entry(word(recovery.kind)).or_default();
             happened.recoveries.push(recovery.took);
         }
         for (breach, many) in verdicts.counts() {
-            report.violations.insert(breach.word().to_owned(), many);
+            report.violations.insert(word(breach), many);
         }
         report.measured = Measured {
             removed: verdicts.removed.values().flatten().copied().collect(),
@@ -161,7 +163,7 @@ impl Report {
     pub(crate) fn unsafe_violations(&self) -> usize {
         let broken = self.violations.iter();
         broken
-            .filter(|(word, _)| Breach::named(word).is_some_and(Breach::is_safety))
+            .filter(|(word, _)| Breach::from_str(word, false).is_ok_and(Breach::is_safety))
             .map(|(_, many)| many)
             .sum()
     }
@@ -169,7 +171,7 @@ impl Report {
     /// How often this one was.
     pub(crate) fn broken(&self, breach: Breach) -> usize {
         self.violations
-            .get(breach.word())
+            .get(&word(breach))
             .copied()
             .unwrap_or_default()
     }
@@ -333,7 +335,10 @@ pub(crate) fn recoveries(faults: &BTreeMap<String, Happened>) -> String {
     for (kind, happened) in faults {
         let mut took = happened.recoveries.clone();
         took.sort_unstable();
-        let at = |share: f64| quantile(&took, share);
+        let at = |share: f64| {
+            let took = quantile(&took, share);
+            took.map_or("–".to_owned(), |ns| format!("{:.2} s", ns as f64 / 1e9))
+        };
         // Of fewer, the hundredth part is none.
         let high = match took.len() {
             0..100 => "–".to_owned(),
@@ -352,12 +357,10 @@ pub(crate) fn recoveries(faults: &BTreeMap<String, Happened>) -> String {
     text
 }
 
-fn quantile(sorted: &[u64], share: f64) -> String {
-    let last = sorted.len().saturating_sub(1);
-    let at = (last as f64 * share).ceil() as usize;
-    sorted
-        .get(at)
-        .map_or("–".to_owned(), |ns| format!("{:.2} s", *ns as f64 / 1e9))
+/// Finds the least value that this share of all does not exceed, by the nearest rank; `None` without values.
+pub(crate) fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
 }
 
 #[cfg(test)]
@@ -366,10 +369,14 @@ mod tests {
 
     #[test]
     fn quantiles_are_of_the_times_there_are() {
-        let times: Vec<u64> = (1..=100).map(|second| second * 1_000_000_000).collect();
-        assert_eq!(quantile(&times, 0.5), "51.00 s");
-        assert_eq!(quantile(&times, 1.0), "100.00 s");
-        assert_eq!(quantile(&[], 0.5), "–");
+        let times: Vec<u64> = (1..=100).collect();
+        let of = |share| quantile(&times, share);
+        assert_eq!(
+            [of(0.5), of(0.99), of(1.0)],
+            [Some(50), Some(99), Some(100)]
+        );
+        assert_eq!(quantile(&[1, 2, 3], 0.5), Some(2));
+        assert_eq!(quantile::<u64>(&[], 0.5), None);
     }
 
     #[test]

@@ -42,16 +42,29 @@ pub(crate) fn keep(folder: &Path, report: &Report, events: &[Event]) -> Result<(
     Ok(())
 }
 
+/// Fails if runs are kept below this folder that another version of the checker has judged.
+pub(crate) fn check(folder: &Path) -> Result<()> {
+    kept(folder).map(drop)
+}
+
 /// Writes the results anew, from all runs that are kept below this folder.
 pub(crate) fn write(folder: &Path) -> Result<()> {
+    let page = folder.join("RESULTS.md");
+    fs::write(&page, text_of(&kept(folder)?))
+        .map_err(|error| format!("{}: {error}", page.display()))
+}
+
+/// Reads the figures of all runs that are kept below this folder.
+fn kept(folder: &Path) -> Result<Vec<Report>> {
     let runs = folder.join(RUNS);
     let io = |error: std::io::Error| format!("{}: {error}", runs.display());
+    fs::create_dir_all(&runs).map_err(io)?;
     let mut texts = BTreeMap::new();
     for entry in fs::read_dir(&runs).map_err(io)?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         texts.insert(name, fs::read_to_string(entry.path()).map_err(io)?);
     }
-    fs::write(folder.join("RESULTS.md"), text_of(&reports(&texts)?)).map_err(io)
+    reports(&texts)
 }
 
 /// Reads the figures of runs, by the names of their files, which one version of the checker must have judged.

@@ -12,8 +12,7 @@ use crate::crew::Crew;
 use crate::history::{Run, What};
 use crate::login;
 use crate::nemesis::{Nemesis, first};
-use crate::options::Options;
-use crate::results::OURS;
+use crate::options::{Options, Who, word};
 use crate::schedule::{Step, plan};
 use crate::stalls;
 use crate::witness::Witness;
@@ -58,13 +57,9 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         seed: options.seed,
         mix: options.mix.name.to_owned(),
         etcd: version()?,
-        who: options.who().unwrap_or_else(|| OURS.to_owned()),
+        who: options.who().to_string(),
         seconds: options.time.as_secs(),
-        only: options
-            .only
-            .iter()
-            .map(|kind| kind.word().to_owned())
-            .collect(),
+        only: options.only.iter().copied().map(word).collect(),
         client: options.client.clone(),
         commit: env!("CHAOS_COMMIT").to_owned(),
         started: SystemTime::now()
@@ -122,7 +117,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     witness.settle(READ_LIMIT);
     // A worker that has ended by itself or was killed leaves keys until its lease has run out; peers need not give theirs back.
     let patience = match crew.died() {
-        _ if !clean || options.who().is_some() => EXPIRY_LIMIT,
+        _ if !clean || options.who() != Who::Ours => EXPIRY_LIMIT,
         died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
     };
     let keys = remains(&cluster, patience, true);

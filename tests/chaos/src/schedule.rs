@@ -3,43 +3,81 @@
 use std::fmt;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
-/// A kind of fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+use crate::options::word;
+
+/// A kind of fault. Histories name it as the command line does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub(crate) enum Kind {
+    #[value(name = "worker killed")]
     WorkerKilled,
+    #[value(name = "worker stopped")]
     WorkerStopped,
+    #[value(name = "worker cut off")]
     WorkerCut,
+    #[value(name = "requests lost")]
     RequestsLost,
+    #[value(name = "answers lost")]
     AnswersLost,
+    #[value(name = "connections frozen")]
     WorkerFrozen,
+    #[value(name = "connections reset")]
     WorkerReset,
+    #[value(name = "delay of 80 ms")]
     WorkerDelayed,
+    #[value(name = "trickle of 4 KiB/s")]
     WorkerTrickled,
+    #[value(name = "half-open connections")]
     WorkerHalfOpen,
+    #[value(name = "endpoint frozen")]
     EndpointFrozen,
+    #[value(name = "endpoint refused")]
     EndpointRefused,
+    #[value(name = "all connections reset")]
     AllReset,
+    #[value(name = "member killed")]
     MemberKilled,
+    #[value(name = "member frozen")]
     MemberFrozen,
+    #[value(name = "member isolated")]
     MemberIsolated,
+    #[value(name = "leader killed")]
     LeaderKilled,
+    #[value(name = "leader frozen")]
     LeaderFrozen,
+    #[value(name = "leader isolated")]
     LeaderIsolated,
+    #[value(name = "quorum killed")]
     QuorumKilled,
+    #[value(name = "quorum frozen")]
     QuorumFrozen,
+    #[value(name = "all members restarted")]
     AllRestarted,
+    #[value(name = "member replaced")]
     MemberReplaced,
+    #[value(name = "etcd wiped")]
     EtcdWiped,
+    #[value(name = "etcd restored from a snapshot")]
     EtcdRestored,
+    #[value(name = "lease revoked")]
     LeaseRevoked,
+    #[value(name = "key deleted")]
     KeyDeleted,
+    #[value(name = "key overwritten")]
     KeyOverwritten,
+    #[value(name = "junk key")]
     JunkKey,
+    #[value(name = "compaction storm")]
     Compacted,
+    #[value(name = "no space")]
     NoSpace,
+    #[value(name = "role taken away")]
     RoleTaken,
+    #[value(name = "password changed")]
     PasswordChanged,
 }
 
@@ -64,178 +102,66 @@ const LONG: Lasts = &[(11_000, 15_000)];
 /// Leaders that were stopped for 12.5 s have revoked leases that lived.
 const LEADER: Lasts = &[(12_500, 12_500), (2_000, 6_000)];
 
-/// Every kind: its name, its aim, its weight in the random choice, how long it lasts.
-const KINDS: &[(Kind, &str, Aim, u32, Lasts)] = &[
-    (Kind::WorkerKilled, "worker killed", Aim::Worker, 2, SHORT),
-    (
-        Kind::WorkerStopped,
-        "worker stopped",
-        Aim::Worker,
-        4,
-        ABOUT_STOP,
-    ),
-    (
-        Kind::WorkerCut,
-        "worker cut off",
-        Aim::Worker,
-        2,
-        ABOUT_STOP,
-    ),
-    (Kind::RequestsLost, "requests lost", Aim::Worker, 1, SOME),
-    (Kind::AnswersLost, "answers lost", Aim::Worker, 1, SOME),
-    (
-        Kind::WorkerFrozen,
-        "connections frozen",
-        Aim::Worker,
-        1,
-        ABOUT_STOP,
-    ),
-    (
-        Kind::WorkerReset,
-        "connections reset",
-        Aim::Worker,
-        1,
-        AT_ONCE,
-    ),
-    (Kind::WorkerDelayed, "delay of 80 ms", Aim::Worker, 1, SOME),
-    (
-        Kind::WorkerTrickled,
-        "trickle of 4 KiB/s",
-        Aim::Worker,
-        1,
-        SOME,
-    ),
-    (
-        Kind::WorkerHalfOpen,
-        "half-open connections",
-        Aim::Worker,
-        1,
-        SOME,
-    ),
-    (
-        Kind::EndpointFrozen,
-        "endpoint frozen",
-        Aim::Member,
-        1,
-        SOME,
-    ),
-    (
-        Kind::EndpointRefused,
-        "endpoint refused",
-        Aim::Member,
-        1,
-        SOME,
-    ),
-    (
-        Kind::AllReset,
-        "all connections reset",
-        Aim::Cluster,
-        1,
-        AT_ONCE,
-    ),
-    (Kind::MemberKilled, "member killed", Aim::Member, 2, SOME),
-    (Kind::MemberFrozen, "member frozen", Aim::Member, 2, SOME),
-    (
-        Kind::MemberIsolated,
-        "member isolated",
-        Aim::Member,
-        2,
-        SOME,
-    ),
-    (Kind::LeaderKilled, "leader killed", Aim::Cluster, 2, SOME),
-    (Kind::LeaderFrozen, "leader frozen", Aim::Cluster, 2, LEADER),
-    (
-        Kind::LeaderIsolated,
-        "leader isolated",
-        Aim::Cluster,
-        2,
-        SOME,
-    ),
-    (Kind::QuorumKilled, "quorum killed", Aim::Cluster, 1, LONG),
-    (Kind::QuorumFrozen, "quorum frozen", Aim::Cluster, 1, LONG),
-    (
-        Kind::AllRestarted,
-        "all members restarted",
-        Aim::Cluster,
-        1,
-        AT_ONCE,
-    ),
-    (
-        Kind::MemberReplaced,
-        "member replaced",
-        Aim::Member,
-        1,
-        AT_ONCE,
-    ),
-    (Kind::EtcdWiped, "etcd wiped", Aim::Cluster, 1, SHORT),
-    (
-        Kind::EtcdRestored,
-        "etcd restored from a snapshot",
-        Aim::Cluster,
-        1,
-        SOME,
-    ),
-    (
-        Kind::LeaseRevoked,
-        "lease revoked",
-        Aim::Cluster,
-        2,
-        AT_ONCE,
-    ),
-    (Kind::KeyDeleted, "key deleted", Aim::Cluster, 2, AT_ONCE),
-    (
-        Kind::KeyOverwritten,
-        "key overwritten",
-        Aim::Cluster,
-        1,
-        SOME,
-    ),
-    (Kind::JunkKey, "junk key", Aim::Cluster, 1, SOME),
-    (Kind::Compacted, "compaction storm", Aim::Cluster, 1, SOME),
-    (Kind::NoSpace, "no space", Aim::Cluster, 1, SHORT),
-    (
-        Kind::RoleTaken,
-        "role taken away",
-        Aim::Cluster,
-        1,
-        ABOUT_STOP,
-    ),
-    (
-        Kind::PasswordChanged,
-        "password changed",
-        Aim::Cluster,
-        1,
-        ABOUT_STOP,
-    ),
-];
-
 /// Shorter runs have their long calm at the end only.
 const LONG_RUN: Duration = Duration::from_secs(240);
 
 impl Kind {
-    /// The name of the kind, in histories and reports.
-    pub(crate) fn word(self) -> &'static str {
-        KINDS
-            .iter()
-            .find(|row| row.0 == self)
-            .map_or("", |row| row.1)
+    /// Its aim, its weight in the random choice, and how long it lasts.
+    fn row(self) -> (Aim, usize, Lasts) {
+        match self {
+            Self::WorkerKilled => (Aim::Worker, 2, SHORT),
+            Self::WorkerStopped => (Aim::Worker, 4, ABOUT_STOP),
+            Self::WorkerCut => (Aim::Worker, 2, ABOUT_STOP),
+            Self::RequestsLost => (Aim::Worker, 1, SOME),
+            Self::AnswersLost => (Aim::Worker, 1, SOME),
+            Self::WorkerFrozen => (Aim::Worker, 1, ABOUT_STOP),
+            Self::WorkerReset => (Aim::Worker, 1, AT_ONCE),
+            Self::WorkerDelayed => (Aim::Worker, 1, SOME),
+            Self::WorkerTrickled => (Aim::Worker, 1, SOME),
+            Self::WorkerHalfOpen => (Aim::Worker, 1, SOME),
+            Self::EndpointFrozen => (Aim::Member, 1, SOME),
+            Self::EndpointRefused => (Aim::Member, 1, SOME),
+            Self::AllReset => (Aim::Cluster, 1, AT_ONCE),
+            Self::MemberKilled => (Aim::Member, 2, SOME),
+            Self::MemberFrozen => (Aim::Member, 2, SOME),
+            Self::MemberIsolated => (Aim::Member, 2, SOME),
+            Self::LeaderKilled => (Aim::Cluster, 2, SOME),
+            Self::LeaderFrozen => (Aim::Cluster, 2, LEADER),
+            Self::LeaderIsolated => (Aim::Cluster, 2, SOME),
+            Self::QuorumKilled => (Aim::Cluster, 1, LONG),
+            Self::QuorumFrozen => (Aim::Cluster, 1, LONG),
+            Self::AllRestarted => (Aim::Cluster, 1, AT_ONCE),
+            Self::MemberReplaced => (Aim::Member, 1, AT_ONCE),
+            Self::EtcdWiped => (Aim::Cluster, 1, SHORT),
+            Self::EtcdRestored => (Aim::Cluster, 1, SOME),
+            Self::LeaseRevoked => (Aim::Cluster, 2, AT_ONCE),
+            Self::KeyDeleted => (Aim::Cluster, 2, AT_ONCE),
+            Self::KeyOverwritten => (Aim::Cluster, 1, SOME),
+            Self::JunkKey => (Aim::Cluster, 1, SOME),
+            Self::Compacted => (Aim::Cluster, 1, SOME),
+            Self::NoSpace => (Aim::Cluster, 1, SHORT),
+            Self::RoleTaken => (Aim::Cluster, 1, ABOUT_STOP),
+            Self::PasswordChanged => (Aim::Cluster, 1, ABOUT_STOP),
+        }
     }
 
     /// Tells whether it is aimed at one worker.
     pub(crate) fn is_of_worker(self) -> bool {
-        KINDS
-            .iter()
-            .any(|row| row.0 == self && row.2 == Aim::Worker)
+        self.row().0 == Aim::Worker
     }
+}
 
-    /// The names of all kinds.
-    pub(crate) fn words() -> impl Iterator<Item = &'static str> {
-        KINDS.iter().map(|row| row.1)
+impl TryFrom<String> for Kind {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, String> {
+        Self::from_str(&word, false)
     }
+}
 
-    /// The kind of this name.
-    pub(crate) fn named(word: &str) -> Option<Self> {
-        KINDS.iter().find(|row| row.1 == word).map(|row| row.0)
+impl From<Kind> for String {
+    fn from(kind: Kind) -> Self {
+        word(kind)
     }
 }
 
@@ -269,11 +195,10 @@ pub(crate) fn plan(
     loop {
         if bag.is_empty() {
             // All kinds are drawn, each as often as its weight says, before the bag is filled again.
-            let kinds = KINDS
-                .iter()
-                .filter(|row| only.is_empty() || only.contains(&row.0));
+            let all = Kind::value_variants().iter().copied();
+            let kinds = all.filter(|kind| only.is_empty() || only.contains(kind));
             bag = kinds
-                .flat_map(|row| std::iter::repeat_n(row.0, row.3 as usize))
+                .flat_map(|kind| std::iter::repeat_n(kind, kind.row().1))
                 .collect();
             random.shuffle(&mut bag);
         }
@@ -281,12 +206,10 @@ pub(crate) fn plan(
             return steps;
         };
         let mut faults = vec![aimed(kind, &mut random, crew, members)];
-        let Some(row) = KINDS.iter().find(|row| row.0 == kind) else {
-            return steps;
-        };
-        let &(least, most) = random.choice(row.4).unwrap_or(&(0, 0));
+        let (aim, _, lasts) = kind.row();
+        let &(least, most) = random.choice(lasts).unwrap_or(&(0, 0));
         // Sometimes a worker has a fault of its own meanwhile.
-        if only.is_empty() && row.2 != Aim::Worker && random.u8(0..4) == 0 {
+        if only.is_empty() && aim != Aim::Worker && random.u8(0..4) == 0 {
             let other = [Kind::WorkerStopped, Kind::WorkerKilled, Kind::WorkerCut];
             let other = other[random.usize(0..other.len())];
             faults.push(aimed(other, &mut random, crew, members));
@@ -310,10 +233,9 @@ pub(crate) fn plan(
 }
 
 fn aimed(kind: Kind, random: &mut Rng, crew: usize, members: usize) -> Fault {
-    let aim = KINDS.iter().find(|row| row.0 == kind).map(|row| row.2);
-    let target = match aim {
-        Some(Aim::Worker) => random.usize(0..crew),
-        _ => random.usize(0..members),
+    let target = match kind.row().0 {
+        Aim::Worker => random.usize(0..crew),
+        Aim::Member | Aim::Cluster => random.usize(0..members),
     };
     Fault { kind, target }
 }
@@ -321,13 +243,12 @@ fn aimed(kind: Kind, random: &mut Rng, crew: usize, members: usize) -> Fault {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, Fault { kind, target }) in self.faults.iter().enumerate() {
-            let aim = KINDS.iter().find(|row| row.0 == *kind).map(|row| row.2);
             let between = if at == 0 { "" } else { " and " };
-            write!(f, "{between}{}", kind.word())?;
-            match aim {
-                Some(Aim::Worker) => write!(f, " (worker {target})")?,
-                Some(Aim::Member) => write!(f, " (member {target})")?,
-                _ => {}
+            write!(f, "{between}{}", word(*kind))?;
+            match kind.row().0 {
+                Aim::Worker => write!(f, " (worker {target})")?,
+                Aim::Member => write!(f, " (member {target})")?,
+                Aim::Cluster => {}
             }
         }
         if !self.lasts.is_zero() {
@@ -353,10 +274,9 @@ mod tests {
     #[test]
     fn a_long_run_has_faults_of_every_kind() {
         let steps = plan(1, HOUR, 4, 3, &[]);
-        for (kind, word, ..) in KINDS {
+        for kind in Kind::value_variants() {
             let has = |step: &Step| step.faults.iter().any(|fault| fault.kind == *kind);
-            assert!(steps.iter().any(has), "{word}");
-            assert_eq!(Kind::named(word), Some(*kind));
+            assert!(steps.iter().any(has), "{kind:?}");
         }
         assert!(
             steps
@@ -378,8 +298,19 @@ mod tests {
                 .collect();
             faults.sort_unstable();
             faults.dedup();
-            assert_eq!(faults.len(), KINDS.len(), "seed {seed}: {}", steps.len());
+            let kinds = Kind::value_variants().len();
+            assert_eq!(faults.len(), kinds, "seed {seed}: {}", steps.len());
         }
+    }
+
+    #[test]
+    fn a_kind_has_one_word_everywhere() {
+        let line = serde_json::to_string(&Kind::WorkerTrickled).expect("a line");
+        assert_eq!(line, "\"trickle of 4 KiB/s\"");
+        for kind in Kind::value_variants() {
+            assert_eq!(Kind::try_from(word(*kind)), Ok(*kind));
+        }
+        assert!(serde_json::from_str::<Kind>("\"rain\"").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::checker::calls::{self, Call, CallId};
 use crate::checker::{Violation, judge};
 use crate::clock::ms;
 use crate::history::{Event, Outcome, Said, What};
+use crate::options::word;
 
 /// How long before the first call of a violation faults are shown.
 const BEFORE: u64 = ms(20_000);
@@ -86,7 +87,7 @@ pub(crate) fn summary(events: &[Event], violation: &Violation) -> String {
     format!(
         "{:9.3} {}: {}; {} {}",
         violation.at.saturating_sub(start) as f64 / 1e9,
-        violation.breach.word(),
+        word(violation.breach),
         violation.text,
         violation.names.join(", "),
         calls.join(", ")
@@ -125,7 +126,7 @@ pub(crate) fn lines(events: &[Event], violation: &Violation) -> String {
                 kind,
                 target,
                 ..
-            } => format!("  fault {fault}: {kind}, {target}"),
+            } => format!("  fault {fault}: {}, {target}", word(*kind)),
             What::FaultMissed { fault } => format!("  fault {fault} has found nothing"),
             What::Rewound { .. } => "  etcd loses what it knew".to_owned(),
             What::FaultHealed { fault } => format!("  fault {fault} is healed"),
@@ -177,7 +178,7 @@ pub(crate) fn lines(events: &[Event], violation: &Violation) -> String {
     );
     lines.push((
         violation.at,
-        format!("  >>>>>> {}: {}", violation.breach.word(), violation.text),
+        format!("  >>>>>> {}: {}", word(violation.breach), violation.text),
     ));
     lines.sort_by_key(|(at, _)| *at);
     let mut text = String::new();

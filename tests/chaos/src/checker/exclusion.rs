@@ -10,6 +10,7 @@ use super::pauses::Pauses;
 use super::removals::Removals;
 use super::verdicts::{Breach, Verdicts};
 use crate::history::{Mode, Outcome};
+use crate::schedule::Kind;
 
 /// How soon a call returns that gives its body up after the poll in which it was lost, on a busy machine.
 const GIVEN_UP: u64 = 100_000_000;
@@ -222,14 +223,14 @@ fn permits(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut
 }
 
 /// The kinds of faults by which these permits may have no key in etcd any more, or none in its new history: one for each such permit.
-fn without_key<'a>(
+fn without_key(
     name: &str,
     there: &[&Call],
     newest: &Call,
-    removals: &'a Removals<'_>,
+    removals: &Removals<'_>,
     from: u64,
     to: u64,
-) -> Vec<&'a str> {
+) -> Vec<Kind> {
     let mut taken = Vec::new();
     let mut kinds = Vec::new();
     for call in there {
@@ -237,7 +238,7 @@ fn without_key<'a>(
             // An operator has taken one key, so one permit.
             if !fault.is_of_one_key() || !taken.contains(&fault.number) {
                 taken.push(fault.number);
-                kinds.push(fault.kind.as_str());
+                kinds.push(fault.kind);
             }
         } else {
             kinds.extend(removals.of_two_histories(call, newest, from, to));

@@ -6,12 +6,13 @@ use super::calls::Call;
 use super::exclusion::began;
 use crate::clock::ms;
 use crate::history::{Event, Mode, Taken, What};
+use crate::schedule::Kind;
 
 /// One fault of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) number: u32,
-    pub(crate) kind: String,
+    pub(crate) kind: Kind,
     pub(crate) target: String,
     pub(crate) begun: u64,
     /// `None`: the history ends before.
@@ -90,7 +91,7 @@ pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
                 aims.extend(worker.map(|slot| (*fault, slot)));
                 faults.push(Fault {
                     number: *fault,
-                    kind: kind.clone(),
+                    kind: *kind,
                     target: target.clone(),
                     begun: *at,
                     healed: None,
@@ -140,8 +141,7 @@ impl Fault {
         self.processes.as_deref()
     }
 
-    /// Tells whether a call may fail so by it, as the matrix of faults in the design has it: a fault of a worker is felt by its process,
-    /// one of a key by calls for its name, and one of three members by nobody who has time to ask another.
+    /// Tells whether a call may fail so by it. A fault of a worker is felt by its process alone.
     pub(super) fn explains(&self, call: &Call, failure: Failure<'_>) -> bool {
         if self.is_of_another(call.id.process) {
             return false;
@@ -152,46 +152,46 @@ impl Fault {
             .iter()
             .any(|name| self.names.contains(name));
         let brief = ms(call.asked.ttl) < LONG_TTL;
-        match (self.kind.as_str(), failure) {
-            // A process that is killed says no more, and a new one has its own connections.
-            ("worker killed", _) => false,
-            // There and back again it may take longer than a renewal of a brief lease may.
-            ("delay of 80 ms", Failure::Lost(_)) => brief,
-            ("delay of 80 ms", _) => failure == Failure::Delayed,
-            ("lease revoked", Failure::Lost(cause)) => cause == "Revoked" && self.is_owner(call),
-            ("key deleted", Failure::Lost(cause)) => {
-                named && cause == "Deleted" && self.is_owner(call)
+        match (reach(self.kind), failure) {
+            (Reach::Nothing, _) => false,
+            (Reach::Brief, Failure::Lost(_)) => brief,
+            (Reach::Key, Failure::Lost(cause)) => {
+                let taken = match cause {
+                    "Revoked" => self.kind == Kind::LeaseRevoked,
+                    "Deleted" => named && self.is_of_one_key(),
+                    "Overwritten" => named && self.kind == Kind::KeyOverwritten,
+                    _ => false,
+                };
+                taken && self.is_owner(call)
             }
-            ("key overwritten", Failure::Lost(cause)) => {
-                named && ["Overwritten", "Deleted"].contains(&cause) && self.is_owner(call)
+            (Reach::Key | Reach::Name, _) => named && failure == Failure::Delayed,
+            (Reach::Brief | Reach::Harmless, _) => failure == Failure::Delayed,
+            (Reach::One, Failure::Lost(cause)) => {
+                brief || (cause == "Revoked" && self.makes_etcd_revoke())
             }
-            ("lease revoked" | "key deleted" | "key overwritten" | "junk key", failure) => {
-                named && failure == Failure::Delayed
-            }
-            ("no space", Failure::Lost(_)) => false,
-            (kind, Failure::Lost(cause)) if OF_ONE.contains(&kind) => {
-                // etcd has been seen to revoke leases that were being renewed.
-                (brief && !HARMLESS.contains(&kind))
-                    || (cause == "Revoked" && REVOKING.contains(&kind))
-            }
-            (kind, Failure::Refused) => !OF_ONE.contains(&kind),
-            // Another leader may take longer than that.
-            (kind, Failure::Unreleased) => !HARMLESS.contains(&kind),
-            _ => true,
+            (Reach::One, Failure::Refused) => false,
+            (Reach::Writes, Failure::Lost(_)) => false,
+            // Another leader may take longer than a release has time.
+            (Reach::One | Reach::Writes | Reach::All, _) => true,
         }
     }
 
     /// Tells whether by it a lock of the longest TTL may be lost in this process, whatever its name is.
     pub(super) fn unsettles(&self, process: u32) -> bool {
-        let kind = self.kind.as_str();
-        let spared = ["worker killed", "delay of 80 ms", "junk key", "no space"];
-        let spared = spared.contains(&kind) || self.taken.is_some() || OF_ONE.contains(&kind);
-        !spared && !self.is_of_another(process)
+        let unsettles = match reach(self.kind) {
+            Reach::All => true,
+            // Where the history says whose key was taken, no other loss is excused.
+            Reach::Key => self.taken.is_none(),
+            Reach::Nothing | Reach::Brief | Reach::Name | Reach::Writes => false,
+            Reach::One | Reach::Harmless => false,
+        };
+        unsettles && !self.is_of_another(process)
     }
 
     /// Tells whether it is one after which etcd has been seen to revoke leases that were being renewed.
     pub(super) fn makes_etcd_revoke(&self) -> bool {
-        REVOKING.contains(&self.kind.as_str())
+        let kinds = [Kind::LeaderFrozen, Kind::MemberFrozen, Kind::QuorumFrozen];
+        kinds.contains(&self.kind)
     }
 
     /// Tells whether the key that an operator takes was of the process of this call, as far as its record says.
@@ -217,13 +217,13 @@ impl Fault {
 
     /// Tells whether one key alone is taken by it.
     pub(super) fn is_of_one_key(&self) -> bool {
-        ["key deleted", "key overwritten"].contains(&self.kind.as_str())
+        [Kind::KeyDeleted, Kind::KeyOverwritten].contains(&self.kind)
     }
 
     /// When etcd lost what it knew by it.
     pub(super) fn rewound(&self) -> Option<u64> {
+        let rewinds = [Kind::EtcdWiped, Kind::EtcdRestored].contains(&self.kind);
         // Histories of before have no event for it.
-        let rewinds = REWINDING.contains(&self.kind.as_str());
         rewinds.then(|| self.rewound.unwrap_or(self.begun))
     }
 
@@ -234,18 +234,17 @@ impl Fault {
 
     /// Says how it takes the key of a live holder away, whose lease has this TTL.
     pub(super) fn removal(&self, name: &str, ttl: u64) -> Option<Removal> {
-        let kind = self.kind.as_str();
-        let by_etcd = REVOKING.contains(&kind);
+        let by_etcd = self.makes_etcd_revoke();
         if !by_etcd && !self.names.iter().any(|removed| removed == name) {
             return None;
         }
-        let (from, after, detection) = match kind {
+        let (from, after, detection) = match self.kind {
             // A holder learns by its next renewal.
             _ if by_etcd => (self.begun, REVOKED.max(2 * ttl), ttl / 3 + EXCHANGE),
-            "lease revoked" => (self.begun, ttl / 3 + EXCHANGE, ttl / 3 + EXCHANGE),
-            "key deleted" => (self.begun, DELETE_DETECTION, DELETE_DETECTION),
+            Kind::LeaseRevoked => (self.begun, ttl / 3 + EXCHANGE, ttl / 3 + EXCHANGE),
+            Kind::KeyDeleted => (self.begun, DELETE_DETECTION, DELETE_DETECTION),
             // The key is there all the time, and excludes others, until an operator deletes it at the end.
-            "key overwritten" => {
+            Kind::KeyOverwritten => {
                 let deleted = self.until().saturating_sub(DELETE_RECORD);
                 (deleted, DELETE_DETECTION, DELETE_DETECTION)
             }
@@ -278,28 +277,49 @@ impl Fault {
 const TAKEN: u64 = ms(500);
 /// The TTL from which on a lock outlives whatever happens to one member, or one endpoint.
 pub(super) const LONG_TTL: u64 = ms(10_000);
-/// Kinds of faults of one member or endpoint of three, or so short that another attempt is answered: no call is refused by them.
-const OF_ONE: &[&str] = &[
-    "endpoint frozen",
-    "endpoint refused",
-    "member killed",
-    "member frozen",
-    "member isolated",
-    "member replaced",
-    "leader killed",
-    "leader frozen",
-    "leader isolated",
-    "compaction storm",
-    "all connections reset",
-    "connections reset",
-];
-/// Those by which nothing is lost either, however short its TTL is.
-const HARMLESS: &[&str] = &["endpoint refused", "compaction storm"];
-/// Kinds of faults by which etcd loses what it knew.
-const REWINDING: &[&str] = &["etcd wiped", "etcd restored from a snapshot"];
 /// How long afterwards a lock of before may be held: a renewal of the longest TTL, an exchange, and etcd's users.
 pub(crate) const REWIND_DETECTION: u64 = ms(8_000);
 /// How long before its record the deletion at the end of a fault may be.
 const DELETE_RECORD: u64 = ms(2_000);
-/// Kinds of faults after which etcd has been seen to revoke leases that were being renewed.
-const REVOKING: &[&str] = &["leader frozen", "member frozen", "quorum frozen"];
+
+/// What a kind of fault can do to calls.
+enum Reach {
+    /// Nothing: a process that is killed says no more, and a new one has its own connections.
+    Nothing,
+    /// There and back again it may take longer than a renewal of a brief lease may.
+    Brief,
+    /// An operator takes the key of a holder, or all keys of its lease.
+    Key,
+    /// An operator puts a key in the way.
+    Name,
+    /// etcd puts no more keys, and keeps what it has.
+    Writes,
+    /// One member or endpoint of three, or so short that another attempt is answered: no call is refused.
+    One,
+    /// As with `One`, and nothing is lost either, however short its TTL is.
+    Harmless,
+    /// A worker, or etcd, can do nothing.
+    All,
+}
+
+/// Says what a kind of fault can do, as the matrix of faults in the design has it.
+fn reach(kind: Kind) -> Reach {
+    match kind {
+        Kind::WorkerKilled => Reach::Nothing,
+        Kind::WorkerDelayed => Reach::Brief,
+        Kind::LeaseRevoked | Kind::KeyDeleted | Kind::KeyOverwritten => Reach::Key,
+        Kind::JunkKey => Reach::Name,
+        Kind::NoSpace => Reach::Writes,
+        Kind::EndpointRefused | Kind::Compacted => Reach::Harmless,
+        Kind::WorkerReset | Kind::AllReset | Kind::EndpointFrozen => Reach::One,
+        Kind::MemberKilled | Kind::MemberFrozen | Kind::MemberIsolated => Reach::One,
+        Kind::LeaderKilled | Kind::LeaderFrozen | Kind::LeaderIsolated => Reach::One,
+        Kind::MemberReplaced => Reach::One,
+        Kind::WorkerStopped | Kind::WorkerCut | Kind::WorkerFrozen => Reach::All,
+        Kind::RequestsLost | Kind::AnswersLost => Reach::All,
+        Kind::WorkerTrickled | Kind::WorkerHalfOpen => Reach::All,
+        Kind::QuorumKilled | Kind::QuorumFrozen | Kind::AllRestarted => Reach::All,
+        Kind::EtcdWiped | Kind::EtcdRestored => Reach::All,
+        Kind::RoleTaken | Kind::PasswordChanged => Reach::All,
+    }
+}

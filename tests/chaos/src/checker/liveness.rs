@@ -9,6 +9,7 @@ use super::pauses::Pauses;
 use super::verdicts::{Breach, Recovery, Verdicts};
 use crate::clock::ms;
 use crate::history::{Event, What};
+use crate::options::word;
 
 /// The kind of calls of tasks that want one name all the time; every worker has one for each such name.
 pub(crate) const HOT: &str = "hot";
@@ -67,7 +68,7 @@ pub(super) fn judge(
                         let text = format!(
                             "`{name}` was not served in process {process} for {} ms after {} {}",
                             (until - healed) / 1_000_000,
-                            fault.kind,
+                            word(fault.kind),
                             fault.target
                         );
                         verdicts.breach(Breach::Liveness, until, &[(*name).to_owned()], &[], text);
@@ -79,7 +80,7 @@ pub(super) fn judge(
         let mut others = faults.iter().filter(|other| other.number != fault.number);
         let alone = !others.any(|other| fault.begun <= other.begun && other.begun <= healed);
         if let Some(took) = slowest.filter(|_| alone) {
-            let kind = fault.kind.clone();
+            let kind = fault.kind;
             verdicts.recoveries.push(Recovery { kind, took });
         }
     }

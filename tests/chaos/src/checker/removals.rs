@@ -8,6 +8,7 @@ use super::faults::Fault;
 use super::pauses::Pauses;
 use crate::clock::ms;
 use crate::history::{Ending, Event, Outcome, Said, What};
+use crate::schedule::Kind;
 
 /// How far apart losses by the same removal are recorded.
 const RECORD: u64 = ms(1_000);
@@ -29,7 +30,7 @@ pub(super) struct Removals<'a> {
 
 /// A fault by which etcd lost what it knew.
 struct Rewind {
-    kind: String,
+    kind: Kind,
     at: u64,
     /// When etcd served again.
     healed: u64,
@@ -73,7 +74,7 @@ impl<'a> Removals<'a> {
         name: &str,
         from: u64,
         to: u64,
-    ) -> Option<&str> {
+    ) -> Option<Kind> {
         // The later one may be the one without a key: it got it inside its process, which did not know.
         let both = [earlier, later];
         let mut removals = both
@@ -81,7 +82,7 @@ impl<'a> Removals<'a> {
             .filter_map(|call| self.explain(call, name, from, to));
         removals
             .next()
-            .map(|fault| fault.kind.as_str())
+            .map(|fault| fault.kind)
             .or_else(|| self.of_two_histories(earlier, later, from, to))
     }
 
@@ -92,7 +93,7 @@ impl<'a> Removals<'a> {
         later: &Call,
         from: u64,
         to: u64,
-    ) -> Option<&str> {
+    ) -> Option<Kind> {
         if self.share_history(earlier, later) {
             return None;
         }
@@ -102,7 +103,7 @@ impl<'a> Removals<'a> {
         })?;
         let mut both = both.into_iter();
         let known = both.any(|call| to - from <= ms(call.asked.ttl) + self.idle(call, from, to));
-        known.then_some(rewind.kind.as_str())
+        known.then_some(rewind.kind)
     }
 
     /// Tells whether two calls surely got their locks in the same history of etcd.
@@ -190,7 +191,7 @@ fn rewinds(events: &[Event], faults: &[Fault]) -> Vec<Rewind> {
         .iter()
         .filter_map(|fault| {
             Some(Rewind {
-                kind: fault.kind.clone(),
+                kind: fault.kind,
                 at: fault.rewound()?,
                 healed: fault.until(),
                 until: fault

@@ -11,15 +11,17 @@ use super::faults::Fault;
 use super::pauses::Pauses;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
+use crate::options::word;
+use crate::schedule::Kind;
 
 /// Kinds of faults during which no renewal is answered.
-const SILENT: &[&str] = &[
-    "worker cut off",
-    "requests lost",
-    "answers lost",
-    "connections frozen",
-    "quorum killed",
-    "quorum frozen",
+const SILENT: &[Kind] = &[
+    Kind::WorkerCut,
+    Kind::RequestsLost,
+    Kind::AnswersLost,
+    Kind::WorkerFrozen,
+    Kind::QuorumKilled,
+    Kind::QuorumFrozen,
 ];
 /// How long after its record a fault may begin, on a busy machine.
 const RECORD: u64 = ms(500);
@@ -30,7 +32,7 @@ pub(super) fn judge(
     pauses: &Pauses,
     verdicts: &mut Verdicts,
 ) {
-    let silent = |fault: &&Fault| SILENT.contains(&fault.kind.as_str());
+    let silent = |fault: &&Fault| SILENT.contains(&fault.kind);
     for fault in faults.iter().filter(silent) {
         let until = fault.lasts_until().min(pauses.over());
         let begun = fault.begun + RECORD;
@@ -49,7 +51,7 @@ pub(super) fn judge(
             let text = format!(
                 "{what} {} ms into \"{}\", with a TTL of {} ms",
                 (at - fault.begun) / 1_000_000,
-                fault.kind,
+                word(fault.kind),
                 call.asked.ttl
             );
             verdicts.breach(Breach::Validity, held, &call.asked.names, &[call.id], text);

@@ -2,48 +2,70 @@
 
 use std::collections::BTreeMap;
 
+use clap::ValueEnum;
+
 use super::calls::CallId;
+use crate::options::word;
+use crate::schedule::Kind;
 
 /// A promise that a history can break.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Breach {
     /// Two bodies that exclude each other were polled while both their guards said "held".
     Overlap,
     /// More permits were held than the largest number asked for.
+    #[value(name = "too many permits")]
     Permits,
     /// The body of a call began once more.
+    #[value(name = "body begun twice")]
     Twice,
     /// A body was polled again after its guard had said "lost".
+    #[value(name = "polled after its loss")]
     RanOn,
     /// A later holder has a smaller token, or the same.
+    #[value(name = "token not rising")]
     Token,
     /// The register refused a holder whose guard said "held".
+    #[value(name = "holder refused by the register")]
     Register,
     /// A call was given fewer names than it asked for.
+    #[value(name = "group partly held")]
     Group,
     /// A later call was served before an earlier one, with no fault about.
+    #[value(name = "overtaken in calm")]
     Order,
     /// A call was not answered within its bound and three seconds.
+    #[value(name = "beyond its bound")]
     Bound,
     /// A name was locked again before its retention was over.
+    #[value(name = "retention cut short")]
     Retention,
     /// A guard said "held" longer than a lock can be without an answer of etcd.
+    #[value(name = "held for too long")]
     Validity,
     /// A name was not served though no fault was there.
+    #[value(name = "not served in calm")]
     Liveness,
     /// A call that waits for ten seconds or more was not served, with no fault about.
+    #[value(name = "busy in calm")]
     Starved,
     /// A call was told that a name is taken which was free.
+    #[value(name = "busy though free")]
     Free,
     /// A call was told of a deadlock, and no nested calls allow a cycle.
+    #[value(name = "deadlock without a cycle")]
     Deadlock,
     /// Keys or leases were left in etcd after everything had ended.
+    #[value(name = "keys left")]
     Left,
     /// A process wrote more than ten lines about one fault.
+    #[value(name = "log storm")]
     Logs,
     /// A call failed in a way that no fault explains.
+    #[value(name = "unexplained error")]
     Error,
     /// A worker has ended by itself, or not when it was asked to.
+    #[value(name = "worker died")]
     Died,
 }
 
@@ -65,60 +87,7 @@ impl Breach {
         ];
         self.is_unsafe() || built.contains(&self)
     }
-
-    /// The promise of this word.
-    pub(crate) fn named(word: &str) -> Option<Self> {
-        ALL.into_iter().find(|it| it.word() == word)
-    }
-
-    /// The word for it in reports.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Overlap => "overlap",
-            Self::Permits => "too many permits",
-            Self::Twice => "body begun twice",
-            Self::RanOn => "polled after its loss",
-            Self::Token => "token not rising",
-            Self::Register => "holder refused by the register",
-            Self::Group => "group partly held",
-            Self::Order => "overtaken in calm",
-            Self::Bound => "beyond its bound",
-            Self::Retention => "retention cut short",
-            Self::Validity => "held for too long",
-            Self::Liveness => "not served in calm",
-            Self::Starved => "busy in calm",
-            Self::Free => "busy though free",
-            Self::Deadlock => "deadlock without a cycle",
-            Self::Left => "keys left",
-            Self::Logs => "log storm",
-            Self::Error => "unexplained error",
-            Self::Died => "worker died",
-        }
-    }
 }
-
-/// Every promise.
-const ALL: [Breach; 19] = [
-    Breach::Overlap,
-    Breach::Permits,
-    Breach::Twice,
-    Breach::RanOn,
-    Breach::Token,
-    Breach::Register,
-    Breach::Group,
-    Breach::Order,
-    Breach::Bound,
-    Breach::Retention,
-    Breach::Validity,
-    Breach::Liveness,
-    Breach::Starved,
-    Breach::Free,
-    Breach::Deadlock,
-    Breach::Left,
-    Breach::Logs,
-    Breach::Error,
-    Breach::Died,
-];
 
 /// One broken promise.
 #[derive(Debug, Clone)]
@@ -167,7 +136,7 @@ pub(crate) struct Verdicts {
 /// How long it took until every name was served after a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recovery {
-    pub(crate) kind: String,
+    pub(crate) kind: Kind,
     pub(crate) took: u64,
 }
 
@@ -189,11 +158,8 @@ impl Verdicts {
         });
     }
 
-    pub(super) fn removed(&mut self, kind: &str, lasted: u64) {
-        self.removed
-            .entry(kind.to_owned())
-            .or_default()
-            .push(lasted);
+    pub(super) fn removed(&mut self, kind: Kind, lasted: u64) {
+        self.removed.entry(word(kind)).or_default().push(lasted);
     }
 
     /// How often each promise was broken.

@@ -16,6 +16,7 @@ use super::mix::Kind;
 use super::sabotage::{Sabotage, release_by_name};
 use super::service::Owner;
 use crate::history::{Asked, Mode, Outcome, Said};
+use crate::options::word;
 
 /// How many hot names there are; every worker wants each of them all the time.
 pub(crate) const HOT: u64 = 6;
@@ -437,7 +438,7 @@ impl Caller {
         let call = self.witness.call();
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let asked = Asked {
-            kind: asking.kind.word().to_owned(),
+            kind: word(asking.kind),
             mode: asking.mode,
             wait: asking.wait.map(milliseconds),
             ttl: milliseconds(asking.ttl),

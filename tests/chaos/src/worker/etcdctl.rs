@@ -25,9 +25,6 @@ use crate::clock::now;
 use crate::history::{Ending, Outcome, Said};
 use crate::{login, options};
 
-/// The name under which it runs.
-pub(crate) const NAME: &str = "etcdctl";
-
 /// How often a body says that it works.
 const POLL: Duration = Duration::from_millis(10);
 

@@ -5,7 +5,7 @@ use clap::builder::PossibleValue;
 use fastrand::Rng;
 
 /// A kind of call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// Of a task that wants one hot name all the time.
     Hot,
@@ -26,35 +26,6 @@ pub(crate) enum Kind {
     Long,
     Panicking,
     Blocking,
-}
-
-impl Kind {
-    pub(crate) const ALL: [(Self, &'static str); 17] = [
-        (Self::Hot, "hot"),
-        (Self::Turn, "turn"),
-        (Self::Exclusive, "exclusive"),
-        (Self::Cold, "cold"),
-        (Self::Shared, "shared"),
-        (Self::Writer, "writer"),
-        (Self::Permit, "permit"),
-        (Self::Group, "group"),
-        (Self::Try, "try"),
-        (Self::Bounded, "bounded"),
-        (Self::Dropped, "dropped"),
-        (Self::Detached, "detached"),
-        (Self::Nested, "nested"),
-        (Self::Retained, "retained"),
-        (Self::Long, "long"),
-        (Self::Panicking, "panicking"),
-        (Self::Blocking, "blocking"),
-    ];
-
-    pub(crate) fn word(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(kind, _)| *kind == self)
-            .map_or("", |(_, word)| word)
-    }
 }
 
 /// Kinds with their weights.

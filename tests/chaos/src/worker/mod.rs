@@ -11,12 +11,11 @@ pub(crate) mod etcdctl;
 mod logs;
 pub(crate) mod mix;
 pub(crate) mod sabotage;
-pub(crate) mod service;
+mod service;
 
 use std::error::Error;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use fastrand::Rng;
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::watch;
@@ -26,10 +25,9 @@ use self::calls::{Caller, HOT, Peer, TURNS};
 use self::connection::WitnessConnection;
 use self::etcdctl::Etcdctl;
 use self::logs::Logs;
-use self::sabotage::Sabotage;
 use self::service::Owner;
 use crate::history::Said;
-use crate::options::Worker;
+use crate::options::{self, Who, Worker};
 use crate::stalls;
 
 /// How many tasks of a worker make calls of the mix.
@@ -39,15 +37,14 @@ const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs the worker to its end.
 pub(crate) async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
-    let (address, who) = (worker.witness.as_str(), worker.who.as_str());
-    let sabotage = Sabotage::from_str(who, false).ok();
+    let (address, who) = (worker.witness.as_str(), worker.who);
     let witness = WitnessConnection::connect(address, worker.process).await?;
     let watched = witness.clone();
     stalls::watch(move |since| watched.say(Said::Stalled { since }));
     tracing::subscriber::set_global_default(Logs(witness.clone()))?;
     end_at_panics();
-    // Only the library itself, `none`, is asked for turns: peers promise no order across processes, and mistakes are made elsewhere.
-    let turns = if who == "none" { TURNS } else { 0 };
+    // Only the library itself is asked for turns: peers promise no order across processes, and mistakes are made elsewhere.
+    let turns = if who == Who::Ours { TURNS } else { 0 };
     let (drain, draining) = watch::channel(false);
     let mut random = Rng::with_seed(worker.seed);
     let mix = worker.mix;
@@ -56,11 +53,22 @@ pub(crate) async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
         let mut caller = Caller {
             witness: witness.clone(),
             random: random.fork(),
-            sabotage,
-            peer: match who {
-                service::NAME => Some(Peer::Service(Box::new(Owner::connect().await?))),
-                etcdctl::NAME => Some(Peer::Etcdctl(Etcdctl::new(address, worker.process)?)),
+            sabotage: match who {
+                Who::Mistaken(mistake) => Some(mistake),
                 _ => None,
+            },
+            peer: match who {
+                Who::Ours | Who::Mistaken(_) => None,
+                Who::Peer(options::Peer::LockService) => {
+                    Some(Peer::Service(Box::new(Owner::connect().await?)))
+                }
+                Who::Peer(options::Peer::Etcdctl) => {
+                    Some(Peer::Etcdctl(Etcdctl::new(address, worker.process)?))
+                }
+                // The library must not make calls in their name.
+                Who::Peer(options::Peer::Go | options::Peer::Aetcd) => {
+                    return Err(format!("{who} has a program of its own").into());
+                }
             },
             draining: draining.clone(),
         };

@@ -16,9 +16,6 @@ use crate::clock::now;
 use crate::history::{Ending, Outcome, Said};
 use crate::login;
 
-/// The name under which it runs.
-pub(crate) const NAME: &str = "lock-service";
-
 /// How long a worker tries to log in, which is longer than any fault lasts.
 const PATIENCE: Duration = Duration::from_secs(40);
 

@@ -30,7 +30,7 @@ fn a_name_that_is_not_served_in_calm_is_found() {
 fn a_recovery_of_two_faults_is_of_neither() {
     let begun = |fault, kind: &str| What::FaultBegun {
         fault,
-        kind: kind.to_owned(),
+        kind: named(kind),
         target: String::new(),
         names: Vec::new(),
         worker: None,

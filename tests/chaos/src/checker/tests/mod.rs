@@ -14,6 +14,7 @@ use super::judge;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::{Asked, Ending, Event, Mode, Outcome, Said, Taken, What};
+use crate::schedule::Kind;
 
 /// A history in the making. Times are in milliseconds.
 #[derive(Default)]
@@ -68,7 +69,7 @@ impl Story {
         let fault = 0;
         let begun = What::FaultBegun {
             fault,
-            kind: kind.to_owned(),
+            kind: named(kind),
             target: String::new(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             worker: None,
@@ -82,7 +83,7 @@ impl Story {
         let fault = 0;
         let begun = What::FaultBegun {
             fault,
-            kind: kind.to_owned(),
+            kind: named(kind),
             target: format!("worker {slot}"),
             names: Vec::new(),
             worker: Some(slot),
@@ -100,7 +101,7 @@ impl Story {
         };
         let begun = What::FaultBegun {
             fault,
-            kind: kind.to_owned(),
+            kind: named(kind),
             target: String::new(),
             names: vec!["hot/0".to_owned()],
             worker: None,
@@ -161,6 +162,11 @@ impl Story {
         let verdicts = self.judged();
         assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
     }
+}
+
+/// The kind of fault with this name.
+fn named(kind: &str) -> Kind {
+    Kind::try_from(kind.to_owned()).expect("a kind of fault")
 }
 
 /// What was lost, as the checker measures it.

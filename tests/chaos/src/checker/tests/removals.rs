@@ -237,7 +237,7 @@ fn a_fault_that_hit_nothing_excuses_nothing() {
             8,
             What::FaultBegun {
                 fault: 0,
-                kind: "key deleted".to_owned(),
+                kind: named("key deleted"),
                 target: "locks/hot/0/1".to_owned(),
                 names: vec!["hot/0".to_owned()],
                 worker: None,
