@@ -53,7 +53,7 @@ async fn refused(drill: &mut Drill, process: &mut Worker, job: &str, ids: &[Stri
 
 #[limit::test]
 async fn endpoints_of_two_clusters_are_refused() {
-    real_etcd_only!();
+    real_etcd_only!("embedded etcds all have one id");
     let mut drill = Drill::begin(
         "endpoints of two clusters in one list; five processes are to count in one file",
     );
@@ -97,7 +97,7 @@ async fn endpoints_of_two_clusters_are_refused() {
 
 #[limit::test]
 async fn second_cluster_that_appears_later_is_refused() {
-    real_etcd_only!();
+    real_etcd_only!("embedded etcds all have one id");
     let mut drill = Drill::begin(
         "the second cluster of the list appears while four processes count in one file",
     );

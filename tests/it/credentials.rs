@@ -43,7 +43,7 @@ async fn served(what: &str, locks: &Locks, name: &str) {
 
 #[limit::test]
 async fn refused_credentials_are_the_cause_of_a_loss() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let mut drill = Drill::begin(
         "the password is changed and etcd restarted while a lock is held at a TTL of 12 s",
     );
@@ -72,7 +72,7 @@ async fn refused_credentials_are_the_cause_of_a_loss() {
 
 #[limit::test]
 async fn removed_user_is_the_cause_of_a_loss() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let mut drill = Drill::begin(
         "the user is removed and etcd restarted while a lock is held at a TTL of 12 s",
     );
@@ -87,7 +87,7 @@ async fn removed_user_is_the_cause_of_a_loss() {
 
 #[limit::test]
 async fn certificate_of_another_authority_costs_the_lock_and_is_named() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no certificates");
     let mut drill = Drill::begin(
         "etcd is restarted with the certificate of another authority while a lock is held at a TTL of 12 s, \
          and with the old one after the loss",
@@ -148,7 +148,7 @@ async fn serve<N: Group, M: LockMode>(
 /// The user has the two documented ranges and nothing else, and each renewal finds its token expired.
 #[limit::test]
 async fn tokens_that_expire_cost_nothing_in_any_mode() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     const ROUNDS: u64 = 4;
     let mut drill = Drill::begin(format!(
         "tokens expire after 2 s without a request, {ROUNDS} times, while a lock is held at a TTL of 10 s and locks of \
@@ -182,7 +182,7 @@ async fn tokens_that_expire_cost_nothing_in_any_mode() {
 /// etcd checks permissions at renewals from some version on. Where it does not, nothing is lost.
 #[limit::test]
 async fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     const TTL: Duration = Duration::from_secs(5);
     let mut drill = Drill::begin(
         "the role is revoked for 12 s while a lock is held at a TTL of 5 s, and granted again",

@@ -82,7 +82,7 @@ async fn visits(locks: Locks, inside: Arc<AtomicUsize>) -> Result<(), LockError>
 
 #[limit::test]
 async fn locks_work_behind_the_grpc_proxies_of_etcd() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no gRPC proxy");
     let mut drill =
         Drill::begin("clients behind two `etcd grpc-proxy`, one of which ends; TTL 5 s");
     let etcd = Etcd::start().await;

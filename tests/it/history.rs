@@ -40,7 +40,7 @@ async fn errors_until_lost(
 
 #[limit::test]
 async fn lost_history_is_one_error_event() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd makes no snapshot");
     let mut drill =
         Drill::begin("restore of a snapshot, twice, while a process holds 20 locks under two TTLs");
     let mut etcd = Etcd::start().await;

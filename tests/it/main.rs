@@ -1,5 +1,5 @@
 //! Tests of the library's promises, one module per promise. They run on real etcd processes. With `ETCD_LOCKED_TESTS_ON=embedded`
-//! they run on etcds inside this process, which engines reach in memory; `real_only` lists the tests that are left out there.
+//! they run on etcds inside this process, which engines reach in memory. Tests that begin with `real_etcd_only!` are left out there.
 
 #[macro_use(assert_matches)]
 extern crate etcd_locked_devkit;

@@ -37,7 +37,7 @@ async fn follows(worker: &mut Worker, endpoint: &str) {
 
 #[limit::test]
 async fn all_members_may_be_replaced() {
-    real_etcd_only!();
+    real_etcd_only!("embedded members share one store");
     let mut drill = Drill::begin(
         "all three members are replaced by others, one by one, while two processes lock",
     );
@@ -92,7 +92,7 @@ async fn all_members_may_be_replaced() {
 
 #[limit::test]
 async fn rolling_restart_fails_no_call() {
-    real_etcd_only!();
+    real_etcd_only!("embedded members share one store");
     let mut drill =
         Drill::begin("rolling restart of three members, the leader last, while eight tasks lock");
     let mut cluster = Cluster::start(3).await;
@@ -149,7 +149,7 @@ async fn rolling_restart_fails_no_call() {
 /// The member answers what it can without the others: its status, and reads that may be stale.
 #[limit::test]
 async fn a_member_that_lags_is_passed_over() {
-    real_etcd_only!();
+    real_etcd_only!("embedded members share one store");
     const TTL: Duration = Duration::from_secs(10);
     let mut drill = Drill::begin(
         "the member in use is cut off from the other two, and answers its clients with old data; TTL 10 s",
@@ -231,7 +231,7 @@ async fn a_member_that_lags_is_passed_over() {
 /// The leases begin anew at the next leader (rule P31), so the holder's may last for two TTLs.
 #[limit::test]
 async fn holder_that_dies_with_the_leader_is_followed_in_two_ttls() {
-    real_etcd_only!();
+    real_etcd_only!("embedded members share one store");
     const LATEST: Duration = Duration::from_secs(2 * 5 + 3);
     let mut cluster = Cluster::start(3).await;
     let leader = cluster.leader();

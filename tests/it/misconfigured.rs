@@ -51,7 +51,7 @@ async fn tls_to_a_plain_port_is_refused_at_once() {
 
 #[limit::test]
 async fn tls_mistakes_are_refused_at_once() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no certificates");
     let mut drill = Drill::begin("mistakes about TLS; the connect time-out is 300 s");
     let authority = Authority::new();
     let etcd = Etcd::start_with_tls(&authority).await;
@@ -92,7 +92,7 @@ async fn tls_mistakes_are_refused_at_once() {
 
 #[limit::test]
 async fn credentials_are_not_retryable() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let mut drill = Drill::begin("a wrong password, an unknown user, no user at all");
     let etcd = Shop::start("secret").await.etcd;
     let config = || Config::new([etcd.endpoint()]);

@@ -77,7 +77,7 @@ pub(crate) async fn make_room(client: &mut Client) {
 
 #[limit::test]
 async fn a_refused_lock_leaves_no_key() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no space quota");
     let mut drill = Drill::begin(format!(
         "etcd comes to its quota {ROUNDS} times, while {} calls lock and release; TTL {TTL:?}",
         ENGINES * TASKS

@@ -22,7 +22,7 @@ fn config(etcd: &Etcd) -> etcd_locked::Config {
 
 #[limit::test]
 async fn a_forbidden_name_is_denied_and_fails_alone() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let etcd = Etcd::start().await;
     // `shop` may lock `shop/orders/…` and nothing else.
     etcd.enable_auth("shop", "secret", &["shop/orders/", "shop%s/"])
@@ -60,7 +60,7 @@ async fn a_forbidden_name_is_denied_and_fails_alone() {
 
 #[limit::test]
 async fn a_missing_session_key_permission_is_named() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let etcd = Etcd::start().await;
     etcd.enable_auth("shop", "secret", &["shop/"]).await;
     let error = match within("connecting", Locks::connect(config(&etcd))).await {
@@ -79,7 +79,7 @@ const NAMES: usize = 20;
 /// etcd refuses each of its watches, again and again.
 #[limit::test]
 async fn a_role_that_is_taken_away_is_one_warning_about_watches() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let Shop { etcd, mut root } = Shop::start("secret").await;
     let mut worker = Worker::start([
         ("ETCD_LOCKED_ENDPOINTS", &*etcd.endpoint()),

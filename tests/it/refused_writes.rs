@@ -210,13 +210,13 @@ async fn refused_barrier(fault: Fault) -> (Drill, Etcd) {
 
 #[limit::test]
 async fn delete_is_repeated_after_a_wrong_password() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     refused_delete(Fault::Password).await.0.end();
 }
 
 #[limit::test]
 async fn delete_is_repeated_after_a_revoked_role() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let (drill, _etcd) = refused_delete(Fault::Role).await;
     drill.shows("the role is taken away").await;
     drill.end();
@@ -224,25 +224,25 @@ async fn delete_is_repeated_after_a_revoked_role() {
 
 #[limit::test]
 async fn barrier_is_repeated_after_a_wrong_password() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     refused_barrier(Fault::Password).await.0.end();
 }
 
 #[limit::test]
 async fn barrier_is_repeated_after_a_revoked_role() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     refused_barrier(Fault::Role).await.0.end();
 }
 
 #[limit::test]
 async fn barrier_is_repeated_after_a_full_etcd() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no space quota");
     refused_barrier(Fault::Space).await.0.end();
 }
 
 #[limit::test]
 async fn delete_is_carried_out_by_a_full_etcd() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no space quota");
     let mut drill = Drill::begin("a lock is released while etcd is full");
     let mut scene = Scene::new().await;
     let given = take("a free name", scene.mine.lock("given")).await;

@@ -77,7 +77,7 @@ fn wait(locks: &Locks, name: &'static str, inside: &Inside) -> JoinHandle<Result
 
 #[limit::test]
 async fn a_restore_from_a_snapshot_costs_every_lock_held() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd makes no snapshot");
     let mut drill = Drill::begin(
         "restore of a snapshot, after which locks had been handed over, released and taken",
     );

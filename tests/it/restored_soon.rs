@@ -52,7 +52,7 @@ async fn watches_live(corner: &Corner, one: &Locks, two: &Locks, name: &str) {
 
 #[limit::test]
 async fn ownership_is_lost_soon_and_watches_live_after_a_restore() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd makes no snapshot");
     let mut drill = Drill::begin(format!(
         "restore of a snapshot while {} names are held, waited for and {HELD} about to be released; TTL {TTL:?}",
         2 * HELD

@@ -69,7 +69,7 @@ impl Scene {
 
 #[limit::test]
 async fn rotation_of_all_certificates_costs_no_lock() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no certificates");
     let mut drill = Drill::begin(
         "certificate, key and authority change on a client's disk and at etcd while a lock is held; \
          half a certificate on the way",
@@ -105,7 +105,7 @@ async fn rotation_of_all_certificates_costs_no_lock() {
 
 #[limit::test]
 async fn password_that_changes_in_its_file_costs_no_lock() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let mut drill = Drill::begin(
         "an operator changes the password, at etcd and then in its file, while a lock is held",
     );
@@ -155,7 +155,7 @@ async fn password_that_changes_in_its_file_costs_no_lock() {
 
 #[limit::test]
 async fn end_of_a_certificate_is_warned_of_once_a_day() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no certificates");
     let mut drill = Drill::begin("a client's certificate ends in ten days");
     let authority = Authority::new();
     let etcd = Etcd::start_with_client_certificates(&authority).await;
@@ -190,7 +190,7 @@ async fn end_of_a_certificate_is_warned_of_once_a_day() {
 
 #[limit::test]
 async fn closure_is_asked_again_when_etcd_refuses() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let mut drill = Drill::begin(
         "the password changes, at etcd and in the closure of `credentials`, while a lock is held; \
          then the closure fails",

@@ -184,7 +184,7 @@ fn start(environment: Vec<(&'static str, String)>, drill: &Drill) -> Worker {
 
 #[limit::test]
 async fn no_mistake_in_a_variable_shows_its_secret() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let mut drill = Drill::begin("passwords and keys where they do not belong");
     let shop = Shop::start("another").await;
     let authority = Authority::new();
@@ -204,7 +204,7 @@ async fn no_mistake_in_a_variable_shows_its_secret() {
 
 #[limit::test]
 async fn a_password_in_use_is_in_no_log_line_and_no_record() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let mut drill = Drill::begin(
         "a process that logs at level trace logs in, holds a lock, and is refused by a changed password",
     );
@@ -245,7 +245,7 @@ async fn a_password_in_use_is_in_no_log_line_and_no_record() {
 
 #[limit::test]
 async fn debug_of_what_knows_a_secret_does_not_show_it() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let mut drill = Drill::begin(
         "`Debug` of configurations, engines, calls, guards and errors that know a password or a key",
     );

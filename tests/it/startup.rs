@@ -201,7 +201,7 @@ async fn a_server_that_is_no_etcd_is_named() {
 
 #[limit::test]
 async fn a_client_certificate_is_presented() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no certificates");
     let authority = Authority::new();
     let etcd = Etcd::start_with_client_certificates(&authority).await;
     let config = || Config::new([etcd.endpoint()]);
@@ -221,7 +221,7 @@ async fn a_client_certificate_is_presented() {
 
 #[limit::test]
 async fn a_user_may_come_from_the_environment() {
-    real_etcd_only!();
+    real_etcd_only!("an embedded etcd has no users");
     let etcd = Shop::start("secret").await.etcd;
     // The two variables of `etcdctl`.
     let mut worker = Worker::start([

@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 mod calls;
+mod modules;
+
+use serde_json::Value;
 
 use calls::{Crate, cycles};
+use modules::{Module, modules};
 
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -34,91 +38,61 @@ pub(crate) fn sources(folder: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// The files a crate root reaches by `mod x;`.
-fn reachable(file: &Path, folder: &Path, found: &mut BTreeSet<PathBuf>) {
-    found.insert(file.to_owned());
-    let mut named = None;
-    let text = read(file);
-    for line in text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.starts_with("//"))
-    {
-        if let Some(path) = line.strip_prefix("#[path = \"") {
-            named = path.strip_suffix("\"]").map(ToOwned::to_owned);
-            continue;
-        }
-        let Some((_, module)) = line
-            .strip_suffix(';')
-            .and_then(|line| line.split_once("mod "))
-        else {
-            continue;
-        };
-        let file = named.take().unwrap_or_else(|| format!("{module}.rs"));
-        let inner = folder.join(module);
-        let at = if folder.join(&file).exists() {
-            folder.join(&file)
-        } else {
-            inner.join("mod.rs")
-        };
-        assert!(
-            at.exists(),
-            "`mod {module};` has no file in {}",
-            folder.display()
-        );
-        let inner = match at.ends_with("mod.rs") {
-            true => at.parent().unwrap_or(folder).to_owned(),
-            false => inner,
-        };
-        reachable(&at, &inner, found);
+/// What cargo prints for these arguments.
+fn cargo(arguments: &[&str]) -> String {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let ran = Command::new(cargo)
+        .current_dir(root())
+        .args(arguments)
+        .arg("--offline")
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "cargo {arguments:?}: {said}");
+    String::from_utf8(ran.stdout).expect("text")
+}
+
+/// The packages of the workspace, as cargo describes them.
+fn packages() -> Vec<Value> {
+    let text = cargo(&["metadata", "--no-deps", "--format-version=1"]);
+    let mut found: Value = serde_json::from_str(&text).expect("JSON");
+    match found["packages"].take() {
+        Value::Array(packages) => packages,
+        other => panic!("no packages: {other}"),
     }
 }
 
+/// The modules of a package's targets of the kinds that are wanted.
+fn modules_of(package: &Value, wanted: fn(&str) -> bool) -> Vec<Module> {
+    let targets = package["targets"].as_array().expect("targets").iter();
+    let of_kind = targets.filter(|target| target["kind"][0].as_str().is_some_and(wanted));
+    of_kind
+        .flat_map(|target| modules(Path::new(target["src_path"].as_str().expect("a path"))))
+        .collect()
+}
+
+/// Folders of packages whose files belong to no target: crates outside the workspace, and cases of compile errors.
+const OF_NO_TARGET: &[&str] = &[
+    "benches/telemetry",
+    "tests/editor",
+    "tests/outside",
+    "tests/ui",
+];
+
 #[test]
 fn every_source_file_is_reachable() {
-    for (start, others) in [
-        ("macros/src/lib.rs", &[][..]),
-        ("core/src/lib.rs", &[]),
-        ("combiner/src/lib.rs", &[]),
-        ("runtime/src/lib.rs", &[]),
-        ("embedded/src/lib.rs", &["embedded/src/main.rs"]),
-        ("benches/src/main.rs", &[]),
-        ("cli/tests/commands/main.rs", &[]),
-        ("xtask/src/main.rs", &[]),
-        ("tests/differential/main.rs", &[]),
-        ("tests/it/main.rs", &[]),
-        ("tests/kit/main.rs", &[]),
-        ("tests/names/main.rs", &[]),
-        ("tests/chaos/src/main.rs", &[]),
-        ("tests/sim/src/lib.rs", &["tests/sim/src/main.rs"]),
-        ("tests/attribute/src/lib.rs", &[]),
-        ("tests/devkit/src/lib.rs", &[]),
-        (
-            "tests/src/lib.rs",
-            &[
-                "tests/src/bin/fenced.rs",
-                "tests/src/bin/traced.rs",
-                "tests/src/bin/worker.rs",
-            ],
-        ),
-        ("examples/order-service/main.rs", &[]),
-        (
-            "examples/services/axum.rs",
-            &["examples/services/actix.rs", "examples/services/tonic.rs"],
-        ),
-        ("examples/testing-handlers/main.rs", &[]),
-        ("examples/tests/systems/main.rs", &[]),
-    ] {
-        let start = root().join(start);
-        let folder = start.parent().expect("a folder").to_owned();
-        let mut found: BTreeSet<PathBuf> = others
-            .iter()
-            .map(|other: &&str| root().join(other))
-            .collect();
-        reachable(&start, &folder, &mut found);
-        let orphans: Vec<_> = sources(&folder).difference(&found).cloned().collect();
-        assert!(orphans.is_empty(), "no `mod` leads to {orphans:?}");
+    let (mut files, mut reached) = (BTreeSet::new(), BTreeSet::new());
+    for package in packages() {
+        let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+        files.extend(sources(manifest.parent().expect("a folder")));
+        let modules = modules_of(&package, |_| true).into_iter();
+        reached.extend(modules.map(|module| module.file));
     }
+    for folder in OF_NO_TARGET {
+        files.retain(|file| !file.starts_with(root().join(folder)));
+    }
+    let orphans: Vec<_> = files.difference(&reached).collect();
+    assert!(orphans.is_empty(), "no `mod` leads to {orphans:?}");
 }
 
 /// Where the crates lie whose files are checked one by one: no file calls another one in a cycle.
@@ -225,16 +199,18 @@ fn rooms_of_the_table_exist_and_form_no_cycle() {
 #[test]
 fn calls_are_found_in_every_form_of_a_path() {
     let text = concat!(
-        "use crate::held::LockGuard;\n// use crate::not::This;\n",
+        "use crate::held::LockGuard;\n// use crate::not::This;\n/* use crate::nor::That; */",
         "use crate::{\n    core::{CallId, request::{Key, Kv}},\n    engine as motor, self,\n};\n",
-        "let it = crate::global::locks($crate::Template, \"crate::no\");\n",
-        "use super::near::*;\nuse self::below::It; child::call(); other::call();\n",
+        "fn f<'a>(it: crate::first::It<'a>) {\n    let it = crate::global::locks(\"crate::no\");\n",
+        "    log!(r#\"crate::no \" crate::nor\"#, crate::argument::It); child::call(); other::call();\n}\n",
+        "macro_rules! it { ($($it:tt)*) => { $crate::no::It; $(crate::within::It)* } }\n",
+        "use super::near::*;\nuse self::below::It;\nmod child;\n",
         "mod inner { use super::up::It; }\n#[cfg(test)]\nmod tests { use crate::not::This; }\n",
-        "#[cfg(test)]\nmod more;\nfn f<'a>(_: crate::last::It<'a>) {}",
+        "#[cfg(test)]\nmod more;\n",
     );
+    let items = syn::parse_file(text).expect("Rust").items;
     let here = ["a".to_owned(), "b".to_owned()];
-    let tokens = calls::without_tests(calls::tokens(text));
-    let found: Vec<_> = calls::paths(&tokens, &here, &[("child".to_owned(), None)])
+    let found: Vec<_> = calls::paths(&modules::without_tests(items), &here)
         .into_iter()
         .map(|(name, path)| {
             path.join("::") + &name.map_or(String::new(), |name| format!(" as {name}"))
@@ -249,12 +225,14 @@ fn calls_are_found_in_every_form_of_a_path() {
             "core::request::Kv",
             "engine as motor",
             "",
+            "first::It",
             "global::locks",
+            "argument::It",
+            "a::b::child::call",
+            "within::It",
             "a::near",
             "a::b::below::It",
-            "a::b::child::call",
             "a::b::up::It",
-            "last::It",
         ]
     );
 }
@@ -326,37 +304,37 @@ fn the_code_map_names_every_room_and_nothing_else() {
             "the code map of ARCHITECTURE.md names {path}, which there is not"
         );
     }
-    for folder in [
-        "macros/src",
-        "core/src",
-        "combiner/src",
-        "runtime/src",
-        "embedded/src",
-        "tests/sim",
-    ] {
-        for source in sources(&root().join(folder)) {
-            let source = source.strip_prefix(root()).expect("a path below the root");
-            // A folder may stand for what is in it, if nothing in it is named.
-            let stands_for = |folder: &Path| {
-                let folder = format!("{}/", folder.display());
-                named.contains(&folder)
-                    && !named
-                        .iter()
-                        .any(|path| path.starts_with(&folder) && *path != folder)
-            };
-            // A table of contents says no more than the line of its folder.
-            let folder = source.parent().expect("a file in a folder");
-            let is_contents = source.ends_with("mod.rs")
-                && named.contains(&format!("{}/", folder.display()))
-                && calls::is_contents(&read(&root().join(source)));
-            assert!(
-                is_contents
-                    || named.contains(&source.display().to_string())
-                    || source.ancestors().any(stands_for),
-                "the code map of ARCHITECTURE.md does not name {}",
-                source.display()
-            );
-        }
+    let is_product = |kind: &str| matches!(kind, "lib" | "proc-macro" | "bin");
+    let modules = packages()
+        .into_iter()
+        .flat_map(|package| modules_of(&package, is_product))
+        // The line of `tests/` tells of these.
+        .filter(|module| !module.file.starts_with(root().join("tests/src")));
+    for module in modules {
+        let source = module
+            .file
+            .strip_prefix(root())
+            .expect("a path below the root");
+        // A folder may stand for what is in it, if nothing in it is named.
+        let stands_for = |folder: &Path| {
+            let folder = format!("{}/", folder.display());
+            named.contains(&folder)
+                && !named
+                    .iter()
+                    .any(|path| path.starts_with(&folder) && *path != folder)
+        };
+        // A table of contents says no more than the line of its folder.
+        let folder = source.parent().expect("a file in a folder");
+        let is_contents = source.ends_with("mod.rs")
+            && named.contains(&format!("{}/", folder.display()))
+            && module.is_contents();
+        assert!(
+            is_contents
+                || named.contains(&source.display().to_string())
+                || source.ancestors().any(stands_for),
+            "the code map of ARCHITECTURE.md does not name {}",
+            source.display()
+        );
     }
 }
 
@@ -398,16 +376,12 @@ fn all_time_comes_from_the_clock() {
 
 #[test]
 fn xtask_needs_no_protoc() {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let tree = Command::new(cargo)
-        .current_dir(root())
-        .args(["tree", "--offline", "--package", "xtask"])
-        .args(["--edges", "normal,build", "--prefix", "none"])
-        .output()
-        .expect("cargo runs");
-    let said = String::from_utf8_lossy(&tree.stderr);
-    assert!(tree.status.success(), "cargo tree: {said}");
-    let tree = String::from_utf8_lossy(&tree.stdout);
+    let tree = cargo(&[
+        "tree",
+        "--package=xtask",
+        "--edges=normal,build",
+        "--prefix=none",
+    ]);
     assert!(tree.starts_with("xtask "), "{tree}");
     for dependency in tree.lines() {
         // Ours are all built on etcd-client; only xtask and the kit are not.

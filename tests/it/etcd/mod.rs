@@ -84,7 +84,7 @@ impl Etcd {
     }
 
     async fn start_with(flags: &[String]) -> Etcd {
-        assert!(!on_embedded(), "begin the test with `real_etcd_only!()`");
+        assert!(!on_embedded(), "begin the test with `real_etcd_only!`");
         let setup = Setup::default().flags(flags);
         Self::Process(Arc::new(blocking(move || setup.start()).await))
     }
@@ -138,7 +138,7 @@ impl Etcd {
     fn process(&self) -> &Member {
         match self {
             Self::Process(member) => member,
-            Self::Embedded(_) => panic!("begin the test with `real_etcd_only!()`"),
+            Self::Embedded(_) => panic!("begin the test with `real_etcd_only!`"),
         }
     }
 
@@ -254,14 +254,14 @@ impl Cluster {
     /// Cuts the member at this index off from all others, and not from clients.
     pub(crate) fn isolate(&self, at: usize) {
         let real = self.real.as_ref();
-        let isolated = real.expect("begin with `real_etcd_only!()`").isolate(at);
+        let isolated = real.expect("begin with `real_etcd_only!`").isolate(at);
         isolated.expect("a member behind proxies");
     }
 
     /// Ends the isolation of every member.
     pub(crate) fn heal(&self) {
         let real = self.real.as_ref();
-        real.expect("begin with `real_etcd_only!()`").heal();
+        real.expect("begin with `real_etcd_only!`").heal();
     }
 
     fn of(real: etcd_locked_devkit::Cluster) -> Cluster {
@@ -274,7 +274,7 @@ impl Cluster {
 
     /// Removes the member at this index, and adds one with another address in its place.
     pub(crate) async fn replace(&mut self, at: usize) {
-        let mut real = self.real.take().expect("begin with `real_etcd_only!()`");
+        let mut real = self.real.take().expect("begin with `real_etcd_only!`");
         self.members.clear();
         let replaced = move || real.replace(at).map(|()| real);
         *self = Self::of(blocking(replaced).await);

@@ -3,14 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::read;
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::Item;
+
+use super::modules::{Module, modules, with_file};
 
 /// One source file of a crate, without its unit tests.
 pub(crate) struct Source {
     pub(crate) file: PathBuf,
     /// The paths that its code names, from the crate's root on.
     pub(crate) paths: Vec<Vec<String>>,
-    /// A `lib.rs` or `mod.rs` that only declares and re-exports: a table of contents, not a caller.
+    /// A table of contents, not a caller.
     pub(crate) is_contents: bool,
 }
 
@@ -28,45 +32,29 @@ impl Crate {
             modules: BTreeMap::new(),
             exports: BTreeMap::new(),
         };
-        found.module(&folder.join("lib.rs"), folder, Vec::new());
+        let modules = modules(&folder.join("lib.rs")).into_iter();
+        modules
+            .filter(|module| !module.is_test)
+            .for_each(|module| found.add(module));
         found
     }
 
-    fn module(&mut self, file: &Path, folder: &Path, at: Vec<String>) {
-        let tokens = without_tests(tokens(&read(file)));
-        let items = Items::of(&tokens);
-        for (name, path) in &items.children {
-            let inner = folder.join(name);
-            let flat = folder.join(path.clone().unwrap_or_else(|| format!("{name}.rs")));
-            let child = if flat.exists() {
-                flat
-            } else {
-                inner.join("mod.rs")
-            };
-            self.module(
-                &child,
-                &inner,
-                [&at[..], std::slice::from_ref(name)].concat(),
-            );
-        }
-        let named = paths(&tokens, &at, &items.children);
-        let table = matches!(file.file_name(), Some(name) if name == "lib.rs" || name == "mod.rs");
-        let is_contents = table && items.only_contents;
+    fn add(&mut self, module: Module) {
+        let named = paths(&module.items, &module.path);
+        let is_contents = module.is_contents();
         if is_contents {
             for (name, path) in &named {
                 let name = name.clone().or(path.last().cloned());
-                let key = (at.clone(), name.unwrap_or_default());
+                let key = (module.path.clone(), name.unwrap_or_default());
                 self.exports.insert(key, path.clone());
             }
         }
-        let paths = named.into_iter().map(|(_, path)| path).collect();
-        let file = file.to_owned();
         let source = Source {
-            file,
-            paths,
+            file: module.file,
+            paths: named.into_iter().map(|(_, path)| path).collect(),
             is_contents,
         };
-        self.modules.insert(at, source);
+        self.modules.insert(module.path, source);
     }
 
     /// The module where a path leads, re-exports followed.
@@ -130,242 +118,118 @@ pub(crate) fn cycles<T: Ord + Clone>(calls: &BTreeMap<T, BTreeSet<T>>) -> BTreeS
     }
 }
 
-/// Names and signs of a source; comments are left out, and literals are empty.
-pub(crate) fn tokens(text: &str) -> Vec<String> {
-    let chars: Vec<char> = text.chars().collect();
-    let at = |n: usize| chars.get(n).copied().unwrap_or('\0');
-    let (mut found, mut n) = (Vec::new(), 0);
-    while n < chars.len() {
-        let c = at(n);
-        if c == '/' && at(n + 1) == '/' {
-            while n < chars.len() && at(n) != '\n' {
-                n += 1;
-            }
-        } else if c == '"' {
-            n += 1;
-            let begun = n;
-            while n < chars.len() && at(n) != '"' {
-                n += 1 + usize::from(at(n) == '\\');
-            }
-            found.push(format!(
-                "\"{}\"",
-                chars[begun..n.min(chars.len())].iter().collect::<String>()
-            ));
-            n += 1;
-        } else if c == '\'' && (at(n + 1) == '\\' || at(n + 2) == '\'') {
-            n += 2;
-            while n < chars.len() && at(n) != '\'' {
-                n += 1;
-            }
-            n += 1;
-        } else if c.is_alphanumeric() || c == '_' {
-            let begun = n;
-            while at(n).is_alphanumeric() || at(n) == '_' {
-                n += 1;
-            }
-            found.push(chars[begun..n].iter().collect());
-        } else if c == ':' && at(n + 1) == ':' {
-            found.push("::".to_owned());
-            n += 2;
-        } else {
-            if !c.is_whitespace() {
-                found.push(c.to_string());
-            }
-            n += 1;
-        }
+/// A path from the crate's root on, with the name that an `as` gives it.
+type Named = (Option<String>, Vec<String>);
+
+/// Finds the paths that begin with `crate`, `super`, `self` or a module of the file's own.
+pub(crate) fn paths(items: &[Item], file: &[String]) -> Vec<Named> {
+    let children = items.iter().filter_map(with_file);
+    let mut paths = Paths {
+        file,
+        children: children.map(|child| child.ident.to_string()).collect(),
+        found: Vec::new(),
+    };
+    for item in items {
+        paths.look_through(item.to_token_stream(), file);
     }
-    found
+    paths.found
 }
 
-/// Tells whether a source only declares modules, imports and re-exports.
-pub(crate) fn is_contents(text: &str) -> bool {
-    Items::of(&without_tests(tokens(text))).only_contents
+/// The paths found so far in a file.
+struct Paths<'a> {
+    file: &'a [String],
+    /// Its modules that have a file.
+    children: BTreeSet<String>,
+    found: Vec<Named>,
 }
 
-/// Where what opens at `open` closes.
-fn close(tokens: &[String], open: usize) -> usize {
-    let mut depth = 0;
-    for (n, token) in tokens.iter().enumerate().skip(open) {
-        match &**token {
-            "{" | "[" | "(" => depth += 1,
-            "}" | "]" | ")" => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return n;
-        }
-    }
-    tokens.len()
-}
-
-fn says(tokens: &[String], words: &[&str]) -> bool {
-    tokens.len() >= words.len() && tokens.iter().zip(words).all(|(token, word)| token == word)
-}
-
-/// Leaves out `#[cfg(test)] mod …`, with its body or with its file.
-pub(crate) fn without_tests(tokens: Vec<String>) -> Vec<String> {
-    let (mut kept, mut n) = (Vec::new(), 0);
-    while n < tokens.len() {
-        if says(
-            &tokens[n..],
-            &["#", "[", "cfg", "(", "test", ")", "]", "mod"],
-        ) {
-            n += 9; // behind the name
-            n = if tokens[n] == "{" {
-                close(&tokens, n)
-            } else {
-                n
-            } + 1;
-        } else {
-            kept.push(tokens[n].clone());
-            n += 1;
-        }
-    }
-    kept
-}
-
-/// The items of a file, as far as they are its modules.
-struct Items {
-    /// Modules with a file, each with the path that an attribute gives.
-    children: Vec<(String, Option<String>)>,
-    /// Every item is a declaration of a module, or an import.
-    only_contents: bool,
-}
-
-impl Items {
-    fn of(tokens: &[String]) -> Self {
-        let (mut children, mut only_contents) = (Vec::new(), true);
-        let (mut n, mut path) = (0, None);
-        while n < tokens.len() {
-            match &*tokens[n] {
-                "#" => {
-                    let open = n + 1 + usize::from(tokens[n + 1] == "!");
-                    if says(&tokens[open..], &["[", "path", "="]) {
-                        path = Some(tokens[open + 3].trim_matches('"').to_owned());
+impl Paths<'_> {
+    /// Adds the paths in code of the module `here`. Looks at tokens, not at syntax, because arguments of macros name paths too.
+    fn look_through(&mut self, code: TokenStream, here: &[String]) {
+        let tokens: Vec<TokenTree> = code.into_iter().collect();
+        for (n, token) in tokens.iter().enumerate() {
+            let (before, after) = (&tokens[..n], &tokens[n + 1..]);
+            match token {
+                // `follow` has gone through these braces.
+                TokenTree::Group(_) if ends_in_colons(before) => {}
+                TokenTree::Group(group) => match before {
+                    [.., TokenTree::Ident(word), TokenTree::Ident(name)] if word == "mod" => {
+                        let inner = [here, &[name.to_string()]].concat();
+                        self.look_through(group.stream(), &inner);
                     }
-                    n = close(tokens, open);
-                }
-                "pub" if tokens[n + 1] == "(" => n = close(tokens, n + 1),
-                "pub" => {}
-                "mod" => {
-                    if tokens[n + 2] == ";" {
-                        children.push((tokens[n + 1].clone(), path.take()));
-                    }
-                    only_contents &= tokens[n + 2] == ";" || tokens[n + 3] == "}";
-                    n = if tokens[n + 2] == ";" {
-                        n + 2
-                    } else {
-                        close(tokens, n + 2)
-                    };
-                }
-                "use" | "extern" => {
-                    while tokens[n] != ";" {
-                        n += 1;
+                    _ => self.look_through(group.stream(), here),
+                },
+                TokenTree::Ident(first) if !continues_path(before) => {
+                    if let (Some(path), Some(rest)) = (self.start(first, here), past_colons(after))
+                    {
+                        follow(rest, path, &mut self.found);
                     }
                 }
-                _ => only_contents = false,
+                _ => {}
             }
-            n += 1;
         }
-        Self {
-            children,
-            only_contents,
+    }
+
+    /// Returns the path that this first segment stands for, unless it leads to another crate or to what the file imports.
+    fn start(&self, first: &Ident, here: &[String]) -> Option<Vec<String>> {
+        match &*first.to_string() {
+            "crate" => Some(Vec::new()),
+            "self" => Some(here.to_vec()),
+            "super" => here.split_last().map(|(_, above)| above.to_vec()),
+            name if here == self.file && self.children.contains(name) => {
+                Some([here, &[name.to_owned()]].concat())
+            }
+            _ => None,
         }
     }
 }
 
-/// The paths that begin with `crate`, `super`, `self` or a module of the file's own, from the root on, each with the name that
-/// an `as` gives it.
-pub(crate) fn paths(
-    tokens: &[String],
-    file: &[String],
-    children: &[(String, Option<String>)],
-) -> Vec<(Option<String>, Vec<String>)> {
-    let mut found = Vec::new();
-    // The modules inside the file that are open, each with the depth of its braces.
-    let (mut inside, mut depth) = (Vec::new(), 0);
-    for n in 0..tokens.len() {
-        match &*tokens[n] {
-            "{" => depth += 1,
-            "}" => {
-                depth -= 1;
-                if inside.last().is_some_and(|(_, open)| *open == depth) {
-                    inside.pop();
+/// Follows a path from behind a `::` on to where it ends, and through braces to all its ends.
+fn follow(tokens: &[TokenTree], mut path: Vec<String>, found: &mut Vec<Named>) {
+    match tokens {
+        [TokenTree::Group(group), ..] => {
+            let inside: Vec<TokenTree> = group.stream().into_iter().collect();
+            let branches = inside.split(|token| is(token, ','));
+            for branch in branches.filter(|branch| !branch.is_empty()) {
+                follow(branch, path.clone(), found);
+            }
+        }
+        [TokenTree::Ident(name), rest @ ..] => {
+            match &*name.to_string() {
+                "super" => drop(path.pop()),
+                "self" => {}
+                name => path.push(name.to_owned()),
+            }
+            match (past_colons(rest), rest) {
+                (Some(rest), _) => follow(rest, path, found),
+                (None, [TokenTree::Ident(word), TokenTree::Ident(name), ..]) if word == "as" => {
+                    found.push((Some(name.to_string()), path));
                 }
+                _ => found.push((None, path)),
             }
-            "mod" if tokens.get(n + 2).is_some_and(|it| it == "{") => {
-                inside.push((tokens[n + 1].clone(), depth));
-            }
-            _ => {}
         }
-        let before = n.checked_sub(1).map_or("", |before| &tokens[before]);
-        let begins =
-            tokens.get(n + 1).is_some_and(|it| it == "::") && !matches!(before, "$" | "::");
-        if !begins {
-            continue;
-        }
-        let mut here: Vec<String> = file.to_vec();
-        here.extend(inside.iter().map(|(name, _)| name.clone()));
-        let is_child = |name: &String| children.iter().any(|(child, _)| child == name);
-        match &*tokens[n] {
-            "crate" => tree(tokens, n + 2, Vec::new(), &mut found),
-            "self" => tree(tokens, n + 2, here, &mut found),
-            "super" => {
-                here.pop();
-                tree(tokens, n + 2, here, &mut found);
-            }
-            _ if is_child(&tokens[n]) && inside.is_empty() => {
-                here.push(tokens[n].clone());
-                tree(tokens, n + 2, here, &mut found);
-            }
-            _ => {}
-        }
+        // `*`, or the `<` of arguments.
+        _ => found.push((None, path)),
     }
-    found
 }
 
-/// Follows one path from its token `n` on, through its braces; answers where it ends.
-fn tree(
-    tokens: &[String],
-    mut n: usize,
-    mut path: Vec<String>,
-    found: &mut Vec<(Option<String>, Vec<String>)>,
-) {
-    loop {
-        match tokens.get(n).map(String::as_str) {
-            Some("super") => drop(path.pop()),
-            Some("{") => {
-                let end = close(tokens, n);
-                n += 1;
-                while n < end {
-                    tree(tokens, n, path.clone(), found);
-                    // Behind the next comma at this depth.
-                    while n < end && tokens[n] != "," {
-                        n = if tokens[n] == "{" {
-                            close(tokens, n)
-                        } else {
-                            n
-                        } + 1;
-                    }
-                    n += 1;
-                }
-                return;
-            }
-            Some("self" | "*") => {}
-            Some(name) if name.chars().all(|c| c.is_alphanumeric() || c == '_') => {
-                path.push(name.to_owned());
-            }
-            _ => return found.push((None, path)),
-        }
-        n += 1;
-        if tokens.get(n).is_some_and(|it| it == "::") {
-            n += 1;
-            continue;
-        }
-        let named = tokens
-            .get(n)
-            .filter(|it| *it == "as")
-            .and_then(|_| tokens.get(n + 1));
-        return found.push((named.cloned(), path));
+fn is(token: &TokenTree, sign: char) -> bool {
+    matches!(token, TokenTree::Punct(it) if it.as_char() == sign)
+}
+
+/// Returns what follows the `::` that these tokens begin with.
+fn past_colons(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
+    match tokens {
+        [first, second, rest @ ..] if is(first, ':') && is(second, ':') => Some(rest),
+        _ => None,
     }
+}
+
+fn ends_in_colons(tokens: &[TokenTree]) -> bool {
+    matches!(tokens, [.., first, second] if is(first, ':') && is(second, ':'))
+}
+
+/// Tells whether a name behind these tokens is in the middle of a path. `$crate` is: its path is found where it is written out.
+fn continues_path(before: &[TokenTree]) -> bool {
+    ends_in_colons(before) || matches!(before, [.., last] if is(last, '$'))
 }
