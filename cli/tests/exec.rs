@@ -54,12 +54,13 @@ impl Run {
         Self { process, lines }
     }
 
-    /// Runs `STUBBORN` for a lock that is to be lost soon; returns its processes too.
+    /// Runs `STUBBORN` for a lock that is to be lost; returns its processes too. With a TTL of six seconds a busy machine costs no
+    /// lock, and leaves the guardian time to ask.
     fn stubborn(endpoint: &str, name: &str) -> (Self, Vec<Pid>) {
-        Self::stubborn_for(endpoint, name, "2s")
+        Self::stubborn_for(endpoint, name, "6s")
     }
 
-    /// The same with this TTL: a busy machine costs no lock of six seconds, and leaves the guardian time to ask.
+    /// The same with this TTL.
     fn stubborn_for(endpoint: &str, name: &str, ttl: &str) -> (Self, Vec<Pid>) {
         let args = [name, "--ttl", ttl, "--", "sh", "-c", STUBBORN];
         let run = Self::start(endpoint, &args);
@@ -382,7 +383,7 @@ fn signal_while_waiting_leaves_the_queue() {
 fn partition_ends_the_command_before_another_begins() {
     let etcd = Member::start().expect("an etcd");
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
-    let (run, pids) = Run::stubborn_for(&proxy.endpoint(), "jobs/a", "6s");
+    let (run, pids) = Run::stubborn(&proxy.endpoint(), "jobs/a");
     proxy.cut(Direction::Requests);
     proxy.cut(Direction::Answers);
     assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");

@@ -192,10 +192,10 @@ pub(crate) struct Chaos {
     #[arg(long)]
     pub(crate) peer: Option<Peer>,
     /// Where histories are kept [default: target/chaos]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", value_parser = absolute)]
     keep: Option<PathBuf>,
     /// Only judge histories that were kept
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(long, value_name = "FILE", num_args = 1.., value_parser = absolute)]
     judge: Vec<PathBuf>,
     /// Keep the figures: writes tests/chaos/RESULTS.md and its plot
     #[arg(long)]
@@ -203,6 +203,11 @@ pub(crate) struct Chaos {
 }
 
 impl Chaos {
+    /// Whether nothing is to be played.
+    pub(crate) fn judges(&self) -> bool {
+        !self.judge.is_empty()
+    }
+
     /// The arguments of its runner: the options that were given here.
     pub(crate) fn args(&self) -> Vec<String> {
         let peer = self.peer.and_then(|peer| peer.to_possible_value());
@@ -273,6 +278,11 @@ impl Bench {
         ]
         .concat()
     }
+}
+
+/// A path that is the same for a program that runs elsewhere.
+fn absolute(path: &str) -> std::io::Result<PathBuf> {
+    std::path::absolute(path)
 }
 
 /// An option of another program, with each of these values.

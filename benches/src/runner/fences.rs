@@ -1,7 +1,5 @@
 //! B21: a fenced transaction, compared with one that checks a token by hand.
 
-use etcd_locked_devkit::Postgres;
-
 use super::figures::{Spread, Target, number, time};
 use super::row::{Line, Outcome};
 use super::{Pace, say};
@@ -13,12 +11,6 @@ const MOST: Target = Target::AtMost(1.1);
 
 pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    if !Postgres::is_installed() {
-        let note = "B21 is left out: PostgreSQL is not installed.";
-        say::note(note);
-        outcome.notes.push(note.to_owned());
-        return Ok(outcome);
-    }
     for (setting, disk, target) in [
         ("fsync=on", "PostgreSQL", Some(MOST)),
         // What is left where the disk costs nothing.

@@ -66,7 +66,10 @@ pub(crate) fn described() -> Result<String> {
         .and_then(|line| line.split_once(": "))
         .map_or(String::new(), |(_, model)| format!(" ({})", model.trim()));
     let etcd = etcd_locked_devkit::binary::etcd();
-    let etcd = output(Command::new(etcd).arg("--version"))?;
+    let mut asked = Command::new(etcd);
+    // etcd 3.4 requires this on arm64, and ignores it elsewhere.
+    asked.arg("--version").env("ETCD_UNSUPPORTED_ARCH", "arm64");
+    let etcd = output(&mut asked)?;
     let etcd = etcd
         .lines()
         .next()

@@ -61,27 +61,30 @@ pub(super) fn end(
     let mut pause = PAUSE;
     let begun = Instant::now();
     let mut told = false;
-    let mut others = None;
+    let mut seen_at_first = None;
     loop {
         // Which children there are cannot always be seen. That there is none can, if none is spared.
         let seen = children();
         let mut doomed = seen.clone().unwrap_or_default();
         doomed.retain(|child| !spared.contains(child));
         let besides = doomed.iter().filter(|child| Some(**child) != leader);
-        let others = *others.get_or_insert(besides.count());
-        let mut remain = match doomed.is_empty() {
-            true if spared.is_empty() => match wait(WaitOptions::NOHANG) {
+        let others = *seen_at_first.get_or_insert(besides.count());
+        let mut remain = false;
+        if doomed.is_empty() && spared.is_empty() {
+            match wait(WaitOptions::NOHANG) {
                 Err(Errno::CHILD) => return (status, others),
-                Ok(Some((child, ended))) => {
-                    status = status.or((Some(child) == leader).then(|| status_of(ended)));
-                    false
+                Ok(Some((child, ended))) if Some(child) == leader => {
+                    status = Some(status_of(ended));
                 }
-                Ok(None) | Err(_) => true,
-            },
-            true if seen.is_some() => return (status, others),
-            true => true,
-            false => false,
-        };
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => remain = true,
+            }
+        } else if doomed.is_empty() {
+            if seen.is_some() {
+                return (status, others);
+            }
+            remain = true;
+        }
         for child in &doomed {
             let _ = kill_process(*child, Signal::KILL);
         }

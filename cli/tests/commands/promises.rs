@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::Txn;
 use etcd_locked::{Acquire, Group, LockError, LockGuard, LockMode, Locks, LossCause};
@@ -13,6 +13,9 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::scene::{NOWHERE, PATIENCE, Scene, await_written, on_terminal, run};
+
+/// Number of kicks that are to hit somebody.
+const KICKS: usize = 20;
 
 impl Scene {
     /// Waits until `orders/7` is said to be held since another time than this one, which it returns.
@@ -198,14 +201,13 @@ fn kick_takes_a_lock_from_its_holder_and_the_next_one_gets_it() {
 /// A holder that has gone, and the one after it, are hit by no kick that was meant for another.
 #[test]
 fn kick_never_hits_a_later_holder() {
-    let times = std::env::var("KICKS").map_or(20, |times| times.parse().expect("a number"));
     let scene = Scene::new();
     let service = scene.service("shop");
     let client = scene.runtime.block_on(service.client());
     let mut client = client.expect("etcd is there");
     let churn = scene.runtime.spawn(async move {
         let mut lost = Vec::new();
-        while lost.len() < times {
+        while lost.len() < KICKS {
             let held = service.lock("orders/7").await.expect("free");
             let created = held.token().as_i64() >> 16;
             // As long as a kick takes, more or less.
@@ -222,7 +224,9 @@ fn kick_never_hits_a_later_holder() {
         lost
     });
     let mut taken = Vec::new();
+    let begun = Instant::now();
     while !churn.is_finished() {
+        assert!(begun.elapsed() < 3 * PATIENCE, "few are hit: {taken:?}");
         let kicked = scene.json(&["kick", "orders/7", "--yes"]);
         let hit = kicked.iter().filter(|it| it["taken"] == true);
         taken.extend(hit.filter_map(|it| it["holder"]["create_revision"].as_i64()));

@@ -5,6 +5,7 @@
 mod pulse;
 mod round;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -114,20 +115,12 @@ fn table(jobs: &[Job], results: &[Result<Seen>]) -> String {
 |---|---|---|---|---|---|
 "
     .to_owned();
-    let mut rows: Vec<(String, String, Vec<Seen>)> = Vec::new();
+    let mut rows: BTreeMap<(&Tool, Fault), Vec<&Seen>> = BTreeMap::new();
     for (job, seen) in jobs.iter().zip(results) {
-        let (tool, fault) = (job.tool.to_string(), job.fault.to_string());
-        let at = rows.iter().position(|row| row.0 == tool && row.1 == fault);
-        let at = at.unwrap_or_else(|| {
-            rows.push((tool, fault, Vec::new()));
-            rows.len() - 1
-        });
-        rows[at].2.extend(seen.as_ref().ok());
+        let row = rows.entry((&job.tool, job.fault)).or_default();
+        row.extend(seen.as_ref().ok());
     }
-    rows.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
-    // Ours first.
-    rows.sort_by_key(|row| row.0 == "etcdctl lock");
-    for (tool, fault, seen) in rows {
+    for ((tool, fault), seen) in rows {
         let overlaps = seen.iter().filter(|it| is_overlap(it)).count();
         let (usual, most) = median_and_most(seen.iter().map(|it| it.overlap));
         let longest = match (seen.iter().any(|it| it.lives), overlaps) {

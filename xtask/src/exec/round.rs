@@ -28,7 +28,7 @@ const WATCHED: Duration = Duration::from_millis(500);
 const STUBBORN: &str = "trap '' TERM; exec \"$@\"";
 
 /// A program that runs commands under locks.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tool {
     Ours(PathBuf),
     Etcdctl(PathBuf),
@@ -83,16 +83,16 @@ impl fmt::Display for Tool {
 }
 
 /// What happens to the process that has the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
-    /// It reaches etcd no more.
-    Partition,
-    /// It is stopped, and nothing else.
-    Stop,
     /// It is killed, and nothing else.
     Kill,
+    /// It is stopped, and nothing else.
+    Stop,
     /// It, its guardian and its command are stopped, and go on once another command has begun.
     Freeze,
+    /// It reaches etcd no more.
+    Partition,
 }
 
 impl fmt::Display for Fault {

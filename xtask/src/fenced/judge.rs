@@ -44,7 +44,7 @@ pub(super) fn judge(job: Job, played: &Played, ledger: &[Write]) -> Result<Fate>
     if is_gated && (told, fate) != (End::Dropped, Fate::Absent) {
         return wrong("a body that waited was polled after the loss of its lock");
     }
-    let is_late = job.fenced && job.step == Step::Unfenced;
+    let is_late = job.fenced && job.step == Step::BeforeFence;
     if is_late && (fate != Fate::Absent || told == End::DatabaseFailed) {
         return wrong(
             "what came too late was refused neither by `fenced` nor at the gate, or the database failed",
@@ -113,7 +113,7 @@ mod tests {
             (End::Committed, End::Committed, &[FIRST, FIRST, NEXT]),
             (End::Committed, End::Committed, &[equal, NEXT]),
         ] {
-            let verdict = judged(Step::Anywhere, Body::On, [first, next], ledger);
+            let verdict = judged(Step::Anywhere, Body::GoesOn, [first, next], ledger);
             assert!(verdict.is_err(), "{verdict:?}");
         }
     }
@@ -132,7 +132,12 @@ mod tests {
         assert!(waits(End::Dropped, &[FIRST, NEXT]).is_err());
         assert!(waits(End::DatabaseFailed, &[NEXT]).is_err());
         let late = |first, ledger: &[Write]| {
-            judged(Step::Unfenced, Body::On, [first, End::Committed], ledger)
+            judged(
+                Step::BeforeFence,
+                Body::GoesOn,
+                [first, End::Committed],
+                ledger,
+            )
         };
         assert_eq!(late(End::Lost, &[NEXT]), Ok(Fate::Absent));
         assert!(late(End::DatabaseFailed, &[NEXT]).is_err());

@@ -130,26 +130,26 @@ fn verdict(show: &Show) -> Result<()> {
 /// The rounds: so many on each database, its kinds in turn. A fifth of that is stopped anywhere, perhaps after its commit, and a fifth
 /// is played without `fenced`.
 fn jobs(times: usize) -> Vec<Job> {
-    use Body::{Dropped, On, Polled};
-    use Step::{Anywhere, Limited, Unfenced, Written};
+    use Body::{Dropped, GoesOn, Polled};
+    use Step::{Anywhere, BeforeFence, Limited, Written};
     let fenced = [
-        (Unfenced, On),
-        (Written, On),
-        (Unfenced, Dropped),
+        (BeforeFence, GoesOn),
+        (Written, GoesOn),
+        (BeforeFence, Dropped),
         (Written, Dropped),
-        (Unfenced, Polled),
+        (BeforeFence, Polled),
         (Written, Polled),
         // SQLite has no such limit.
-        (Limited, On),
+        (Limited, GoesOn),
         (Limited, Dropped),
         (Limited, Polled),
     ];
-    let anywhere = [(Anywhere, On), (Anywhere, Dropped)];
+    let anywhere = [(Anywhere, GoesOn), (Anywhere, Dropped)];
     let bare = [
-        (Unfenced, On),
-        (Written, On),
+        (BeforeFence, GoesOn),
+        (Written, GoesOn),
         (Written, Polled),
-        (Unfenced, Dropped),
+        (BeforeFence, Dropped),
         (Written, Dropped),
     ];
     let mut jobs = Vec::new();

@@ -41,7 +41,7 @@ impl fmt::Display for Database {
 /// Where the first holder is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
-    Unfenced,
+    BeforeFence,
     Written,
     Limited,
     Anywhere,
@@ -50,7 +50,7 @@ pub(super) enum Step {
 impl Step {
     fn word(self) -> &'static str {
         match self {
-            Self::Unfenced => "unfenced",
+            Self::BeforeFence => "unfenced",
             Self::Written => "written",
             Self::Limited => "limited",
             Self::Anywhere => "none",
@@ -61,7 +61,7 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unfenced => "before `fenced`",
+            Self::BeforeFence => "before `fenced`",
             Self::Written => "before its commit",
             Self::Limited => "before its commit, with a limit",
             Self::Anywhere => "anywhere",
@@ -74,7 +74,7 @@ impl fmt::Display for Step {
 pub(super) enum Body {
     Dropped,
     Polled,
-    On,
+    GoesOn,
 }
 
 impl Body {
@@ -82,7 +82,7 @@ impl Body {
         match self {
             Self::Dropped => "dropped",
             Self::Polled => "polled",
-            Self::On => "on",
+            Self::GoesOn => "on",
         }
     }
 }
@@ -92,7 +92,7 @@ impl fmt::Display for Body {
         f.write_str(match self {
             Self::Dropped => "awaits",
             Self::Polled => "in a poll",
-            Self::On => "goes on",
+            Self::GoesOn => "goes on",
         })
     }
 }
@@ -350,7 +350,7 @@ fn meet(job: Job, number: usize, first: &Holder, next: &Holder) -> Result<(End, 
     }
     next.send("begin")?;
     let waits = match job.step {
-        Step::Unfenced | Step::Limited => false,
+        Step::BeforeFence | Step::Limited => false,
         // Only a fence has it wait there, and SQLite, which has one writer at a time.
         Step::Written => job.fenced || job.database == Database::Sqlite,
         Step::Anywhere => true,
