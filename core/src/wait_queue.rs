@@ -4,6 +4,7 @@
 //! queue; what they may have together is for the contenders' seats to say (rule P37).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,22 +111,38 @@ impl WaitQueue {
         ahead.filter_map(|ahead| Some(self.waiters.get(ahead)?.call))
     }
 
+    /// The waiters behind the first of a mode and ahead of the next of it: they would not wait for what excludes that mode without it.
+    /// None behind another than the first, or behind a group.
+    pub fn relying_on(&self, ticket: Ticket, mode: Mode) -> impl Iterator<Item = Waiter> {
+        let mut of_mode = self.modes.get(&mode).into_iter().flatten();
+        let first = of_mode.next().filter(|first| **first == ticket);
+        let end = of_mode.next().map_or(Unbounded, |next| Excluded(*next));
+        let behind = first.map(|first| self.waiters.range((Excluded(*first), end)));
+        behind.into_iter().flatten().map(|(_, waiter)| *waiter)
+    }
+
+    /// Nobody depends on this waiter any more: its wait is over.
+    fn pass_over(&mut self, ticket: Ticket) {
+        self.groups.remove(&ticket);
+        if let Some(waiter) = self.waiters.get(&ticket)
+            && let Some(tickets) = self.modes.get_mut(&waiter.mode)
+        {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
+                self.modes.remove(&waiter.mode);
+            }
+        }
+    }
+
     /// Whether no call waits but single-name calls of this mode.
     pub fn is_uniform(&self, mode: Mode) -> bool {
         self.groups.is_empty() && self.modes.keys().all(|of| *of == mode)
     }
 
     fn leave(&mut self, ticket: Ticket) {
-        let Some(waiter) = self.waiters.remove(&ticket) else {
-            return;
-        };
-        self.groups.remove(&ticket);
-        self.tries.remove(&waiter.call);
-        if let Some(tickets) = self.modes.get_mut(&waiter.mode) {
-            tickets.remove(&ticket);
-            if tickets.is_empty() {
-                self.modes.remove(&waiter.mode);
-            }
+        self.pass_over(ticket);
+        if let Some(waiter) = self.waiters.remove(&ticket) {
+            self.tries.remove(&waiter.call);
         }
     }
 
@@ -264,6 +281,15 @@ impl WaitQueues {
             }
         }
         ticket
+    }
+
+    /// The wait of a call is over, but it stays in its queues for a moment: no walk comes by it.
+    pub fn pass_over(&mut self, names: &[Name], ticket: Option<Ticket>) {
+        self.each(names, |queue| {
+            if let Some(ticket) = ticket {
+                queue.pass_over(ticket);
+            }
+        });
     }
 
     /// Takes a call out of its queues: all of them at once.

@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Outcome};
-use crate::wait_queue::{Place, WaitQueue};
+use crate::wait_queue::{Place, WaitQueue, Waiter};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -940,40 +940,51 @@ impl Core {
             return false;
         }
         let mut resting = BTreeSet::from([call]);
-        let mut names: Vec<&Name> = self.hands_on(call).collect();
+        let mut next = vec![call];
         let mut seen = BTreeSet::new();
-        while let Some(name) = names.pop() {
-            let queue = self
-                .queues
-                .get(name)
-                .filter(|_| seen.insert(name))
-                .into_iter();
-            for of in queue.flat_map(WaitQueue::waiters) {
+        while let Some(of) = next.pop() {
+            let whole = self.hands_on(of).filter(|name| seen.insert(*name));
+            let whole = whole.filter_map(|name| self.queues.get(name));
+            let others = whole
+                .flat_map(WaitQueue::waiters)
+                .chain(self.relying_on(of));
+            for other in others {
                 step();
-                let hands_on = of.group || self.calls.is_nested(of.call);
-                if hands_on && resting.insert(of.call) {
-                    names.extend(self.hands_on(of.call));
+                let hands_on = other.group || self.calls.is_nested(other.call);
+                if hands_on && resting.insert(other.call) {
+                    next.push(other.call);
                 }
             }
         }
         let leaves = self.edges.leave(call, &resting);
+        if leaves && let Some(gone) = self.calls.get(call) {
+            let ticket = gone.waiting().map(|it| it.ticket);
+            self.queues.pass_over(gone.names(), ticket);
+        }
         for of in resting.into_iter().filter(|_| leaves) {
             self.claim_edges(of);
         }
         leaves && self.edges.must_clear(call)
     }
 
-    /// The names whose waiters may depend on what a call waits for: those its task holds; and its own, where a group hands it on to
-    /// all behind it, or one of another mode depends on what only this call must not share.
+    /// The names all of whose waiters may depend on what a call waits for: those that its task holds; and those of a group.
     fn hands_on(&self, call: CallId) -> impl Iterator<Item = &Name> {
         let held = self.calls.outer(call).map(|(_, id)| id);
         let held = held.filter_map(|id| self.contenders.get(id));
-        let mixed = self.waits_for(call).filter(|(name, mode)| {
-            let queue = self.queues.get(name);
-            queue.is_some_and(|queue| !queue.is_uniform(*mode))
+        let own = self.waits_for(call).map(|(name, _)| name);
+        let group =
+            own.filter(move |_| self.calls.get(call).is_some_and(|it| it.names().len() > 1));
+        group.chain(held.flat_map(|held| held.names().iter()))
+    }
+
+    /// The waiters of other modes that depend on what a call of one name waits for, and on no other call of its mode.
+    fn relying_on(&self, call: CallId) -> impl Iterator<Item = Waiter> {
+        let ticket = self.calls.waiting(call).map(|waiting| waiting.ticket);
+        let own = self.waits_for(call).filter_map(move |(name, mode)| {
+            let queue = self.queues.get(name)?;
+            Some(queue.relying_on(ticket?, mode))
         });
-        let own = mixed.map(|(name, _)| name);
-        own.chain(held.flat_map(|held| held.names().iter()))
+        own.flatten()
     }
 
     /// Calls whose edges are gone are refused.

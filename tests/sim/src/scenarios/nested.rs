@@ -110,6 +110,30 @@ fn nested_waiters_cost_the_same_each_when_their_waits_end() {
     });
 }
 
+/// One of another mode makes all that it waits for matter to it.
+#[test]
+fn nested_waiters_cost_the_same_each_when_their_waits_end_beside_a_reader() {
+    plays(|| {
+        is_linear("mixed waiters whose waits end", TASKS, |tasks| {
+            let wait = Wait::For(Duration::from_millis(3_500));
+            let (mut stage, _, calls, _) = waiting(tasks, wait);
+            let mode = Mode::Shared;
+            stage.ask(
+                1,
+                Ask {
+                    mode,
+                    ..Ask::of("hot")
+                },
+            );
+            steps_of(&mut stage, |stage| {
+                stage.run(Duration::from_secs(1));
+                let refused = calls.iter().all(|call| stage.refusal(*call).is_some());
+                must!(Progress, refused, "nested waiters wait on");
+            })
+        });
+    });
+}
+
 #[test]
 fn nested_waiters_keep_their_locks() {
     let (stage, ..) = waiting(4 * TASKS, Wait::Forever);
