@@ -803,15 +803,14 @@ impl Core {
         let id = read.contender;
         let contender = self.contenders.get_mut(id)?;
         if contender.retention().is_some() {
-            let is_there = |part: &Part, seen: Seen| {
-                let mut keys = seen.keys.iter();
-                let kv = keys.find(|kv| kv.key == part.key.as_bytes());
-                kv.is_some_and(|kv| Some(kv.create_revision) == contender.created())
+            // It may have lost some since the read was sent.
+            let keys = || seen.iter().flat_map(|it| &it.keys);
+            let is_it = |part: &Part, kv: &Kv| {
+                kv.key == part.key.as_bytes() && Some(kv.create_revision) == contender.created()
             };
-            let parts = contender.parts().iter().zip(seen);
-            let gone =
-                parts.filter_map(|(part, seen)| (!is_there(part, seen)).then(|| part.key.clone()));
-            let gone: Vec<Key> = gone.collect();
+            let parts = contender.parts().iter();
+            let gone = parts.filter(|part| !keys().any(|kv| is_it(part, kv)));
+            let gone: Vec<Key> = gone.map(|part| part.key.clone()).collect();
             return self.retained_without(id, &gone);
         }
         let lease = self.sessions.get(contender.session())?.lease()?;
