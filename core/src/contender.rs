@@ -436,8 +436,13 @@ impl Contenders {
             State::Retained(ref retention) if retention.is_moved() => None,
             _ => return None,
         };
+        // Nothing but its own key decides of one that is retained.
+        let alone = matches!(contender.state, State::Retained(_));
         let parts = contender.parts.iter();
-        let names = parts.map(|part| (part.family.clone(), part.owner().map(Vec::from)));
+        let names = parts.map(|part| match alone {
+            true => (part.key.clone(), None),
+            false => (part.family.clone(), part.owner().map(Vec::from)),
+        });
         Some(Read {
             contender: id,
             up_to,

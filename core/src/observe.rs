@@ -39,14 +39,14 @@ pub struct Read {
     pub contender: ContenderId,
     /// It waits: only keys up to its create revision are asked for. `None`: it is held.
     pub up_to: Option<Revision>,
-    /// The family of each of its names, and the key in it whose record is asked for too.
+    /// What is asked of each of its names: the keys that begin with this, and the one of them whose record is asked for too.
     pub names: Vec<(Key, Option<Vec<u8>>)>,
 }
 
 /// What a read shows of one name.
 #[derive(Debug)]
 pub struct Seen {
-    /// The keys of its family, the oldest first.
+    /// The keys that were asked for, the oldest first.
     pub keys: Vec<Kv>,
     /// The owner whose record was asked for, if its key is there.
     pub owner: Option<Kv>,
@@ -181,8 +181,8 @@ impl Observe {
         all.map_while(move |((watched, whose), _)| (watched == name).then_some(*whose))
     }
 
-    /// Watches this for a name from a revision on, unless that is watched, in place of what was watched for the same contenders: what
-    /// is to be done for it.
+    /// Watches `prefix` for a name from this revision on, in place of the earlier watch for the same contenders. Returns the
+    /// outputs for that; none if `prefix` is watched already.
     pub fn open(
         &mut self,
         now: Moment,
@@ -215,7 +215,7 @@ impl Observe {
         before.into_iter().chain([open]).collect()
     }
 
-    /// When a contender that waits for this name is to be read because the watch is fresh, if it is.
+    /// Returns after how long a waiter of this name is read again because its watch is fresh; `None` once it is not.
     pub fn early(&self, now: Moment, name: &Name) -> Option<Duration> {
         let watch = self.waits(name)?;
         let age = now - watch.opened;
@@ -228,7 +228,7 @@ impl Observe {
         self.names.get(&watch)
     }
 
-    /// A name is not watched any more for these: what is to be done for it.
+    /// Closes the watches of a name that `of` picks. Returns the outputs for that.
     pub fn close(&mut self, name: &Name, of: impl Fn(Whose) -> bool) -> Vec<Output> {
         let whose: Vec<Whose> = self.watches_of(name).filter(|whose| of(*whose)).collect();
         let close = |whose| {
@@ -239,7 +239,7 @@ impl Observe {
         whose.into_iter().filter_map(close).collect()
     }
 
-    /// No name is watched any more: the names that were.
+    /// Closes all watches. Returns each with its name.
     pub fn close_all(&mut self) -> Vec<(WatchId, Name)> {
         self.watches.clear();
         let closed = std::mem::take(&mut self.names).into_iter();

@@ -39,8 +39,9 @@ pub struct Ownership {
     holders: BTreeSet<CallId>,
     /// When the first of them was granted it.
     got: Moment,
-    /// The mod revision of its keys, as their records were last written; and whether these are, or will be, about that holder.
+    /// The mod revision of its keys, as this process last wrote them.
     modified: Revision,
+    /// Whether a write of the holder into their records was asked for since the keys last lingered.
     described: bool,
     /// For the token.
     handover: u16,
@@ -166,7 +167,7 @@ impl Ownership {
         self.behind.is_some_and(|(_, contended)| contended)
     }
 
-    /// Whether the keys have been here for as long as they may be unless no other process is known to wait.
+    /// Whether `TURNS` or `RUN` is used up: then the keys stay only while no other process is known to wait.
     fn is_spent(&self, now: Moment) -> bool {
         self.turns >= TURNS || now - self.since >= RUN
     }

@@ -239,8 +239,8 @@ impl Core {
         Some(())
     }
 
-    /// A renewal sent at `sent` has shown that a lease is there, or has no answer: keys that were missing by then were deleted
-    /// themselves.
+    /// Keys missing by `sent` count as deleted alone, without their lease. A renewal sent then has shown the lease alive, or
+    /// failed; or the deadline of the session is over.
     fn settle_missing(&mut self, id: SessionId, sent: Moment) -> Option<()> {
         let (gone, others) = self.sessions.get_mut(id)?.take_missing(sent);
         for contender in gone {
@@ -300,7 +300,8 @@ impl Core {
                 self.confirm(id, Err(Refused::Lost { cause }));
                 self.detach(id);
             }
-            // Nothing to do: its own steps find out which keys are left.
+            // Nothing to do: a retention finds out by itself which keys are left; bodies and deletes go on under a retired
+            // session.
             (State::Retained(_), _) | (State::Owned(_) | State::Deleting, None) => {}
         }
         Some(())
@@ -459,8 +460,8 @@ impl Core {
         let owner = transactions::owner(answer, families);
         let call = self.served_by(id)?;
         self.calls.get(call).filter(|call| call.is_try())?;
-        // None: only deeper keys, as far as one key tells; the owner has just gone; or the session key is not as it was. It is put
-        // again plainly.
+        // No owner: the oldest key of each name lies deeper, its owner has gone, or the session key changed. The core puts
+        // again, plainly.
         let (name, kv) = owner?;
         let owner = Some(self.owner_of(kv));
         self.refuse(call, Refused::Held { name, owner });
@@ -558,7 +559,7 @@ impl Core {
                 Vec::new()
             }
             Err(failure) => {
-                // Where the lease is gone the keys are; what may not even be read was never put.
+                // Keys go with their lease. Where a lone, unconfirmed put may not even be read, it was never applied.
                 let denied = matches!(failure, Failure::Refused(Refusal::PermissionDenied, _));
                 let alone = denied && deletions.len() == 1;
                 if let [deletion] = &*deletions {
@@ -599,7 +600,8 @@ impl Core {
         }
     }
 
-    /// A contender may wait, as of this revision: what excludes it is watched, or read. Then the heads of its names are served.
+    /// A contender may have to wait, as of this revision: reads what is older, or watches what excludes it. Then the heads of
+    /// its names are served.
     pub(super) fn watch_predecessors(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let names = contender.names().iter();
@@ -615,12 +617,11 @@ impl Core {
         Some(())
     }
 
-    /// What a contender holds is watched from this revision on, at which it was read, once it has been held for a second: its create
-    /// revision may be compacted.
+    /// Watches what has been held for a second, from the revision of a read on: its create revision may be compacted.
     fn guard(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let due = contender.held()?.got() + GUARD_AFTER;
-        if due <= self.now && !self.is_guarded(contender) {
+        if due <= self.now {
             self.watch(id, revision);
         }
         Some(())
@@ -648,7 +649,8 @@ impl Core {
         self.observe.are_guarded(contender.names(), session)
     }
 
-    /// Watches what matters of the names of a contender, from this revision on.
+    /// Watches what matters of the names of a contender, from this revision on, unless that is watched; what matters no more, it
+    /// watches no more.
     fn watch(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let held = contender.ownership().is_some();
@@ -658,25 +660,24 @@ impl Core {
                 true => (Whose::Holds(contender.session()), part.guarded()),
                 false => (Whose::Waits, part.watched(self.settings.near)),
             };
-            if held {
-                // What its owner waited for before is of no more interest; nor is what was held under sessions that have ended.
-                let waits = self
-                    .queues
-                    .get(name)
-                    .is_some_and(|it| it.in_line().is_some());
-                let closed = self.observe.close(name, |whose| match whose {
-                    Whose::Waits => !waits,
-                    Whose::Holds(session) => self.sessions.get(session).is_none(),
-                });
-                self.outputs.extend(closed);
-            }
+            let queue = self.queues.get(name);
+            let waits = queue.is_some_and(|it| it.in_line().is_some());
+            let closed = self.observe.close(name, |whose| match whose {
+                Whose::Waits => !waits,
+                Whose::Holds(session) => {
+                    let mut held = queue.into_iter().flat_map(|it| it.held());
+                    let under = |id| self.contenders.get(id).map(Contender::session);
+                    !held.any(|id| under(id) == Some(session))
+                }
+            });
+            self.outputs.extend(closed);
             let opened = self.observe.open(self.now, name, whose, prefix, revision);
             self.outputs.extend(opened);
         }
         Some(())
     }
 
-    /// A contender is to be read; or one that is held is watched from now on.
+    /// A contender's read is due: reads it, or opens the watch of a held one that has none.
     pub(super) fn read_due(&mut self, id: ContenderId) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let (created, guarded) = (contender.created()?, self.is_guarded(contender));
@@ -774,13 +775,19 @@ impl Core {
 
     /// Reads came from a member that lags, or from an etcd that has lost its history (rules P20, P35): a write finds out which.
     fn suspect_history(&mut self, reads: &[Read]) -> Option<()> {
-        let contender = self.contenders.get(reads.first()?.contender)?;
-        let (session, ttl_secs) = (contender.session(), contender.purpose().ttl_secs);
-        // What is retained has none any more.
-        let session = match self.sessions.get(session) {
-            Some(_) => session,
+        let contenders = || {
+            let contenders = reads.iter();
+            contenders.filter_map(|read| self.contenders.get(read.contender))
+        };
+        let writes = |id: &SessionId| self.sessions.get(*id).is_some_and(Session::is_alive);
+        let session = match contenders().map(Contender::session).find(writes) {
+            Some(session) => session,
             None if self.shutdown.has_begun() => return None,
-            None => self.choose_session(ttl_secs),
+            // What is retained has none any more, and one that is lost writes nothing.
+            None => {
+                let ttl_secs = contenders().next()?.purpose().ttl_secs;
+                self.choose_session(ttl_secs)
+            }
         };
         self.sessions.wake(session)?.suspect();
         Some(())
@@ -802,7 +809,11 @@ impl Core {
     fn saw(&mut self, read: &Read, seen: Vec<Seen>, revision: Revision) -> Option<()> {
         let id = read.contender;
         let contender = self.contenders.get_mut(id)?;
-        if contender.retention().is_some() {
+        if let Some(retention) = contender.retention() {
+            // Its keys are on the way to their lease, and the answer to that tells which were there.
+            if !retention.is_moved() {
+                return None;
+            }
             // It may have lost some since the read was sent.
             let keys = || seen.iter().flat_map(|it| &it.keys);
             let is_it = |part: &Part, kv: &Kv| {

@@ -37,7 +37,7 @@ use crate::timers::{Timer, Timers};
 use crate::transactions::{self, Deletion, Description};
 use crate::wait_queue::WaitQueues;
 
-/// After a refusal an exchange is sent again as rarely as after so many failures (rule P34).
+/// A refused exchange is sent again after the pause of this many failures (rule P34).
 const SLOWLY: u32 = 4;
 
 /// What a request is for.

@@ -157,8 +157,8 @@ impl Core {
         self.refuse(call, why);
     }
 
-    /// Whether etcd works on a name of a waiting call: it is not silent, and the call's put is sent, or waits behind others that etcd takes
-    /// one after the other, or for a barrier that was lately sent; or it has lately answered a request about the name.
+    /// Whether etcd works on a name of a waiting call. It does if it is not silent, and a put for the name is under way, in
+    /// line, or behind a recent barrier. It does too if it lately answered about the name.
     fn is_worked_on(&self, id: CallId) -> bool {
         let lately = self.now - self.exchanges.patience();
         let silent = self.exchanges.gives_up(self.now).is_some();
@@ -202,8 +202,8 @@ impl Core {
         }
     }
 
-    /// The name that a call cannot have, of those that count, and who has it: one whose owner is known, else one at
-    /// whose head it does not stand.
+    /// The first name that a call cannot have, of those that `counts` admits, and its owner. One with a known owner goes
+    /// first.
     fn obstacle(
         &self,
         id: CallId,
@@ -723,7 +723,7 @@ impl Core {
         self.retained_without(id, &gone)
     }
 
-    /// Another client has taken keys away, or etcd has lost its history: the promise is about the others.
+    /// Another client has taken keys away, or etcd has lost its history: the names of the keys that are left stay locked.
     pub(super) fn retained_without(&mut self, id: ContenderId, gone: &[Key]) -> Option<()> {
         match self.contenders.drop_parts(id, gone) {
             0 => self.retention_over(id),

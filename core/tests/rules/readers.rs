@@ -415,3 +415,24 @@ fn event_of_an_own_readers_key_admits_the_writer_behind() {
     rig.answer(id, deleted);
     rig.granted(2);
 }
+
+/// A writer comes while the answer that the gate relies on is on its way.
+#[test]
+fn writer_is_overtaken_only_while_an_answer_is_relied_on() {
+    let mut rig = Rig::warm();
+    rig.share(1, "locks/s", Mode::Shared, Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.pass(Duration::from_secs(1));
+    rig.share(2, "locks/s", Mode::Shared, Wait::Forever);
+    let (id, read) = rig.take_that(reads);
+    let answer = rig.store.apply(rig.now, &read);
+    rig.contend("locks/s/zx");
+    rig.pass(Duration::from_millis(100));
+    rig.answer(id, answer);
+    rig.granted(2);
+    rig.pass(Duration::from_millis(60));
+    rig.share(3, "locks/s", Mode::Shared, Wait::Once);
+    rig.serve();
+    assert!(matches!(rig.refused(3), Refused::Held { .. }));
+}

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Contender, LeaseId, LossCause, Mode, Owner, Refused, Release, Request, Revision, Wait,
+    Contender, Input, LeaseId, LossCause, Mode, Owner, Refused, Release, Request, Revision, Wait,
 };
 use etcd_locked_sim::etcd::unknown;
 
 use crate::SOON;
-use crate::rig::{Rig, TTL, deletes, puts};
+use crate::rig::{Rig, TTL, deletes, puts, reads};
 
 /// How long the name of call 1 is to stay locked, from when it has it.
 const LONG: Duration = Duration::from_secs(20);
@@ -299,6 +299,75 @@ fn history_that_is_lost_retains_nothing() {
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(LONG * 4);
     rig.granted(2);
+}
+
+/// Two reads are under way, and the later one is answered first: each tells of the keys by their names.
+#[test]
+fn group_stays_retained_in_whatever_order_reads_show_losses() {
+    let mut rig = Rig::warm();
+    rig.hold_all(1, &["locks/a", "locks/b", "locks/c"]);
+    rig.live(SOON * 5); // from now on its keys are watched
+    rig.retain(1, LONG);
+    rig.give_back(1);
+    assert!(matches!(rig.released(1), Ok(())));
+    let mut under_way = Vec::new();
+    for key in [b"locks/a/a1", b"locks/b/a1"] {
+        rig.store.delete(key);
+        rig.report();
+        let (id, read) = rig.take_that(reads);
+        let answer = rig.store.apply(rig.now, &read);
+        under_way.push((id, answer));
+    }
+    while let Some((id, answer)) = under_way.pop() {
+        rig.answer(id, answer);
+    }
+    rig.acquire(2, "locks/c", Wait::Forever);
+    rig.live(SOON);
+    assert!(rig.output(2).is_none() && rig.has("locks/c/a1"));
+    rig.live(LONG);
+    rig.granted(2);
+}
+
+/// A read of the holder is answered between the move of its keys and the answer to that.
+#[test]
+fn group_stays_retained_though_a_read_of_its_holder_is_late() {
+    let mut rig = Rig::warm();
+    rig.hold_all(1, &["locks/a", "locks/b"]);
+    rig.live(SOON * 5);
+    rig.retain(1, LONG);
+    rig.submit(Input::Inspect);
+    let (read, request) = rig.take_that(reads);
+    rig.store.delete(b"locks/a/a1");
+    let seen = rig.store.apply(rig.now, &request);
+    rig.release(1);
+    let reserve = rig.take_that(|request| matches!(request, Request::Reserve(_)));
+    rig.carry_out(reserve);
+    rig.answer(read, seen);
+    rig.serve();
+    assert!(matches!(rig.released(1), Ok(())));
+    let kept = rig.store.kv(b"locks/b/a1").expect("retained");
+    assert_ne!(kept.lease, 0xa1, "on a lease of its own");
+    rig.acquire(2, "locks/b", Wait::Forever);
+    rig.live(SOON);
+    assert!(rig.output(2).is_none());
+    rig.live(LONG);
+    rig.granted(2);
+    rig.give_back(2);
+    assert!(!rig.has("locks/b/a1"));
+}
+
+/// The session of a body that goes on after its loss writes nothing more.
+#[test]
+fn retained_name_is_free_after_a_wipe_beside_a_lost_body() {
+    let mut rig = Rig::warm();
+    rig.hold(1, "locks/a");
+    rig.hold(2, "locks/b");
+    rig.retain(1, LONG * 10);
+    rig.give_back(1);
+    rig.store.wipe();
+    rig.acquire(3, "locks/a", Wait::Forever);
+    rig.live(LONG * 4);
+    rig.granted(3);
 }
 
 /// A rate limiter: so many in a time, and not only at a time.

@@ -10,7 +10,7 @@ use etcd_locked_sim::etcd::{refused, unknown};
 use crate::SOON;
 use crate::rig::{Rig, TTL, puts};
 
-/// A session retires after so many TTLs without a call.
+/// One TTL more than a session lives without a call.
 const IDLE: u32 = 21;
 
 /// Sessions of one TTL at most.
@@ -260,6 +260,28 @@ fn watcher() -> Rig {
     rig
 }
 
+#[test]
+fn holder_that_had_to_wait_watches_its_own_key_alone() {
+    let mut rig = watcher();
+    rig.give_back(1);
+    rig.contend("locks/a/zx");
+    rig.queue(2, "locks/a");
+    rig.store.delete(b"locks/a/zx");
+    rig.report();
+    rig.granted(2);
+    rig.live(Duration::from_secs(10));
+    assert_eq!(rig.watched(), ["locks/a/a1"]);
+}
+
+#[test]
+fn short_holder_of_a_contended_name_watches_no_key_of_its_own() {
+    let mut rig = watcher();
+    rig.give_back(1);
+    rig.contend("locks/a/zx");
+    rig.queue(2, "locks/a");
+    assert_eq!(rig.watched(), ["locks/a/"]);
+}
+
 /// The renewal without an answer.
 fn renewal(rig: &mut Rig) -> (RequestId, Request) {
     rig.take_that(|request| matches!(request, Request::KeepAlive { .. }))
@@ -489,7 +511,7 @@ fn waiter_watches_anew_after_a_restore() {
     rig.granted(1);
 }
 
-/// A call that waits behind the key of a session that its own process has lost; what etcd is asked after that is up to the test.
+/// A process whose lost session still has its key at etcd. The test makes the call that waits behind it.
 fn behind_its_own_dead_session() -> Rig {
     let mut rig = holder();
     rig.granted(1);
