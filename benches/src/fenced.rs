@@ -79,10 +79,10 @@ pub(crate) fn measure(settings: &[&str]) -> Result<Measured> {
 }
 
 async fn pay(pool: &PgPool, account: &LockGuard, kind: Kind) -> Result<()> {
-    let mut transaction = pool.begin().await?;
-    if let Kind::Fenced = kind {
-        transaction = account.fenced(transaction).await?;
-    }
+    let mut transaction = match kind {
+        Kind::Fenced => account.begin_fenced(pool).await?,
+        Kind::ByHand | Kind::Bare => pool.begin().await?,
+    };
     let pay = match kind {
         Kind::ByHand => sqlx::query(PAY_BY_HAND)
             .bind(7_i64)

@@ -19,7 +19,7 @@
 //! | a crashed holder's name free earlier, or later | [`ttl = "30s"`](options#ttl) |
 //! | an answer that does not wait for the release | [`release = "background"`](options#release) |
 //! | a helper that cannot be called without the lock | [`guard = order`](options#guard) and `&`[`Locked<Order>`](Locked) |
-//! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.fenced(transaction)` |
+//! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.begin_fenced(&db)` |
 //! | a name that cannot be misspelt | [`lock_names!`] |
 //! | every method of a type under its lock | [the attribute on its `impl` block](#all-methods-of-a-type); `#[etcd_locked(unlocked)]` leaves one out |
 //! | an error of your own | [`From<LockError>`](LockError), or [`map_err`](options#map_err), [`on_error`](options#on_error) |
@@ -104,7 +104,7 @@
 //! }
 //! ```
 //!
-//! With the feature `sqlx`, `account.fenced(transaction)` does that for a whole transaction, and needs no column for the token.
+//! With the feature `sqlx`, `account.begin_fenced(&db)` does that for a whole transaction, and needs no column for the token.
 //!
 //! `guard = account` is the lock that is held, as a value: [`Locked`]. What may run under a lock only takes `&Locked<Account>`, and
 //! cannot be called without it.

@@ -74,7 +74,7 @@ where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
     for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
 {
-    let mut transaction = within("the fence", guard.fenced(pool.begin().await?)).await?;
+    let mut transaction = within("the fence", guard.begin_fenced(pool)).await?;
     // Databases differ in how they write a placeholder.
     sqlx::query(&format!("update orders set writer = '{writer}'"))
         .execute(&mut *transaction)
@@ -111,15 +111,13 @@ async fn an_overtaken_holder_is_refused() {
     };
     assert_eq!(cause, LossCause::Deleted);
     assert_eq!(database.writer().await, "b");
-    let transaction = database.pool.begin().await.unwrap();
-    next.locked().fenced(transaction).await.unwrap();
+    next.locked().begin_fenced(&database.pool).await.unwrap();
 }
 
 #[limit::test]
 async fn a_transaction_that_is_open_comes_before_the_next_holders() {
     let (corner, database, [_a, b], first) = held().await;
-    let open = database.pool.begin().await.unwrap();
-    let mut open = first.fenced(open).await.unwrap();
+    let mut open = first.begin_fenced(&database.pool).await.unwrap();
     corner.take_away("orders/7").await;
     let next = take("the name that was taken away", b.lock("orders/7")).await;
     let (written, ()) = tokio::join!(database.write(&next, "b"), async {
@@ -143,7 +141,7 @@ async fn a_read_after_the_fence_sees_the_last_holders_commit() {
     assert_eq!(database.writer().await, "-");
     let (read, ()) = tokio::join!(
         async {
-            let fenced = next.fenced(database.pool.begin().await.unwrap());
+            let fenced = next.begin_fenced(&database.pool);
             let mut fenced = within("the fence", fenced).await.unwrap();
             let read = sqlx::query_scalar("select writer from orders");
             let read: String = read.fetch_one(&mut *fenced).await.unwrap();
@@ -152,6 +150,20 @@ async fn a_read_after_the_fence_sees_the_last_holders_commit() {
         async { open.commit().await.unwrap() }
     );
     assert_eq!(read, "a");
+}
+
+#[limit::test]
+async fn a_late_holders_own_transaction_is_refused() {
+    let (corner, database, [_a, b], first) = held().await;
+    let own = database.pool.begin().await.unwrap();
+    let open = first.fenced(own).await.unwrap();
+    open.commit().await.unwrap();
+    corner.take_away("orders/7").await;
+    let next = take("the name that was taken away", b.lock("orders/7")).await;
+    database.write(&next, "b").await.unwrap();
+    let own = database.pool.begin().await.unwrap();
+    let late = first.fenced(own).await.unwrap_err();
+    assert!(is_refused(&late), "{late:?}");
 }
 
 #[limit::test]

@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use etcd_locked::sqlx::{Fenceable, migration};
 use etcd_locked_devkit::{MariaDb, Postgres, Result};
 use sqlx::mysql::MySqlConnectOptions;
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{ColumnIndex, Decode, Executor, IntoArguments, MySqlPool, PgPool, Pool, Type};
 use tokio::task::spawn_blocking;
 
 use crate::corner::{Corner, take};
 use crate::fenced::{is_refused, written};
-use crate::limit;
+use crate::limit::{self, within};
+use crate::steps::{When, poll_then_drop};
 
 #[limit::test]
 async fn holders_write_to_postgresql_one_after_the_other() {
@@ -38,6 +40,36 @@ async fn holders_write_to_mariadb_one_after_the_other() {
         holders_write_one_after_the_other(pool.expect("an answer")).await;
     } else {
         leave_out("MariaDB");
+    }
+}
+
+/// sqlx by itself leaves open what it had begun: <https://github.com/transact-rs/sqlx/issues/4385>.
+#[limit::test]
+async fn a_begin_that_is_dropped_leaves_nothing_open() {
+    if !Postgres::is_installed() {
+        return leave_out("PostgreSQL");
+    }
+    let server = started(|| Postgres::start(&[])).await;
+    let pool = PgPoolOptions::new().max_connections(1);
+    let pool = pool.connect(&server.url()).await.expect("an answer");
+    let migrated = pool.execute(migration::<sqlx::Postgres>()).await;
+    migrated.expect("an answer");
+    let corner = Corner::new().await;
+    let locks = corner.locks().await;
+    let held = take("a free name", locks.lock("orders/7")).await;
+    let mut dropped = 0;
+    while dropped < 100 {
+        for (polls, when) in (1..9).zip([When::AtOnce, When::WhenWoken].into_iter().cycle()) {
+            let begin = poll_then_drop(polls, when, held.begin_fenced(&pool));
+            match within("the transaction", begin).await {
+                None => dropped += 1,
+                Some(begun) => begun.expect("an answer").commit().await.expect("an answer"),
+            }
+            // The pool has that one connection; outside of the transaction a read has no number.
+            let open = sqlx::query_scalar("select txid_current_if_assigned() is not null");
+            let open: bool = open.fetch_one(&pool).await.expect("an answer");
+            assert!(!open, "dropped after {polls} polls, {when:?}");
+        }
     }
 }
 

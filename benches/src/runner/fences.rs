@@ -6,7 +6,7 @@ use super::{Pace, say};
 use crate::Result;
 use crate::fenced;
 
-/// Time of a transaction, as a multiple of that with a column by hand: a statement more.
+/// Time of a transaction, as a multiple of that with a column by hand.
 const MOST: Target = Target::AtMost(1.1);
 
 pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
@@ -45,7 +45,7 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
         }
     }
     outcome.notes.push(
-        "B21: begin, one write and commit are three exchanges with the database; a fence is one more.".to_owned(),
+        "B21: begin, one write and commit are three exchanges with the database; the fence is a part of begin.".to_owned(),
     );
     Ok(outcome)
 }

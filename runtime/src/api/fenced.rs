@@ -4,11 +4,15 @@
 //! by raising it, which locks the row until its end: so holders write one after the other, and one that is late finds a greater
 //! token. [Kleppmann 2016](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) is the source of the rule.
 
+use std::fmt::Write;
 use std::future::Future;
+use std::panic::resume_unwind;
 
+use ::sqlx::error::ErrorKind;
 use ::sqlx::{
-    ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Row, Transaction, Type,
+    ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Row, Transaction, Type,
 };
+use tokio::runtime::Handle;
 
 use crate::engine::{OwnedLock, OwnedLocks};
 use crate::values::error::LockError;
@@ -28,6 +32,28 @@ const RAISE: &str = "insert into etcd_locked_tokens (name, token) values ($1, $2
 const RAISE_IN_MYSQL: &str = "insert into etcd_locked_tokens (name, token) values (?, ?) \
                               on duplicate key update token = greatest(token, values(token))";
 const READ_IN_MYSQL: &str = "select token from etcd_locked_tokens where name = ? for update";
+
+/// Raises tokens and begins a transaction in one exchange: PostgreSQL takes statements of one message that come before a `begin` into
+/// that transaction. Where a greater token is there, the column refuses the null that would take its place, and nothing is begun.
+/// Such a message has no parameters, so names are in hexadecimal: no text of theirs is read as SQL.
+fn begin_in_postgres(locks: &[&OwnedLock]) -> String {
+    let mut message = String::new();
+    for lock in locks {
+        let _ = message.write_str(
+            "insert into etcd_locked_tokens (name, token) values (convert_from(decode('",
+        );
+        for byte in lock.name_of_key().bytes() {
+            let _ = write!(message, "{byte:02x}");
+        }
+        let _ = write!(
+            message,
+            "', 'hex'), 'UTF8'), {}) on conflict (name) do update set token = \
+             case when etcd_locked_tokens.token <= excluded.token then excluded.token end; ",
+            lock.token.as_i64()
+        );
+    }
+    message + "begin"
+}
 
 /// Why a transaction was not fenced. It is rolled back then.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +131,67 @@ pub fn migration<D: Fenceable>() -> &'static str {
     }
 }
 
+/// Begins a transaction, and shows it the tokens of locks of a call. In as few exchanges as the database allows.
+pub(crate) async fn begin<'l, D: Fenceable>(
+    call: &OwnedLocks,
+    locks: impl IntoIterator<Item = &'l OwnedLock>,
+    pool: &Pool<D>,
+) -> Result<Transaction<'static, D>, FencedError> {
+    let locks = in_order(locks);
+    if D::NAME != POSTGRES {
+        let transaction = begun(pool, None).await?;
+        return fence(call, locks, transaction).await;
+    }
+    let Some(first) = locks.first() else {
+        return begun(pool, None).await;
+    };
+    match begun(pool, Some(begin_in_postgres(&locks))).await {
+        // The statements may have waited for long.
+        Ok(transaction) if call.lost().is_none() => Ok(transaction),
+        Ok(transaction) => {
+            transaction.rollback().await?;
+            Err(refused(call, first))
+        }
+        Err(FencedError::Database(::sqlx::Error::Database(error)))
+            if error.kind() == ErrorKind::NotNullViolation =>
+        {
+            Err(refused(call, first))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Begins a transaction in a task of its own, so that one whose caller is dropped meanwhile is rolled back: sqlx forgets the
+/// transaction of a `begin` that is dropped, and leaves it open in the pool
+/// ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)).
+async fn begun<D: Fenceable>(
+    pool: &Pool<D>,
+    statement: Option<String>,
+) -> Result<Transaction<'static, D>, FencedError> {
+    let runtime = Handle::try_current().map_err(|_| {
+        let message = "`begin_fenced` begins the transaction in a task of its own, and the caller runs on no tokio runtime; call it from \
+                       one, or use `fenced` on a transaction that you begin";
+        LockError::Config {
+            message: message.to_owned(),
+        }
+    })?;
+    let pool = pool.clone();
+    let begin = runtime.spawn(async move {
+        match statement {
+            Some(statement) => pool.begin_with(statement).await,
+            None => pool.begin().await,
+        }
+    });
+    match begin.await {
+        Ok(begun) => Ok(begun?),
+        Err(gone) => match gone.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // The runtime ends.
+            Err(_) => Err(::sqlx::Error::PoolClosed.into()),
+        },
+    }
+}
+
 /// Shows the tokens of locks of a call to a transaction. Exclusive ones only, by the types of those who call it: tokens of readers do
 /// not follow each other.
 pub(crate) async fn fence<'t, 'l, D: Fenceable>(
@@ -112,21 +199,29 @@ pub(crate) async fn fence<'t, 'l, D: Fenceable>(
     locks: impl IntoIterator<Item = &'l OwnedLock>,
     mut transaction: Transaction<'t, D>,
 ) -> Result<Transaction<'t, D>, FencedError> {
-    let mut locks: Vec<_> = locks.into_iter().collect();
-    // In one order, so that transactions of several names do not wait for each other in a cycle.
-    locks.sort_by(|one, other| one.name_of_key().cmp(other.name_of_key()));
-    for lock in locks {
+    for lock in in_order(locks) {
         let is_latest = raise(&mut transaction, lock.name_of_key(), lock.token.as_i64()).await?;
         // A statement may have waited for long.
         if is_latest && call.lost().is_none() {
             continue;
         }
         transaction.rollback().await?;
-        let name = lock.name.clone();
-        let cause = call.lost().unwrap_or(LossCause::Overtaken);
-        return Err(LockError::Lost { name, cause }.into());
+        return Err(refused(call, lock));
     }
     Ok(transaction)
+}
+
+/// In one order, so that transactions of several names do not wait for each other in a cycle.
+fn in_order<'l>(locks: impl IntoIterator<Item = &'l OwnedLock>) -> Vec<&'l OwnedLock> {
+    let mut locks: Vec<_> = locks.into_iter().collect();
+    locks.sort_by(|one, other| one.name_of_key().cmp(other.name_of_key()));
+    locks
+}
+
+fn refused(call: &OwnedLocks, lock: &OwnedLock) -> FencedError {
+    let name = lock.name.clone();
+    let cause = call.lost().unwrap_or(LossCause::Overtaken);
+    LockError::Lost { name, cause }.into()
 }
 
 /// Raises the highest token that was seen under a name, which has the prefix; false if it is greater than this one.

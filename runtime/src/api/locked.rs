@@ -111,7 +111,18 @@ impl<N: LockName, M: LockMode> Locked<N, M> {
 
 #[cfg(feature = "sqlx")]
 impl<N: LockName> Locked<N> {
-    /// Fences a transaction of a database (feature `sqlx`), as [`LockGuard::fenced`](crate::LockGuard::fenced) says.
+    /// Begins a fenced transaction of a database (feature `sqlx`), as [`LockGuard::begin_fenced`](crate::LockGuard::begin_fenced) says.
+    ///
+    /// # Errors
+    /// Those of [`LockGuard::begin_fenced`](crate::LockGuard::begin_fenced).
+    pub async fn begin_fenced<D: Fenceable>(
+        &self,
+        pool: &::sqlx::Pool<D>,
+    ) -> Result<::sqlx::Transaction<'static, D>, FencedError> {
+        fenced::begin(&self.held.locks, [&self.held.lock], pool).await
+    }
+
+    /// Fences a transaction that you have begun, as [`LockGuard::fenced`](crate::LockGuard::fenced) says.
     ///
     /// # Errors
     /// Those of [`LockGuard::fenced`](crate::LockGuard::fenced).

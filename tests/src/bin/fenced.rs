@@ -220,15 +220,20 @@ where
     for<'q> &'q str: Encode<'q, D> + Type<D>,
     i64: Type<D> + for<'q> Encode<'q, D>,
 {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = match play.step {
+        Step::Unfenced => {
+            let transaction = pool.begin().await?;
+            stops(play.body, commands, stopping).await;
+            match play.fenced {
+                true => guard.fenced(transaction).await?,
+                false => transaction,
+            }
+        }
+        _ if play.fenced => guard.begin_fenced(pool).await?,
+        _ => pool.begin().await?,
+    };
     if play.step == Step::Limited {
         sqlx::query(LIMITED).execute(&mut *transaction).await?;
-    }
-    if play.step == Step::Unfenced {
-        stops(play.body, commands, stopping).await;
-    }
-    if play.fenced {
-        transaction = guard.fenced(transaction).await?;
     }
     sqlx::query(PAY)
         .bind(play.name)

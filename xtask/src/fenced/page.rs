@@ -12,14 +12,14 @@ use crate::etcd::Etcd;
 const TOLD: [(End, &str); 4] = [
     (End::Committed, "committed"),
     (End::Dropped, "`LockError::Lost`"),
-    (End::Lost, "`Lost`, by `fenced`"),
+    (End::Lost, "`Lost`, by the fence"),
     (End::DatabaseFailed, "the database's error"),
 ];
 
 /// Both tables.
 pub(super) fn tables(show: &Show) -> String {
     format!(
-        "With `fenced`:\n\n{}\nWithout it:\n\n{}",
+        "Fenced:\n\n{}\nNot fenced:\n\n{}",
         table(show, true),
         table(show, false)
     )
@@ -61,15 +61,16 @@ pub(super) fn page(etcd: &Etcd, show: &Show, tables: &str) -> String {
     format!(
         "# Holders that are stopped in the middle of a transaction\n\n\
          Written by `cargo xtask fenced --times N --write`, on etcd {}, {postgres} and {sqlite}. In each round a process takes\n\
-         a lock with a TTL of 2 s, begins a transaction, calls `fenced` and writes a row. It is stopped by SIGSTOP until its lease is over\n\
+         a lock with a TTL of 2 s, begins a fenced transaction and writes a row. It is stopped by SIGSTOP until its lease is over\n\
          and another process has the lock, and goes on once that one has committed, or waits for the first one's transaction. The judge\n\
          reads which rows were committed, in which order: of PostgreSQL from its own log (logical decoding), of SQLite, which has one\n\
          writer at a time, from the numbers of the rows. About half of SQLite's files have a write-ahead log. A commit is stale if it comes\n\
          after that of a holder with a greater token.\n\n\
          {tables}\n\
-         - **Stopped**: before `fenced`, which is refused then; before its commit, when the next holder's `fenced` waits for the row; the\n\
-         \x20 same with `idle_in_transaction_session_timeout = '1s'`, so that PostgreSQL ends the transaction and the next holder need not\n\
-         \x20 wait; or anywhere: at a random moment of a transaction that does not wait, or after it. Without `fenced` the steps are the same.\n\
+         - **Stopped**: before the fence, in a transaction of its own, which `fenced` refuses then; before its commit, in one that\n\
+         \x20 `begin_fenced` began, when the next holder's waits for the row; the same with `idle_in_transaction_session_timeout = '1s'`, so that\n\
+         \x20 PostgreSQL ends the transaction and the next holder need not wait; or anywhere: at a random moment of a transaction that does\n\
+         \x20 not wait, or after it. Without a fence the steps are the same.\n\
          - **Its body** awaits under `hold` (or the attribute), is in the middle of one poll, or goes on after a loss: without `hold`, or\n\
          \x20 with `on_lost = \"continue\"`. One that awaits is dropped at the gate, and its transaction is rolled back. A poll that has\n\
          \x20 begun cannot be interrupted: it sends the commit, and the gate drops what waits for the answer.\n\

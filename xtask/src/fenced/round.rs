@@ -61,7 +61,7 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::BeforeFence => "before `fenced`",
+            Self::BeforeFence => "before the fence",
             Self::Written => "before its commit",
             Self::Limited => "before its commit, with a limit",
             Self::Anywhere => "anywhere",
@@ -113,7 +113,7 @@ pub(super) enum End {
     Committed,
     /// `LockError::Lost`, by the gate: what the body was about then is not known to its caller.
     Dropped,
-    /// `LockError::Lost`, by `fenced`.
+    /// `LockError::Lost`, by the fence.
     Lost,
     /// An error of the database.
     DatabaseFailed,
