@@ -149,10 +149,9 @@ mod tests {
     fn kinds() -> Vec<String> {
         let source = crate::workspace::root().join("tests/chaos/src/schedule.rs");
         let source = std::fs::read_to_string(source).expect("a readable source");
-        let (_, table) = source.split_once("const KINDS: ").expect("the table");
-        let (table, _) = table.split_once("\n];\n").expect("the table's end");
-        let names = table.split('"').skip(1).step_by(2);
-        names.map(str::to_owned).collect()
+        let names = source.split("#[value(name = \"").skip(1);
+        let names = names.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()));
+        names.collect()
     }
 
     #[test]

@@ -319,7 +319,7 @@ mod tests {
             ("sim --write", "--seeds 7"),
             (
                 "chaos --etcd 3.4",
-                "--minutes 0.5 --mix all --seed 925 --peer lock-service --judge a.gz --judge b.gz",
+                "--minutes 0.5 --mix all --seed 925 --peer lock-service --judge /a.gz --judge /b.gz",
             ),
             (
                 "bench",
