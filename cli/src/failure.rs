@@ -13,13 +13,13 @@ const SPOKEN: &str = "etcdserver: ";
 /// Why a command could not be carried out.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It was asked for in a way that makes no sense.
+    /// The user gave arguments or settings that make no sense here, or no terminal.
     Usage(String),
     /// etcd is out of reach, or failed.
     Etcd(String),
     /// etcd does not know the user, or not by this password.
     Login(String),
-    /// There is no way to etcd that time alone mends: a scheme, an authority or a certificate is wrong.
+    /// Only an operator can open the way to etcd: a scheme, an authority or a certificate is wrong.
     Way(String),
     /// etcd does not let this user do it.
     Denied(String),

@@ -29,7 +29,7 @@ pub(crate) struct Paced {
     breaking: Option<Sleep>,
     /// Frames under way, each with its time of arrival.
     frames: VecDeque<(Duration, Sent)>,
-    /// What the first frame waits for: this time, or without a time, better weather.
+    /// What the first frame waits for: a time, or, without one, that the link lets frames through again.
     obstacle: Option<(Option<Duration>, Sleep)>,
     ended: bool,
 }
@@ -64,7 +64,8 @@ impl Paced {
         }
     }
 
-    /// Returns what the first frame waits for: a time, or `Some(None)` for better weather. `None` if it may arrive.
+    /// Returns what the first frame waits for: a time, or `Some(None)` until the link lets frames through again. `None` if it
+    /// may arrive.
     fn next_obstacle(&self) -> Option<Option<Duration>> {
         let (at, _) = self.frames.front()?;
         if self.way.weather.borrow().holds(self.keepalive) {

@@ -1,5 +1,5 @@
-//! Binding: placeholders → bindings of the annotated function. All that is refused beyond the options is refused here, so
-//! `expand` cannot fail.
+//! Binding: placeholders → bindings of the annotated function. Whatever is refused of a function is refused here or before,
+//! so `expand` cannot fail.
 
 use std::ops::Range;
 

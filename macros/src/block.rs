@@ -26,10 +26,10 @@ pub(crate) struct Block {
 
 /// What is written in the place of an item.
 enum Written {
-    /// No method, or none that has a receiver, or an `unlocked` one.
+    /// Not expanded: no method, `unlocked`, no `self` and no attribute of ours, or not readable.
     AsItWas(TokenStream),
     Locked(TokenStream),
-    /// A method without a name, in a block without one.
+    /// A method for which neither its own attribute nor the block's names a lock.
     Nameless(TokenStream),
 }
 

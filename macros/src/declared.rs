@@ -1,4 +1,4 @@
-//! Declared names only: `ETCD_LOCKED_DECLARED_ONLY` refuses every lock name that `lock_names!` does not declare.
+//! Declared names only: with `ETCD_LOCKED_DECLARED_ONLY` set, the attribute refuses lock names written as string templates.
 
 use std::env;
 use std::path::Path;
@@ -12,10 +12,10 @@ pub(crate) fn declared_only() -> bool {
     on && !env::var_os("CARGO_MANIFEST_DIR").is_some_and(|package| is_foreign(Path::new(&package)))
 }
 
-/// Returns true if cargo has put this package there: from a registry, from git, or by `cargo vendor`.
+/// Returns true if cargo has fetched this package: from a registry, from git, or by `cargo vendor`.
 ///
-/// Such packages belong to other people, and compile as they are. `CARGO_PRIMARY_PACKAGE` would exempt members that are
-/// built as dependencies too.
+/// Other people own such packages, so this workspace's rule does not apply to them. `CARGO_PRIMARY_PACKAGE` would exempt
+/// members that are built as dependencies too.
 fn is_foreign(package: &Path) -> bool {
     let marked = |folder: &Path| {
         [".cargo-ok", ".cargo-checksum.json"]

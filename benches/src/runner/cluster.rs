@@ -50,7 +50,7 @@ impl Cluster {
         self.members.lead(round % MEMBERS)
     }
 
-    /// How long round trips really took.
+    /// What the proxies really added.
     pub(crate) fn note(self) -> Result<String> {
         let busy = self.probe.end()?;
         Ok(format!(

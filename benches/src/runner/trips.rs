@@ -1,4 +1,4 @@
-//! Round trips that proxies add between the parts of a cluster.
+//! Time that the proxies of a cluster add to a round trip.
 
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ impl Trips {
         }
     }
 
-    /// Within this, half of the round trips between a client and a member end.
+    /// The median of what a proxy adds between a client and a member.
     pub(crate) fn median(&self) -> Result<Duration> {
         within(&self.clients, 0.5).map(Duration::from_secs_f64)
     }
 
-    /// In words: within what half of them end, and 99 %.
+    /// In words: the median and the 99th percentile, for both kinds.
     pub(crate) fn shown(&self) -> Result<String> {
         let shown = |trips: &Latency| -> Result<String> {
             let [half, most] = [within(trips, 0.5)?, within(trips, 0.99)?];

@@ -16,7 +16,7 @@ const TTL: i64 = 60;
 const DRIFT: f64 = 0.01;
 /// Time between two looks.
 const EVERY: Duration = Duration::from_millis(20);
-/// A clock that takes longer for those seconds stands.
+/// After so long here the command stops looking: etcd's clock is far too slow, or stands still.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// How long those seconds of etcd's were here, at least and at most.

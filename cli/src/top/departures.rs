@@ -1,5 +1,5 @@
-//! Departures that `top` shows: keys that go, counted by a watch. Which of them was a hand-over it does not tell: of a key that goes
-//! etcd says neither whether it held its name nor whether another one waits.
+//! Departures that `top` shows: keys that go, counted by a watch. Not all are hand-overs: etcd does not say whether a gone
+//! key held its name, nor whether another waits.
 
 use std::collections::HashMap;
 use std::mem;
@@ -22,7 +22,7 @@ struct Counts {
     since: Instant,
 }
 
-/// How many keys of each name have gone a second.
+/// How many keys of each name have gone, and in how many seconds.
 #[derive(Debug)]
 pub(super) struct Rates {
     names: HashMap<String, u32>,

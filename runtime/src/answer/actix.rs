@@ -1,4 +1,4 @@
-//! For actix-web.
+//! actix-web: a `LockError` as a response.
 
 use actix_web::body::BoxBody;
 use actix_web::http::{StatusCode, header};

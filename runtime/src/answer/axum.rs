@@ -1,4 +1,4 @@
-//! For axum, and all that takes its responses.
+//! axum, and all that takes its responses: a `LockError` as a response.
 
 use axum_core::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};

@@ -1,4 +1,4 @@
-//! For tonic.
+//! tonic: a `LockError` as a `Status`.
 
 use std::error::Error;
 use std::fmt;
@@ -28,7 +28,7 @@ impl From<LockError> for Status {
     }
 }
 
-/// Where a status came from. tonic prints this with it, in `Display` too, so that it may go wherever the message goes.
+/// Source of a status. tonic prints it with the status, in `Display` too, so it says no more than the message.
 struct Origin {
     text: String,
     error: LockError,

@@ -40,7 +40,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// What a call without options wants, of the engine of the scope, thread or process unless one is given.
+    /// What a call without options wants. `None`: the engine of the scope, the thread or the process.
     pub(crate) fn new(locks: Option<Locks>, names: Vec<Name>) -> Self {
         Self {
             locks,
@@ -191,7 +191,8 @@ impl Wanted {
         Ok(mode)
     }
 
-    /// The locks that the task holds already, if it holds all these names and may use them again.
+    /// The locks the task already holds, if it holds all these names and may use them again; `None` if it holds none. Else
+    /// `SelfDeadlock`.
     fn again(
         &self,
         engine: &Engine,

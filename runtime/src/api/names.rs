@@ -37,8 +37,8 @@
 /// # Names that get into each other's way
 ///
 /// Two names of one block that can be the same key do not compile, nor two of which one is a path-prefix of the other (in
-/// etcd the keys of one would lie among those of the other). It is decided on the text: of two segments that have the same
-/// place, one must differ.
+/// etcd the keys of one would lie among those of the other). The macro decides on the text alone: at some place the
+/// segments of the two names must differ.
 ///
 /// - Two literals differ if they are not equal.
 /// - A literal and a placeholder differ if the text around the placeholder does not fit, or if its type, as it is spelled,

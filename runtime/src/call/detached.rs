@@ -47,7 +47,7 @@ impl<T> Drop for Awaiting<T> {
     }
 }
 
-/// What goes to the task. The body goes before its lock.
+/// What goes to the task. The body is dropped before its lock.
 struct Call<T> {
     body: Pin<Box<dyn Body<T> + Send>>,
     lock: Lock,
@@ -77,7 +77,7 @@ impl<T: Send + 'static> Detached<T> {
         let Stage::Waiting(call) = &mut self.0 else {
             return Poll::Ready(Ok(()));
         };
-        // Asked for before the lock is: where there is none, none is taken.
+        // Looks for the runtime before asking for the lock: a caller without a runtime takes no lock.
         let runtime = Handle::try_current().map_err(|_| no_runtime())?;
         ready!(call.lock.ready(cx))?;
         if let Stage::Waiting(call) = mem::replace(&mut self.0, Stage::Done) {

@@ -225,7 +225,7 @@ impl OwnedLocks {
         })
     }
 
-    /// Finds the locks whose key this is.
+    /// Returns the locks that own this lock's key: these, or those of the calls around.
     fn owners<'a>(self: &'a Arc<Self>, lock: &OwnedLock) -> Vec<&'a Arc<Self>> {
         match &self.ground {
             Ground::Own(_) => vec![self],

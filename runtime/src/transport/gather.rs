@@ -17,14 +17,14 @@ use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
-/// So much is written without waiting for a flush.
+/// From so many bytes on, the next write sends them without waiting for a flush.
 const FULL: usize = 64 * 1024;
 
-/// What is said of a connection that may not be made again: nothing was sent.
+/// Error of a channel that may not connect again; `errors` reads it as not applied.
 pub(super) const ENDED: &str = "the connection has ended";
 
-/// A connection to this endpoint, made when it is first used. Only `once`, if its credentials may be others by the time that it has
-/// ended: the channel, which would make it again, keeps those it began with.
+/// Returns a channel to this endpoint, which connects when first used. With `once` it never connects again: a channel keeps its
+/// first credentials, and those may have changed.
 pub(super) fn connect(endpoint: &Endpoint, once: bool) -> Channel {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false); // TLS is tonic's to add

@@ -1,5 +1,5 @@
-//! Refusals of writes that are sent again until etcd carries them out: deletes, and barriers (rule P34). Nothing else would say
-//! so: a put that is refused is its caller's error.
+//! Refusals of deletes and barriers, which the core sends again until etcd carries them out (rule P34). Often no caller learns
+//! of them, so they are logged; a refused put is its caller's error.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ const FORGET: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     keys: Mutex<Keys>,
-    /// Whether there are any: most writes need no more than this.
+    /// Whether there are any: while there are none, a write that succeeds does not lock `keys`.
     any: AtomicBool,
 }
 

@@ -32,7 +32,8 @@ impl Drained {
         self.ended
     }
 
-    /// How many calls lost their locks meanwhile, most of them to the end of the grace, and ended then.
+    /// How many calls had lost their locks when they released them during the shutdown. Most of these lost them when the grace
+    /// ended.
     #[must_use]
     pub fn cut_off(&self) -> usize {
         self.cut_off

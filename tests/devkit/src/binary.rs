@@ -13,7 +13,8 @@ pub fn etcd() -> PathBuf {
     tool("ETCD_BIN", "etcd")
 }
 
-/// Returns the path of the `etcdctl` to contend with. It prefers 3.5, because 3.4 runs its command although its lease is gone.
+/// Returns the `etcdctl` that contends for locks: that of `ETCDCTL_35` first, because 3.4 runs its command although its lease
+/// is gone.
 pub fn etcdctl() -> PathBuf {
     match env::var_os("ETCDCTL_35") {
         Some(path) => path.into(),

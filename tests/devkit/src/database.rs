@@ -1,5 +1,5 @@
-//! Database server of one's own, for tests, benches and xtask: data, socket and log lie in a temporary directory. Which programs, and
-//! that they open no port, is said by those who start one.
+//! Database server of one's own, for tests, benches and xtask: data, socket and log lie in a temporary directory. The
+//! caller chooses the programs, and by their options keeps them from opening a port.
 
 use std::env;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! `xtask pulse`: a command for a lock, whose file says since when it has run, and when it last did so.
+//! `xtask pulse`: the command that `xtask exec` runs under a lock. Its file says when it began and when it last ran.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

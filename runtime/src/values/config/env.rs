@@ -27,8 +27,8 @@ impl Config {
     /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | `ETCDCTL_CACERT` |
     /// | `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY` | files with the client's certificate and key (PEM) | `ETCDCTL_CERT`, `ETCDCTL_KEY` |
     ///
-    /// Durations are `<integer>(ms|s|m|h)`. An empty variable counts as unset. As for `etcdctl`, its own certificate
-    /// variables mean nothing where every endpoint is `http://`.
+    /// Durations are `<integer>(ms|s|m|h)`. An empty variable counts as unset. Where every endpoint is
+    /// `http://`, etcdctl's certificate variables mean nothing, as with `etcdctl` itself.
     ///
     /// Files are read now, and again for each new connection and when etcd refuses a login: a certificate or a password that is replaced
     /// needs no restart. A file that cannot be read then, or is not whole, leaves the last good credentials in use. A warning says so,

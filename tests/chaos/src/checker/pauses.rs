@@ -1,4 +1,5 @@
 //! Pauses: when processes did not run, because they were stopped, because the machine ran others, or because they had ended.
+//! Times are nanoseconds since boot.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ pub(super) struct Pauses {
     ended: BTreeMap<u32, u64>,
     /// When the machine did not run the witness, or a worker that was not stopped.
     stalls: Vec<(u64, u64)>,
-    /// When etcd answered at no member.
+    /// When no member of etcd answered.
     silences: Vec<(u64, u64)>,
     over: u64,
 }
@@ -114,7 +115,7 @@ impl Pauses {
         stalls.filter(move |(from, to)| to - from >= least)
     }
 
-    /// Every stall, by its length.
+    /// The length of every stall.
     pub(super) fn stalls(&self) -> impl Iterator<Item = u64> {
         self.stalls.iter().map(|(from, to)| to - from)
     }

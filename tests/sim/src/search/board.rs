@@ -26,7 +26,7 @@ const TTL: i64 = 2;
 pub(crate) struct Opening {
     pub(crate) clients: usize,
     pub(crate) queued: usize,
-    /// Whether time goes on. Where it does not, so many choices lead further.
+    /// Whether time goes on. Without it there are fewer choices, so the search goes deeper.
     pub(crate) time: bool,
     pub(crate) modes: Modes,
 }
@@ -78,7 +78,7 @@ pub(crate) enum Choice {
     Sleep,
 }
 
-/// What there may be of what would never end.
+/// How often the search may still make these choices: without limits it would hardly end.
 #[derive(Debug)]
 struct Budget {
     faults: usize,
@@ -277,7 +277,7 @@ impl Board {
                 self.until(self.bench.store.next_expiry(), false);
             }
         }
-        // In whatever order they were sent.
+        // Sorted, so that boards which differ only in the order of sending have one digest.
         if let Some(under_way) = &mut self.bench.by_hand {
             under_way.sort_by_key(Message::order);
         }
@@ -366,7 +366,7 @@ impl Board {
         under_way.push(message);
     }
 
-    /// The same for boards from which the same follows.
+    /// Returns one number for all boards from which the same states follow.
     pub(crate) fn digest(&self) -> u64 {
         let mut digest = Digest(DefaultHasher::new());
         let bench = &self.bench;

@@ -73,7 +73,7 @@ pub(crate) struct Bench {
     pub(crate) cut: BTreeSet<CallId>,
     /// When a call of a process last went although others may still follow its edges.
     pub(crate) unnoticed: BTreeMap<usize, Moment>,
-    /// There are no faults at all.
+    /// Nothing goes wrong, except that messages may be a little late.
     pub(crate) peaceful: bool,
     /// Each process has a clock of its own.
     pub(super) drifts: bool,

@@ -89,7 +89,7 @@ impl Bench {
             (crowd.shared, crowd.permits) = *random
                 .pick(&[(0.5, 0.0), (0.8, 0.0), (0.0, 0.8), (0.4, 0.5)])
                 .unwrap_or(&(0.5, 0.0));
-            // For whom a call waits that waits for a permit cannot be said, and so neither whether that is a cycle.
+            // A call for a permit waits for no single holder, so no check can say whether it is in a cycle.
             if crowd.inverted {
                 crowd.permits = 0.0;
             } else if random.chance(0.4) {
@@ -122,7 +122,8 @@ impl Bench {
         self.run_until(self.now + Duration::from_secs(20), |_| false);
         self.check_idle();
 
-        // Some shut down while their bodies end, and what those leave locked is to stay without them.
+        // In some schedules processes shut down while bodies end. Names that those keep locked stay locked without their
+        // process.
         if self.random.chance(0.3) {
             self.plan_keepers();
             let soon = self.random.micros(0, 60_000);
@@ -162,8 +163,8 @@ impl Bench {
 mod tests {
     use super::play;
 
-    /// In these a cycle was overlooked: one by way of a call for several names that some readers retained waiting, and three by
-    /// way of a call for a name and another below it.
+    /// In these seeds the core once overlooked a cycle: one through a group that readers kept waiting, three through a name and
+    /// another below it.
     const ONCE_BROKEN: [u64; 4] = [89_183, 33_961, 41_974, 91_463];
 
     #[test]

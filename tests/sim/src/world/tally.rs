@@ -1,4 +1,4 @@
-//! How often what went wrong.
+//! Tally: how often each fault has happened.
 
 /// A fault the simulator can inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ const FAULTS: [(Fault, &str); 30] = [
     (Fault::SessionEnded, "session ended in a shutdown"),
 ];
 
-/// How often each.
+/// How often each fault has happened.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally([u64; FAULTS.len()]);
 
