@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use etcd_locked::sqlx::{Fenceable, migration};
+use etcd_locked::LockError;
+use etcd_locked::sqlx::{Fenceable, FencedError, migration};
 use etcd_locked_devkit::{MariaDb, Postgres, Result};
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgPoolOptions;
@@ -43,6 +44,40 @@ async fn holders_write_to_mariadb_one_after_the_other() {
     }
 }
 
+/// Nothing but the tokens decides: not what a table made by hand leaves out.
+#[limit::test]
+async fn postgresql_names_the_overtaken_lock_of_several() {
+    if !Postgres::is_installed() {
+        return leave_out("PostgreSQL");
+    }
+    let server = started(|| Postgres::start(&[])).await;
+    let pool = PgPoolOptions::new().max_connections(1);
+    let pool = pool.connect(&server.url()).await.expect("an answer");
+    let table = "create table etcd_locked_tokens (name text primary key, token bigint)";
+    pool.execute(table).await.expect("an answer");
+    let corner = Corner::new().await;
+    let (a, b) = (corner.locks().await, corner.locks().await);
+    let both = take("free names", a.lock("orders/7").and("orders/8")).await;
+    let begun = both.begin_fenced(&pool).await.expect("an answer");
+    begun.commit().await.expect("an answer");
+    corner.take_away("orders/8").await;
+    let next = take("one of the names", b.lock("orders/8")).await;
+    let begun = next.begin_fenced(&pool).await.expect("an answer");
+    begun.commit().await.expect("an answer");
+    for _ in 0..3 {
+        let late = both.begin_fenced(&pool).await.expect_err("a refusal");
+        let FencedError::Lock(LockError::Lost { name, .. }) = late else {
+            panic!("{late:?}")
+        };
+        assert_eq!(name.text(), Some("orders/8"));
+        let open = sqlx::query_scalar("select txid_current_if_assigned() is not null");
+        let open: bool = open.fetch_one(&pool).await.expect("an answer");
+        assert!(!open);
+    }
+    let begun = next.begin_fenced(&pool).await.expect("an answer");
+    begun.commit().await.expect("an answer");
+}
+
 /// sqlx by itself leaves open what it had begun: <https://github.com/transact-rs/sqlx/issues/4385>.
 #[limit::test]
 async fn a_begin_that_is_dropped_leaves_nothing_open() {
@@ -59,7 +94,8 @@ async fn a_begin_that_is_dropped_leaves_nothing_open() {
     let held = take("a free name", locks.lock("orders/7")).await;
     let mut dropped = 0;
     while dropped < 100 {
-        for (polls, when) in (1..9).zip([When::AtOnce, When::WhenWoken].into_iter().cycle()) {
+        let counts = (1..6).flat_map(|polls| [(polls, When::AtOnce), (polls, When::WhenWoken)]);
+        for (polls, when) in counts {
             let begin = poll_then_drop(polls, when, held.begin_fenced(&pool));
             match within("the transaction", begin).await {
                 None => dropped += 1,
@@ -120,6 +156,9 @@ where
     let late = written(&pool, &first, "a, late")
         .await
         .expect_err("a refusal");
+    assert!(is_refused(&late), "{late:?}");
+    let own = pool.begin().await.expect("an answer");
+    let late = first.fenced(own).await.expect_err("a refusal");
     assert!(is_refused(&late), "{late:?}");
     assert_eq!(writer().await, "b");
 }

@@ -4,11 +4,9 @@
 //! by raising it, which locks the row until its end: so holders write one after the other, and one that is late finds a greater
 //! token. [Kleppmann 2016](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) is the source of the rule.
 
-use std::fmt::Write;
 use std::future::Future;
 use std::panic::resume_unwind;
 
-use ::sqlx::error::ErrorKind;
 use ::sqlx::{
     ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Row, Transaction, Type,
 };
@@ -33,33 +31,42 @@ const RAISE_IN_MYSQL: &str = "insert into etcd_locked_tokens (name, token) value
                               on duplicate key update token = greatest(token, values(token))";
 const READ_IN_MYSQL: &str = "select token from etcd_locked_tokens where name = ? for update";
 
+/// What PostgreSQL says of a token that cannot be raised, before the number of its name.
+const OVERTAKEN: &str = "etcd-locked: a later holder was first, of name ";
+
 /// Raises tokens and begins a transaction in one exchange: PostgreSQL takes statements of one message that come before a `begin` into
-/// that transaction. Where a greater token is there, the column refuses the null that would take its place, and nothing is begun.
-/// Such a message has no parameters, so names are in hexadecimal: no text of theirs is read as SQL.
+/// that transaction. Where a greater token is there, a text that is no number takes its place: PostgreSQL quotes it in the error, and
+/// begins nothing. It is not constant, so it is read only then, and holds whatever a table that was made by hand forgets. Such a message
+/// has no parameters, so names are in hexadecimal: none is read as SQL.
 fn begin_in_postgres(locks: &[&OwnedLock]) -> String {
-    let mut message = String::new();
-    for lock in locks {
-        let _ = message.write_str(
-            "insert into etcd_locked_tokens (name, token) values (convert_from(decode('",
-        );
-        for byte in lock.name_of_key().bytes() {
-            let _ = write!(message, "{byte:02x}");
-        }
-        let _ = write!(
-            message,
-            "', 'hex'), 'UTF8'), {}) on conflict (name) do update set token = \
-             case when etcd_locked_tokens.token <= excluded.token then excluded.token end; ",
-            lock.token.as_i64()
-        );
-    }
-    message + "begin"
+    let raise = locks.iter().enumerate().map(|(at, lock)| {
+        let bytes = lock.name_of_key().bytes();
+        let name: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+        let token = lock.token.as_i64();
+        format!(
+            "insert into etcd_locked_tokens (name, token) values (convert_from(decode('{name}', 'hex'), 'UTF8'), {token}) \
+             on conflict (name) do update set token = case when etcd_locked_tokens.token <= excluded.token \
+             then excluded.token else cast('{OVERTAKEN}{at}.' || left(excluded.name, 0) as bigint) end; "
+        )
+    });
+    raise.chain(["begin".to_owned()]).collect()
+}
+
+/// The lock whose token could not be raised, if that was the error.
+fn overtaken<'l>(locks: &[&'l OwnedLock], error: &FencedError) -> Option<&'l OwnedLock> {
+    let FencedError::Database(::sqlx::Error::Database(error)) = error else {
+        return None;
+    };
+    let (_, number) = error.message().split_once(OVERTAKEN)?;
+    let (number, _) = number.split_once('.')?;
+    locks.get(number.parse::<usize>().ok()?).copied()
 }
 
 /// Why a transaction was not fenced. It is rolled back then.
 #[derive(Debug, thiserror::Error)]
 pub enum FencedError {
     /// [`LockError::Lost`]: the lock is lost; [`LossCause::Overtaken`] where only the database knows it yet.
-    /// [`LockError::Config`]: a database that is not one of the three.
+    /// [`LockError::Config`]: a database that is not one of the three; or `begin_fenced` on no tokio runtime.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The database failed; most often the table is missing: see [`migration`].
@@ -152,42 +159,36 @@ pub(crate) async fn begin<'l, D: Fenceable>(
             transaction.rollback().await?;
             Err(refused(call, first))
         }
-        Err(FencedError::Database(::sqlx::Error::Database(error)))
-            if error.kind() == ErrorKind::NotNullViolation =>
-        {
-            Err(refused(call, first))
-        }
-        Err(error) => Err(error),
+        Err(error) => Err(overtaken(&locks, &error).map_or(error, |lock| refused(call, lock))),
     }
 }
 
-/// Begins a transaction in a task of its own, so that one whose caller is dropped meanwhile is rolled back: sqlx forgets the
-/// transaction of a `begin` that is dropped, and leaves it open in the pool
-/// ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)).
+/// Begins a transaction, the exchange in a task of its own, so that one whose caller is dropped meanwhile is rolled back: sqlx forgets
+/// the transaction of a `begin` that is dropped, and leaves it open in the pool
+/// ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). For a connection the caller itself waits, and no longer than it lives.
 async fn begun<D: Fenceable>(
     pool: &Pool<D>,
     statement: Option<String>,
 ) -> Result<Transaction<'static, D>, FencedError> {
+    let wrong = |message: &str| LockError::Config {
+        message: message.to_owned(),
+    };
     let runtime = Handle::try_current().map_err(|_| {
-        let message = "`begin_fenced` begins the transaction in a task of its own, and the caller runs on no tokio runtime; call it from \
-                       one, or use `fenced` on a transaction that you begin";
-        LockError::Config {
-            message: message.to_owned(),
-        }
+        wrong(
+            "`begin_fenced` begins the transaction in a task of its own, and the caller runs on no tokio runtime; call it from \
+             one, or use `fenced` on a transaction that you begin",
+        )
     })?;
-    let pool = pool.clone();
-    let begin = runtime.spawn(async move {
-        match statement {
-            Some(statement) => pool.begin_with(statement).await,
-            None => pool.begin().await,
-        }
-    });
-    match begin.await {
+    let connection = pool.acquire().await?;
+    // What `Pool::begin_with` does with its connection; hidden in sqlx's docs.
+    let begin = Transaction::begin(connection, statement.map(Into::into));
+    match runtime.spawn(begin).await {
         Ok(begun) => Ok(begun?),
         Err(gone) => match gone.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // The runtime ends.
-            Err(_) => Err(::sqlx::Error::PoolClosed.into()),
+            Err(_) => {
+                Err(wrong("the tokio runtime ended while a transaction was being begun").into())
+            }
         },
     }
 }
@@ -242,7 +243,7 @@ async fn raise<D: Fenceable>(
         }
         other => {
             let message = format!(
-                "`fenced` knows PostgreSQL, MySQL and SQLite, not {other}: open the pool with the database's own type"
+                "a fence is for PostgreSQL, MySQL and SQLite, not {other}: open the pool with the database's own type"
             );
             Err(LockError::Config { message }.into())
         }

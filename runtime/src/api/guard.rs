@@ -196,6 +196,9 @@ impl<N: Group> LockGuard<N> {
     /// [`LockError::Lost`] from [`hold`](Self::hold), or from the attribute, says that the body was dropped, perhaps while the database
     /// committed: such a commit came before the next holder's all the same.
     ///
+    /// Begin one at a time: a second of the same name, as in a helper or a [`reentrant`](crate::Acquire::reentrant) call, waits for the
+    /// end of the first.
+    ///
     /// Of several names all are fenced. A reader's guard, and one of a permit, does not have this: their holders do not follow each
     /// other.
     ///
@@ -219,7 +222,7 @@ impl<N: Group> LockGuard<N> {
     /// ```no_run
     /// # use etcd_locked::Locked;
     /// # etcd_locked::lock_names! { pub Order = "orders/<id: u64>"; pub Shelf = "shelves/<sku: u64>"; }
-    /// # async fn example(db: sqlx::PgPool, order: &Locked<Order>, shelf: &Locked<Shelf>) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn example(db: sqlx::SqlitePool, order: &Locked<Order>, shelf: &Locked<Shelf>) -> Result<(), Box<dyn std::error::Error>> {
     /// let transaction = shelf.fenced(order.begin_fenced(&db).await?).await?;
     /// # drop(transaction); Ok(()) }
     /// ```
