@@ -193,27 +193,3 @@ fn edge_to_a_readers_key_goes_before_the_reader_times_out() {
     // The writer waits on, and says so anew.
     town.until(|town| town.edges() == [EDGE]);
 }
-
-/// Waits of one mode that are over together count for none of the calls behind them.
-#[test]
-fn edge_goes_before_waits_time_out_together() {
-    let mut town = Town::of(2);
-    for (call, name) in [(0, "a"), (5, "c"), (6, "d")] {
-        town.take(0, call, &[name]);
-    }
-    town.take(1, 1, &["b"]);
-    for (call, outer) in [(10, 0), (15, 5)] {
-        town.ask_for(0, call, &["b"], &[outer], Wait::For(4 * SECOND));
-    }
-    town.ask_as(0, 16, Mode::Shared, &["b"], &[6], Wait::Forever);
-    town.until(|town| town.edges().len() == 3);
-    town.withhold = is_withdrawal;
-    town.until(|town| !town.withheld.is_empty());
-    town.live(SECOND / 2);
-    assert!(town.refusals().is_empty());
-    town.let_through();
-    let refused: Vec<_> = town.refusals().iter().map(|(call, _)| *call).collect();
-    assert_eq!(refused, [10, 15]);
-    // Nothing leads to the key by which the two waited.
-    assert!(!town.edges().iter().any(|edge| edge.ends_with("/b/a1")));
-}
