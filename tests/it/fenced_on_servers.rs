@@ -50,9 +50,7 @@ async fn postgresql_names_the_overtaken_lock_of_several() {
     if !Postgres::is_installed() {
         return leave_out("PostgreSQL");
     }
-    let server = started(|| Postgres::start(&[])).await;
-    let pool = PgPoolOptions::new().max_connections(1);
-    let pool = pool.connect(&server.url()).await.expect("an answer");
+    let (_server, pool) = one_connection().await;
     let table = "create table etcd_locked_tokens (name text primary key, token bigint)";
     pool.execute(table).await.expect("an answer");
     let corner = Corner::new().await;
@@ -70,9 +68,7 @@ async fn postgresql_names_the_overtaken_lock_of_several() {
             panic!("{late:?}")
         };
         assert_eq!(name.text(), Some("orders/8"));
-        let open = sqlx::query_scalar("select txid_current_if_assigned() is not null");
-        let open: bool = open.fetch_one(&pool).await.expect("an answer");
-        assert!(!open);
+        assert!(!is_writing(&pool).await);
     }
     let begun = next.begin_fenced(&pool).await.expect("an answer");
     begun.commit().await.expect("an answer");
@@ -84,9 +80,7 @@ async fn a_begin_that_is_dropped_leaves_nothing_open() {
     if !Postgres::is_installed() {
         return leave_out("PostgreSQL");
     }
-    let server = started(|| Postgres::start(&[])).await;
-    let pool = PgPoolOptions::new().max_connections(1);
-    let pool = pool.connect(&server.url()).await.expect("an answer");
+    let (_server, pool) = one_connection().await;
     let migrated = pool.execute(migration::<sqlx::Postgres>()).await;
     migrated.expect("an answer");
     let corner = Corner::new().await;
@@ -101,12 +95,24 @@ async fn a_begin_that_is_dropped_leaves_nothing_open() {
                 None => dropped += 1,
                 Some(begun) => begun.expect("an answer").commit().await.expect("an answer"),
             }
-            // The pool has that one connection; outside of the transaction a read has no number.
-            let open = sqlx::query_scalar("select txid_current_if_assigned() is not null");
-            let open: bool = open.fetch_one(&pool).await.expect("an answer");
+            let open = is_writing(&pool).await;
             assert!(!open, "dropped after {polls} polls, {when:?}");
         }
     }
+}
+
+/// A PostgreSQL, and a pool with one connection to it.
+async fn one_connection() -> (Postgres, PgPool) {
+    let server = started(|| Postgres::start(&[])).await;
+    let pool = PgPoolOptions::new().max_connections(1);
+    let pool = pool.connect(&server.url()).await.expect("an answer");
+    (server, pool)
+}
+
+/// Tells whether the connection is inside a transaction that has written: a read outside has no number.
+async fn is_writing(pool: &PgPool) -> bool {
+    let writes = sqlx::query_scalar("select txid_current_if_assigned() is not null");
+    writes.fetch_one(pool).await.expect("an answer")
 }
 
 async fn started<S: Send + 'static>(start: impl FnOnce() -> Result<S> + Send + 'static) -> S {
