@@ -34,10 +34,10 @@ const READ_IN_MYSQL: &str = "select token from etcd_locked_tokens where name = ?
 /// What PostgreSQL says of a token that cannot be raised, before the number of its name.
 const OVERTAKEN: &str = "etcd-locked: a later holder was first, of name ";
 
-/// Raises tokens and begins a transaction in one exchange: PostgreSQL takes statements of one message that come before a `begin` into
-/// that transaction. Where a greater token is there, a text that is no number takes its place: PostgreSQL quotes it in the error, and
-/// begins nothing. It is not constant, so it is read only then, and holds whatever a table that was made by hand forgets. Such a message
-/// has no parameters, so names are in hexadecimal: none is read as SQL.
+/// Writes the message that raises tokens and begins a transaction: PostgreSQL takes what stands before a `begin` in one message into
+/// that transaction. Where a greater token is there, a text that is no number is cast: PostgreSQL quotes it in its error, and begins
+/// nothing. The text depends on a column, so PostgreSQL casts it only then. The refusal rests on no constraint, which a table made by
+/// hand may lack. The message has no parameters, so names are in hexadecimal: PostgreSQL reads none as SQL.
 fn begin_in_postgres(locks: &[&OwnedLock]) -> String {
     let raise = locks.iter().enumerate().map(|(at, lock)| {
         let bytes = lock.name_of_key().bytes();
@@ -52,7 +52,7 @@ fn begin_in_postgres(locks: &[&OwnedLock]) -> String {
     raise.chain(["begin".to_owned()]).collect()
 }
 
-/// The lock whose token could not be raised, if that was the error.
+/// Returns the lock whose token could not be raised; `None` if that was not the error.
 fn overtaken<'l>(locks: &[&'l OwnedLock], error: &FencedError) -> Option<&'l OwnedLock> {
     let FencedError::Database(::sqlx::Error::Database(error)) = error else {
         return None;
@@ -138,7 +138,7 @@ pub fn migration<D: Fenceable>() -> &'static str {
     }
 }
 
-/// Begins a transaction, and shows it the tokens of locks of a call. In as few exchanges as the database allows.
+/// Begins a transaction, and shows it the tokens of locks of a call, in as few exchanges as the database allows.
 pub(crate) async fn begin<'l, D: Fenceable>(
     call: &OwnedLocks,
     locks: impl IntoIterator<Item = &'l OwnedLock>,
@@ -149,23 +149,20 @@ pub(crate) async fn begin<'l, D: Fenceable>(
         let transaction = begun(pool, None).await?;
         return fence(call, locks, transaction).await;
     }
-    let Some(first) = locks.first() else {
-        return begun(pool, None).await;
-    };
     match begun(pool, Some(begin_in_postgres(&locks))).await {
         // The statements may have waited for long.
         Ok(transaction) if call.lost().is_none() => Ok(transaction),
         Ok(transaction) => {
             transaction.rollback().await?;
-            Err(refused(call, first))
+            Err(refused(call, locks.first().copied().unwrap_or(&call.first)))
         }
         Err(error) => Err(overtaken(&locks, &error).map_or(error, |lock| refused(call, lock))),
     }
 }
 
-/// Begins a transaction, the exchange in a task of its own, so that one whose caller is dropped meanwhile is rolled back: sqlx forgets
-/// the transaction of a `begin` that is dropped, and leaves it open in the pool
-/// ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). For a connection the caller itself waits, and no longer than it lives.
+/// Begins a transaction in a task of its own, which rolls it back if the caller is dropped meanwhile: sqlx leaves the transaction of a
+/// `begin` that is dropped open in the pool ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). The caller waits for the
+/// connection itself: dropped, it wants none any more.
 async fn begun<D: Fenceable>(
     pool: &Pool<D>,
     statement: Option<String>,
