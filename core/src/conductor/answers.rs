@@ -649,8 +649,8 @@ impl Core {
         self.observe.are_guarded(contender.names(), session)
     }
 
-    /// Watches what matters of the names of a contender, from this revision on, unless that is watched; what matters no more, it
-    /// watches no more.
+    /// Watches what matters of the names of a contender, from this revision on, unless that is watched. Closes the watches of these
+    /// names that no contender needs any more.
     fn watch(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let held = contender.ownership().is_some();
