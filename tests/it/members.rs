@@ -50,6 +50,8 @@ async fn all_members_may_be_replaced() {
     environment.extend(drill.environment());
     let directory = TempDir::new().unwrap();
     let tally = format!("tally till {}", directory.path().display());
+    let desk = TempDir::new().unwrap();
+    let visit = format!("churn desk 1 {}", desk.path().display());
     let mut workers = [
         Worker::start(environment.clone()),
         Worker::start(environment),
@@ -66,6 +68,8 @@ async fn all_members_may_be_replaced() {
         let new = cluster.members[at].endpoint();
         for worker in &mut workers {
             follows(worker, &new).await;
+            // The next member is replaced when all is well, as by an operator.
+            worker.asked(&visit, "churned").await;
         }
         drill.took(
             &format!("both processes used new member {}", at + 1),

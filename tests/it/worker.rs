@@ -48,7 +48,8 @@ impl Worker {
         self.says(word).await
     }
 
-    /// Awaits the next line that begins with this word, and returns the rest of it. Skips other lines, but panics at `failed`.
+    /// Awaits the next line that begins with this word, and returns the rest of it. Skips other lines, but panics at
+    /// `failed`, and at a tally that a failed call has ended.
     pub(crate) async fn says(&mut self, word: &str) -> String {
         self.says_within(PATIENCE, word).await
     }
@@ -63,7 +64,7 @@ impl Worker {
                     return rest.to_owned();
                 }
                 assert!(
-                    first != "failed",
+                    !["failed", "tallied"].contains(&first),
                     "a worker, asked for `{word}`, said `{line}`"
                 );
                 others.push(line);
