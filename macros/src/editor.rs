@@ -12,7 +12,7 @@ use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
 use crate::bind::Bound;
-use crate::expand::{braces, conversion, expand, guards, lock, proofs, registration};
+use crate::expand::{braces, conversion, expand, guards, lock, registration};
 use crate::function::Function;
 use crate::shape::Frame;
 
@@ -39,11 +39,11 @@ fn is_analyzer(program: &Path) -> bool {
 /// async fn ship(id: u64) -> Result<Receipt, AppError> {
 ///     if false {
 ///         const _: () = ::core::panic!(..);
-///         let _ = { let __names = [..]; ::etcd_locked::__private::lock(&__names, ..) };
+///         let __lock = { let __names = [..]; ::etcd_locked::__private::lock(&__names, ..) };
 ///         let __result = loop {};
 ///         return ::etcd_locked::__private::finish(__result);
 ///     }
-///     let order = &::etcd_locked::__private::prove(..).locked::<..>();      // with `guard = order`
+///     let order = &::etcd_locked::__private::prove(..).0.locked::<..>();      // with `guard = order`
 ///     BODY
 /// }
 /// ```
@@ -54,12 +54,12 @@ fn shown(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let fuse = "`#[etcd_locked]` was expanded for an editor, without its lock";
     let (registration, lock, conversion) = (registration(bound), lock(bound), conversion(bound));
-    let guards = guards(bound, Some(&proofs(bound)));
+    let guards = guards(bound, true);
     let mentioned = quote_spanned! {here=>
         if false {
             const _: () = ::core::panic!(#fuse);
             #registration
-            let _ = #lock;
+            #lock
             let __result = loop {};
             return #conversion;
         }
@@ -128,7 +128,7 @@ mod tests {
             if false {
                 const _: () = ::core::panic!("`#[etcd_locked]` was expanded for an editor, without its lock");
                 #registration
-                let _ = #lock;
+                #lock
                 let __result = loop {};
                 return ::etcd_locked::__private::finish(__result);
             }
@@ -183,7 +183,7 @@ mod tests {
             async fn f(id: u64) -> Result<(), E> {
                 #mentioned
                 let order = &::etcd_locked::__private::prove(Order { id })
-                    .locked::<::etcd_locked::__private::Exclusive>();
+                    .0.locked::<::etcd_locked::__private::Exclusive>();
                 g()
             }
         };

@@ -48,11 +48,8 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 /// With `guard = order` the names are values, of which the proof is made in the body, where the call's locks are at hand:
 ///
 /// ```text
-///     let (__lock, (__proof0,)) = {
-///         let __proofs = (::etcd_locked::__private::prove(Order { id }),);
-///         let __names = [__proofs.0.name()];
-///         (::etcd_locked::__private::lock(&__names, ..), __proofs)
-///     };
+///     let __lock = ::etcd_locked::__private::lock(&[], ..);
+///     let (__lock, __proof0) = __lock.prove(Order { id });
 ///     .. async move {
 ///         ..
 ///         let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>();
@@ -86,19 +83,8 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
             let __result = __call.await;
         }
     };
-    let locked = match &bound.options.guard {
-        None => quote_spanned!(here=> __lock),
-        Some(guard) => {
-            let each = guard.variables.iter().enumerate();
-            let each = each.map(|(at, variable)| match variable {
-                Some(_) => proof_variable(at).into_token_stream(),
-                None => quote_spanned!(here=> _),
-            });
-            quote_spanned!(here=> (__lock, (#(#each,)*)))
-        }
-    };
     let statements = quote_spanned! {here=>
-        let #locked = #lock;
+        #lock
         #result
         #conversion
     };
@@ -182,18 +168,27 @@ fn rendered(bound: &Bound, name: &Name) -> TokenStream {
     }
 }
 
-/// Writes `::etcd_locked::__private::prove(Order { id })` for each name.
-pub(crate) fn proofs(bound: &Bound) -> Vec<TokenStream> {
+/// Writes `let (__lock, __proof0) = __lock.prove(Order { id });` for each name, with `guard`.
+fn proofs(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
-    let private = private(&bound.options, here);
-    let proofs = bound.names.iter().map(|name| {
-        let name = match name {
-            Name::Template { .. } => rendered(bound, name),
-            Name::Expression(name) => quote!(#name),
+    let variables = bound.options.guard.iter().flat_map(|it| &it.variables);
+    let each = variables.zip(&bound.names).enumerate();
+    let proofs = each.map(|(at, (variable, name))| {
+        let proof = match variable {
+            Some(_) => proof_variable(at).into_token_stream(),
+            None => quote_spanned!(here=> _),
         };
-        quote_spanned!(here=> #private::prove(#name))
+        let name = name_to_prove(bound, name);
+        quote_spanned!(here=> let (__lock, #proof) = __lock.prove(#name);)
     });
     proofs.collect()
+}
+
+fn name_to_prove(bound: &Bound, name: &Name) -> TokenStream {
+    match name {
+        Name::Template { .. } => rendered(bound, name),
+        Name::Expression(name) => quote!(#name),
+    }
 }
 
 /// Writes `__proof0`.
@@ -206,10 +201,11 @@ fn proof_variable(at: usize) -> Ident {
 /// A reference to a temporary, located at the variable: so a proof that is to leave the body is one error, and shows nothing
 /// of ours.
 ///
-/// `proofs` stand in the place of `__proof0` and so on.
-pub(crate) fn guards(bound: &Bound, proofs: Option<&[TokenStream]>) -> TokenStream {
+/// For a reader, who is shown no variable of ours, the name is proven on the spot.
+pub(crate) fn guards(bound: &Bound, for_reader: bool) -> TokenStream {
     let variables = bound.options.guard.iter().flat_map(|it| &it.variables);
-    let bindings = variables.enumerate().filter_map(|(at, variable)| {
+    let each = variables.zip(&bound.names).enumerate();
+    let bindings = each.filter_map(|(at, (variable, name))| {
         let variable = variable.as_ref()?;
         let there = Span::mixed_site().located_at(variable.span());
         let private = private(&bound.options, there);
@@ -218,13 +214,16 @@ pub(crate) fn guards(bound: &Bound, proofs: Option<&[TokenStream]>) -> TokenStre
             (_, Some(_)) => quote_spanned!(there=> #private::Permit),
             _ => quote_spanned!(there=> #private::Exclusive),
         };
-        let proof = match proofs {
-            None => {
+        let proof = match for_reader {
+            true => {
+                let name = name_to_prove(bound, name);
+                quote_spanned!(Span::mixed_site()=> #private::prove(#name).0)
+            }
+            false => {
                 let mut proof = proof_variable(at);
                 proof.set_span(there);
                 proof.into_token_stream()
             }
-            Some(proofs) => proofs.get(at)?.clone(),
         };
         Some(quote_spanned!(there=> let #variable = &#proof.locked::<#mode>();))
     });
@@ -239,40 +238,41 @@ fn function(bound: &Bound) -> TokenStream {
     quote_spanned!(here=> ::core::concat!(::core::module_path!(), #name))
 }
 
-/// Writes `{ let __names = [..]; ::etcd_locked::__private::lock(&__names, const { &Site { .. } }) }`.
+/// Writes `let __lock = { let __names = [..]; ::etcd_locked::__private::lock(&__names, const { &Site { .. } }) };`.
 ///
 /// With `when`, in an `if`. The user's expression has a statement of its own, as not every expression may be a condition.
 pub(crate) fn lock(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
-    let (names, limits, call) = (names(bound), limits(&bound.options), call(bound));
-    if let Some(guard) = &bound.options.guard {
-        let proofs = proofs(bound);
-        let each = (0..guard.variables.len()).map(Literal::usize_unsuffixed);
+    let (limits, methods) = (limits(&bound.options), methods(bound));
+    if bound.options.guard.is_some() {
+        let (begun, proofs) = (begun(bound, &quote_spanned!(here=> [])), proofs(bound));
+        let changed =
+            (!methods.is_empty()).then(|| quote_spanned!(here=> let __lock = __lock #methods;));
         return quote_spanned! {here=>
-            {
-                let __proofs = (#(#proofs,)*);
-                let __names = [#(__proofs.#each.name()),*];
-                #limits
-                (#call, __proofs)
-            }
+            let __lock = #begun;
+            #proofs
+            #limits
+            #changed
         };
     }
+    let (names, begun) = (names(bound), begun(bound, &quote_spanned!(here=> __names)));
     let lock = quote_spanned! {here=>
         {
             let __names = #names;
             #limits
-            #call
+            #begun #methods
         }
     };
-    match &bound.options.when {
+    let lock = match &bound.options.when {
         None => lock,
         Some(when) => {
             let there = here.located_at(when.span()); // where rustc reports what is no `bool`
             let asked = quote_spanned!(there=> let __when: bool = #when;);
             quote_spanned!(here=> { #asked if __when #lock else { #private::unlocked() } })
         }
-    }
+    };
+    quote_spanned!(here=> let __lock = #lock;)
 }
 
 /// Writes `let __permits: ::core::primitive::u16 = { config.limit };` for each such option that is an expression.
@@ -300,8 +300,8 @@ fn limits(options: &Options) -> TokenStream {
     limits.into_iter().flatten().collect()
 }
 
-/// Writes `::etcd_locked::__private::lock(&__names, const { &Site { .. } })` and a method call for each option.
-fn call(bound: &Bound) -> TokenStream {
+/// Writes `::etcd_locked::__private::lock(&__names, const { &Site { .. } })`.
+fn begun(bound: &Bound, names: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
     let function = function(bound);
@@ -323,10 +323,15 @@ fn call(bound: &Bound) -> TokenStream {
             }
         }
     };
-    let lock = match &bound.options.locks {
-        None => quote_spanned!(here=> #private::lock(&__names, #site)),
-        Some(locks) => quote_spanned!(here=> #private::lock_on(#locks, &__names, #site)),
-    };
+    match &bound.options.locks {
+        None => quote_spanned!(here=> #private::lock(&#names, #site)),
+        Some(locks) => quote_spanned!(here=> #private::lock_on(#locks, &#names, #site)),
+    }
+}
+
+/// Writes a method call for each option.
+fn methods(bound: &Bound) -> TokenStream {
+    let here = Span::mixed_site();
     let mut methods = TokenStream::new();
     if expression(&bound.options.wait).is_some() {
         methods.extend(quote_spanned!(here=> .wait(__wait)));
@@ -363,7 +368,7 @@ fn call(bound: &Bound) -> TokenStream {
     if bound.options.release == Release::Background {
         methods.extend(quote_spanned!(here=> .released_in_background()));
     }
-    quote_spanned!(here=> #lock #methods)
+    methods
 }
 
 /// Writes the user's tokens as the body of an `async move` block, after a `return` that never runs.
@@ -382,7 +387,7 @@ fn body(bound: &Bound, lock: &TokenStream) -> TokenTree {
         Frame::Block { .. } => with_used_arguments(user.stream(), &identifiers(lock)),
     };
     let scope = braces(statements, here.located_at(user.span()));
-    let guards = guards(bound, None);
+    let guards = guards(bound, false);
     let statements = quote_spanned! {here=>
         #[allow(#lints)]
         if false {
@@ -810,19 +815,13 @@ mod tests {
             ),
         );
         let proofs = quote! {
-            let __proofs = (
-                ::etcd_locked::__private::prove(::etcd_locked::__private::name("accounts/<from>", &[&from])),
-                ::etcd_locked::__private::prove(Account { id: to }),
-                ::etcd_locked::__private::prove(::etcd_locked::__private::name("ledger", &[])),
-            );
-            let __names = [__proofs.0.name(), __proofs.1.name(), __proofs.2.name()];
+            let (__lock, __proof0) = __lock.prove(::etcd_locked::__private::name("accounts/<from>", &[&from]));
+            let (__lock, __proof1) = __lock.prove(Account { id: to });
+            let (__lock, _) = __lock.prove(::etcd_locked::__private::name("ledger", &[]));
+            let __lock = __lock.shared();
+            let __call
         };
-        let before = format!("let (__lock , (__proof0 , __proof1 , _ ,)) = {{ {proofs}");
-        assert!(expansion.contains(&before), "{expansion}");
-        assert!(
-            expansion.contains(". shared () , __proofs) } ;"),
-            "{expansion}"
-        );
+        assert!(expansion.contains(&proofs.to_string()), "{expansion}");
         let bound = quote! {
             let from = &__proof0.locked::<::etcd_locked::__private::Shared>();
             let to = &__proof1.locked::<::etcd_locked::__private::Shared>();

@@ -52,10 +52,10 @@ pub struct Acquire<N: Group = Name, M: LockMode = Exclusive> {
 
 impl<N: LockName + 'static> Acquire<N> {
     fn new<T: LockName<Held = N>>(locks: Option<Locks>, name: T) -> Self {
-        let proof = prove(name);
+        let (proofs, name) = prove(name);
         Self {
-            wanted: Wanted::new(locks, vec![proof.name()]),
-            proofs: proof,
+            wanted: Wanted::new(locks, vec![name]),
+            proofs,
             mode: PhantomData,
         }
     }
@@ -89,8 +89,8 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
     where
         N: Append<B::Held>,
     {
-        let proof = prove(name);
-        self.wanted.names.push(proof.name());
+        let (proof, name) = prove(name);
+        self.wanted.names.push(name);
         Acquire {
             wanted: self.wanted,
             proofs: N::append(self.proofs, proof),

@@ -197,20 +197,15 @@ struct Wanted<N: LockName> {
     kept: N::Kept,
 }
 
-/// Renders a name, once, and keeps what its proof is to give.
-pub fn prove<T: LockName>(given: T) -> Proof<T::Held> {
+/// Renders a name, once: the name to lock, and what its proof is to give.
+pub fn prove<T: LockName>(given: T) -> (Proof<T::Held>, Name) {
     let name = given.lock_name();
     let kept = given.keep(&name);
-    Proof(Box::new(Wanted { name, kept }))
+    let wanted = name.clone();
+    (Proof(Box::new(Wanted { name, kept })), wanted)
 }
 
 impl<N: LockName> Proof<N> {
-    /// The name to lock.
-    #[must_use]
-    pub fn name(&self) -> Name {
-        self.0.name.clone()
-    }
-
     /// The proof, inside the body, where the call's own locks are the current ones.
     #[must_use]
     pub fn locked<M: LockMode>(self) -> Locked<N, M> {

@@ -13,10 +13,11 @@ use super::site::Site;
 use crate::api::acquisition::{Acquisition, Share, Wanted};
 use crate::api::gate::{Body, Gate, OnLost, Slot};
 use crate::api::grant::Grant;
+use crate::api::locked::{Proof, prove};
 use crate::api::locks::Locks;
 use crate::clock::Deadline;
 use crate::values::error::LockError;
-use crate::values::name::Name;
+use crate::values::name::{LockName, Name};
 use crate::values::wait::Wait;
 
 /// The lock of one annotated call. One pointer, because it lives in the user's future.
@@ -94,6 +95,13 @@ impl Lock {
     pub fn continued_when_lost(mut self) -> Self {
         self.0.on_lost = OnLost::Continue;
         self
+    }
+
+    /// This name too, and the proof of its lock. By value: what an expansion borrows stays in the user's future.
+    #[must_use]
+    pub fn prove<T: LockName>(self, given: T) -> (Self, Proof<T::Held>) {
+        let (proof, name) = prove(given);
+        (self.called(|wanted| wanted.names.push(name)), proof)
     }
 
     /// `wait = expr`.
