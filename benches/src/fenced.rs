@@ -15,9 +15,9 @@ use tokio::runtime::Builder;
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// Batches of each kind, all kinds in turn, so that whatever else the machine does hits all of them.
-const BATCHES: usize = 25;
+const BATCHES: usize = 200;
 /// Transactions a batch.
-const TRANSACTIONS: u32 = 40;
+const TRANSACTIONS: u32 = 10;
 
 const ACCOUNTS: &str =
     "create table accounts (id bigint primary key, balance bigint not null, token bigint not null)";
@@ -45,9 +45,10 @@ pub(crate) struct Measured {
 /// Measures all kinds on a server of its own with these settings. The lock is one of an embedded etcd, which is idle meanwhile.
 pub(crate) fn measure(settings: &[&str]) -> Result<Measured> {
     let server = Server::start(settings)?;
+    let options: PgConnectOptions = server.url().parse()?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let options: PgConnectOptions = server.url().parse()?;
+    // In a task, as handlers run.
+    let measured = runtime.spawn(async move {
         let pool = PgPool::connect_with(options.disable_statement_logging()).await?;
         for statement in [migration::<Postgres>(), ACCOUNTS, OPEN] {
             sqlx::query(statement).execute(&pool).await?;
@@ -75,7 +76,8 @@ pub(crate) fn measure(settings: &[&str]) -> Result<Measured> {
         account.release().await?;
         pool.close().await;
         Ok(measured)
-    })
+    });
+    runtime.block_on(measured)?
 }
 
 async fn pay(pool: &PgPool, account: &LockGuard, kind: Kind) -> Result<()> {
