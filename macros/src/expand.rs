@@ -66,8 +66,8 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 ///         ::etcd_locked::__private::lock(&__names, ..).permits(__permits)
 /// ```
 ///
-/// The names have a block of their own: their `&dyn LockKey` must be gone before the await, else the future is not
-/// `Send`. With `detach` the call is `detach(__lock, async move { .. }).await`. A function that returns one `async move`
+/// The names have a block of their own, or with `guard` a statement each: their `&dyn LockKey` must be gone before the await, else
+/// the future is not `Send`. With `detach` the call is `detach(__lock, async move { .. }).await`. A function that returns one `async move`
 /// block instead has all of this in that block, except the registration.
 pub(crate) fn expand(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
@@ -323,16 +323,16 @@ fn begun(bound: &Bound, names: &TokenStream) -> TokenStream {
             }
         }
     };
-    match &bound.options.locks {
-        None => quote_spanned!(here=> #private::lock(&#names, #site)),
-        Some(locks) => quote_spanned!(here=> #private::lock_on(#locks, &#names, #site)),
-    }
+    quote_spanned!(here=> #private::lock(&#names, #site))
 }
 
 /// Writes a method call for each option.
 fn methods(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let mut methods = TokenStream::new();
+    if let Some(locks) = &bound.options.locks {
+        methods.extend(quote_spanned!(here=> .on(#locks)));
+    }
     if expression(&bound.options.wait).is_some() {
         methods.extend(quote_spanned!(here=> .wait(__wait)));
     }
@@ -374,7 +374,7 @@ fn methods(bound: &Bound) -> TokenStream {
 /// Writes the user's tokens as the body of an `async move` block, after a `return` that never runs.
 ///
 /// That `return` pins the block's type to the declared one: coercions work, and rustc reports a wrong type where the user
-/// wrote it. `lock` is the expression that takes the lock.
+/// wrote it. `lock` are the statements that make the lock.
 fn body(bound: &Bound, lock: &TokenStream) -> TokenTree {
     let here = Span::mixed_site();
     let pinned = pinned(&bound.shape.output);
@@ -430,7 +430,7 @@ fn declares_argument(tokens: &[TokenTree]) -> Option<String> {
     }
 }
 
-/// Collects the identifiers of an expression.
+/// Collects the identifiers of these tokens.
 fn identifiers(tokens: &TokenStream) -> HashSet<String> {
     let mut found = HashSet::new();
     for token in tokens.clone() {
@@ -677,10 +677,7 @@ mod tests {
         );
         let values = quote!(&[&sku, &self.shard, &pair.0, &id]).to_string();
         assert!(expansion.contains(&values), "{expansion}");
-        assert!(
-            expansion.contains("lock_on (& self . locks , & __names"),
-            "{expansion}"
-        );
+        assert!(expansion.contains(". on (& self . locks)"), "{expansion}");
         assert!(expansion.contains("from_millis (2000)"), "{expansion}");
     }
 

@@ -242,27 +242,44 @@ async fn noted(locks: &Locks, said: &Said, wanted: bool) -> Result<(), LockError
     Ok(())
 }
 
+/// The same with `guard`, which does not go with `when`.
+#[etcd_locked(
+    said.note("name", "orders/7"),
+    said.note("another name", "orders/8"),
+    permits = said.note("permits", 5),
+    at_least = said.note("at_least", Duration::ZERO),
+    at_most = said.note("at_most", PATIENCE),
+    ttl = said.note("ttl", Duration::from_secs(15)),
+    wait = said.note("wait", PATIENCE),
+    deadline = said.note("deadline", Instant::now() + PATIENCE),
+    locks = said.note("locks", locks),
+    guard = (_, _another),
+)]
+async fn noted_with_guard(locks: &Locks, said: &Said) -> Result<(), LockError> {
+    said.note("body", ());
+    Ok(())
+}
+
 #[test]
 fn expressions_are_evaluated_once_in_the_order_of_the_docs() {
     with_locks(async |locks| {
         let said = Said(Mutex::default());
+        let order = [
+            "name",
+            "another name",
+            "wait",
+            "ttl",
+            "at_most",
+            "at_least",
+            "permits",
+            "locks",
+            "deadline",
+            "body",
+        ];
+        noted_with_guard(locks, &said).await.expect("held");
+        assert_eq!(said.all(), order);
         noted(locks, &said, true).await.expect("held");
-        assert_eq!(
-            said.all(),
-            [
-                "when",
-                "name",
-                "another name",
-                "wait",
-                "ttl",
-                "at_most",
-                "at_least",
-                "permits",
-                "locks",
-                "deadline",
-                "body"
-            ]
-        );
+        assert_eq!(said.all(), [&["when"], &order[..]].concat());
         noted(locks, &said, false).await.expect("no lock");
         assert_eq!(said.all(), ["when", "body"]);
     });

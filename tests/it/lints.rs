@@ -68,6 +68,11 @@ async fn every_option(id: u64, locks: &Locks) -> Result<(), Refused> {
     Ok(())
 }
 
+#[etcd_locked("orders/<id>", "nightly", locks = locks, wait = limit, shared, guard = (order, _))]
+async fn proven(id: u64, limit: Duration, locks: &Locks) -> Result<String> {
+    Ok(order.name().to_string())
+}
+
 #[etcd_locked("orders/<id>", wait = limit, ttl = Duration::from_secs(5), at_most = limit, at_least = limit, permits = permits)]
 async fn expressions(id: u64, limit: Duration, permits: u16) -> Result {
     forget(limit);
@@ -287,7 +292,10 @@ async fn no_lint_fires_because_of_the_attribute() {
     ));
     if let Some(locks) = locks {
         drop((every_option(1, &locks), own_engine("1", &locks)));
-        drop(expressions(1, Duration::MAX, 1));
+        drop((
+            expressions(1, Duration::MAX, 1),
+            proven(1, Duration::MAX, &locks),
+        ));
         let mut shop = Shop { id: 1, locks };
         drop(shop.by_reference());
         drop(shop.by_mutable_reference(1));

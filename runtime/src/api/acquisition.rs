@@ -25,8 +25,8 @@ use crate::values::wait::{Wait, within};
 /// What a call wants: which names, how, for how long, and how long it waits.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    locks: Option<Locks>,
-    /// At least one.
+    pub(crate) locks: Option<Locks>,
+    /// At least one, once the call begins.
     pub(crate) names: Vec<Name>,
     /// The function that is annotated, if one is.
     pub(crate) function: Option<&'static str>,

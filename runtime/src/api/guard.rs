@@ -190,8 +190,8 @@ impl<N: Group> LockGuard<N> {
     ///
     /// A holder that is paused with a fenced transaction open keeps the next one's waiting until its connection ends: give the
     /// database a limit for that, such as PostgreSQL's `idle_in_transaction_session_timeout`. That no holder which was stopped commits
-    /// too late is shown by a thousand rounds each on PostgreSQL and SQLite (`tests/FENCED.md` of the repository). For MySQL there is
-    /// one test, on MariaDB.
+    /// too late is shown by a thousand rounds each on PostgreSQL and SQLite, of this and of [`fenced`](Self::fenced) (`tests/FENCED.md` of
+    /// the repository). For MySQL there is one test, on MariaDB.
     ///
     /// [`LockError::Lost`] from [`hold`](Self::hold), or from the attribute, says that the body was dropped, perhaps while the database
     /// committed: such a commit came before the next holder's all the same.

@@ -49,14 +49,9 @@ enum Phase {
     Done,
 }
 
-/// A lock on the engine of the scope, thread or process.
+/// A lock on the engine of the scope, thread or process, unless the call says [`on`](Lock::on).
 pub fn lock(names: &[Name], site: &'static Site) -> Lock {
-    Lock::to_be_acquired(None, names, site)
-}
-
-/// A lock on an engine of one's own.
-pub fn lock_on(locks: &Locks, names: &[Name], site: &'static Site) -> Lock {
-    Lock::to_be_acquired(Some(locks.clone()), names, site)
+    Lock::to_be_acquired(names, site)
 }
 
 /// No lock: `when = false`.
@@ -67,8 +62,8 @@ pub fn unlocked() -> Lock {
 
 impl Lock {
     #[inline(never)]
-    fn to_be_acquired(locks: Option<Locks>, names: &[Name], site: &'static Site) -> Self {
-        let mut wanted = Wanted::new(locks, names.to_vec());
+    fn to_be_acquired(names: &[Name], site: &'static Site) -> Self {
+        let mut wanted = Wanted::new(None, names.to_vec());
         wanted.function = Some(site.function);
         (wanted.wait, wanted.ttl) = (site.wait, site.ttl);
         Self::of(Phase::Acquiring(Acquisition::of(wanted)))
@@ -102,6 +97,12 @@ impl Lock {
     pub fn prove<T: LockName>(self, given: T) -> (Self, Proof<T::Held>) {
         let (proof, name) = prove(given);
         (self.called(|wanted| wanted.names.push(name)), proof)
+    }
+
+    /// `locks = expr`.
+    #[must_use]
+    pub fn on(self, locks: &Locks) -> Self {
+        self.called(|wanted| wanted.locks = Some(locks.clone()))
     }
 
     /// `wait = expr`.
