@@ -122,7 +122,7 @@ fn tell(queue: &Queue, holders: &[&Contender]) {
             process(next),
             time(next)
         )),
-        None => say(format_args!("  no process waits for it")),
+        None => say(format_args!("  no other process waits for it")),
     }
 }
 
