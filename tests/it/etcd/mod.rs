@@ -272,11 +272,15 @@ impl Cluster {
         }
     }
 
-    /// Removes the member at this index, and adds one with another address in its place.
+    /// Removes the member at this index, and adds one with another address in its place. Another one leads before, as operators have it.
     pub(crate) async fn replace(&mut self, at: usize) {
         let mut real = self.real.take().expect("begin with `real_etcd_only!`");
         self.members.clear();
-        let replaced = move || real.replace(at).map(|()| real);
+        let next = (at + 1) % real.members().len();
+        let replaced = move || {
+            real.lead(next)?;
+            real.replace(at).map(|()| real)
+        };
         *self = Self::of(blocking(replaced).await);
     }
 
