@@ -15,7 +15,7 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
         (&["fsync=on"][..], "PostgreSQL", Some(MOST)),
         // As on a disk that does not answer from a cache.
         (
-            &["commit_delay=1000", "commit_siblings=0"],
+            &["fsync=on", "commit_delay=1000", "commit_siblings=0"],
             "PostgreSQL whose commits take 1 ms more",
             None,
         ),
