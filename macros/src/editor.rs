@@ -12,7 +12,9 @@ use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
 use crate::bind::Bound;
-use crate::expand::{braces, conversion, expand, guards, lock, registration};
+use crate::expand::{
+    braces, conversion, expand, guards, lock, name_to_prove, private, registration,
+};
 use crate::function::Function;
 use crate::shape::Frame;
 
@@ -54,7 +56,11 @@ fn shown(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let fuse = "`#[etcd_locked]` was expanded for an editor, without its lock";
     let (registration, lock, conversion) = (registration(bound), lock(bound), conversion(bound));
-    let guards = guards(bound, true);
+    // Without a variable of ours: the name is proven on the spot.
+    let guards = guards(bound, |_, name, _| {
+        let (private, name) = (private(&bound.options, here), name_to_prove(bound, name));
+        quote_spanned!(here=> #private::prove(#name).0)
+    });
     let mentioned = quote_spanned! {here=>
         if false {
             const _: () = ::core::panic!(#fuse);

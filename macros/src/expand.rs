@@ -57,7 +57,7 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 ///     }
 /// ```
 ///
-/// A variable each: of a tuple the block would capture the parts, and the rest would stay in the future.
+/// Each name takes the lock by value, and gives it back with the proof: a lock that was borrowed would stay in the future.
 ///
 /// An option that is an expression, such as `permits = config.limit`, is evaluated after the names:
 ///
@@ -175,7 +175,7 @@ fn proofs(bound: &Bound) -> TokenStream {
     let each = variables.zip(&bound.names).enumerate();
     let proofs = each.map(|(at, (variable, name))| {
         let proof = match variable {
-            Some(_) => proof_variable(at).into_token_stream(),
+            Some(_) => proof_variable(at, here).into_token_stream(),
             None => quote_spanned!(here=> _),
         };
         let name = name_to_prove(bound, name);
@@ -184,7 +184,7 @@ fn proofs(bound: &Bound) -> TokenStream {
     proofs.collect()
 }
 
-fn name_to_prove(bound: &Bound, name: &Name) -> TokenStream {
+pub(crate) fn name_to_prove(bound: &Bound, name: &Name) -> TokenStream {
     match name {
         Name::Template { .. } => rendered(bound, name),
         Name::Expression(name) => quote!(#name),
@@ -192,8 +192,8 @@ fn name_to_prove(bound: &Bound, name: &Name) -> TokenStream {
 }
 
 /// Writes `__proof0`.
-fn proof_variable(at: usize) -> Ident {
-    Ident::new(&format!("__proof{at}"), Span::mixed_site())
+fn proof_variable(at: usize, span: Span) -> Ident {
+    Ident::new(&format!("__proof{at}"), span)
 }
 
 /// Writes `let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>();` for each variable of `guard`.
@@ -201,8 +201,11 @@ fn proof_variable(at: usize) -> Ident {
 /// A reference to a temporary, located at the variable: so a proof that is to leave the body is one error, and shows nothing
 /// of ours.
 ///
-/// For a reader, who is shown no variable of ours, the name is proven on the spot.
-pub(crate) fn guards(bound: &Bound, for_reader: bool) -> TokenStream {
+/// `proof` writes what stands in the place of `__proof0`, of the name at this index, located there.
+pub(crate) fn guards(
+    bound: &Bound,
+    proof: impl Fn(usize, &Name, Span) -> TokenStream,
+) -> TokenStream {
     let variables = bound.options.guard.iter().flat_map(|it| &it.variables);
     let each = variables.zip(&bound.names).enumerate();
     let bindings = each.filter_map(|(at, (variable, name))| {
@@ -214,17 +217,7 @@ pub(crate) fn guards(bound: &Bound, for_reader: bool) -> TokenStream {
             (_, Some(_)) => quote_spanned!(there=> #private::Permit),
             _ => quote_spanned!(there=> #private::Exclusive),
         };
-        let proof = match for_reader {
-            true => {
-                let name = name_to_prove(bound, name);
-                quote_spanned!(Span::mixed_site()=> #private::prove(#name).0)
-            }
-            false => {
-                let mut proof = proof_variable(at);
-                proof.set_span(there);
-                proof.into_token_stream()
-            }
-        };
+        let proof = proof(at, name, there);
         Some(quote_spanned!(there=> let #variable = &#proof.locked::<#mode>();))
     });
     bindings.collect()
@@ -387,7 +380,9 @@ fn body(bound: &Bound, lock: &TokenStream) -> TokenTree {
         Frame::Block { .. } => with_used_arguments(user.stream(), &identifiers(lock)),
     };
     let scope = braces(statements, here.located_at(user.span()));
-    let guards = guards(bound, false);
+    let guards = guards(bound, |at, _, there| {
+        proof_variable(at, there).into_token_stream()
+    });
     let statements = quote_spanned! {here=>
         #[allow(#lints)]
         if false {
@@ -503,7 +498,7 @@ pub(crate) fn conversion(bound: &Bound) -> TokenStream {
 /// Writes `::etcd_locked::__private` at `span`, or the path of `crate =`.
 ///
 /// The tokens of that path keep the user's span: so rustc reports a wrong path once, although it is used several times.
-fn private(options: &Options, span: Span) -> TokenStream {
+pub(crate) fn private(options: &Options, span: Span) -> TokenStream {
     let krate = krate(options, span);
     quote_spanned!(span=> #krate::__private)
 }
