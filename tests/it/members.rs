@@ -68,7 +68,7 @@ async fn all_members_may_be_replaced() {
         let new = cluster.members[at].endpoint();
         for worker in &mut workers {
             follows(worker, &new).await;
-            // The next member is replaced when all is well, as by an operator.
+            // An operator replaces the next member once calls are served again.
             worker.asked(&visit, "churned").await;
         }
         drill.took(

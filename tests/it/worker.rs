@@ -49,7 +49,7 @@ impl Worker {
     }
 
     /// Awaits the next line that begins with this word, and returns the rest of it. Skips other lines, but panics at
-    /// `failed`, and at a tally that has ended unasked.
+    /// `failed`, and at a `tallied` that is not awaited: a failed call has ended that tally.
     pub(crate) async fn says(&mut self, word: &str) -> String {
         self.says_within(PATIENCE, word).await
     }

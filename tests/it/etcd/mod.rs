@@ -272,7 +272,7 @@ impl Cluster {
         }
     }
 
-    /// Removes the member at this index, and adds one with another address in its place. Another one leads before, as operators have it.
+    /// Makes another member lead, as an operator would; removes the one at this index, and adds one with another address in its place.
     pub(crate) async fn replace(&mut self, at: usize) {
         let mut real = self.real.take().expect("begin with `real_etcd_only!`");
         self.members.clear();
