@@ -1,16 +1,14 @@
 //! Batch: which elements of a kind go in one transaction, and how many such transactions are under way (rules P6, P7, P9): the
 //! puts of a session, and the deletions and records of all.
 //!
-//! While [`WINDOW`] transactions of a kind travel, the next one fills. A transaction that etcd refuses because of one of its
-//! elements is split, and the halves are sent again.
+//! While transactions of a kind travel, the next one fills, as their [`Window`] says. A transaction that etcd refuses because of
+//! one of its elements is split, and the halves are sent again.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::ids::ContenderId;
 use crate::transactions::{Deletion, LOCKS};
-
-/// Transactions of one kind that may be under way at a time.
-pub const WINDOW: usize = 2;
+use crate::window::Window;
 
 /// What is to be sent in transactions of one kind.
 #[derive(Debug)]
@@ -18,7 +16,7 @@ pub struct Line<T> {
     pending: VecDeque<T>,
     /// Transactions that had no answer, and halves of those that etcd refused: they are sent as they are.
     parts: VecDeque<Vec<T>>,
-    under_way: usize,
+    window: Window,
 }
 
 impl<T> Default for Line<T> {
@@ -26,7 +24,7 @@ impl<T> Default for Line<T> {
         Self {
             pending: VecDeque::new(),
             parts: VecDeque::new(),
-            under_way: 0,
+            window: Window::default(),
         }
     }
 }
@@ -47,7 +45,8 @@ impl<T> Line<T> {
     /// The elements of the next transaction, if one may be sent, and whether it is an element that goes alone. `keys` tells how many
     /// keys each has, and whether it goes alone; `None`: it is not wanted any more.
     pub fn next(&mut self, keys: impl Fn(&T) -> Option<(usize, bool)>) -> Option<(Vec<T>, bool)> {
-        if self.under_way >= WINDOW {
+        let parts: usize = self.parts.iter().map(Vec::len).sum();
+        if !self.window.admits(self.pending.len() + parts, LOCKS) {
             return None;
         }
         let mut next = Vec::new();
@@ -72,14 +71,14 @@ impl<T> Line<T> {
             }
         }
         (!next.is_empty()).then(|| {
-            self.under_way += 1;
+            self.window.sent(next.len());
             (next, alone)
         })
     }
 
-    /// A transaction was answered, or not.
-    pub fn done(&mut self) {
-        self.under_way -= 1;
+    /// A transaction of so many elements was answered, or not.
+    pub fn done(&mut self, elements: usize) {
+        self.window.done(elements);
     }
 
     /// A transaction is sent again as it was, or in `halves`.
@@ -116,9 +115,9 @@ impl Batch {
         Some(self.deletions.next(keys)?.0)
     }
 
-    /// A transaction of deletes was answered, or not.
-    pub fn delete_done(&mut self) {
-        self.deletions.done();
+    /// A transaction of so many deletions was answered, or not.
+    pub fn delete_done(&mut self, deletions: usize) {
+        self.deletions.done(deletions);
     }
 
     /// These deletions had no answer, or are left: they are guarded, so they may be sent as often as need be (rule P24).
@@ -178,8 +177,8 @@ impl Batch {
         let Line {
             pending,
             parts,
-            under_way,
+            window,
         } = &self.deletions;
-        *under_way > 0 || !pending.is_empty() || !parts.is_empty()
+        !window.is_empty() || !pending.is_empty() || !parts.is_empty()
     }
 }

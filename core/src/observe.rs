@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use crate::batch::WINDOW;
 use crate::ids::{ContenderId, Key, Name, Revision, SessionId, WatchId};
 use crate::moment::Moment;
 use crate::output::Output;
 use crate::request::{Kv, Op};
 use crate::transactions::{self, READS};
+use crate::window::Window;
 
 /// While a watch is younger than this, the name is read too: etcd may serve such a watch 100 ms late (rule P15).
 const FRESH: Duration = Duration::from_millis(150);
@@ -110,7 +110,7 @@ pub struct Observe {
     urgent: VecDeque<ContenderId>,
     later: VecDeque<ContenderId>,
     wanted: BTreeSet<ContenderId>,
-    under_way: usize,
+    window: Window,
     watches: BTreeMap<(Name, Whose), Watch>,
     names: BTreeMap<WatchId, (Name, Whose)>,
     last: u64,
@@ -130,9 +130,11 @@ impl Observe {
     /// What goes into the next read, if one may be sent; `read`: how a contender is to be read, if it still is.
     pub fn next_reads(&mut self, read: impl Fn(ContenderId) -> Option<Read>) -> Option<Vec<Read>> {
         let mut next: Vec<Read> = Vec::new();
+        if !self.window.admits(self.wanted.len(), READS) {
+            return None;
+        }
         let mut names = 0;
-        while self.under_way < WINDOW
-            && names < READS
+        while names < READS
             && let Some(contender) = self.urgent.pop_front().or_else(|| self.later.pop_front())
         {
             self.wanted.remove(&contender);
@@ -142,14 +144,14 @@ impl Observe {
             }
         }
         (!next.is_empty()).then(|| {
-            self.under_way += 1;
+            self.window.sent(next.len());
             next
         })
     }
 
-    /// A read was answered, or not.
-    pub fn read_done(&mut self) {
-        self.under_way -= 1;
+    /// A read of so many contenders was answered, or not.
+    pub fn read_done(&mut self, contenders: usize) {
+        self.window.done(contenders);
     }
 
     /// Whether a name is watched.

@@ -398,7 +398,7 @@ impl Core {
         result: Result<TxnAnswer, Failure>,
     ) -> Option<()> {
         if let Some(session) = self.sessions.wake(session) {
-            session.puts().done();
+            session.puts().done(ids.len());
         }
         match result {
             Ok(answer) if answer.succeeded => {
@@ -545,7 +545,7 @@ impl Core {
         mut deletions: Vec<Deletion>,
         result: Result<TxnAnswer, Failure>,
     ) {
-        self.batch.delete_done();
+        self.batch.delete_done(deletions.len());
         let gone = match result {
             Ok(answer) => {
                 transactions::deleted(&mut deletions, answer);
@@ -762,7 +762,7 @@ impl Core {
 
     /// Reads were not answered, or the answer is stale: they are sent again.
     pub(super) fn read_again(&mut self, reads: &[Read], stale: bool, failures: u32) {
-        self.observe.read_done();
+        self.observe.read_done(reads.len());
         if stale && !mistake(Mistake::OnlyAWipeIsLostHistory) {
             self.suspect_history(reads);
         }
@@ -795,7 +795,7 @@ impl Core {
 
     /// Reads were answered.
     pub(super) fn read(&mut self, reads: Vec<Read>, answer: TxnAnswer) {
-        self.observe.read_done();
+        self.observe.read_done(reads.len());
         let mut answers = answer.answers.into_iter();
         for read in reads {
             let seen = read.seen(&mut answers);

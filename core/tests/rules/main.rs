@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 mod admission;
+mod batches;
 mod contenders;
 mod deadlocks;
 mod deadlocks_of_readers;

@@ -117,6 +117,13 @@ impl Rig {
         self.serve();
     }
 
+    /// Puts of other calls travel, as many as a transaction carries: what comes now waits until half of them are answered (rule P7).
+    pub(crate) fn fill_window(&mut self) {
+        for call in 0..64 {
+            self.acquire(10_000 + call, &format!("locks/full/{call}"), Wait::Forever);
+        }
+    }
+
     pub(crate) fn acquire_for(&mut self, call: CallId, name: &str, wait: Wait, ttl_secs: i64) {
         self.call(call, &[name], Mode::Exclusive, wait, ttl_secs, &[]);
     }

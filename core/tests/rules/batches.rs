@@ -1,0 +1,65 @@
+//! How many transactions are under way, and what goes in one (rule P7).
+
+use etcd_locked_core::Wait;
+
+use crate::rig::{Rig, puts};
+
+/// So many calls of a name each come at once.
+fn calls(count: u64) -> Rig {
+    let mut rig = Rig::warm();
+    for call in 0..count {
+        rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
+    }
+    rig
+}
+
+/// How many keys each transaction puts that is under way.
+fn travelling(rig: &Rig) -> Vec<usize> {
+    let requests = rig.sent.iter();
+    requests.map(|(_, request)| puts(request).len()).collect()
+}
+
+#[test]
+fn transaction_goes_once_it_carries_as_much_as_travels() {
+    let mut rig = calls(64);
+    assert_eq!(travelling(&rig), [1, 1, 2, 4, 8, 16, 32]);
+    rig.acquire(64, "locks/64", Wait::Forever);
+    rig.acquire(65, "locks/65", Wait::Forever);
+    assert_eq!(rig.sent.len(), 7, "two are few beside 64");
+    for _ in 0..6 {
+        let next = rig.take();
+        rig.carry_out(next);
+    }
+    assert_eq!(travelling(&rig), [32]);
+    let next = rig.take();
+    rig.carry_out(next);
+    assert_eq!(travelling(&rig), [2]);
+}
+
+#[test]
+fn full_transaction_goes_whatever_travels() {
+    let mut rig = calls(64 + 64 + 63);
+    assert_eq!(travelling(&rig), [1, 1, 2, 4, 8, 16, 32, 64]);
+    rig.acquire(191, "locks/191", Wait::Forever);
+    assert_eq!(travelling(&rig), [1, 1, 2, 4, 8, 16, 32, 64, 64]);
+}
+
+#[test]
+fn only_so_many_are_under_way_for_any_number_of_calls() {
+    let mut rig = calls(1_000);
+    assert_eq!(rig.sent.len(), 16);
+    rig.serve();
+    for call in 0..1_000 {
+        rig.granted(call);
+    }
+}
+
+#[test]
+fn every_call_goes_alone_that_comes_after_the_answer_to_the_last() {
+    let mut rig = Rig::warm();
+    for call in 0..3 {
+        rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
+        assert_eq!(travelling(&rig), [1]);
+        rig.serve();
+    }
+}
