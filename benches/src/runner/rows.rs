@@ -138,8 +138,8 @@ pub(crate) const ROWS: &[Row] = &[
         measure: Measure::Contests(&[apart(
             "1 task",
             1,
-            &[(Go, 0.95)],
-            &[Plain, Guarded, Service, Python],
+            &[(Go, 0.95), (Guarded, 0.95)],
+            &[Plain, Service, Python],
         )]),
     },
     Row {
@@ -159,12 +159,12 @@ pub(crate) const ROWS: &[Row] = &[
             apart(
                 "256 tasks, 256 names",
                 256,
-                &[(Go, 4.0)],
-                &[Plain, Service, Python, Raw],
+                &[(Go, 8.0)],
+                &[Guarded, Plain, Service, Python, Raw],
             ),
-            apart("4 tasks", 4, &[], &[Go]),
-            apart("16 tasks", 16, &[], &[Go]),
-            apart("64 tasks", 64, &[], &[Go, Raw]),
+            apart("4 tasks", 4, &[(Go, 1.0)], &[Guarded]),
+            apart("16 tasks", 16, &[(Go, 1.5)], &[Guarded]),
+            apart("64 tasks", 64, &[(Go, 4.0)], &[Guarded, Raw]),
         ]),
     },
     Row {
@@ -173,8 +173,8 @@ pub(crate) const ROWS: &[Row] = &[
         measure: Measure::Contests(&[apart(
             "1,024 tasks, 1,024 names",
             1_024,
-            &[(Go, 5.0), (Raw, 0.7)],
-            &[Stored, Guarded],
+            &[(Go, 5.0), (Guarded, 0.9), (Raw, 0.7)],
+            &[Stored],
         )]),
     },
     Row {
@@ -183,8 +183,8 @@ pub(crate) const ROWS: &[Row] = &[
         measure: Measure::Contests(&[together(
             "2 processes",
             2,
-            &[(Go, 20.0)],
-            &[Watching, Service, Python],
+            &[(Go, 20.0), (Watching, 0.95)],
+            &[Service, Python],
         )]),
     },
     Row {
@@ -193,8 +193,8 @@ pub(crate) const ROWS: &[Row] = &[
         measure: Measure::Contests(&[together(
             "16 processes",
             16,
-            &[(Go, 8.0)],
-            &[Watching, Service, Python],
+            &[(Go, 8.0), (Watching, 0.95)],
+            &[Service, Python],
         )]),
     },
     Row {
