@@ -55,6 +55,8 @@ pub struct Exchanges<E> {
     failures: u32,
     cause: Option<Cause>,
     hold_off: Option<Moment>,
+    /// The last request before the first of these failures; 0: none has failed.
+    doubted: u64,
     /// The highest revision any transaction answered, since history was last lost; and how often it was.
     highest: Option<Revision>,
     epoch: u64,
@@ -73,6 +75,7 @@ impl<E> Exchanges<E> {
             failures: 0,
             cause: None,
             hold_off: None,
+            doubted: 0,
             highest: None,
             epoch: 0,
         }
@@ -111,8 +114,12 @@ impl<E> Exchanges<E> {
                 self.failures = 0;
                 self.cause = None;
                 self.hold_off = None;
+                self.doubted = 0;
             }
             Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
+                if self.failures == 0 {
+                    self.doubted = self.last;
+                }
                 self.failures += 1;
                 self.cause = Some(cause.clone());
             }
@@ -161,10 +168,17 @@ impl<E> Exchanges<E> {
         self.cause.as_ref().unwrap_or(&self.silence).clone()
     }
 
-    /// Whether one may be sent now. While etcd is not reached one at a time finds out whether it is back.
+    /// Whether one may be sent now. While etcd is not reached one at a time finds out whether it is back; it does not wait for those
+    /// that were sent before: a leader that has died may have had them, and another leads long before their time is over.
     pub fn may_send(&self, now: Moment) -> bool {
         let held = self.hold_off.is_some_and(|until| now < until);
-        !held && (self.failures == 0 || self.under_way.is_empty())
+        !held && (self.failures == 0 || !self.is_asked())
+    }
+
+    /// Whether an exchange is under way that says whether etcd is there.
+    fn is_asked(&self) -> bool {
+        let last = self.under_way.last_key_value();
+        last.is_some_and(|(id, _)| *id > RequestId::from(self.doubted))
     }
 
     /// How long a call waits for etcd.
@@ -190,6 +204,6 @@ impl<E> Exchanges<E> {
     /// Whether etcd has to be asked something to know whether it is there.
     pub fn needs_probe(&self, now: Moment) -> bool {
         let heard = self.last_answer.is_some_and(|at| now - at < PROBE);
-        self.under_way.is_empty() && !heard && self.may_send(now)
+        !self.is_asked() && !heard && self.may_send(now)
     }
 }

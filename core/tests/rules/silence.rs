@@ -135,6 +135,28 @@ fn late_answer_of_lost_history_costs_no_new_session() {
     assert!(rig.output(3).is_none());
 }
 
+/// A leader that dies leaves what it was sent unanswered, each for its whole time.
+#[test]
+fn etcd_is_asked_again_before_all_that_it_was_sent_has_failed() {
+    let mut rig = Rig::warm();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    let (first, _) = rig.take_put();
+    rig.acquire(2, "locks/b", Wait::Forever);
+    let (second, _) = rig.take_put();
+    rig.pass(Duration::from_secs(1));
+    assert!(rig.sent.is_empty());
+
+    rig.answer(first, Err(unknown()));
+    rig.pass(Duration::from_millis(500));
+    assert_eq!(rig.sent.len(), 1, "one at a time");
+    rig.answer(second, Err(unknown()));
+    rig.pass(Duration::from_millis(500));
+    assert_eq!(rig.sent.len(), 1, "one at a time");
+    rig.serve();
+    rig.granted(1);
+    rig.granted(2);
+}
+
 /// The connect time-out of the rig.
 const CONNECT: Duration = Duration::from_secs(5);
 
