@@ -956,7 +956,8 @@ impl Core {
                 }
             }
         }
-        let leaves = self.edges.leave(call, &resting);
+        let held = resting.iter().flat_map(|of| self.calls.outer(*of));
+        let leaves = self.edges.leave(call, held.map(|(_, id)| id));
         if leaves && let Some(gone) = self.calls.get(call) {
             let ticket = gone.waiting().map(|it| it.ticket);
             self.queues.pass_over(gone.names(), ticket);

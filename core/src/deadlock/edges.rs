@@ -155,10 +155,10 @@ impl Edges {
         self.claim(call, BTreeMap::new());
     }
 
-    /// A call's wait is over, and from now on no walk follows it. The edges of these calls rest on it, and are to be claimed anew. False
-    /// if there are none.
-    pub fn leave(&mut self, call: CallId, resting: &BTreeSet<CallId>) -> bool {
-        let edges = resting.iter().filter_map(|of| self.by_call.get(of));
+    /// A call's wait is over, and from now on no walk follows it. The edges of these contenders may rest on it, those that are being
+    /// deleted too, and are to be claimed anew. False if there are none.
+    pub fn leave(&mut self, call: CallId, held: impl Iterator<Item = ContenderId>) -> bool {
+        let edges = held.filter_map(|id| self.by_contender.get(&id));
         let edges: BTreeSet<Edge> = edges.flatten().cloned().collect();
         let leaves = !edges.is_empty();
         if leaves {

@@ -100,6 +100,25 @@ fn edge_is_deleted_before_its_call_learns_of_the_timeout() {
     assert_eq!(town.refusals().len(), 1);
 }
 
+/// It was withdrawn because the call ahead leaves, and etcd has not answered that yet.
+#[test]
+fn edge_that_is_being_deleted_goes_before_its_call_times_out() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(0, 1, &["c"]);
+    town.take(1, 2, &["b"]);
+    town.ask_for(0, 10, &["b"], &[0], Wait::For(3 * SECOND));
+    town.ask_for(0, 11, &["b"], &[1], Wait::For(9 * SECOND / 2));
+    town.until(|town| town.edges().len() == 2);
+    town.withhold = is_withdrawal;
+    town.until(|town| town.withheld.len() == 2);
+    town.live(3 * SECOND / 2);
+    let refused: Vec<_> = town.refusals().iter().map(|(call, _)| *call).collect();
+    assert!(!refused.contains(&11), "{refused:?}");
+    town.let_through();
+    assert!(town.edges().is_empty() && town.refusals().len() == 2);
+}
+
 #[test]
 fn timeout_comes_though_the_delete_of_the_edge_has_no_answer() {
     let mut town = published(Wait::For(3 * SECOND));
