@@ -18,13 +18,21 @@ use crate::simulation::{Mistake, mistake};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
+/// What a waiter wants: waiters of one kind want the same of the same names, and so wait for the same.
+pub type Kind = (Mode, Arc<[Name]>);
+
 /// What a queue has to know of a waiter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Waiter {
     pub call: CallId,
-    pub mode: Mode,
-    /// It wants several names.
-    pub group: bool,
+    kind: Kind,
+}
+
+impl Waiter {
+    /// Whether it wants several names.
+    pub fn is_group(&self) -> bool {
+        self.kind.1.len() > 1
+    }
 }
 
 /// Where a contender goes that is, or was, in line.
@@ -69,9 +77,8 @@ impl Numbers {
 #[derive(Debug, Default)]
 pub struct WaitQueue {
     waiters: BTreeMap<Ticket, Waiter>,
-    /// Of these, those that want several names; and the others by their modes.
-    groups: BTreeSet<Ticket>,
-    modes: BTreeMap<Mode, BTreeSet<Ticket>>,
+    /// Those that others depend on, by their kinds.
+    kinds: BTreeMap<Kind, BTreeSet<Ticket>>,
     tries: BTreeSet<CallId>,
     /// The contenders of this process, each with its seat.
     in_line: Option<(ContenderId, Seat)>,
@@ -93,50 +100,52 @@ pub struct WaitQueue {
 
 impl WaitQueue {
     /// The first in the queue.
-    pub fn head(&self) -> Option<Waiter> {
-        self.waiters.first_key_value().map(|(_, waiter)| *waiter)
+    pub fn head(&self) -> Option<CallId> {
+        self.waiters.first_key_value().map(|(_, head)| head.call)
     }
 
     /// The waiters, in order.
-    pub fn waiters(&self) -> impl Iterator<Item = Waiter> + '_ {
-        self.waiters.values().copied()
+    pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiters.values()
     }
 
-    /// The calls ahead of a waiter that may wait for more than it does: the first of each other mode, then the groups.
-    pub fn ahead_of(&self, ticket: Ticket, mode: Mode) -> impl Iterator<Item = CallId> + '_ {
-        let others = self.modes.iter().filter(move |(of, _)| **of != mode);
+    /// The calls ahead of a waiter that may wait for more than it does: the first of each other kind.
+    pub fn ahead_of(&self, ticket: Ticket) -> impl Iterator<Item = CallId> {
+        let own = self.waiters.get(&ticket).map(|waiter| &waiter.kind);
+        let others = self.kinds.iter().filter(move |(of, _)| Some(*of) != own);
         let others = others.filter_map(|(_, tickets)| tickets.first());
-        let groups = self.groups.range(..ticket);
-        let ahead = others.filter(move |other| **other < ticket).chain(groups);
-        ahead.filter_map(|ahead| Some(self.waiters.get(ahead)?.call))
+        let ahead = others.filter(move |other| **other < ticket);
+        ahead.filter_map(|first| Some(self.waiters.get(first)?.call))
     }
 
-    /// The waiters behind the first of a mode and ahead of the next of it: they would not wait for what excludes that mode without it.
-    /// None behind another than the first, or behind a group.
-    pub fn relying_on(&self, ticket: Ticket, mode: Mode) -> impl Iterator<Item = Waiter> {
-        let mut of_mode = self.modes.get(&mode).into_iter().flatten();
-        let first = of_mode.next().filter(|first| **first == ticket);
-        let end = of_mode.next().map_or(Unbounded, |next| Excluded(*next));
+    /// The waiters behind the first of a kind and ahead of the next of it: they would not wait for what it waits for without it.
+    /// None behind another than the first.
+    pub fn relying_on(&self, ticket: Ticket) -> impl Iterator<Item = &Waiter> {
+        let of = self.waiters.get(&ticket);
+        let of_kind = of.and_then(|it| self.kinds.get(&it.kind));
+        let mut of_kind = of_kind.into_iter().flatten();
+        let first = of_kind.next().filter(|first| **first == ticket);
+        let end = of_kind.next().map_or(Unbounded, |next| Excluded(*next));
         let behind = first.map(|first| self.waiters.range((Excluded(*first), end)));
-        behind.into_iter().flatten().map(|(_, waiter)| *waiter)
+        behind.into_iter().flatten().map(|(_, waiter)| waiter)
     }
 
     /// Nobody depends on this waiter any more: its wait is over.
     fn pass_over(&mut self, ticket: Ticket) {
-        self.groups.remove(&ticket);
         if let Some(waiter) = self.waiters.get(&ticket)
-            && let Some(tickets) = self.modes.get_mut(&waiter.mode)
+            && let Some(tickets) = self.kinds.get_mut(&waiter.kind)
         {
             tickets.remove(&ticket);
             if tickets.is_empty() {
-                self.modes.remove(&waiter.mode);
+                self.kinds.remove(&waiter.kind);
             }
         }
     }
 
     /// Whether no call waits but single-name calls of this mode.
     pub fn is_uniform(&self, mode: Mode) -> bool {
-        self.groups.is_empty() && self.modes.keys().all(|of| *of == mode)
+        let mut kinds = self.kinds.keys();
+        kinds.all(|(of, names)| *of == mode && names.len() == 1)
     }
 
     fn leave(&mut self, ticket: Ticket) {
@@ -265,17 +274,14 @@ impl WaitQueues {
 
     /// Enters a call into the queues of all its names in one step, so that any two calls stand in one order wherever they meet
     /// (rule P13). `tries`: it is a single try. Answers its place.
-    pub fn enqueue(&mut self, names: &[Name], call: CallId, mode: Mode, tries: bool) -> Ticket {
+    pub fn enqueue(&mut self, kind: &Kind, call: CallId, tries: bool) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        let group = names.len() > 1;
-        for name in names {
+        for name in &*kind.1 {
             let queue = self.queues.entry(name.clone()).or_default();
-            queue.waiters.insert(ticket, Waiter { call, mode, group });
-            match group {
-                true => queue.groups.insert(ticket),
-                false => queue.modes.entry(mode).or_default().insert(ticket),
-            };
+            let kind = kind.clone();
+            queue.kinds.entry(kind.clone()).or_default().insert(ticket);
+            queue.waiters.insert(ticket, Waiter { call, kind });
             if tries {
                 queue.tries.insert(call);
             }
@@ -300,14 +306,14 @@ impl WaitQueues {
     /// Sends a call that is no single try to the end of its queues: all of them at once. Answers its place.
     pub fn requeue(&mut self, names: &[Name], ticket: Ticket) -> Option<Ticket> {
         let queue = self.queues.get(names.first()?)?;
-        let waiter = *queue.waiters.get(&ticket)?;
+        let Waiter { call, kind } = queue.waiters.get(&ticket)?.clone();
         self.leave(names, ticket);
-        Some(self.enqueue(names, waiter.call, waiter.mode, false))
+        Some(self.enqueue(&kind, call, false))
     }
 
     /// The call at the head of a name's queue.
     pub fn head(&self, name: &Name) -> Option<CallId> {
-        Some(self.queues.get(name)?.head()?.call)
+        self.queues.get(name)?.head()
     }
 
     /// Whether a call is at the head of all its queues.

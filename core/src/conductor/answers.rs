@@ -636,7 +636,7 @@ impl Core {
             Some(early) => early,
             None if queues.any(|queue| queue.owner().is_some()) => self.jittered(WAITER),
             None => {
-                let until = self.calls.waiting(queue.head()?.call)?.until;
+                let until = self.calls.waiting(queue.head()?)?.until;
                 until.map_or(RELIES, |until| ((until - self.now) / 2).min(RELIES))
             }
         };

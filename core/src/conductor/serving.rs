@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Outcome};
-use crate::wait_queue::{Place, WaitQueue, Waiter};
+use crate::wait_queue::{Kind, Place, WaitQueue, Waiter};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Core {
         let names = self.queues.intern(acquire.names);
         let group = names.len() > 1;
         let taken = !waits && self.queues.are_taken(&names, mode);
-        let ticket = self.queues.enqueue(&names, call, mode, !waits);
+        let ticket = self.queues.enqueue(&(mode, names.clone()), call, !waits);
         let until = match acquire.wait {
             Wait::For(wait) => Some(self.now + wait),
             // It waits for no holder, only for etcd.
@@ -257,7 +257,7 @@ impl Core {
                 session.warm(call);
                 // It waits for no name, and is none of the waiters that are limited.
                 let waiting = Waiting {
-                    ticket: self.queues.enqueue(&[], call, Mode::default(), true),
+                    ticket: self.queues.enqueue(&Kind::default(), call, true),
                     until: None,
                     tries: true,
                 };
@@ -281,24 +281,24 @@ impl Core {
             }
             return self.retire_name(name);
         };
-        let names = self.calls.get(head.call)?.names().clone();
-        if !self.queues.is_head(&names, head.call) {
+        let names = self.calls.get(head)?.names().clone();
+        if !self.queues.is_head(&names, head) {
             // The head is a group that waits for its other names: the contender of an earlier call must not stand in the way.
             return in_line.map(|id| self.give_up(id));
         }
         let in_line = self.queues.in_line(&names);
         let Some(first) = in_line.first() else {
-            return self.claim(head.call);
+            return self.claim(head);
         };
-        if self.served_by(*first) == Some(head.call) {
-            return self.serve_by(*first, head.call);
+        if self.served_by(*first) == Some(head) {
+            return self.serve_by(*first, head);
         }
         for id in in_line {
             self.give_up(id);
         }
         match self.queues.in_line(&names).is_empty() {
             true => self.work.push(name),
-            false => self.refuse_try(head.call),
+            false => self.refuse_try(head),
         }
         Some(())
     }
@@ -892,7 +892,7 @@ impl Core {
                     let held = queue.excluding(mode);
                     let held = held.filter_map(|id| self.contenders.get(id)?.held());
                     ahead.extend(held.flat_map(Ownership::holders));
-                    ahead.extend(ticket.into_iter().flat_map(|it| queue.ahead_of(it, mode)));
+                    ahead.extend(ticket.into_iter().flat_map(|it| queue.ahead_of(it)));
                 }
             }
             for to in ahead {
@@ -917,7 +917,7 @@ impl Core {
     fn stalled(&self, queue: &WaitQueue) -> Option<(ContenderId, Incarnation)> {
         let (head, id) = (queue.head()?, queue.in_line()?);
         let key = self.contenders.get(id)?.stalled(self.now)?;
-        (!self.edges.is_leaving(head.call)).then_some((id, key))
+        (!self.edges.is_leaving(head)).then_some((id, key))
     }
 
     /// Sends a group to the end of its queues, and takes its keys back.
@@ -943,14 +943,16 @@ impl Core {
         let mut next = vec![call];
         let mut seen = BTreeSet::new();
         while let Some(of) = next.pop() {
-            let whole = self.hands_on(of).filter(|name| seen.insert(*name));
+            // All that stand where a group waits on may depend on it; and on what a task holds.
+            let stays = of != call && self.calls.get(of).is_some_and(Call::is_group);
+            let group = self.waits_for(of).filter(|_| stays).map(|(name, _)| name);
+            let whole = self.held_names(of).chain(group);
+            let whole = whole.filter(|name| seen.insert(*name));
             let whole = whole.filter_map(|name| self.queues.get(name));
-            let others = whole
-                .flat_map(WaitQueue::waiters)
-                .chain(self.relying_on(of));
-            for other in others {
+            let relying = self.relying_on(of).filter(|_| !stays);
+            for other in whole.flat_map(WaitQueue::waiters).chain(relying) {
                 step();
-                let hands_on = other.group || self.calls.is_nested(other.call);
+                let hands_on = other.is_group() || self.calls.is_nested(other.call);
                 if hands_on && resting.insert(other.call) {
                     next.push(other.call);
                 }
@@ -963,29 +965,35 @@ impl Core {
             self.queues.pass_over(gone.names(), ticket);
         }
         for of in resting.into_iter().filter(|_| leaves) {
-            self.claim_edges(of);
+            if !self.waits_by_itself(of) {
+                self.claim_edges(of);
+            }
         }
         leaves && self.edges.must_clear(call)
     }
 
-    /// The names all of whose waiters may depend on what a call waits for: those that its task holds; and those of a group.
-    fn hands_on(&self, call: CallId) -> impl Iterator<Item = &Name> {
+    /// The names that the task of a call holds.
+    fn held_names(&self, call: CallId) -> impl Iterator<Item = &Name> {
         let held = self.calls.outer(call).map(|(_, id)| id);
         let held = held.filter_map(|id| self.contenders.get(id));
-        let own = self.waits_for(call).map(|(name, _)| name);
-        let group =
-            own.filter(move |_| self.calls.get(call).is_some_and(|it| it.names().len() > 1));
-        group.chain(held.flat_map(|held| held.names().iter()))
+        held.flat_map(|held| held.names().iter())
     }
 
-    /// The waiters of other modes that depend on what a call of one name waits for, and on no other call of its mode.
-    fn relying_on(&self, call: CallId) -> impl Iterator<Item = Waiter> {
+    /// The waiters that depend on what a call waits for by it, and by no other call of its kind.
+    fn relying_on(&self, call: CallId) -> impl Iterator<Item = &Waiter> {
         let ticket = self.calls.waiting(call).map(|waiting| waiting.ticket);
-        let own = self.waits_for(call).filter_map(move |(name, mode)| {
-            let queue = self.queues.get(name)?;
-            Some(queue.relying_on(ticket?, mode))
-        });
+        let own = self.waits_for(call);
+        let own = own.filter_map(move |(name, _)| Some(self.queues.get(name)?.relying_on(ticket?)));
         own.flatten()
+    }
+
+    /// Whether all edges of a call lead to what is in line for its own names.
+    fn waits_by_itself(&self, call: CallId) -> bool {
+        let own = self.waits_for(call);
+        let own = own.filter_map(|(name, _)| Some(self.stalled(self.queues.get(name)?)?.1));
+        let own: BTreeSet<Incarnation> = own.collect();
+        let mut edges = self.edges.of(call);
+        edges.all(|edge| own.contains(&edge.waits))
     }
 
     /// Calls whose edges are gone are refused.

@@ -297,6 +297,11 @@ impl Edges {
         }
     }
 
+    /// The edges that a call wants.
+    pub fn of(&self, call: CallId) -> impl Iterator<Item = &Edge> {
+        self.by_call.get(&call).into_iter().flatten()
+    }
+
     /// Whether a contender's keys have edges, or are to have some.
     pub fn are_of(&self, contender: ContenderId) -> bool {
         self.by_contender.contains_key(&contender)

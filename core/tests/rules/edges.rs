@@ -186,6 +186,30 @@ fn edge_leads_to_the_key_of_the_call_ahead() {
     assert!(town.is_granted(0, 10));
 }
 
+/// Two groups that want the same wait behind the one that leaves, and behind them the nested call whose edge leads to its key.
+#[test]
+fn edge_behind_two_groups_goes_before_a_third_times_out() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(1, 1, &["c"]);
+    town.ask_for(0, 3, &["q", "c"], &[], Wait::For(4 * SECOND));
+    for group in [4, 5] {
+        town.ask(0, group, &["q", "b"], &[]);
+    }
+    town.ask(0, 10, &["b"], &[0]);
+    town.until(|town| !town.edges().is_empty());
+    town.withhold = is_withdrawal;
+    town.until(|town| !town.withheld.is_empty());
+    town.live(SECOND / 2);
+    assert!(town.refusals().is_empty() && !town.edges().is_empty());
+    town.let_through();
+    assert!(town.edges().is_empty());
+    assert!(matches!(
+        town.refusals()[..],
+        [(3, Refused::Timeout { .. })]
+    ));
+}
+
 /// A reader waits for `b` of another process, and behind it a nested writer, whose edge leads to the reader's key.
 fn relying(wait: Wait) -> Town {
     let mut town = Town::of(2);

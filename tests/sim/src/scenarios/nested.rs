@@ -1,29 +1,57 @@
-//! Nested waiters by the hundred: tasks that hold a lock of their own and wait for one name of another process.
+//! Nested waiters by the hundred: tasks that hold a lock of their own and wait for a name of another process, alone or with a
+//! second name.
 
+use std::iter;
 use std::time::Duration;
 
 use super::stage::{Ask, SOON, Stage, plays};
-use super::steps::{is_linear, steps_of};
+use super::steps::{is_linear, is_quadratic, steps_of};
 use crate::world::CallId;
 use crate::world::violation::must;
 use etcd_locked_core::{Mode, Wait};
 
 /// Tasks, at first.
 const TASKS: usize = 40;
+/// A wait that ends half a second after the stage is set.
+const ENDS: Wait = Wait::For(Duration::from_millis(3_500));
 
 /// A process holds the hot name, and so many tasks of another have waited for it for three seconds; and the steps of that.
 fn waiting(tasks: usize, wait: Wait) -> (Stage, CallId, Vec<CallId>, u64) {
     let mut stage = Stage::of(2);
     let hot = stage.take(0, "hot");
+    let (calls, steps) = wait_on(&mut stage, tasks, wait, |_| None);
+    (stage, hot, calls, steps)
+}
+
+/// The same behind a call that waits on, with a second name each.
+fn waiting_groups(
+    tasks: usize,
+    wait: Wait,
+    second: fn(usize) -> String,
+) -> (Stage, Vec<CallId>, u64) {
+    let mut stage = Stage::of(2);
+    stage.take(0, "hot");
+    stage.ask(1, Ask::of("hot"));
+    let (calls, steps) = wait_on(&mut stage, tasks, wait, |task| Some(second(task)));
+    (stage, calls, steps)
+}
+
+fn wait_on(
+    stage: &mut Stage,
+    tasks: usize,
+    wait: Wait,
+    second: impl Fn(usize) -> Option<String>,
+) -> (Vec<CallId>, u64) {
     let own: Vec<_> = (0..tasks)
         .map(|task| stage.ask(1, Ask::of(&format!("own-{task}"))))
         .collect();
     let held = stage.until(SOON, |stage| own.iter().all(|call| stage.has(*call)));
     must!(Progress, held, "not all tasks hold a lock of their own");
     let mut calls = Vec::new();
-    let steps = steps_of(&mut stage, |stage| {
-        for outer in own {
+    let steps = steps_of(stage, |stage| {
+        for (task, outer) in own.into_iter().enumerate() {
             let ask = Ask {
+                names: iter::once("hot".into()).chain(second(task)).collect(),
                 holds: vec![outer],
                 hold: Some(Duration::from_millis(1)),
                 wait,
@@ -33,7 +61,26 @@ fn waiting(tasks: usize, wait: Wait) -> (Stage, CallId, Vec<CallId>, u64) {
         }
         stage.run(Duration::from_secs(3));
     });
-    (stage, hot, calls, steps)
+    (calls, steps)
+}
+
+/// The steps until the waits of these calls have ended, which began three seconds ago.
+fn waits_end(mut stage: Stage, calls: &[CallId]) -> u64 {
+    steps_of(&mut stage, |stage| {
+        stage.run(Duration::from_secs(1));
+        let refused = calls.iter().all(|call| stage.refusal(*call).is_some());
+        must!(Progress, refused, "nested waiters wait on");
+    })
+}
+
+/// The steps until these calls have been cancelled.
+fn give_up(mut stage: Stage, calls: Vec<CallId>) -> u64 {
+    steps_of(&mut stage, |stage| {
+        for call in calls {
+            stage.cancel(call);
+        }
+        stage.run(Duration::from_secs(1));
+    })
 }
 
 #[test]
@@ -65,13 +112,8 @@ fn nested_waiters_cost_the_same_each_while_they_are_served() {
 fn nested_waiters_cost_the_same_each_when_they_give_up() {
     plays(|| {
         is_linear("nested waiters that give up", TASKS, |tasks| {
-            let (mut stage, _, calls, _) = waiting(tasks, Wait::Forever);
-            steps_of(&mut stage, |stage| {
-                for call in calls {
-                    stage.cancel(call);
-                }
-                stage.run(Duration::from_secs(1));
-            })
+            let (stage, _, calls, _) = waiting(tasks, Wait::Forever);
+            give_up(stage, calls)
         });
     });
 }
@@ -99,13 +141,8 @@ fn nested_waiters_cost_the_same_each_with_a_reader_behind_them() {
 fn nested_waiters_cost_the_same_each_when_their_waits_end() {
     plays(|| {
         is_linear("nested waiters whose waits end", TASKS, |tasks| {
-            let wait = Wait::For(Duration::from_millis(3_500));
-            let (mut stage, _, calls, _) = waiting(tasks, wait);
-            steps_of(&mut stage, |stage| {
-                stage.run(Duration::from_secs(1));
-                let refused = calls.iter().all(|call| stage.refusal(*call).is_some());
-                must!(Progress, refused, "nested waiters wait on");
-            })
+            let (stage, _, calls, _) = waiting(tasks, ENDS);
+            waits_end(stage, &calls)
         });
     });
 }
@@ -115,8 +152,7 @@ fn nested_waiters_cost_the_same_each_when_their_waits_end() {
 fn nested_waiters_cost_the_same_each_when_their_waits_end_beside_a_reader() {
     plays(|| {
         is_linear("mixed waiters whose waits end", TASKS, |tasks| {
-            let wait = Wait::For(Duration::from_millis(3_500));
-            let (mut stage, _, calls, _) = waiting(tasks, wait);
+            let (mut stage, _, calls, _) = waiting(tasks, ENDS);
             let mode = Mode::Shared;
             stage.ask(
                 1,
@@ -125,11 +161,55 @@ fn nested_waiters_cost_the_same_each_when_their_waits_end_beside_a_reader() {
                     ..Ask::of("hot")
                 },
             );
-            steps_of(&mut stage, |stage| {
-                stage.run(Duration::from_secs(1));
-                let refused = calls.iter().all(|call| stage.refusal(*call).is_some());
-                must!(Progress, refused, "nested waiters wait on");
-            })
+            waits_end(stage, &calls)
+        });
+    });
+}
+
+fn same(_: usize) -> String {
+    "cold".into()
+}
+
+fn of_its_own(task: usize) -> String {
+    format!("cold-{task}")
+}
+
+#[test]
+fn nested_groups_cost_the_same_each_while_they_wait() {
+    plays(|| {
+        is_linear("three seconds of nested groups", TASKS, |tasks| {
+            waiting_groups(tasks, Wait::Forever, same).2
+        });
+    });
+}
+
+#[test]
+fn nested_groups_cost_the_same_each_when_they_give_up() {
+    plays(|| {
+        is_linear("nested groups that give up", TASKS, |tasks| {
+            let (stage, calls, _) = waiting_groups(tasks, Wait::Forever, same);
+            give_up(stage, calls)
+        });
+    });
+}
+
+#[test]
+fn nested_groups_cost_the_same_each_when_their_waits_end() {
+    plays(|| {
+        is_linear("nested groups whose waits end", TASKS, |tasks| {
+            let (stage, calls, _) = waiting_groups(tasks, ENDS, same);
+            waits_end(stage, &calls)
+        });
+    });
+}
+
+/// Each depends on what all before it wait for.
+#[test]
+fn nested_groups_of_different_names_cost_no_more_than_all_before() {
+    plays(|| {
+        is_quadratic("different groups whose waits end", TASKS, |tasks| {
+            let (stage, calls, _) = waiting_groups(tasks, ENDS, of_its_own);
+            waits_end(stage, &calls)
         });
     });
 }
