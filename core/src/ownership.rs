@@ -50,8 +50,8 @@ pub struct Ownership {
     since: Moment,
     /// When a read was asked for.
     asked: Option<Moment>,
-    /// When the last answer came that has shown whether another process waits behind it, and whether one does.
-    behind: Option<(Moment, bool)>,
+    /// The last state that has shown whether another process waits behind it, when that came, and whether one does.
+    behind: Option<(Revision, Moment, bool)>,
     lost: bool,
 }
 
@@ -68,7 +68,7 @@ impl Ownership {
             turns: 0,
             since: now,
             asked: None,
-            behind: alone.then_some((now, false)),
+            behind: alone.then_some((created, now, false)),
             lost: false,
         }
     }
@@ -140,10 +140,13 @@ impl Ownership {
         self.lost
     }
 
-    /// A read has shown whether a contender waits behind it.
-    pub fn read(&mut self, now: Moment, contended: bool) {
+    /// A read has shown whether a contender waits behind it, at this revision. One that a later read has overtaken counts no more.
+    pub fn read(&mut self, now: Moment, revision: Revision, contended: bool) {
+        if self.behind.is_some_and(|(seen, ..)| seen > revision) {
+            return;
+        }
         self.asked = None;
-        self.behind = Some((now, contended));
+        self.behind = Some((revision, now, contended));
         if !contended {
             self.turns = 0;
             self.since = now;
@@ -164,7 +167,7 @@ impl Ownership {
 
     /// Whether another process waits, as far as the last read has shown.
     pub fn is_contended(&self) -> bool {
-        self.behind.is_some_and(|(_, contended)| contended)
+        self.behind.is_some_and(|(.., contended)| contended)
     }
 
     /// Whether `TURNS` or `RUN` is used up: then the keys stay only while no other process is known to wait.
@@ -184,11 +187,11 @@ impl Ownership {
         if self.lost || self.handover == u16::MAX {
             return Gate::Closed;
         }
-        let recent = self.behind.filter(|(came, _)| now - *came <= OPEN);
+        let recent = self.behind.filter(|(_, came, _)| now - *came <= OPEN);
         match recent {
             _ if mistake(Mistake::ReadersJoinForEver) => Gate::Open,
-            Some((_, true)) => Gate::Closed,
-            Some((_, false)) => Gate::Open,
+            Some((.., true)) => Gate::Closed,
+            Some((.., false)) => Gate::Open,
             None => Gate::Unknown,
         }
     }

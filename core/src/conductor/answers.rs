@@ -853,7 +853,7 @@ impl Core {
             }
         }
         if let Some(ownership) = self.contenders.get_mut(id)?.ownership_mut() {
-            ownership.read(self.now, contended);
+            ownership.read(self.now, revision, contended);
         }
         Some(())
     }

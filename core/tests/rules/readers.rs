@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::{Mode, Output, Refused, Request, Wait};
+use etcd_locked_core::{Input, Mode, Output, Refused, Request, Wait};
 use etcd_locked_sim::etcd::unavailable;
 
 use crate::CallId;
@@ -414,6 +414,27 @@ fn event_of_an_own_readers_key_admits_the_writer_behind() {
     rig.report();
     rig.answer(id, deleted);
     rig.granted(2);
+}
+
+/// A later read has shown a writer before that answer comes.
+#[test]
+fn answer_that_is_overtaken_lets_no_reader_join() {
+    let mut rig = Rig::warm();
+    rig.share(1, "locks/s", Mode::Shared, Wait::Forever);
+    rig.serve();
+    rig.granted(1);
+    rig.pass(SECOND);
+    rig.share(2, "locks/s", Mode::Shared, Wait::Once);
+    let (early, read) = rig.take_that(reads);
+    let answer = rig.store.apply(rig.now, &read);
+    rig.contend("locks/s/zx");
+    rig.submit(Input::Inspect);
+    rig.serve();
+    assert!(matches!(rig.refused(2), Refused::Held { .. }));
+    rig.answer(early, answer);
+    rig.share(3, "locks/s", Mode::Shared, Wait::Once);
+    rig.serve();
+    assert!(matches!(rig.refused(3), Refused::Held { .. }));
 }
 
 /// A writer comes while the answer that the gate relies on is on its way.
