@@ -135,7 +135,7 @@ pub struct Session {
     /// Names whose call would be served if the lease were fresh (rule P12).
     unfresh: BTreeSet<Name>,
     /// Calls that only want to know that it is open.
-    warming: Vec<CallId>,
+    warming: BTreeSet<CallId>,
 }
 
 impl Session {
@@ -154,7 +154,7 @@ impl Session {
             bodies: 0,
             last_used: now,
             unfresh: BTreeSet::new(),
-            warming: Vec::new(),
+            warming: BTreeSet::new(),
         }
     }
 
@@ -392,11 +392,11 @@ impl Session {
 
     /// A call only wants to know that it is open.
     pub fn warm(&mut self, call: CallId) {
-        self.warming.push(call);
+        self.warming.insert(call);
     }
 
     /// The calls that wait for it to open.
-    pub fn take_warming(&mut self) -> Vec<CallId> {
+    pub fn take_warming(&mut self) -> BTreeSet<CallId> {
         std::mem::take(&mut self.warming)
     }
 
@@ -552,6 +552,13 @@ impl Sessions {
         self.by_ttl.entry(ttl_secs).or_default().push(id);
         self.awake.insert(id);
         id
+    }
+
+    /// A call only wanted to know that a session is open, and does no more.
+    pub fn stop_warming(&mut self, call: CallId) {
+        for session in self.all.values_mut() {
+            session.warming.remove(&call);
+        }
     }
 
     /// Whether no call uses a session, and calls of its TTL have another one.

@@ -115,6 +115,9 @@ impl Core {
         let ticket = self.calls.waiting(call)?.ticket;
         let gone = self.calls.remove(call)?;
         self.queues.leave(gone.names(), ticket);
+        if gone.names().is_empty() {
+            self.sessions.stop_warming(call);
+        }
         self.stops_waiting(call);
         gone.names().iter().for_each(|name| self.work.push(name));
         Some(())

@@ -440,6 +440,21 @@ fn idle_sessions_are_revoked_in_the_end() {
     rig.hold(100, "locks/a");
 }
 
+/// It only wanted to know that the session is open.
+#[test]
+fn lease_is_asked_for_no_more_once_its_call_has_gone() {
+    let mut rig = Rig::new();
+    rig.submit(Input::Warm {
+        call: 1.into(),
+        ttl_secs: TTL,
+    });
+    let (grant, _) = rig.take();
+    rig.cancel(1);
+    rig.answer(grant, Err(unknown()));
+    rig.pass(WHOLE);
+    assert!(rig.sent.is_empty() && rig.sessions().is_empty());
+}
+
 #[test]
 fn refused_barrier_is_sent_again_slowly() {
     let mut rig = holder();
