@@ -44,6 +44,14 @@ impl Mode {
         )
     }
 
+    /// The same for any number of permits, where that does not matter.
+    pub fn alike(self) -> Self {
+        match self {
+            Mode::Permits(_) => Mode::Permits(NonZeroU16::MIN),
+            mode => mode,
+        }
+    }
+
     /// How many older keys of its own kind leave room for a call; `None`: any number.
     pub fn room(self) -> Option<usize> {
         match self {

@@ -18,13 +18,15 @@ use crate::simulation::{Mistake, mistake};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// What a waiter wants: waiters of one kind want the same of the same names, and so wait for the same.
-pub type Kind = (Mode, Arc<[Name]>);
+/// What a waiter wants: waiters of one kind want the same of the same names, and so wait for the same, whatever their numbers of
+/// permits.
+type Kind = (Mode, Arc<[Name]>);
 
 /// What a queue has to know of a waiter.
 #[derive(Debug, Clone)]
 pub struct Waiter {
     pub call: CallId,
+    mode: Mode,
     kind: Kind,
 }
 
@@ -142,10 +144,10 @@ impl WaitQueue {
         }
     }
 
-    /// Whether no call waits but single-name calls of this mode.
+    /// Whether no call waits but single-name calls of this mode, with any number of permits.
     pub fn is_uniform(&self, mode: Mode) -> bool {
         let mut kinds = self.kinds.keys();
-        kinds.all(|(of, names)| *of == mode && names.len() == 1)
+        kinds.all(|(of, names)| *of == mode.alike() && names.len() == 1)
     }
 
     fn leave(&mut self, ticket: Ticket) {
@@ -274,14 +276,20 @@ impl WaitQueues {
 
     /// Enters a call into the queues of all its names in one step, so that any two calls stand in one order wherever they meet
     /// (rule P13). `tries`: it is a single try. Answers its place.
-    pub fn enqueue(&mut self, kind: &Kind, call: CallId, tries: bool) -> Ticket {
+    pub fn enqueue(
+        &mut self,
+        names: &Arc<[Name]>,
+        call: CallId,
+        mode: Mode,
+        tries: bool,
+    ) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        for name in &*kind.1 {
+        for name in &**names {
             let queue = self.queues.entry(name.clone()).or_default();
-            let kind = kind.clone();
+            let kind = (mode.alike(), names.clone());
             queue.kinds.entry(kind.clone()).or_default().insert(ticket);
-            queue.waiters.insert(ticket, Waiter { call, kind });
+            queue.waiters.insert(ticket, Waiter { call, mode, kind });
             if tries {
                 queue.tries.insert(call);
             }
@@ -304,11 +312,11 @@ impl WaitQueues {
     }
 
     /// Sends a call that is no single try to the end of its queues: all of them at once. Answers its place.
-    pub fn requeue(&mut self, names: &[Name], ticket: Ticket) -> Option<Ticket> {
+    pub fn requeue(&mut self, names: &Arc<[Name]>, ticket: Ticket) -> Option<Ticket> {
         let queue = self.queues.get(names.first()?)?;
-        let Waiter { call, kind } = queue.waiters.get(&ticket)?.clone();
+        let Waiter { call, mode, .. } = *queue.waiters.get(&ticket)?;
         self.leave(names, ticket);
-        Some(self.enqueue(&kind, call, false))
+        Some(self.enqueue(names, call, mode, false))
     }
 
     /// The call at the head of a name's queue.

@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Outcome};
-use crate::wait_queue::{Kind, Place, WaitQueue, Waiter};
+use crate::wait_queue::{Place, WaitQueue, Waiter};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Core {
         let names = self.queues.intern(acquire.names);
         let group = names.len() > 1;
         let taken = !waits && self.queues.are_taken(&names, mode);
-        let ticket = self.queues.enqueue(&(mode, names.clone()), call, !waits);
+        let ticket = self.queues.enqueue(&names, call, mode, !waits);
         let until = match acquire.wait {
             Wait::For(wait) => Some(self.now + wait),
             // It waits for no holder, only for etcd.
@@ -259,12 +259,13 @@ impl Core {
             Some(session) if !session.is_open() => {
                 session.warm(call);
                 // It waits for no name, and is none of the waiters that are limited.
+                let none = Purpose::default();
                 let waiting = Waiting {
-                    ticket: self.queues.enqueue(&Kind::default(), call, true),
+                    ticket: self.queues.enqueue(&none.names, call, none.mode, true),
                     until: None,
                     tries: true,
                 };
-                let new = Call::new(self.now, Purpose::default(), Arc::default(), waiting);
+                let new = Call::new(self.now, none, Arc::default(), waiting);
                 self.calls.add(call, new, Vec::new());
             }
             _ => self.outputs.push_back(Output::Ready(call)),
@@ -909,11 +910,11 @@ impl Core {
         Ok(stalled)
     }
 
-    /// The names a waiting call wants, and as what.
+    /// The names a waiting call wants, and as what, whatever its number of permits.
     fn waits_for(&self, id: CallId) -> impl Iterator<Item = (&Name, Mode)> {
         let call = self.calls.get(id).filter(|it| it.waiting().is_some());
         let call = call.filter(|_| !self.edges.is_leaving(id)).into_iter();
-        call.flat_map(|it| it.names().iter().map(|name| (name, it.mode())))
+        call.flat_map(|it| it.names().iter().map(|name| (name, it.mode().alike())))
     }
 
     /// The key of this process that waits in line, and has done so for a while.

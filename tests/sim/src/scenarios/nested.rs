@@ -1,7 +1,7 @@
 //! Nested waiters by the hundred: tasks that hold a lock of their own and wait for a name of another process, alone or with a
 //! second name.
 
-use std::iter;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::stage::{Ask, SOON, Stage, plays};
@@ -19,20 +19,16 @@ const ENDS: Wait = Wait::For(Duration::from_millis(3_500));
 fn waiting(tasks: usize, wait: Wait) -> (Stage, CallId, Vec<CallId>, u64) {
     let mut stage = Stage::of(2);
     let hot = stage.take(0, "hot");
-    let (calls, steps) = wait_on(&mut stage, tasks, wait, |_| None);
+    let (calls, steps) = wait_on(&mut stage, tasks, wait, |_| Ask::of("hot"));
     (stage, hot, calls, steps)
 }
 
-/// The same behind a call that waits on, with a second name each.
-fn waiting_groups(
-    tasks: usize,
-    wait: Wait,
-    second: fn(usize) -> String,
-) -> (Stage, Vec<CallId>, u64) {
+/// The same behind a call that waits on, as each asks.
+fn waiting_behind(tasks: usize, wait: Wait, ask: fn(usize) -> Ask) -> (Stage, Vec<CallId>, u64) {
     let mut stage = Stage::of(2);
     stage.take(0, "hot");
     stage.ask(1, Ask::of("hot"));
-    let (calls, steps) = wait_on(&mut stage, tasks, wait, |task| Some(second(task)));
+    let (calls, steps) = wait_on(&mut stage, tasks, wait, ask);
     (stage, calls, steps)
 }
 
@@ -40,7 +36,7 @@ fn wait_on(
     stage: &mut Stage,
     tasks: usize,
     wait: Wait,
-    second: impl Fn(usize) -> Option<String>,
+    ask: impl Fn(usize) -> Ask,
 ) -> (Vec<CallId>, u64) {
     let own: Vec<_> = (0..tasks)
         .map(|task| stage.ask(1, Ask::of(&format!("own-{task}"))))
@@ -51,11 +47,10 @@ fn wait_on(
     let steps = steps_of(stage, |stage| {
         for (task, outer) in own.into_iter().enumerate() {
             let ask = Ask {
-                names: iter::once("hot".into()).chain(second(task)).collect(),
                 holds: vec![outer],
                 hold: Some(Duration::from_millis(1)),
                 wait,
-                ..Ask::of("hot")
+                ..ask(task)
             };
             calls.push(stage.ask(1, ask));
         }
@@ -166,19 +161,47 @@ fn nested_waiters_cost_the_same_each_when_their_waits_end_beside_a_reader() {
     });
 }
 
-fn same(_: usize) -> String {
-    "cold".into()
+fn group(second: String) -> Ask {
+    Ask {
+        names: vec!["hot".into(), second],
+        ..Ask::of("hot")
+    }
 }
 
-fn of_its_own(task: usize) -> String {
-    format!("cold-{task}")
+fn same(_: usize) -> Ask {
+    group("cold".into())
+}
+
+fn of_its_own(task: usize) -> Ask {
+    group(format!("cold-{task}"))
+}
+
+fn permits(task: usize) -> Ask {
+    let of = u16::try_from(task + 1).ok().and_then(NonZeroU16::new);
+    Ask {
+        mode: Mode::Permits(of.expect("few")),
+        ..Ask::of("hot")
+    }
+}
+
+#[test]
+fn nested_permits_cost_the_same_each_whatever_their_numbers() {
+    plays(|| {
+        is_linear("three seconds of nested permits", TASKS, |tasks| {
+            waiting_behind(tasks, Wait::Forever, permits).2
+        });
+        is_linear("nested permits whose waits end", TASKS, |tasks| {
+            let (stage, calls, _) = waiting_behind(tasks, ENDS, permits);
+            waits_end(stage, &calls)
+        });
+    });
 }
 
 #[test]
 fn nested_groups_cost_the_same_each_while_they_wait() {
     plays(|| {
         is_linear("three seconds of nested groups", TASKS, |tasks| {
-            waiting_groups(tasks, Wait::Forever, same).2
+            waiting_behind(tasks, Wait::Forever, same).2
         });
     });
 }
@@ -187,7 +210,7 @@ fn nested_groups_cost_the_same_each_while_they_wait() {
 fn nested_groups_cost_the_same_each_when_they_give_up() {
     plays(|| {
         is_linear("nested groups that give up", TASKS, |tasks| {
-            let (stage, calls, _) = waiting_groups(tasks, Wait::Forever, same);
+            let (stage, calls, _) = waiting_behind(tasks, Wait::Forever, same);
             give_up(stage, calls)
         });
     });
@@ -197,7 +220,7 @@ fn nested_groups_cost_the_same_each_when_they_give_up() {
 fn nested_groups_cost_the_same_each_when_their_waits_end() {
     plays(|| {
         is_linear("nested groups whose waits end", TASKS, |tasks| {
-            let (stage, calls, _) = waiting_groups(tasks, ENDS, same);
+            let (stage, calls, _) = waiting_behind(tasks, ENDS, same);
             waits_end(stage, &calls)
         });
     });
@@ -208,7 +231,7 @@ fn nested_groups_cost_the_same_each_when_their_waits_end() {
 fn nested_groups_of_different_names_cost_no_more_than_all_before() {
     plays(|| {
         is_quadratic("different groups whose waits end", TASKS, |tasks| {
-            let (stage, calls, _) = waiting_groups(tasks, ENDS, of_its_own);
+            let (stage, calls, _) = waiting_behind(tasks, ENDS, of_its_own);
             waits_end(stage, &calls)
         });
     });
