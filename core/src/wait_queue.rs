@@ -23,18 +23,11 @@ pub struct Ticket(u64);
 type Kind = (Mode, Arc<[Name]>);
 
 /// What a queue has to know of a waiter.
-#[derive(Debug, Clone)]
-pub struct Waiter {
-    pub call: CallId,
+#[derive(Debug)]
+struct Waiter {
+    call: CallId,
     mode: Mode,
     kind: Kind,
-}
-
-impl Waiter {
-    /// Whether it wants several names.
-    pub fn is_group(&self) -> bool {
-        self.kind.1.len() > 1
-    }
 }
 
 /// Where a contender goes that is, or was, in line.
@@ -107,8 +100,8 @@ impl WaitQueue {
     }
 
     /// The waiters, in order.
-    pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
-        self.waiters.values()
+    pub fn waiters(&self) -> impl Iterator<Item = CallId> {
+        self.waiters.values().map(|waiter| waiter.call)
     }
 
     /// The calls ahead of a waiter that may wait for more than it does: the first of each other kind.
@@ -122,14 +115,14 @@ impl WaitQueue {
 
     /// The waiters behind the first of a kind and ahead of the next of it: they would not wait for what it waits for without it.
     /// None behind another than the first.
-    pub fn relying_on(&self, ticket: Ticket) -> impl Iterator<Item = &Waiter> {
+    pub fn relying_on(&self, ticket: Ticket) -> impl Iterator<Item = CallId> {
         let of = self.waiters.get(&ticket);
         let of_kind = of.and_then(|it| self.kinds.get(&it.kind));
         let mut of_kind = of_kind.into_iter().flatten();
         let first = of_kind.next().filter(|first| **first == ticket);
         let end = of_kind.next().map_or(Unbounded, |next| Excluded(*next));
         let behind = first.map(|first| self.waiters.range((Excluded(*first), end)));
-        behind.into_iter().flatten().map(|(_, waiter)| waiter)
+        behind.into_iter().flatten().map(|(_, waiter)| waiter.call)
     }
 
     /// Nobody depends on this waiter any more: its wait is over.

@@ -20,6 +20,7 @@ use crate::session::{Need, Session};
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Description, Placed, Placement, READS};
+use crate::wait_queue::WaitQueue;
 use std::time::Duration;
 
 /// Sessions, and what is put and deleted under them.
@@ -191,7 +192,7 @@ impl Core {
                 .iter()
                 .flat_map(|names| names.iter())
                 .filter_map(|name| self.queues.get(name));
-            calls.extend(queues.flat_map(|queue| queue.waiters().map(|waiter| waiter.call)));
+            calls.extend(queues.flat_map(WaitQueue::waiters));
             self.remove(id);
         }
         for call in calls {

@@ -35,7 +35,7 @@ use crate::shutdown::Shutdown;
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::{Timer, Timers};
 use crate::transactions::{self, Deletion, Description};
-use crate::wait_queue::WaitQueues;
+use crate::wait_queue::{WaitQueue, WaitQueues};
 
 /// A refused exchange is sent again after the pause of this many failures (rule P34).
 const SLOWLY: u32 = 4;
@@ -394,8 +394,7 @@ impl Core {
     /// The calls that wait for a name, in order.
     pub fn waiters(&self, name: &Name) -> Vec<CallId> {
         let queue = self.queues.get(name).into_iter();
-        let waiters = queue.flat_map(|queue| queue.waiters());
-        waiters.map(|waiter| waiter.call).collect()
+        queue.flat_map(WaitQueue::waiters).collect()
     }
 
     /// How often a waiting call went to the end of its queues; `None`: it does not wait.

@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Outcome};
-use crate::wait_queue::{Place, WaitQueue, Waiter};
+use crate::wait_queue::{Place, WaitQueue};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -943,12 +943,13 @@ impl Core {
         if self.edges.is_empty() {
             return false;
         }
+        let is_group = |of| self.calls.get(of).is_some_and(Call::is_group);
         let mut resting = BTreeSet::from([call]);
         let mut next = vec![call];
         let mut seen = BTreeSet::new();
         while let Some(of) = next.pop() {
             // All that stand where a group waits on may depend on it; and on what a task holds.
-            let stays = of != call && self.calls.get(of).is_some_and(Call::is_group);
+            let stays = of != call && is_group(of);
             let group = self.waits_for(of).filter(|_| stays).map(|(name, _)| name);
             let whole = self.held_names(of).chain(group);
             let whole = whole.filter(|name| seen.insert(*name));
@@ -956,9 +957,9 @@ impl Core {
             let relying = self.relying_on(of).filter(|_| !stays);
             for other in whole.flat_map(WaitQueue::waiters).chain(relying) {
                 step();
-                let hands_on = other.is_group() || self.calls.is_nested(other.call);
-                if hands_on && resting.insert(other.call) {
-                    next.push(other.call);
+                let hands_on = is_group(other) || self.calls.is_nested(other);
+                if hands_on && resting.insert(other) {
+                    next.push(other);
                 }
             }
         }
@@ -984,7 +985,7 @@ impl Core {
     }
 
     /// The waiters that depend on what a call waits for by it, and by no other call of its kind.
-    fn relying_on(&self, call: CallId) -> impl Iterator<Item = &Waiter> {
+    fn relying_on(&self, call: CallId) -> impl Iterator<Item = CallId> {
         let ticket = self.calls.waiting(call).map(|waiting| waiting.ticket);
         let own = self.waits_for(call);
         let own = own.filter_map(move |(name, _)| Some(self.queues.get(name)?.relying_on(ticket?)));
