@@ -20,6 +20,8 @@ enum Stage {
         contender: ContenderId,
         /// It has lost them, and its caller knows.
         lost: bool,
+        /// They are to stay locked until then (rule P39).
+        keep: Option<Moment>,
     },
 }
 
@@ -27,10 +29,10 @@ enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
     pub ticket: Ticket,
-    /// When it gives up, if ever.
-    pub until: Option<Moment>,
     /// It is a single try.
     pub tries: bool,
+    /// How often it went to the end of its queues (rule P38).
+    pub requeued: u32,
 }
 
 /// One call.
@@ -39,10 +41,6 @@ pub struct Call {
     purpose: Purpose,
     record: Arc<[u8]>,
     since: Moment,
-    /// Its names are to stay locked until then (rule P39).
-    keep: Option<Moment>,
-    /// How often it went to the end of its queues (rule P38).
-    requeued: u32,
     stage: Stage,
     /// `None` for most calls: their task makes no other meanwhile.
     nest: Option<Box<Nest>>,
@@ -64,8 +62,6 @@ impl Call {
             purpose,
             record,
             since: now,
-            keep: None,
-            requeued: 0,
             stage: Stage::Waiting(waiting),
             nest: None,
         }
@@ -93,12 +89,12 @@ impl Call {
         self.since
     }
 
+    /// Until when the names that it holds are to stay locked, if they are.
     pub fn keep(&self) -> Option<Moment> {
-        self.keep
-    }
-
-    pub fn requeued(&self) -> u32 {
-        self.requeued
+        match self.stage {
+            Stage::Holding { keep, .. } => keep,
+            Stage::Waiting(_) => None,
+        }
     }
 
     /// Whether its keys are for itself alone: several, which stand or fall together.
@@ -239,9 +235,9 @@ impl Calls {
 
     /// A waiting call goes to the end of its queues.
     pub fn requeue(&mut self, id: CallId, ticket: Ticket) -> Option<()> {
-        let call = self.all.get_mut(&id)?;
-        call.waiting_mut()?.ticket = ticket;
-        call.requeued += 1;
+        let waiting = self.all.get_mut(&id)?.waiting_mut()?;
+        waiting.ticket = ticket;
+        waiting.requeued += 1;
         Some(())
     }
 
@@ -252,14 +248,16 @@ impl Calls {
             call.stage = Stage::Holding {
                 contender,
                 lost: false,
+                keep: None,
             };
         }
     }
 
     /// Its names are to stay locked until then; of several times the last counts.
     pub fn keep_until(&mut self, id: CallId, until: Moment) {
-        if let Some(call) = self.all.get_mut(&id) {
-            call.keep = call.keep.max(Some(until));
+        let stage = self.all.get_mut(&id).map(|call| &mut call.stage);
+        if let Some(Stage::Holding { keep, .. }) = stage {
+            *keep = (*keep).max(Some(until));
         }
     }
 

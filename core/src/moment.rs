@@ -1,6 +1,7 @@
 //! Moments: points in time, as the time since boot; and the deadline of a session, one atomic that callers read before every
 //! poll (rule P28).
 
+use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,32 +9,37 @@ use std::time::Duration;
 use crate::loss::LossCause;
 
 /// A point in time: how long after boot, suspended time included (rule P29).
+// In nanoseconds, which last for 584 years, and never zero: each call has several, and some that it may not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(Duration);
+pub struct Moment(NonZeroU64);
 
 impl Moment {
     /// The moment this long after boot.
-    pub const fn after_boot(elapsed: Duration) -> Self {
-        Self(elapsed)
+    pub fn after_boot(elapsed: Duration) -> Self {
+        Self::of(nanos(elapsed))
     }
 
     /// How long after boot.
-    pub const fn since_boot(self) -> Duration {
-        self.0
+    pub fn since_boot(self) -> Duration {
+        Duration::from_nanos(self.0.get())
+    }
+
+    fn of(nanos: u64) -> Self {
+        Self(NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN))
     }
 }
 
 impl Add<Duration> for Moment {
     type Output = Self;
     fn add(self, time: Duration) -> Self {
-        Self(self.0.saturating_add(time))
+        Self(self.0.saturating_add(nanos(time)))
     }
 }
 
 impl Sub<Duration> for Moment {
     type Output = Self;
     fn sub(self, time: Duration) -> Self {
-        Self(self.0.saturating_sub(time))
+        Self::of(self.0.get().saturating_sub(nanos(time)))
     }
 }
 
@@ -41,7 +47,7 @@ impl Sub<Duration> for Moment {
 impl Sub for Moment {
     type Output = Duration;
     fn sub(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 }
 
@@ -56,12 +62,12 @@ pub struct Deadline(AtomicU64);
 impl Deadline {
     /// Ends at this moment.
     pub fn new(stop: Moment) -> Self {
-        Self(AtomicU64::new(nanos(stop)))
+        Self(AtomicU64::new(stop.0.get()))
     }
 
     /// How the session was lost, if it can no longer be relied on; from the first cause on it stays so.
     pub fn lost(&self, now: Moment) -> Option<LossCause> {
-        self.lose_if(LossCause::Expired, |stop| nanos(now) >= stop)
+        self.lose_if(LossCause::Expired, |stop| now.0.get() >= stop)
     }
 
     /// Whether the session can no longer be relied on.
@@ -71,7 +77,7 @@ impl Deadline {
 
     /// Moves the stop time on; false if it had been reached before the answer was seen.
     pub fn extend(&self, now: Moment, to: Moment) -> bool {
-        let later = |stop| (nanos(now) < stop).then(|| stop.max(nanos(to)));
+        let later = |stop| (now.0.get() < stop).then(|| stop.max(to.0.get()));
         self.update(later).is_ok() || !self.is_over(now)
     }
 
@@ -98,10 +104,10 @@ impl Deadline {
     pub fn stop(&self) -> Option<Moment> {
         let stop = self.0.load(Ordering::Acquire);
         let ahead = LossCause::numbered(stop).is_none();
-        ahead.then_some(Moment(Duration::from_nanos(stop)))
+        ahead.then_some(Moment::of(stop))
     }
 }
 
-fn nanos(moment: Moment) -> u64 {
-    u64::try_from(moment.0.as_nanos()).unwrap_or(u64::MAX)
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

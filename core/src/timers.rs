@@ -66,6 +66,11 @@ impl Timers {
         }
     }
 
+    /// The moment of a timer, if it is set.
+    pub fn at(&self, timer: &Timer) -> Option<Moment> {
+        self.at.get(timer).copied()
+    }
+
     /// The moment of the earliest timer.
     pub fn next(&self) -> Option<Moment> {
         self.due.first().map(|(at, _)| *at)

@@ -26,7 +26,6 @@ type Kind = (Mode, Arc<[Name]>);
 #[derive(Debug)]
 struct Waiter {
     call: CallId,
-    mode: Mode,
     kind: Kind,
 }
 
@@ -260,8 +259,17 @@ impl WaitQueues {
         }
     }
 
-    /// The same names, each in one copy for all calls.
+    /// The same names, each in one copy for all calls; of one name, the whole list that its last waiter has.
     pub fn intern(&self, names: Vec<Name>) -> Arc<[Name]> {
+        if let [name] = &*names
+            && let Some((_, last)) = self
+                .queues
+                .get(name)
+                .and_then(|it| it.waiters.last_key_value())
+            && last.kind.1.len() == 1
+        {
+            return last.kind.1.clone();
+        }
         let known = |name: &Name| Some(self.queues.get_key_value(name)?.0.clone());
         let names = names.into_iter();
         names.map(|name| known(&name).unwrap_or(name)).collect()
@@ -282,7 +290,7 @@ impl WaitQueues {
             let queue = self.queues.entry(name.clone()).or_default();
             let kind = (mode.alike(), names.clone());
             queue.kinds.entry(kind.clone()).or_default().insert(ticket);
-            queue.waiters.insert(ticket, Waiter { call, mode, kind });
+            queue.waiters.insert(ticket, Waiter { call, kind });
             if tries {
                 queue.tries.insert(call);
             }
@@ -302,14 +310,6 @@ impl WaitQueues {
     /// Takes a call out of its queues: all of them at once.
     pub fn leave(&mut self, names: &[Name], ticket: Ticket) {
         self.each(names, |queue| queue.leave(ticket));
-    }
-
-    /// Sends a call that is no single try to the end of its queues: all of them at once. Answers its place.
-    pub fn requeue(&mut self, names: &Arc<[Name]>, ticket: Ticket) -> Option<Ticket> {
-        let queue = self.queues.get(names.first()?)?;
-        let Waiter { call, mode, .. } = *queue.waiters.get(&ticket)?;
-        self.leave(names, ticket);
-        Some(self.enqueue(names, call, mode, false))
     }
 
     /// The call at the head of a name's queue.

@@ -637,7 +637,7 @@ impl Core {
             Some(early) => early,
             None if queues.any(|queue| queue.owner().is_some()) => self.jittered(WAITER),
             None => {
-                let until = self.calls.waiting(queue.head()?)?.until;
+                let until = self.timers.at(&Timer::Wait(queue.head()?));
                 until.map_or(RELIES, |until| ((until - self.now) / 2).min(RELIES))
             }
         };

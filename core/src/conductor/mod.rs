@@ -399,8 +399,7 @@ impl Core {
 
     /// How often a waiting call went to the end of its queues; `None`: it does not wait.
     pub fn requeued(&self, call: CallId) -> Option<u32> {
-        let call = self.calls.get(call)?;
-        call.waiting().map(|_| call.requeued())
+        Some(self.calls.waiting(call)?.requeued)
     }
 
     /// The victim and the keys of a cycle that this request is to cut, if it is to.

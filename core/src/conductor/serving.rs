@@ -70,8 +70,8 @@ impl Core {
         };
         let waiting = Waiting {
             ticket,
-            until,
             tries: !waits,
+            requeued: 0,
         };
         let purpose = Purpose {
             names: names.clone(),
@@ -262,8 +262,8 @@ impl Core {
                 let none = Purpose::default();
                 let waiting = Waiting {
                     ticket: self.queues.enqueue(&none.names, call, none.mode, true),
-                    until: None,
                     tries: true,
+                    requeued: 0,
                 };
                 let new = Call::new(self.now, none, Arc::default(), waiting);
                 self.calls.add(call, new, Vec::new());
@@ -927,10 +927,11 @@ impl Core {
     /// Sends a group to the end of its queues, and takes its keys back.
     fn step_back(&mut self, call: CallId) -> Option<()> {
         let group = self.calls.get(call)?;
-        let (names, ticket) = (group.names().clone(), group.waiting()?.ticket);
+        let (names, mode, ticket) = (group.names().clone(), group.mode(), group.waiting()?.ticket);
         let own = self.queues.get(names.first()?)?.in_line();
         let own = own.filter(|id| self.served_by(*id) == Some(call));
-        let ticket = self.queues.requeue(&names, ticket)?;
+        self.queues.leave(&names, ticket);
+        let ticket = self.queues.enqueue(&names, call, mode, false);
         self.calls.requeue(call, ticket);
         names.iter().for_each(|name| self.work.push(name));
         self.give_up(own?);
