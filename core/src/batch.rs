@@ -42,11 +42,17 @@ impl<T> Line<T> {
         self.pending.push_back(element);
     }
 
+    /// Whether elements wait, and a transaction may be sent.
+    pub fn is_ready(&self) -> bool {
+        let parts: usize = self.parts.iter().map(Vec::len).sum();
+        let waiting = self.pending.len() + parts;
+        waiting > 0 && self.window.admits(waiting, LOCKS)
+    }
+
     /// The elements of the next transaction, if one may be sent, and whether it is an element that goes alone. `keys` tells how many
     /// keys each has, and whether it goes alone; `None`: it is not wanted any more.
     pub fn next(&mut self, keys: impl Fn(&T) -> Option<(usize, bool)>) -> Option<(Vec<T>, bool)> {
-        let parts: usize = self.parts.iter().map(Vec::len).sum();
-        if !self.window.admits(self.pending.len() + parts, LOCKS) {
+        if !self.is_ready() {
             return None;
         }
         let mut next = Vec::new();
@@ -107,6 +113,11 @@ impl Batch {
     /// Keys are to be deleted.
     pub fn delete(&mut self, deletion: Deletion) {
         self.deletions.push(deletion);
+    }
+
+    /// Whether keys are to be deleted, and a transaction may be sent.
+    pub fn is_ready(&self) -> bool {
+        self.deletions.is_ready()
     }
 
     /// The deletions of the next transaction, if one may be sent.

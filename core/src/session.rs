@@ -353,6 +353,11 @@ impl Session {
         &mut self.puts
     }
 
+    /// Whether some may be put now.
+    pub fn has_puts(&self) -> bool {
+        self.is_open() && self.puts.is_ready()
+    }
+
     /// A contender has no key under it any more.
     pub fn detach(&mut self, now: Moment, contender: ContenderId) {
         self.last_used = now;

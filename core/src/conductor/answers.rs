@@ -32,9 +32,13 @@ impl Core {
             step();
             self.look_after(id);
             self.take_steps();
-            self.flush_puts(id);
+            let ready = self.may_send() && self.sessions.get(id).is_some_and(Session::has_puts);
+            let waits = self.waits_for_more(ready);
+            if !waits {
+                self.flush_puts(id);
+            }
             self.flush_barrier(id);
-            if !self.may_send() {
+            if waits || !self.may_send() {
                 held_back.push(id);
             }
             let session = self.sessions.get(id);

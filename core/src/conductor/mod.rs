@@ -88,8 +88,9 @@ pub struct Core {
     settings: Settings,
     /// What session keys and edges begin with.
     root: String,
-    /// The moment of the input that is being handled.
+    /// The moment of the input that is being handled, and whether what is ready then is to wait for more.
     now: Moment,
+    gathering: bool,
     random: u64,
     calls: Calls,
     queues: WaitQueues,
@@ -112,6 +113,7 @@ impl Core {
         Self {
             root: session_root(&settings.prefix),
             now: Moment::after_boot(Duration::ZERO),
+            gathering: false,
             random: settings.seed | 1,
             exchanges: Exchanges::new(settings.connect_timeout, settings.silence.clone()),
             settings,
@@ -133,6 +135,11 @@ impl Core {
     /// Takes one input in; `now` never goes back.
     pub fn handle(&mut self, now: Moment, input: Input) {
         self.now = now;
+        let brought = matches!(
+            input,
+            Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_)
+        );
+        self.gathering = self.settings.gathers && brought;
         // A thread that was held up handles a call after the timers that were due: expired waits form no cycles.
         if matches!(input, Input::Acquire(_)) {
             self.take_steps();
@@ -275,6 +282,7 @@ impl Core {
     fn flush(&mut self) {
         self.flush_sessions();
         while self.may_send()
+            && !self.waits_for_more(self.batch.is_ready())
             && let Some(deletions) = self.batch.next_delete()
         {
             let txn = transactions::delete(&self.root, &deletions);
@@ -289,6 +297,15 @@ impl Core {
         self.flush_descriptions();
         self.flush_edges();
         self.mind_silence();
+    }
+
+    /// Whether what is ready waits for what other calls bring, until the next tick.
+    pub(super) fn waits_for_more(&mut self, ready: bool) -> bool {
+        let waits = self.gathering && ready;
+        if waits {
+            self.timers.set_by(Timer::Flush, self.now);
+        }
+        waits
     }
 
     fn may_send(&self) -> bool {

@@ -1,5 +1,7 @@
 //! How many transactions are under way, and what goes in one (rule P7).
 
+use std::time::Duration;
+
 use etcd_locked_core::Wait;
 
 use crate::rig::{Rig, puts};
@@ -62,4 +64,52 @@ fn every_call_goes_alone_that_comes_after_the_answer_to_the_last() {
         assert_eq!(travelling(&rig), [1]);
         rig.serve();
     }
+}
+
+/// The core wants a tick now; it comes.
+#[track_caller]
+fn tick(rig: &mut Rig) {
+    assert!(rig.is_due());
+    rig.pass(Duration::ZERO);
+}
+
+#[test]
+fn what_calls_bring_before_the_thread_that_sends_wakes_up_goes_together() {
+    let mut rig = Rig::gathering();
+    for call in 0..5 {
+        rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
+    }
+    assert!(rig.sent.is_empty());
+    tick(&mut rig);
+    assert_eq!(travelling(&rig), [5]);
+    rig.serve();
+    for call in 0..5 {
+        rig.granted(call);
+        rig.release(call);
+    }
+    assert!(rig.sent.is_empty());
+    tick(&mut rig);
+    assert_eq!(rig.sent.len(), 1);
+    rig.serve();
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn no_thread_is_woken_where_nothing_can_be_sent() {
+    let mut rig = Rig::gathering();
+    rig.acquire(1, "locks/a", Wait::Forever);
+    tick(&mut rig);
+    rig.serve();
+    rig.granted(1);
+    rig.acquire(2, "locks/a", Wait::Forever);
+    assert!(!rig.is_due(), "it waits for the first");
+    rig.release(1);
+    rig.granted(2);
+    assert!(!rig.is_due(), "it was handed over");
+
+    rig.acquire(3, "locks/b", Wait::Forever);
+    rig.acquire(4, "locks/c", Wait::Forever);
+    tick(&mut rig);
+    rig.acquire(5, "locks/d", Wait::Forever);
+    assert!(!rig.is_due(), "two travel");
 }

@@ -43,11 +43,15 @@ impl Rig {
     }
 
     fn of(contenders_per_session: usize, max_waiters: Option<usize>) -> Self {
-        let settings = Settings {
+        Self::with(Settings {
             contenders_per_session,
             max_waiters,
+            gathers: false,
             ..settings(1)
-        };
+        })
+    }
+
+    fn with(settings: Settings) -> Self {
         Self {
             core: Core::new(settings),
             store: Etcd::new(),
@@ -66,14 +70,26 @@ impl Rig {
 
     /// The same, with so many bodies under one session before the next gets some.
     pub(crate) fn spreading(contenders_per_session: usize) -> Self {
-        let mut rig = Self::of(contenders_per_session, None);
-        rig.submit(Input::Warm {
+        Self::of(contenders_per_session, None).warmed()
+    }
+
+    /// With an open session, and requests that leave with the next tick.
+    pub(crate) fn gathering() -> Self {
+        let settings = Settings {
+            gathers: true,
+            ..settings(1)
+        };
+        Self::with(settings).warmed()
+    }
+
+    fn warmed(mut self) -> Self {
+        self.submit(Input::Warm {
             call: WARM.into(),
             ttl_secs: TTL,
         });
-        rig.serve();
-        assert!(matches!(rig.outputs.pop(), Some(Output::Ready(..))));
-        rig
+        self.serve();
+        assert!(matches!(self.outputs.pop(), Some(Output::Ready(..))));
+        self
     }
 
     /// One turn of the contract.
@@ -381,6 +397,11 @@ impl Rig {
             [contender] => contender.created(),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The core wants a tick now.
+    pub(crate) fn is_due(&self) -> bool {
+        self.core.next_timeout().is_some_and(|due| due <= self.now)
     }
 
     /// No call wants anything, and nothing is left.
