@@ -44,9 +44,13 @@ impl<T> Line<T> {
 
     /// Whether elements wait, and a transaction may be sent.
     pub fn is_ready(&self) -> bool {
-        let parts: usize = self.parts.iter().map(Vec::len).sum();
-        let waiting = self.pending.len() + parts;
+        let waiting = self.waiting();
         waiting > 0 && self.window.admits(waiting, LOCKS)
+    }
+
+    fn waiting(&self) -> usize {
+        let parts: usize = self.parts.iter().map(Vec::len).sum();
+        self.pending.len() + parts
     }
 
     /// The elements of the next transaction, if one may be sent, and whether it is an element that goes alone. `keys` tells how many
@@ -87,6 +91,11 @@ impl<T> Line<T> {
         self.window.done(elements);
     }
 
+    /// What is under way may never be answered, and holds nothing back any more.
+    pub fn reopen_window(&mut self) {
+        self.window.reopen();
+    }
+
     /// A transaction is sent again as it was, or in `halves`.
     pub fn again(&mut self, mut elements: Vec<T>, halves: bool) {
         let rest = elements.split_off(if halves { elements.len() / 2 } else { 0 });
@@ -124,6 +133,11 @@ impl Batch {
     pub fn next_delete(&mut self) -> Option<Vec<Deletion>> {
         let keys = |deletion: &Deletion| Some((deletion.keys.len(), false));
         Some(self.deletions.next(keys)?.0)
+    }
+
+    /// What is under way may never be answered, and holds no deletion back any more.
+    pub fn reopen_window(&mut self) {
+        self.deletions.reopen_window();
     }
 
     /// A transaction of so many deletions was answered, or not.
@@ -183,13 +197,8 @@ impl Batch {
         self.describing = false;
     }
 
-    /// Whether any key is to be deleted that etcd has not refused to delete.
-    pub fn has_deletes(&self) -> bool {
-        let Line {
-            pending,
-            parts,
-            window,
-        } = &self.deletions;
-        !window.is_empty() || !pending.is_empty() || !parts.is_empty()
+    /// Whether deletions wait to be sent that etcd has not refused.
+    pub fn has_deletions(&self) -> bool {
+        self.deletions.waiting() > 0
     }
 }

@@ -51,11 +51,11 @@ pub struct Exchanges<E> {
     /// When the first exchange was sent that etcd has left unanswered, with nothing else answered since.
     silent_since: Option<Moment>,
     last_answer: Option<Moment>,
-    /// Exchanges that failed since the last answer, and why the last one did.
+    /// How often in a row asking etcd has failed, and why it did at last.
     failures: u32,
     cause: Option<Cause>,
     hold_off: Option<Moment>,
-    /// The last request before the first of these failures; 0: none has failed.
+    /// The last request that was sent before a failure: what becomes of it and of those before it says nothing new.
     doubted: u64,
     /// The highest revision any transaction answered, since history was last lost; and how often it was.
     highest: Option<Revision>,
@@ -114,13 +114,12 @@ impl<E> Exchanges<E> {
                 self.failures = 0;
                 self.cause = None;
                 self.hold_off = None;
-                self.doubted = 0;
             }
             Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
-                if self.failures == 0 {
+                if id > RequestId::from(self.doubted) {
                     self.doubted = self.last;
+                    self.failures += 1;
                 }
-                self.failures += 1;
                 self.cause = Some(cause.clone());
             }
         }

@@ -26,9 +26,9 @@ pub struct Settings {
     pub near: usize,
     /// Calls that may wait at a time; `None`: any number. Single tries do not count, nested calls are let in.
     pub max_waiters: Option<usize>,
-    /// What calls bring is sent at the next tick, which [`next_timeout`](crate::Core::next_timeout) then wants at once: where requests
-    /// leave by a thread that has to wake up first, all that comes meanwhile goes with them (rule P7).
-    pub gathers: bool,
+    /// What calls bring is sent at the next tick, which [`next_timeout`](crate::Core::next_timeout) then wants at once. For where
+    /// requests leave by a thread that has to wake up first: all that comes meanwhile goes with them (rule P7).
+    pub defers: bool,
     /// Seeds the jitter, so that processes do not act in step.
     pub seed: u64,
 }

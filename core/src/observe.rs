@@ -106,10 +106,11 @@ impl Watch {
 /// What is read and watched.
 #[derive(Debug, Default)]
 pub struct Observe {
-    /// Contenders to be read, each once: those that wait, then those that are held.
+    /// Contenders to be read, each once: those that wait, then those that are held. One that becomes urgent stands in both.
     urgent: VecDeque<ContenderId>,
     later: VecDeque<ContenderId>,
-    wanted: BTreeSet<ContenderId>,
+    /// Whether each is urgent.
+    wanted: BTreeMap<ContenderId, bool>,
     window: Window,
     watches: BTreeMap<(Name, Whose), Watch>,
     names: BTreeMap<WatchId, (Name, Whose)>,
@@ -119,12 +120,12 @@ pub struct Observe {
 impl Observe {
     /// A contender is to be read as soon as may be; one that waits before those that are held.
     pub fn read(&mut self, contender: ContenderId, urgent: bool) {
-        if self.wanted.insert(contender) {
-            match urgent {
-                true => self.urgent.push_back(contender),
-                false => self.later.push_back(contender),
-            }
+        match self.wanted.get(&contender) {
+            Some(already) if *already >= urgent => return,
+            _ if urgent => self.urgent.push_back(contender),
+            _ => self.later.push_back(contender),
         }
+        self.wanted.insert(contender, urgent);
     }
 
     /// What goes into the next read, if one may be sent; `read`: how a contender is to be read, if it still is.
@@ -137,8 +138,8 @@ impl Observe {
         while names < READS
             && let Some(contender) = self.urgent.pop_front().or_else(|| self.later.pop_front())
         {
-            self.wanted.remove(&contender);
-            if let Some(read) = read(contender) {
+            let wanted = self.wanted.remove(&contender); // `None`: it became urgent, and was read
+            if let Some(read) = wanted.and_then(|_| read(contender)) {
                 names += read.names.len();
                 next.push(read);
             }
@@ -152,6 +153,11 @@ impl Observe {
     /// A read of so many contenders was answered, or not.
     pub fn read_done(&mut self, contenders: usize) {
         self.window.done(contenders);
+    }
+
+    /// What is under way may never be answered, and holds no read back any more.
+    pub fn reopen_window(&mut self) {
+        self.window.reopen();
     }
 
     /// Whether a name is watched.

@@ -601,6 +601,14 @@ impl Sessions {
         self.awake.pop_first()
     }
 
+    /// What is under way may never be answered, and holds no put back any more.
+    pub fn reopen_windows(&mut self) {
+        for (id, session) in &mut self.all {
+            session.puts.reopen_window();
+            self.awake.insert(*id);
+        }
+    }
+
     /// No more calls for this session.
     pub fn withdraw(&mut self, id: SessionId) {
         let ttl_secs = self.all.get(&id).map(Session::ttl_secs);

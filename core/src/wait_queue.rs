@@ -18,8 +18,9 @@ use crate::simulation::{Mistake, mistake};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// What a waiter wants: waiters of one kind want the same of the same names, and so wait for the same, whatever their numbers of
-/// permits.
+/// What a waiter wants. Waiters of one kind want the same of the same names, whatever their numbers of permits: they wait for what the
+/// first of them waits for, and for it. (A group may stand in another queue between two of a kind: a cycle through it is found
+/// once the first has gone.)
 type Kind = (Mode, Arc<[Name]>);
 
 /// What a queue has to know of a waiter.

@@ -28,12 +28,13 @@ impl Window {
 
     /// It was answered, or not.
     pub fn done(&mut self, elements: usize) {
-        self.transactions -= 1;
-        self.elements -= elements;
+        // It may be one that was under way when the window was reopened.
+        self.transactions = self.transactions.saturating_sub(1);
+        self.elements = self.elements.saturating_sub(elements);
     }
 
-    /// Whether no transaction is under way.
-    pub fn is_empty(&self) -> bool {
-        self.transactions == 0
+    /// What is under way may never be answered, and counts no more.
+    pub fn reopen(&mut self) {
+        *self = Self::default();
     }
 }

@@ -88,9 +88,11 @@ pub struct Core {
     settings: Settings,
     /// What session keys and edges begin with.
     root: String,
-    /// The moment of the input that is being handled, and whether what is ready then is to wait for more.
+    /// The moment of the input that is being handled.
     now: Moment,
-    gathering: bool,
+    /// What that makes ready is to wait for more, until the next tick; and something does.
+    deferring: bool,
+    deferred: bool,
     random: u64,
     calls: Calls,
     queues: WaitQueues,
@@ -113,7 +115,8 @@ impl Core {
         Self {
             root: session_root(&settings.prefix),
             now: Moment::after_boot(Duration::ZERO),
-            gathering: false,
+            deferring: false,
+            deferred: false,
             random: settings.seed | 1,
             exchanges: Exchanges::new(settings.connect_timeout, settings.silence.clone()),
             settings,
@@ -139,7 +142,7 @@ impl Core {
             input,
             Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_)
         );
-        self.gathering = self.settings.gathers && brought;
+        self.deferring = self.settings.defers && brought;
         // A thread that was held up handles a call after the timers that were due: expired waits form no cycles.
         if matches!(input, Input::Acquire(_)) {
             self.take_steps();
@@ -170,6 +173,9 @@ impl Core {
         self.take_steps();
         self.flush();
         self.finish_shutdown();
+        if std::mem::take(&mut self.deferred) {
+            self.timers.set_by(Timer::Flush, now);
+        }
     }
 
     /// What to do next, if anything.
@@ -234,11 +240,15 @@ impl Core {
 
     /// etcd answered a request, or did not.
     fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) -> Option<()> {
+        let before = self.exchanges.failures();
         let sent = self.exchanges.answered(self.now, request, &result)?;
-        if self.exchanges.failures() > 0 {
-            let pause = self.pause(self.exchanges.failures());
+        let failures = self.exchanges.failures();
+        if failures > before {
+            let pause = self.pause(failures);
             self.exchanges.hold_off(self.now + pause);
             self.timers.set(Timer::Flush, self.now + pause);
+        } else if failures < before {
+            self.reopen_windows();
         }
         let revision = result.as_ref().ok().and_then(Response::revision);
         let stale = revision.is_some_and(|revision| sent.is_ahead_of(revision));
@@ -301,11 +311,16 @@ impl Core {
 
     /// Whether what is ready waits for what other calls bring, until the next tick.
     pub(super) fn waits_for_more(&mut self, ready: bool) -> bool {
-        let waits = self.gathering && ready;
-        if waits {
-            self.timers.set_by(Timer::Flush, self.now);
-        }
+        let waits = self.deferring && ready;
+        self.deferred |= waits;
         waits
+    }
+
+    /// etcd answers again: what it was sent before, and may never answer, holds nothing back any more.
+    fn reopen_windows(&mut self) {
+        self.sessions.reopen_windows();
+        self.batch.reopen_window();
+        self.observe.reopen_window();
     }
 
     fn may_send(&self) -> bool {
@@ -323,7 +338,9 @@ impl Core {
             return self.timers.cancel(&Timer::Silence);
         };
         let key = || self.sessions.iter().find_map(|(_, it)| it.session_key());
-        if self.exchanges.needs_probe(self.now)
+        // What is deferred asks something too.
+        if !self.deferring
+            && self.exchanges.needs_probe(self.now)
             && let Some(key) = key().cloned()
         {
             let txn = transactions::reads(vec![Op::Get(key)]);
@@ -331,6 +348,12 @@ impl Core {
         }
         let check = self.exchanges.next_check(self.now, first);
         self.timers.set_by(Timer::Silence, check);
+    }
+
+    /// Whether any key is to be deleted that etcd has not refused to delete.
+    fn has_deletes(&self) -> bool {
+        let is_delete = |it: &Exchange| matches!(it, Exchange::Delete(_));
+        self.batch.has_deletions() || self.exchanges.iter().any(is_delete)
     }
 
     /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
@@ -357,13 +380,13 @@ impl Core {
         let until = self.shutdown.bid_farewell(self.now);
         self.timers.set(Timer::Shutdown, until);
         let over = self.now >= until;
-        if over || !self.batch.has_deletes() {
+        if over || !self.has_deletes() {
             self.sessions.end_idle();
             self.flush();
         }
         let of_leases = |it: &Exchange| matches!(it, Exchange::Grant(_) | Exchange::Revocation(_));
         let leases = self.exchanges.iter().any(of_leases) || self.sessions.has_revocations();
-        if over || !(busy || self.batch.has_deletes() || leases) {
+        if over || !(busy || self.has_deletes() || leases) {
             self.shutdown.finish();
             self.outputs.push_back(Output::Finished);
         }
@@ -437,7 +460,7 @@ impl Core {
         let names: Vec<&Name> = self.queues.iter().map(|(name, _)| name).collect();
         let idle = self.observe.is_idle()
             && self.edges.is_empty()
-            && !self.batch.has_deletes()
+            && !self.has_deletes()
             && self.contenders.is_empty()
             && self.calls.is_empty()
             && names.is_empty();

@@ -955,8 +955,11 @@ impl Core {
             let whole = self.held_names(of).chain(group);
             let whole = whole.filter(|name| seen.insert(*name));
             let whole = whole.filter_map(|name| self.queues.get(name));
-            let relying = self.relying_on(of).filter(|_| !stays);
-            for other in whole.flat_map(WaitQueue::waiters).chain(relying) {
+            let relying = (!stays).then(|| self.relying_on(of));
+            for other in whole
+                .flat_map(WaitQueue::waiters)
+                .chain(relying.into_iter().flatten())
+            {
                 step();
                 let hands_on = is_group(other) || self.calls.is_nested(other);
                 if hands_on && resting.insert(other) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use etcd_locked_core::Wait;
+use etcd_locked_sim::etcd::unknown;
 
 use crate::rig::{Rig, puts};
 
@@ -75,7 +76,7 @@ fn tick(rig: &mut Rig) {
 
 #[test]
 fn what_calls_bring_before_the_thread_that_sends_wakes_up_goes_together() {
-    let mut rig = Rig::gathering();
+    let mut rig = Rig::deferring(1_000);
     for call in 0..5 {
         rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
     }
@@ -96,7 +97,7 @@ fn what_calls_bring_before_the_thread_that_sends_wakes_up_goes_together() {
 
 #[test]
 fn no_thread_is_woken_where_nothing_can_be_sent() {
-    let mut rig = Rig::gathering();
+    let mut rig = Rig::deferring(1_000);
     rig.acquire(1, "locks/a", Wait::Forever);
     tick(&mut rig);
     rig.serve();
@@ -112,4 +113,41 @@ fn no_thread_is_woken_where_nothing_can_be_sent() {
     tick(&mut rig);
     rig.acquire(5, "locks/d", Wait::Forever);
     assert!(!rig.is_due(), "two travel");
+}
+
+#[test]
+fn put_is_sent_though_the_next_call_needs_another_session() {
+    let mut rig = Rig::deferring(1);
+    rig.acquire(1, "locks/a", Wait::Forever);
+    rig.acquire(2, "locks/b", Wait::Forever);
+    tick(&mut rig);
+    rig.serve();
+    rig.granted(1);
+}
+
+#[test]
+fn call_asks_etcd_for_nothing_but_its_lock_however_long_etcd_was_silent() {
+    let mut rig = Rig::deferring(1_000);
+    rig.pass(Duration::from_millis(2_500));
+    rig.acquire(1, "locks/a", Wait::Forever);
+    assert!(rig.sent.is_empty());
+    tick(&mut rig);
+    assert_eq!(travelling(&rig), [1]);
+}
+
+#[test]
+fn stuck_transactions_hold_nothing_back_once_etcd_answers() {
+    let mut rig = calls(64);
+    let (first, _) = rig.take_put();
+    rig.answer(first, Err(unknown()));
+    rig.pass(Duration::from_millis(200));
+    let barrier = rig.sent.pop_back().expect("etcd is asked");
+    rig.carry_out(barrier);
+    let before = rig.sent.len();
+    rig.acquire(100, "locks/100", Wait::Forever);
+    assert_eq!(
+        rig.sent.len(),
+        before + 1,
+        "63 travel, and may never arrive"
+    );
 }

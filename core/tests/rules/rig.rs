@@ -46,7 +46,7 @@ impl Rig {
         Self::with(Settings {
             contenders_per_session,
             max_waiters,
-            gathers: false,
+            defers: false,
             ..settings(1)
         })
     }
@@ -73,10 +73,11 @@ impl Rig {
         Self::of(contenders_per_session, None).warmed()
     }
 
-    /// With an open session, and requests that leave with the next tick.
-    pub(crate) fn gathering() -> Self {
+    /// With an open session, and requests that leave with the next tick; so many bodies under one session before the next gets some.
+    pub(crate) fn deferring(contenders_per_session: usize) -> Self {
         let settings = Settings {
-            gathers: true,
+            contenders_per_session,
+            defers: true,
             ..settings(1)
         };
         Self::with(settings).warmed()

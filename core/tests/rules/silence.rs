@@ -157,6 +157,22 @@ fn etcd_is_asked_again_before_all_that_it_was_sent_has_failed() {
     rig.granted(2);
 }
 
+/// As when a connection breaks, and another member answers.
+#[test]
+fn transactions_that_fail_together_hold_others_off_no_longer_than_one() {
+    let mut rig = Rig::warm();
+    for call in 0..64 {
+        rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
+    }
+    rig.fail_all(unknown);
+    rig.pass(Duration::from_millis(150));
+    assert_eq!(rig.sent.len(), 1, "one at a time");
+    rig.serve();
+    for call in 0..64 {
+        rig.granted(call);
+    }
+}
+
 /// The connect time-out of the rig.
 const CONNECT: Duration = Duration::from_secs(5);
 

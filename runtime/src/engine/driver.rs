@@ -178,7 +178,7 @@ impl Driver {
             contenders_per_session: CONTENDERS_PER_SESSION,
             near: NEAR,
             max_waiters: config.max_waiters,
-            gathers: !client.answers_at_once(),
+            defers: !client.answers_at_once(),
             seed: RandomState::new().hash_one(std::process::id()),
         };
         let (runtime, alarm) = on;

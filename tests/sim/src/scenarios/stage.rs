@@ -13,7 +13,7 @@ use etcd_locked_core::Mode;
 use etcd_locked_core::Moment;
 use etcd_locked_core::Wait;
 use etcd_locked_core::{
-    Acquire, Core, Grant, Input, Name, Output, Refused, Release, RequestId, WatchId,
+    Acquire, Core, Grant, Input, Name, Output, Refused, Release, RequestId, Settings, WatchId,
 };
 use etcd_locked_core::{Event, Failure, Key, Op, Request, Response, WatchEvent};
 
@@ -143,7 +143,10 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn of(processes: usize) -> Self {
         let process = |n| Process {
-            core: Core::new(settings(n as u64 + 1)),
+            core: Core::new(Settings {
+                defers: true, // as in production
+                ..settings(n as u64 + 1)
+            }),
             watches: BTreeMap::new(),
             sent: Vec::new(),
             finished: false,

@@ -265,7 +265,7 @@ impl Bench {
                 1 => 1,
                 _ => 16,
             },
-            gathers: n % 2 == 1,
+            defers: n % 2 == 1,
             ..settings(self.seed * 31 + n as u64)
         });
         let clock = self.clock_of(n);

@@ -369,7 +369,7 @@ pub fn settings(seed: u64) -> Settings {
         contenders_per_session: 1_000,
         near: 16,
         max_waiters: None,
-        gathers: false,
+        defers: false,
         seed,
     }
 }
