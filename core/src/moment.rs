@@ -24,6 +24,12 @@ impl Moment {
         Duration::from_nanos(self.0.get())
     }
 
+    /// The first moment not before this one that is a multiple of this time: what is due about then is due together.
+    pub fn rounded_up(self, to: Duration) -> Self {
+        let to = nanos(to).max(1);
+        Self::of(self.0.get().div_ceil(to).saturating_mul(to))
+    }
+
     fn of(nanos: u64) -> Self {
         Self(NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN))
     }

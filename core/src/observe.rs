@@ -2,7 +2,7 @@
 //!
 //! A contender that waits is read before one that is held. What is read goes together in one transaction, as much as fits.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::ids::{ContenderId, Key, Name, Revision, SessionId, WatchId};
@@ -26,6 +26,9 @@ pub const WAITER: Duration = Duration::from_secs(5);
 
 /// The same for one that is held.
 pub const HOLDER: Duration = Duration::from_secs(60);
+
+/// Holders' reads go together, once in so long: each by itself would be a request more.
+pub const TOGETHER: Duration = Duration::from_millis(100);
 
 /// How long a lock is held before its keys are watched: short sections pay nothing (rule P18).
 pub const GUARD_AFTER: Duration = Duration::from_secs(1);

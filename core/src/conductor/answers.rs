@@ -10,7 +10,7 @@ use crate::ids::{
 };
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::observe::{GUARD_AFTER, HOLDER, RELIES, Read, Seen, WAITER, Whose};
+use crate::observe::{self, GUARD_AFTER, HOLDER, RELIES, Read, Seen, WAITER, Whose};
 use crate::output::{Output, Owner, Refused};
 use crate::ownership::Ownership;
 use crate::part::Part;
@@ -689,8 +689,9 @@ impl Core {
         let asked = contender.ownership().map(Ownership::is_asked);
         let waits = matches!(contender.state(), State::Waiting { .. });
         if !waits {
-            let next = self.jittered(HOLDER);
-            self.timers.set(Timer::Read(id), self.now + next);
+            let next = self.now + self.jittered(HOLDER);
+            self.timers
+                .set(Timer::Read(id), next.rounded_up(observe::TOGETHER));
             self.describe_due(id);
         }
         if asked == Some(false) && !guarded {

@@ -10,7 +10,6 @@ use crate::deadlock::{Cycle, Edge, STEP};
 use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, SessionId};
 use crate::input::{Acquire, Release, Wait};
 use crate::loss::LossCause;
-use crate::moment::Moment;
 use crate::observe::{GUARD_AFTER, HOLDER, WARM};
 use crate::output::{Blocker, Grant, Output, Owner, Refused};
 use crate::ownership::{Gate, Ownership};
@@ -462,7 +461,7 @@ impl Core {
         } else if self.retain(id, &gone).is_some() {
             Some(())
         } else if lingers {
-            let over = together(self.now + LINGER);
+            let over = (self.now + LINGER).rounded_up(TOGETHER);
             self.timers.set(Timer::Linger(id), over);
             Some(())
         } else {
@@ -1073,14 +1072,5 @@ impl Core {
         let name = names.position(is_first).unwrap_or(0);
         self.refuse(call, Refused::Deadlock { name, cycle });
         Some(())
-    }
-}
-
-/// The first moment not before this one at which what lingers goes.
-fn together(at: Moment) -> Moment {
-    let late = at.since_boot().as_nanos() % TOGETHER.as_nanos();
-    match u64::try_from(late) {
-        Ok(late @ 1..) => at + TOGETHER - Duration::from_nanos(late),
-        _ => at,
     }
 }

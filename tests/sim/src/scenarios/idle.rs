@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::stage::{Ask, SOON, Stage, plays};
 use crate::world::violation::must;
 
-/// Held locks, at first: more than one read takes.
-const LOCKS: usize = 200;
+/// Held locks, at first: more than are read in a tenth of a second.
+const LOCKS: usize = 1_000;
 /// Requests that more locks may cost by accident of the moment.
 const SLACK: usize = 10;
 
@@ -21,12 +21,12 @@ fn held(locks: usize) -> Stage {
     stage
 }
 
-/// Requests of some seconds before a holder's key is to be read again.
+/// Requests of a minute, in which each is read once.
 fn requests(locks: usize) -> usize {
     let mut stage = held(locks);
     stage.run(Duration::from_secs(4));
     let since = stage.now;
-    stage.run(Duration::from_secs(45));
+    stage.run(Duration::from_secs(65));
     stage.requests(0, since)
 }
 
