@@ -75,7 +75,7 @@ fn tick(rig: &mut Rig) {
 }
 
 #[test]
-fn what_calls_bring_before_the_thread_that_sends_wakes_up_goes_together() {
+fn what_comes_before_the_sending_thread_wakes_up_goes_together() {
     let mut rig = Rig::deferring(1_000);
     for call in 0..5 {
         rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
@@ -126,7 +126,7 @@ fn put_is_sent_though_the_next_call_needs_another_session() {
 }
 
 #[test]
-fn call_asks_etcd_for_nothing_but_its_lock_however_long_etcd_was_silent() {
+fn call_after_a_silence_asks_etcd_for_its_lock_alone() {
     let mut rig = Rig::deferring(1_000);
     rig.pass(Duration::from_millis(2_500));
     rig.acquire(1, "locks/a", Wait::Forever);

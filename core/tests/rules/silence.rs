@@ -159,7 +159,7 @@ fn etcd_is_asked_again_before_all_that_it_was_sent_has_failed() {
 
 /// As when a connection breaks, and another member answers.
 #[test]
-fn transactions_that_fail_together_hold_others_off_no_longer_than_one() {
+fn many_failures_at_once_hold_off_no_longer_than_one() {
     let mut rig = Rig::warm();
     for call in 0..64 {
         rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
