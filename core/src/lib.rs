@@ -32,7 +32,6 @@ mod simulation;
 mod timers;
 mod transactions;
 mod wait_queue;
-mod window;
 
 pub use conductor::Core;
 pub use deadlock::{Cycle, Search};

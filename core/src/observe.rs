@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use crate::batch::Window;
 use crate::ids::{ContenderId, Key, Name, Revision, SessionId, WatchId};
 use crate::moment::Moment;
 use crate::output::Output;
 use crate::request::{Kv, Op};
 use crate::transactions::{self, READS};
-use crate::window::Window;
 
 /// While a watch is younger than this, the name is read too: etcd may serve such a watch 100 ms late (rule P15).
 const FRESH: Duration = Duration::from_millis(150);
