@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::loss::LossCause;
 
 /// A point in time: how long after boot, suspended time included (rule P29).
-// In nanoseconds, which last for 584 years, and never zero: each call has several, and some that it may not have.
+// In nanoseconds, enough for 584 years; never zero, so that an `Option` of one is no larger: each waiting call has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(NonZeroU64);
 

@@ -28,7 +28,7 @@ fn transaction_goes_once_it_carries_as_much_as_travels() {
     assert_eq!(travelling(&rig), [1, 1, 2, 4, 8, 16, 32]);
     rig.acquire(64, "locks/64", Wait::Forever);
     rig.acquire(65, "locks/65", Wait::Forever);
-    assert_eq!(rig.sent.len(), 7, "two are few beside 64");
+    assert_eq!(rig.sent.len(), 7, "two are fewer than 64");
     for _ in 0..6 {
         let next = rig.take();
         rig.carry_out(next);
@@ -58,7 +58,7 @@ fn only_so_many_are_under_way_for_any_number_of_calls() {
 }
 
 #[test]
-fn every_call_goes_alone_that_comes_after_the_answer_to_the_last() {
+fn call_after_the_answer_to_the_last_goes_alone() {
     let mut rig = Rig::warm();
     for call in 0..3 {
         rig.acquire(call, &format!("locks/{call}"), Wait::Forever);

@@ -367,15 +367,21 @@ fn reader_joins_at_once_while_a_read_is_recent() {
     }
 }
 
-/// The answer takes longer than it is relied on.
-#[test]
-fn reader_joins_where_etcd_is_far_away() {
+/// Call 1 has read for a second, and a try asks etcd whether it may join.
+fn asking() -> Rig {
     let mut rig = Rig::warm();
     rig.share(1, "locks/s", Mode::Shared, Wait::Forever);
     rig.serve();
     rig.granted(1);
     rig.pass(SECOND);
     rig.share(2, "locks/s", Mode::Shared, Wait::Once);
+    rig
+}
+
+/// The answer takes longer than it is relied on.
+#[test]
+fn reader_joins_where_etcd_is_far_away() {
+    let mut rig = asking();
     let (id, read) = rig.take_that(reads);
     let answer = rig.store.apply(rig.now, &read);
     rig.pass(SECOND / 10);
@@ -419,12 +425,7 @@ fn event_of_an_own_readers_key_admits_the_writer_behind() {
 /// A later read has shown a writer before that answer comes.
 #[test]
 fn answer_that_is_overtaken_lets_no_reader_join() {
-    let mut rig = Rig::warm();
-    rig.share(1, "locks/s", Mode::Shared, Wait::Forever);
-    rig.serve();
-    rig.granted(1);
-    rig.pass(SECOND);
-    rig.share(2, "locks/s", Mode::Shared, Wait::Once);
+    let mut rig = asking();
     let (early, read) = rig.take_that(reads);
     let answer = rig.store.apply(rig.now, &read);
     rig.contend("locks/s/zx");

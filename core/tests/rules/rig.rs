@@ -134,7 +134,7 @@ impl Rig {
         self.serve();
     }
 
-    /// Puts of other calls travel, as many as a transaction carries: what comes now waits until half of them are answered (rule P7).
+    /// Puts of other calls travel, as many as a transaction carries: what comes now waits until no more travel than wait (rule P7).
     pub(crate) fn fill_window(&mut self) {
         for call in 0..64 {
             self.acquire(10_000 + call, &format!("locks/full/{call}"), Wait::Forever);

@@ -228,7 +228,7 @@ fn nested_groups_cost_the_same_each_when_their_waits_end() {
 
 /// Each depends on what all before it wait for.
 #[test]
-fn nested_groups_of_different_names_cost_no_more_than_all_before() {
+fn nested_groups_of_different_names_cost_n_squared_at_most() {
     plays(|| {
         is_quadratic("different groups whose waits end", TASKS, |tasks| {
             let (stage, calls, _) = waiting_behind(tasks, ENDS, of_its_own);
