@@ -167,17 +167,17 @@ impl<E> Exchanges<E> {
         self.cause.as_ref().unwrap_or(&self.silence).clone()
     }
 
-    /// Whether one may be sent now. While etcd is not reached one at a time finds out whether it is back; it does not wait for those
-    /// that were sent before: a leader that has died may have had them, and another leads long before their time is over.
+    /// Whether one may be sent now. While etcd is not reached one at a time finds out whether it is back.
     pub fn may_send(&self, now: Moment) -> bool {
         let held = self.hold_off.is_some_and(|until| now < until);
-        !held && (self.failures == 0 || !self.is_asked())
+        !held && (self.failures == 0 || !self.is_asked(now))
     }
 
-    /// Whether an exchange is under way that says whether etcd is there.
-    fn is_asked(&self) -> bool {
+    /// Whether an exchange is under way that says whether etcd is there. None does that was sent before a failure, or [`PROBE`] ago:
+    /// a leader that has died may have had it, and another leads long before its time is over.
+    fn is_asked(&self, now: Moment) -> bool {
         let last = self.under_way.last_key_value();
-        last.is_some_and(|(id, _)| *id > RequestId::from(self.doubted))
+        last.is_some_and(|(id, sent)| *id > RequestId::from(self.doubted) && now - sent.at < PROBE)
     }
 
     /// How long a call waits for etcd.
@@ -203,6 +203,6 @@ impl<E> Exchanges<E> {
     /// Whether etcd has to be asked something to know whether it is there.
     pub fn needs_probe(&self, now: Moment) -> bool {
         let heard = self.last_answer.is_some_and(|at| now - at < PROBE);
-        !self.is_asked() && !heard && self.may_send(now)
+        !self.is_asked(now) && !heard && self.may_send(now)
     }
 }

@@ -23,6 +23,8 @@ use crate::worker::Worker;
 
 /// The shortest TTL at which a change of leader may cost no lock.
 const TTL: Duration = Duration::from_secs(10);
+/// How long calls wait for etcd: where all tests run at once, an election may take longer than the five seconds of the default.
+const PATIENCE: Duration = Duration::from_secs(15);
 const WORKERS: usize = 3;
 const COLD_TASKS: usize = 4;
 /// Calls for each kind of name after each step.
@@ -86,6 +88,10 @@ async fn an_upgrade_under_load_fails_no_call() {
     let environment = [
         ("ETCD_LOCKED_ENDPOINTS", endpoints.join(",")),
         ("ETCD_LOCKED_TTL", format!("{}s", TTL.as_secs())),
+        (
+            "ETCD_LOCKED_CONNECT_TIMEOUT",
+            format!("{}s", PATIENCE.as_secs()),
+        ),
     ];
     let start = || Worker::start(environment.clone().into_iter().chain(drill.environment()));
     let mut holder = start();
@@ -96,7 +102,10 @@ async fn an_upgrade_under_load_fails_no_call() {
     for worker in &mut workers {
         worker.send(&format!("tally hot {}", directory.path().display()));
     }
-    let locks = connect(Config::new(endpoints.clone()).ttl(TTL)).await;
+    let config = Config::new(endpoints.clone())
+        .ttl(TTL)
+        .connect_timeout(PATIENCE);
+    let locks = connect(config).await;
     let (calls, stop) = (
         Arc::new(AtomicU64::new(0)),
         Arc::new(AtomicBool::new(false)),

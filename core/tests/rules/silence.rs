@@ -219,6 +219,26 @@ fn silent_etcd_refuses_each_call_after_the_connect_timeout() {
     }
 }
 
+/// Found by an upgrade of three members: the put was lost with the leader, and nothing was asked of the next one.
+#[test]
+fn unanswered_put_is_not_taken_for_silence() {
+    let mut rig = Rig::new();
+    rig.acquire_for(1, "locks/a", Wait::Forever, 60);
+    let lease = rig.take();
+    rig.carry_out(lease);
+    let put = rig.take_put();
+    let is_probe = |request: &Request| matches!(request, Request::Txn(_));
+    for _ in 0..2 {
+        rig.pass(CONNECT / 2);
+        let probe = rig.take_that(is_probe);
+        rig.carry_out(probe);
+    }
+    rig.pass(CONNECT / 2);
+    rig.carry_out(put);
+    rig.serve();
+    rig.granted(1);
+}
+
 #[test]
 fn answer_of_etcd_ends_its_silence() {
     let mut rig = Rig::warm();
