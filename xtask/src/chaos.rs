@@ -7,6 +7,8 @@ use crate::options::{self, Peer};
 use crate::process::run;
 use crate::{Result, peers, say, workspace};
 
+const PROGRAM: &str = "etcd-locked-chaos";
+
 /// Builds workers and runner, and runs them. The runner itself prints the last line.
 pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
     let mut args = options.args();
@@ -16,7 +18,7 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
         args.extend(["--write".to_owned(), folder.display().to_string()]);
     }
     if options.judges() {
-        return run("chaos", runner().args(args));
+        return run("chaos", build(options)?.args(args));
     }
     let etcd = options.asked.find()?;
     let mut current = Etcd::find_current(&etcd);
@@ -54,23 +56,30 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
             Some(_) => return Err("peers make exclusive calls only: leave `--mix` out".to_owned()),
         }
     }
-    say::step("building the workers");
-    let mut build = workspace::cargo();
-    build.args(["build", "--release", "--package", "etcd-locked-chaos"]);
-    run("cargo build", &mut build)?;
+    let mut play = build(options)?;
     say::step(format_args!("etcd {}, three members", etcd.version));
     let best = current.as_ref().unwrap_or(&etcd);
-    let mut play = runner();
     play.args(args)
         .envs(etcd.variables(best))
         .envs(packages.map(|packages| ("PYTHONPATH", packages)));
     run("chaos", &mut play)
 }
 
-/// As users run it; unoptimised workers would leave less of the machine to etcd.
-fn runner() -> Command {
-    let mut cargo = workspace::cargo();
-    let package = ["--package", "etcd-locked-chaos", "--"];
-    cargo.args(["run", "--quiet", "--release"]).args(package);
-    cargo
+/// Builds the program that is runner and worker. It is optimised, as users' programs are: others leave less of the machine to etcd.
+fn build(options: &options::Chaos) -> Result<Command> {
+    say::step("building the workers");
+    let (profile, folder) = match options.unoptimised {
+        // What tests have compiled, with the features that they were compiled with.
+        true => (["--workspace", "--all-features"].as_slice(), "debug"),
+        false => (
+            ["--release", "--package", "etcd-locked-chaos"].as_slice(),
+            "release",
+        ),
+    };
+    let mut build = workspace::cargo();
+    build.arg("build").args(profile).args(["--bin", PROGRAM]);
+    run("cargo build", &mut build)?;
+    let mut program = Command::new(workspace::target().join(folder).join(PROGRAM));
+    program.current_dir(workspace::root());
+    Ok(program)
 }

@@ -197,8 +197,11 @@ pub(crate) struct Chaos {
     /// Only judge histories that were kept
     #[arg(long, value_name = "FILE", num_args = 1.., value_parser = absolute)]
     judge: Vec<PathBuf>,
-    /// Keep the figures: writes tests/chaos/RESULTS.md and its plot
+    /// Built as tests are: sooner there, and slower
     #[arg(long)]
+    pub(crate) unoptimised: bool,
+    /// Keep the figures: writes tests/chaos/RESULTS.md and its plot
+    #[arg(long, conflicts_with = "unoptimised")]
     pub(crate) write: bool,
 }
 
@@ -246,16 +249,16 @@ pub(crate) struct Bench {
     /// Only this row, such as B4; may be said again
     #[arg(long = "row", value_name = "ROW")]
     pub(crate) rows: Vec<String>,
-    /// In more than seven minutes and smaller; writes to target/bench
+    /// In less than five minutes and smaller; writes to target/bench
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only these peers, separated by commas, such as go,plain
     #[arg(long)]
     peers: Option<String>,
-    /// Rounds in which ours and each peer measure in turn [default: 5, with --quick 3]
+    /// Rounds in which ours and each peer measure in turn [default: 5, with --quick 2]
     #[arg(long, value_name = "N")]
     pairs: Option<NonZeroUsize>,
-    /// How long each of them measures [default: 3, with --quick 0.6]
+    /// How long each of them measures [default: 3, with --quick 0.3]
     #[arg(long)]
     seconds: Option<f64>,
     /// Only what the attribute costs in compile time and in bytes; writes benches/COMPILE.md

@@ -120,10 +120,10 @@ pub(crate) struct Asked {
     /// Only these peers, while one works on something
     #[arg(long, value_delimiter = ',')]
     peers: Vec<Kind>,
-    /// Rounds in which ours and each peer measure in turn [default: 5, with --quick 3]
+    /// Rounds in which ours and each peer measure in turn [default: 5, with --quick 2]
     #[arg(long, value_name = "N")]
     pairs: Option<NonZeroUsize>,
-    /// How long each of them measures [default: 3, with --quick 0.6]
+    /// How long each of them measures [default: 3, with --quick 0.3]
     #[arg(long, value_parser = seconds)]
     seconds: Option<Duration>,
 }
