@@ -171,6 +171,20 @@ impl Batch {
         Some(self.deletions.next(keys)?.0)
     }
 
+    /// Deletions of so many keys at most to go with puts. All of them are `sure`: one whose key is not there would stop the puts.
+    pub fn next_beside(&mut self, keys: usize, sure: impl Fn(&Deletion) -> bool) -> Vec<Deletion> {
+        let mut beside = Vec::new();
+        let mut room = keys;
+        let pending = &mut self.deletions.pending;
+        while let Some(next) = pending.front().filter(|next| sure(next))
+            && let Some(left) = room.checked_sub(next.keys.len())
+        {
+            room = left;
+            beside.extend(pending.pop_front());
+        }
+        beside
+    }
+
     /// What is under way may never be answered, and holds no deletion back any more.
     pub fn reopen_window(&mut self) {
         self.deletions.reopen_window();
@@ -199,7 +213,8 @@ impl Batch {
     pub fn retry_refused(&mut self) {
         let next = self.refused.pop_front();
         self.probe = next.as_ref().map(|deletion| deletion.contender);
-        self.deletions.pending.extend(next);
+        // By itself: if it is refused again, nothing else is.
+        self.deletions.again(Vec::from_iter(next), false);
     }
 
     /// The keys of a contender are gone. Was it the one that tried for all that were refused, those are sent again.

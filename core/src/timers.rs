@@ -12,8 +12,8 @@ pub enum Timer {
     Wait(CallId),
     /// The release of a contender has waited for its confirmation for as long as it may.
     Confirm(ContenderId),
-    /// No call has come for a contender that lingers.
-    Linger(ContenderId),
+    /// No call has come for contenders that linger.
+    Linger,
     /// A nested call, or a group, looks for a cycle.
     Cycle(CallId),
     /// Retention: try again, or its time is over.

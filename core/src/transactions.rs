@@ -36,12 +36,10 @@ pub struct Placement {
 }
 
 /// Puts all these keys unless the session was barred since (rules P6, P8, P10). A single try puts them only if no key at all is
-/// below any of their names, and else reads who owns these (rule P11).
-pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool) -> Txn {
-    let mut txn = Txn {
-        when: unbarred(Some(fence)).into_iter().collect(),
-        ..Txn::default()
-    };
+/// below any of their names, and else reads who owns these (rule P11). `before` them it may have a [`delete`] of other keys.
+pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool, before: Txn) -> Txn {
+    let mut txn = before;
+    txn.when.extend(unbarred(Some(fence)));
     for Placement {
         key,
         family,
@@ -72,8 +70,11 @@ pub struct Placed {
 
 /// Reads the answer to a put of so many keys that was applied, key by key.
 pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Placed> {
-    let tried = answer.answers.len() == keys;
-    let mut answers = answer.answers.into_iter();
+    let count = answer.answers.len();
+    let tried = count == keys;
+    let own = if tried { keys } else { 2 * keys };
+    // First come the deletions.
+    let mut answers = answer.answers.into_iter().skip(count.saturating_sub(own));
     std::iter::from_fn(move || {
         let previous = answers.next()?.first().map(|kv| kv.create_revision);
         let found = if tried { Vec::new() } else { answers.next()? };

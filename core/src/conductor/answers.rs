@@ -19,7 +19,7 @@ use crate::seat::Seat;
 use crate::session::{Need, Session};
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
-use crate::transactions::{self, Deletion, Description, Placed, Placement, READS};
+use crate::transactions::{self, Deletion, Description, LOCKS, Placed, Placement, READS};
 use crate::wait_queue::WaitQueue;
 use std::time::Duration;
 
@@ -99,10 +99,24 @@ impl Core {
                 self.contenders.sent(*contender, lease);
                 placements.extend(self.placements(*contender));
             }
-            let txn = transactions::put(&fence, lease, &placements, tries);
-            self.send(Request::Txn(txn), Exchange::Put(id, next));
+            let beside = match tries {
+                true => Vec::new(),
+                false => self.deletions_beside(placements.len()),
+            };
+            let before = transactions::delete(&self.root, &beside);
+            let txn = transactions::put(&fence, lease, &placements, tries, before);
+            self.send(Request::Txn(txn), Exchange::Put(id, next, beside));
         }
         Some(())
+    }
+
+    /// The deletions that go with so many puts.
+    fn deletions_beside(&mut self, puts: usize) -> Vec<Deletion> {
+        // A little later it would go by itself, which is a commit more.
+        self.end_lingering();
+        let alive = |id| self.sessions.get(id).is_some_and(|it| !it.is_lost());
+        let sure = |it: &Deletion| it.created.is_some() && alive(it.session);
+        self.batch.next_beside(LOCKS.saturating_sub(puts), sure)
     }
 
     /// What is put for a contender.
@@ -395,11 +409,12 @@ impl Core {
         Some(())
     }
 
-    /// A transaction of puts was answered, or not (rules P8 to P11).
+    /// A transaction of puts, and perhaps of deletions, was answered, or not (rules P8 to P11).
     pub(super) fn put(
         &mut self,
         session: SessionId,
         ids: Vec<ContenderId>,
+        beside: Vec<Deletion>,
         result: Result<TxnAnswer, Failure>,
     ) -> Option<()> {
         if let Some(session) = self.sessions.wake(session) {
@@ -414,17 +429,32 @@ impl Core {
                 for id in ids {
                     self.placed(id, revision, &mut placed);
                 }
+                self.are_gone(beside);
                 Some(())
             }
             Ok(answer) => {
-                let tried = ids.first().copied().filter(|_| !answer.answers.is_empty());
+                let tried = beside.is_empty() && !answer.answers.is_empty();
+                let tried = ids.first().copied().filter(|_| tried);
                 self.put_again(session, ids, false);
-                match tried {
-                    Some(id) => self.tried(id, answer),
-                    None => self.sessions.get_mut(session).map(Session::want_barrier), // the session key is not as it was
+                if let Some(id) = tried {
+                    return self.tried(id, answer);
+                }
+                self.deleted(beside, Ok(answer));
+                // The session key is not as it was, or one of the keys to be deleted.
+                self.sessions.get_mut(session).map(Session::want_barrier)
+            }
+            Err(failure) => {
+                let mixed = !beside.is_empty();
+                self.batch.delete_again(beside);
+                match failure {
+                    // Perhaps because of a key that was to be deleted.
+                    Failure::Refused(Refusal::PermissionDenied | Refusal::Other, _) if mixed => {
+                        self.put_again(session, ids, false);
+                        None
+                    }
+                    _ => self.put_failed(session, ids, failure),
                 }
             }
-            Err(failure) => self.put_failed(session, ids, failure),
         }
     }
 
@@ -550,7 +580,6 @@ impl Core {
         mut deletions: Vec<Deletion>,
         result: Result<TxnAnswer, Failure>,
     ) {
-        self.batch.delete_done(deletions.len());
         let gone = match result {
             Ok(answer) => {
                 transactions::deleted(&mut deletions, answer);
@@ -582,7 +611,12 @@ impl Core {
                 gone
             }
         };
-        for deletion in gone {
+        self.are_gone(gone);
+    }
+
+    /// The keys of these are gone.
+    fn are_gone(&mut self, deletions: Vec<Deletion>) {
+        for deletion in deletions {
             if let Some(contender) = self.contenders.get(deletion.contender) {
                 self.queues.hear(contender.names(), self.now);
             }

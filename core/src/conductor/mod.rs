@@ -48,7 +48,8 @@ enum Exchange {
     Revocation(LeaseId),
     /// With a key that must be there unless etcd has lost its history.
     Barrier(SessionId, Option<Incarnation>),
-    Put(SessionId, Vec<ContenderId>),
+    /// Of contenders, with deletions of others.
+    Put(SessionId, Vec<ContenderId>, Vec<Deletion>),
     Delete(Vec<Deletion>),
     Read(Vec<Read>),
     Describe(Vec<Description>),
@@ -105,6 +106,8 @@ pub struct Core {
     timers: Timers,
     exchanges: Exchanges<Exchange>,
     shutdown: Shutdown,
+    /// Contenders that linger since a hand-over, and until when.
+    lingering: VecDeque<(Moment, ContenderId, u16)>,
     work: Work,
     outputs: VecDeque<Output>,
 }
@@ -130,6 +133,7 @@ impl Core {
             searches: Searches::default(),
             timers: Timers::default(),
             shutdown: Shutdown::default(),
+            lingering: VecDeque::new(),
             work: Work::default(),
             outputs: VecDeque::new(),
         }
@@ -209,7 +213,7 @@ impl Core {
                 let cause = self.exchanges.cause();
                 self.confirm(contender, Err(Refused::Backend(cause)));
             }
-            Timer::Linger(contender) => drop(self.linger_over(contender)),
+            Timer::Linger => self.end_lingering(),
             Timer::Cycle(call) => drop(self.look_for_cycle(call)),
             Timer::Retention(contender) => drop(self.retain_on(contender)),
             Timer::Session(session) => drop(self.sessions.wake(session)),
@@ -265,10 +269,13 @@ impl Core {
             Exchange::Barrier(id, witness) => {
                 self.barrier_answered(id, witness, result.and_then(Response::txn));
             }
-            Exchange::Put(session, ids) => {
-                self.put(session, ids, result.and_then(Response::txn));
+            Exchange::Put(session, ids, beside) => {
+                self.put(session, ids, beside, result.and_then(Response::txn));
             }
-            Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(Response::txn)),
+            Exchange::Delete(deletions) => {
+                self.batch.delete_done(deletions.len());
+                self.deleted(deletions, result.and_then(Response::txn));
+            }
             Exchange::Read(reads) => match result.and_then(Response::txn) {
                 Ok(answer) if !stale => self.read(reads, answer),
                 Err(Failure::Refused(..)) => self.read_again(&reads, stale, SLOWLY),
@@ -352,7 +359,11 @@ impl Core {
 
     /// Whether any key is to be deleted that etcd has not refused to delete.
     fn has_deletes(&self) -> bool {
-        let is_delete = |it: &Exchange| matches!(it, Exchange::Delete(_));
+        let is_delete = |it: &Exchange| match it {
+            Exchange::Delete(_) => true,
+            Exchange::Put(_, _, beside) => !beside.is_empty(),
+            _ => false,
+        };
         self.batch.has_deletions() || self.exchanges.iter().any(is_delete)
     }
 

@@ -86,7 +86,7 @@ impl Core {
             self.timers.set(Timer::Wait(call), until);
         }
         for name in &*names {
-            self.end_lingering(name);
+            self.stop_lingering(name);
             self.work.push(name);
         }
         if waits && (nested || group) {
@@ -461,8 +461,10 @@ impl Core {
         } else if self.retain(id, &gone).is_some() {
             Some(())
         } else if lingers {
-            let over = (self.now + LINGER).rounded_up(TOGETHER);
-            self.timers.set(Timer::Linger(id), over);
+            let handover = self.contenders.get(id)?.ownership()?.handover();
+            let over = self.now + LINGER;
+            self.lingering.push_back((over, id, handover));
+            self.timers.set_by(Timer::Linger, over.rounded_up(TOGETHER));
             Some(())
         } else {
             self.pass_on(id, fenced)
@@ -523,7 +525,7 @@ impl Core {
     }
 
     /// A call has come for a name that lingers: it takes it over, or it goes.
-    fn end_lingering(&mut self, name: &Name) -> Option<()> {
+    fn stop_lingering(&mut self, name: &Name) -> Option<()> {
         let id = self.queues.get(name)?.held().next()?;
         self.linger_over(id)
     }
@@ -532,8 +534,24 @@ impl Core {
     pub(super) fn linger_over(&mut self, id: ContenderId) -> Option<()> {
         let ownership = self.contenders.get(id)?.ownership()?;
         ownership.lingers().then_some(())?;
-        self.timers.cancel(&Timer::Linger(id));
         self.pass_on(id, false)
+    }
+
+    /// What has lingered for long enough goes.
+    pub(super) fn end_lingering(&mut self) {
+        while let Some((over, id, handover)) = self.lingering.front().copied()
+            && over <= self.now
+        {
+            self.lingering.pop_front();
+            // Another call may have had it since.
+            let same = self.contenders.get(id).and_then(Contender::ownership);
+            if same.is_some_and(|it| it.handover() == handover) {
+                self.linger_over(id);
+            }
+        }
+        if let Some((over, ..)) = self.lingering.front() {
+            self.timers.set_by(Timer::Linger, over.rounded_up(TOGETHER));
+        }
     }
 
     /// Reports to the caller whose release waits for a contender how that ended, once.

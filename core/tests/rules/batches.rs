@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::Wait;
+use etcd_locked_core::{Op, Release, Request, Wait};
 use etcd_locked_sim::etcd::unknown;
 
-use crate::rig::{Rig, puts};
+use crate::rig::{Rig, deletes, puts};
 
 /// So many calls of a name each come at once.
 fn calls(count: u64) -> Rig {
@@ -150,4 +150,85 @@ fn stuck_transactions_hold_nothing_back_once_etcd_answers() {
         before + 1,
         "63 travel, and may never arrive"
     );
+}
+
+/// Call 1 has held `locks/a` and call 2 wants `locks/b`; what that needs is about to be sent.
+fn one_goes_as_another_comes() -> Rig {
+    let mut rig = Rig::deferring(1_000);
+    rig.acquire(1, "locks/a", Wait::Forever);
+    tick(&mut rig);
+    rig.serve();
+    rig.granted(1);
+    rig.release(1);
+    rig.acquire(2, "locks/b", Wait::Forever);
+    rig
+}
+
+#[test]
+fn deletion_goes_with_the_put_that_is_sent() {
+    let mut rig = one_goes_as_another_comes();
+    tick(&mut rig);
+    let (id, request) = rig.take();
+    assert!(rig.sent.is_empty(), "one transaction");
+    assert_eq!((puts(&request).len(), deletes(&request).len()), (1, 1));
+    rig.carry_out((id, request));
+    rig.granted(2);
+    assert!(rig.released(1).is_ok());
+    assert!(!rig.has("locks/a/a1"));
+}
+
+/// Else the put of a reader would see its process's own earlier key, and wait for a deletion that its watch never reports.
+#[test]
+fn deletion_comes_before_the_put_that_it_goes_with() {
+    let mut rig = one_goes_as_another_comes();
+    tick(&mut rig);
+    let (_, request) = rig.take();
+    let Request::Txn(txn) = request else {
+        panic!("{request:?}")
+    };
+    assert!(matches!(txn.then[0], Op::Delete(_)), "{txn:?}");
+}
+
+#[test]
+fn put_goes_by_itself_where_a_key_to_delete_has_gone() {
+    let mut rig = one_goes_as_another_comes();
+    tick(&mut rig);
+    rig.store.delete(b"locks/a/a1");
+    rig.serve();
+    rig.granted(2);
+    assert!(rig.released(1).is_ok());
+}
+
+#[test]
+fn refused_deletion_refuses_no_put() {
+    let mut rig = one_goes_as_another_comes();
+    rig.store.denied = Some("locks/a/");
+    tick(&mut rig);
+    rig.serve();
+    rig.granted(2);
+    assert!(rig.released(1).is_err());
+}
+
+#[test]
+fn deletion_without_an_answer_is_sent_again_by_itself() {
+    let mut rig = one_goes_as_another_comes();
+    tick(&mut rig);
+    rig.fail_all(unknown);
+    rig.live(Duration::from_secs(1));
+    rig.granted(2);
+    assert!(rig.released(1).is_ok());
+    assert!(!rig.has("locks/a/a1"));
+}
+
+#[test]
+fn what_has_lingered_goes_with_the_next_put() {
+    let mut rig = Rig::warm();
+    rig.hold(1, "locks/a");
+    rig.pass(Duration::from_micros(500));
+    rig.release_as(1, Release::Lingering, false);
+    rig.pass(Duration::from_micros(1_200)); // it would go by itself 300 µs later
+    assert!(rig.sent.is_empty());
+    rig.acquire(2, "locks/b", Wait::Forever);
+    let (_, request) = rig.take();
+    assert_eq!((puts(&request).len(), deletes(&request).len()), (1, 1));
 }

@@ -58,6 +58,8 @@ impl Refusals {
         result: &'a Result<T, Failure>,
     ) -> Option<Line<'a>> {
         let refused = match result {
+            // It may be for what it puts; its deletes are sent again by themselves.
+            Err(Failure::Refused(..)) if puts_records(txn) => return None,
             Err(Failure::Refused(_, cause)) => Some(cause),
             Ok(_) if self.any.load(Ordering::Acquire) => None,
             _ => return None,
@@ -107,6 +109,11 @@ impl Keys {
             self.refusals.pop_front();
         }
     }
+}
+
+fn puts_records(txn: &Txn) -> bool {
+    let is_record = |op: &Op| matches!(op, Op::Put { value, .. } if !value.is_empty());
+    txn.then.iter().any(is_record)
 }
 
 /// The keys of a transaction that the core sends again until etcd has carried it out: those it deletes, or the session key of a
@@ -176,7 +183,8 @@ mod tests {
     #[test]
     fn a_refused_put_is_its_callers_error() {
         let refusals = Refusals::default();
-        let (txn, result) = (put(b"{}"), refused());
+        let (mut txn, result) = (put(b"{}"), refused());
+        txn.then.push(Op::Delete("a".into())); // it goes along
         assert!(refusals.line(at(1), &txn, &result).is_none());
         assert!(!refusals.any.load(Ordering::Acquire));
     }
