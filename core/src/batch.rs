@@ -84,6 +84,11 @@ impl<T> Line<T> {
         waiting > 0 && self.window.admits(waiting, LOCKS)
     }
 
+    /// Whether the next transaction is one that is sent again: it goes by itself.
+    pub fn goes_again(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
     fn waiting(&self) -> usize {
         let parts: usize = self.parts.iter().map(Vec::len).sum();
         self.pending.len() + parts

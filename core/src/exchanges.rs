@@ -15,7 +15,7 @@ use crate::moment::Moment;
 use crate::request::{Cause, Failure, Op, Request, Response, TxnAnswer};
 use crate::simulation::{Mistake, mistake};
 
-/// How long etcd may have said nothing while calls wait, before it is asked something.
+/// How long etcd may have said nothing while calls wait, before it is asked something; half of their patience at most.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// How often at most it is seen whether etcd is silent.
@@ -177,7 +177,13 @@ impl<E> Exchanges<E> {
     /// a leader that has died may have had it, and another leads long before its time is over.
     fn is_asked(&self, now: Moment) -> bool {
         let last = self.under_way.last_key_value();
-        last.is_some_and(|(id, sent)| *id > RequestId::from(self.doubted) && now - sent.at < PROBE)
+        last.is_some_and(|(id, sent)| {
+            *id > RequestId::from(self.doubted) && now - sent.at < self.probe()
+        })
+    }
+
+    fn probe(&self) -> Duration {
+        PROBE.min(self.patience / 2)
     }
 
     /// How long a call waits for etcd.
@@ -193,7 +199,7 @@ impl<E> Exchanges<E> {
 
     /// When to see next, while calls wait, whether etcd is silent; `first`: when the first of them came.
     pub fn next_check(&self, now: Moment, first: Moment) -> Moment {
-        let probe = self.last_answer.unwrap_or(now).max(now - PROBE) + PROBE;
+        let probe = self.last_answer.unwrap_or(now).max(now - self.probe()) + self.probe();
         let over = self
             .silent_since
             .map(|silent| silent.max(first) + self.patience);
@@ -202,7 +208,7 @@ impl<E> Exchanges<E> {
 
     /// Whether etcd has to be asked something to know whether it is there.
     pub fn needs_probe(&self, now: Moment) -> bool {
-        let heard = self.last_answer.is_some_and(|at| now - at < PROBE);
+        let heard = self.last_answer.is_some_and(|at| now - at < self.probe());
         !self.is_asked(now) && !heard && self.may_send(now)
     }
 }

@@ -173,11 +173,6 @@ impl Session {
         self.lease.as_ref().map(|lease| &lease.deadline)
     }
 
-    /// The key that its barriers put.
-    pub fn session_key(&self) -> Option<&Key> {
-        self.lease.as_ref().map(|lease| &lease.session_key)
-    }
-
     /// What its transactions compare; `None` while its session key is not there.
     pub fn fence(&self) -> Option<Fence> {
         let lease = self.lease.as_ref().filter(|lease| !lease.unfenced)?;

@@ -93,13 +93,14 @@ impl Core {
         while self.may_send() {
             let session = self.sessions.get_mut(id).filter(|it| it.is_open())?;
             let (fence, lease) = (session.fence()?, session.lease()?);
+            let again = session.puts().goes_again();
             let (next, tries) = session.puts().next(|id| self.contenders.pending(*id))?;
             let mut placements = Vec::new();
             for contender in &next {
                 self.contenders.sent(*contender, lease);
                 placements.extend(self.placements(*contender));
             }
-            let beside = match tries {
+            let beside = match tries || again {
                 true => Vec::new(),
                 false => self.deletions_beside(placements.len()),
             };
@@ -436,12 +437,18 @@ impl Core {
                 let tried = beside.is_empty() && !answer.answers.is_empty();
                 let tried = ids.first().copied().filter(|_| tried);
                 self.put_again(session, ids, false);
-                if let Some(id) = tried {
-                    return self.tried(id, answer);
+                match tried {
+                    Some(id) => self.tried(id, answer),
+                    // The session key is not as it was.
+                    None if beside.is_empty() => {
+                        self.sessions.get_mut(session).map(Session::want_barrier)
+                    }
+                    // Or a key to be deleted is not: the put shows that, by itself.
+                    None => {
+                        self.deleted(beside, Ok(answer));
+                        Some(())
+                    }
                 }
-                self.deleted(beside, Ok(answer));
-                // The session key is not as it was, or one of the keys to be deleted.
-                self.sessions.get_mut(session).map(Session::want_barrier)
             }
             Err(failure) => {
                 let mixed = !beside.is_empty();

@@ -344,12 +344,10 @@ impl Core {
         let Some(first) = self.calls.first_waiting() else {
             return self.timers.cancel(&Timer::Silence);
         };
-        let key = || self.sessions.iter().find_map(|(_, it)| it.session_key());
         // What is deferred asks something too.
-        if !self.deferring
-            && self.exchanges.needs_probe(self.now)
-            && let Some(key) = key().cloned()
-        {
+        if !self.deferring && self.exchanges.needs_probe(self.now) {
+            // It is never there.
+            let key = Key::from(&*self.root);
             let txn = transactions::reads(vec![Op::Get(key)]);
             self.send(Request::Txn(txn), Exchange::Probe);
         }

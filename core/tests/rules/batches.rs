@@ -232,3 +232,27 @@ fn what_has_lingered_goes_with_the_next_put() {
     let (_, request) = rig.take();
     assert_eq!((puts(&request).len(), deletes(&request).len()), (1, 1));
 }
+
+/// Found by review: while others gave locks back, it was never put by itself, and its caller never refused.
+#[test]
+fn what_is_put_again_takes_no_deletion_along() {
+    let mut rig = Rig::deferring(1_000);
+    rig.acquire(3, "locks/c", Wait::Forever);
+    tick(&mut rig);
+    rig.serve();
+    rig.granted(3);
+    rig.store.denied = Some("locks/b");
+    rig.acquire(1, "locks/b", Wait::Forever);
+    rig.acquire(2, "locks/a", Wait::Forever);
+    tick(&mut rig);
+    let both = rig.take_put();
+    rig.release(3);
+    rig.carry_out(both);
+    for _ in 0..2 {
+        let (id, request) = rig.take_put();
+        assert!(deletes(&request).is_empty());
+        rig.carry_out((id, request));
+    }
+    rig.refused(1);
+    rig.granted(2);
+}

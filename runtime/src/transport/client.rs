@@ -376,6 +376,10 @@ impl Client {
                 self.0.renewals.forget(lease);
                 Ok(Response::Revoked)
             }
+            Err(Failure::Refused(..)) => {
+                self.0.renewals.refused(lease);
+                revoked
+            }
             other => other,
         }
     }

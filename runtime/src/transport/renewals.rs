@@ -33,8 +33,18 @@ struct Lease {
     ttl: Duration,
     stream: Option<Stream>,
     used: Moment,
-    /// It is being revoked.
-    ends: bool,
+    end: End,
+}
+
+/// What is known of a lease's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It is renewed.
+    Open,
+    /// It is to be revoked, and etcd has not answered.
+    Asked,
+    /// etcd has refused to revoke it: it runs out by itself.
+    Refused,
 }
 
 /// A lease's renewal stream, with the connection it runs on.
@@ -69,7 +79,7 @@ impl Renewals {
             ttl,
             stream,
             used,
-            ends: false,
+            end: End::Open,
         };
         self.leases().keep(lease, kept);
     }
@@ -88,23 +98,36 @@ impl Renewals {
     pub(super) fn end(&self, lease: LeaseId) {
         if let Some(lease) = self.leases().known.get_mut(&lease) {
             lease.stream = None;
-            lease.ends = true;
+            lease.end = End::Asked;
         }
     }
 
-    /// How many leases etcd may still have: those whose time is not over. A revocation that was refused leaves its lease until then.
+    /// etcd has refused to revoke it.
+    pub(super) fn refused(&self, lease: LeaseId) {
+        if let Some(lease) = self.leases().known.get_mut(&lease) {
+            lease.end = End::Refused;
+        }
+    }
+
+    /// How many leases etcd may still have: those whose time is not over, and those whose revocation it has not answered.
     pub(super) fn left(&self) -> usize {
         let now = self.clock.now();
         let leases = self.leases();
-        let lives = |lease: &&Lease| now - lease.used < lease.ttl;
-        leases.known.values().filter(lives).count()
+        let left = leases
+            .known
+            .values()
+            .filter(|lease| lease.end == End::Asked || now - lease.used < lease.ttl);
+        left.count()
     }
 
     /// The leases that are renewed, each with what is left of its TTL since etcd has answered.
     pub(super) fn live(&self) -> Vec<(LeaseId, Duration)> {
         let now = self.clock.now();
         let leases = self.leases();
-        let live = leases.known.iter().filter(|(_, lease)| !lease.ends);
+        let live = leases
+            .known
+            .iter()
+            .filter(|(_, lease)| lease.end == End::Open);
         let live = live.map(|(id, lease)| (*id, (lease.used + lease.ttl) - now));
         live.filter(|(_, left)| !left.is_zero()).collect()
     }
@@ -197,7 +220,7 @@ mod tests {
             ttl: Duration::from_secs(2),
             stream: None,
             used: Moment::after_boot(Duration::from_secs(secs)),
-            ends: false,
+            end: End::Open,
         }
     }
 
@@ -216,6 +239,8 @@ mod tests {
         let renewals = Renewals::new(Arc::new(crate::clock::BootClock));
         renewals.leases().keep(1, used_at(0));
         renewals.end(1);
+        assert_eq!(renewals.left(), 1, "etcd has not answered");
+        renewals.refused(1);
         assert_eq!(renewals.left(), 0);
     }
 

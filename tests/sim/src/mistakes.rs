@@ -90,7 +90,11 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
             "younger keys count where only older ones may",
             &[Progress, Truth],
         ),
-        Mistake::RevokeUnderABody => ("P26", "a lost session is revoked under a body", &[I11]),
+        Mistake::RevokeUnderABody => (
+            "P26",
+            "a lost session is revoked under a body",
+            &[I11, Progress],
+        ),
         Mistake::PutDuringDelete => (
             "P4",
             "a key is put again while its delete is unresolved",
