@@ -76,7 +76,7 @@ const OF_NO_TARGET: &[&str] = &[
     "benches/telemetry",
     "tests/editor",
     "tests/outside",
-    "tests/ui",
+    "tests/mistakes/ui",
 ];
 
 #[test]

@@ -68,16 +68,19 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
 /// Builds the program that is runner and worker. It is optimised, as users' programs are: others leave less of the machine to etcd.
 fn build(options: &options::Chaos) -> Result<Command> {
     say::step("building the workers");
-    let (profile, folder) = match options.unoptimised {
-        // What tests have compiled, with the features that they were compiled with.
-        true => (["--workspace", "--all-features"].as_slice(), "debug"),
-        false => (
-            ["--release", "--package", "etcd-locked-chaos"].as_slice(),
-            "release",
-        ),
-    };
     let mut build = workspace::cargo();
-    build.arg("build").args(profile).args(["--bin", PROGRAM]);
+    let folder = match options.unoptimised {
+        // What `cargo xtask test` has compiled: with the same features.
+        true => {
+            build.args(["test", "--workspace", "--all-features", "--no-run"]);
+            build.args(["--test", "sabotage"]);
+            "debug"
+        }
+        false => {
+            build.args(["build", "--release", "--package", PROGRAM]);
+            "release"
+        }
+    };
     run("cargo build", &mut build)?;
     let mut program = Command::new(workspace::target().join(folder).join(PROGRAM));
     program.current_dir(workspace::root());

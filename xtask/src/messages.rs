@@ -1,4 +1,4 @@
-//! The book's page of the compiler's messages, made of the cases in `tests/ui`.
+//! The book's page of the compiler's messages, made of the cases in `tests/mistakes/ui`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ of rustc; imports and `fn main` are left out, as is the note that an error comes
 
 /// Writes the page.
 pub(crate) fn page() -> Result<String> {
-    let folder = workspace::root().join("tests/ui");
+    let folder = workspace::root().join("tests/mistakes/ui");
     let mut left = cases(&folder)?;
     let mut text = HEAD.to_owned();
     for group in GROUPS.trim_end().split("\n\n") {
@@ -32,7 +32,9 @@ pub(crate) fn page() -> Result<String> {
         let _ = write!(text, "\n## {}\n\n{}\n", line(), line());
         for case in line().split_whitespace() {
             if !left.remove(case) {
-                return Err(format!("tests/ui has no `{case}` of {GROUPS_FILE}"));
+                return Err(format!(
+                    "tests/mistakes/ui has no `{case}` of {GROUPS_FILE}"
+                ));
             }
             let _ = write!(
                 text,
@@ -101,7 +103,7 @@ mod tests {
     #[test]
     fn page_has_every_case() {
         let page = page().expect("every case in a group");
-        let cases = cases(&workspace::root().join("tests/ui")).expect("cases");
+        let cases = cases(&workspace::root().join("tests/mistakes/ui")).expect("cases");
         assert_eq!(page.matches("\n### ").count(), cases.len());
     }
 

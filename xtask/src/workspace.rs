@@ -32,6 +32,18 @@ pub(crate) fn target() -> PathBuf {
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
+    // What cargo has told xtask of itself is not for others: build scripts that look at it (of ring, of etcd-client) would run anew
+    // after each change between plain cargo and xtask, and all that depends on them be built anew.
+    for (name, value) in std::env::vars_os() {
+        let of_xtask = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        // By `.cargo/config.toml`.
+        let configured = name == "PROTOC" && root().join("xtask/protoc") == Path::new(&value);
+        if of_xtask || configured {
+            cargo.env_remove(name);
+        }
+    }
     cargo
 }
 

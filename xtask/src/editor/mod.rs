@@ -69,7 +69,7 @@ fn options(tools: &Tools) -> Value {
     json!({
         "cachePriming": { "enable": false },
         "cargo": { "sysrootSrc": tools.library },
-        // What rustc says of mistakes is the subject of `tests/ui`.
+        // What rustc says of mistakes is the subject of `tests/mistakes`.
         "checkOnSave": false,
         // More than most people see: unknown names and methods, and most wrong types.
         "diagnostics": { "experimental": { "enable": true } },
