@@ -84,7 +84,7 @@ impl<T> Line<T> {
         waiting > 0 && self.window.admits(waiting, LOCKS)
     }
 
-    /// Whether the next transaction is one that is sent again: it goes by itself.
+    /// Whether the next transaction has failed before, or is a half of one: nothing is added to it.
     pub fn goes_again(&self) -> bool {
         !self.parts.is_empty()
     }
@@ -176,18 +176,23 @@ impl Batch {
         Some(self.deletions.next(keys)?.0)
     }
 
-    /// Deletions of so many keys at most to go with puts. All of them are `sure`: one whose key is not there would stop the puts.
-    pub fn next_beside(&mut self, keys: usize, sure: impl Fn(&Deletion) -> bool) -> Vec<Deletion> {
-        let mut beside = Vec::new();
+    /// Takes deletions of at most so many keys, to go in one transaction with puts. It stops at one that is not `likely`: where a key
+    /// to be deleted is not there, nothing is put either.
+    pub fn next_with_puts(
+        &mut self,
+        keys: usize,
+        likely: impl Fn(&Deletion) -> bool,
+    ) -> Vec<Deletion> {
+        let mut deletions = Vec::new();
         let mut room = keys;
         let pending = &mut self.deletions.pending;
-        while let Some(next) = pending.front().filter(|next| sure(next))
+        while let Some(next) = pending.front().filter(|next| likely(next))
             && let Some(left) = room.checked_sub(next.keys.len())
         {
             room = left;
-            beside.extend(pending.pop_front());
+            deletions.extend(pending.pop_front());
         }
-        beside
+        deletions
     }
 
     /// What is under way may never be answered, and holds no deletion back any more.
@@ -218,7 +223,7 @@ impl Batch {
     pub fn retry_refused(&mut self) {
         let next = self.refused.pop_front();
         self.probe = next.as_ref().map(|deletion| deletion.contender);
-        // By itself: if it is refused again, nothing else is.
+        // In a transaction of its own: if etcd refuses it again, nothing else is refused with it.
         self.deletions.again(Vec::from_iter(next), false);
     }
 

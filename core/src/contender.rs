@@ -11,8 +11,9 @@
 //! A call with several names is a *group*: its keys share one create revision, and stand or fall together (rule P13). A
 //! contender of one name may be inherited by the next call that fits it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::deadlock::STEP;
 use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, Revision, SessionId};
@@ -26,6 +27,10 @@ use crate::request::{Event, Kv};
 use crate::retention::Retention;
 use crate::seat::{Mode, Seat};
 use crate::simulation::{Mistake, mistake};
+
+/// How long at least the keys of a call linger here for the next. Other processes wait that much longer, and up to two milliseconds
+/// more.
+const LINGER: Duration = Duration::from_millis(1);
 
 /// What a contender is put for.
 #[derive(Debug, Clone, Default)]
@@ -355,6 +360,8 @@ impl Contender {
 pub struct Contenders {
     all: BTreeMap<ContenderId, Contender>,
     by_key: BTreeMap<Key, ContenderId>,
+    /// Those that linger, the first to end first: until when, and since which hand-over. Some have been taken over since.
+    lingering: VecDeque<(Moment, ContenderId, u16)>,
     last: u64,
 }
 
@@ -405,6 +412,33 @@ impl Contenders {
     /// The contender that has this key.
     pub fn by_key(&self, key: &[u8]) -> Option<ContenderId> {
         self.by_key.get(std::str::from_utf8(key).ok()?).copied()
+    }
+
+    /// No call holds it: from now on it lingers for the next.
+    pub fn linger(&mut self, now: Moment, id: ContenderId) {
+        let ownership = self.get(id).and_then(Contender::ownership);
+        let handover = ownership.map(Ownership::handover);
+        let entry = handover.map(|handover| (now + LINGER, id, handover));
+        self.lingering.extend(entry);
+    }
+
+    /// Takes out the next that has lingered for [`LINGER`], and was not taken over meanwhile.
+    pub fn next_lingered(&mut self, now: Moment) -> Option<ContenderId> {
+        while let Some((until, id, handover)) = self.lingering.front().copied()
+            && until <= now
+        {
+            self.lingering.pop_front();
+            let ownership = self.get(id).and_then(Contender::ownership);
+            if ownership.is_some_and(|it| it.handover() == handover) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Until when the next one lingers.
+    pub fn lingers_until(&self) -> Option<Moment> {
+        self.lingering.front().map(|(until, ..)| *until)
     }
 
     /// It is gone for good.

@@ -15,7 +15,8 @@ use crate::moment::Moment;
 use crate::request::{Cause, Failure, Op, Request, Response, TxnAnswer};
 use crate::simulation::{Mistake, mistake};
 
-/// How long etcd may have said nothing while calls wait, before it is asked something; half of their patience at most.
+/// How long etcd may have answered nothing while calls wait, before it is asked something. It is half of their patience where that
+/// is less, so that an answer can still come in time.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// How often at most it is seen whether etcd is silent.
@@ -167,14 +168,14 @@ impl<E> Exchanges<E> {
         self.cause.as_ref().unwrap_or(&self.silence).clone()
     }
 
-    /// Whether one may be sent now. While etcd is not reached one at a time finds out whether it is back.
+    /// Whether one may be sent now. While etcd is not reached, one in each [`PROBE`] finds out whether it is back.
     pub fn may_send(&self, now: Moment) -> bool {
         let held = self.hold_off.is_some_and(|until| now < until);
         !held && (self.failures == 0 || !self.is_asked(now))
     }
 
-    /// Whether an exchange is under way that says whether etcd is there. None does that was sent before a failure, or [`PROBE`] ago:
-    /// a leader that has died may have had it, and another leads long before its time is over.
+    /// Whether an exchange is under way whose answer is soon to be expected. It is not of one that was sent before a failure, or
+    /// [`PROBE`] ago: a leader that has died may have had it, and another leads long before its time limit is over.
     fn is_asked(&self, now: Moment) -> bool {
         let last = self.under_way.last_key_value();
         last.is_some_and(|(id, sent)| {
@@ -182,6 +183,7 @@ impl<E> Exchanges<E> {
         })
     }
 
+    /// [`PROBE`], or half of the patience of calls.
     fn probe(&self) -> Duration {
         PROBE.min(self.patience / 2)
     }

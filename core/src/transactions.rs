@@ -36,7 +36,8 @@ pub struct Placement {
 }
 
 /// Puts all these keys unless the session was barred since (rules P6, P8, P10). A single try puts them only if no key at all is
-/// below any of their names, and else reads who owns these (rule P11). `before` them it may have a [`delete`] of other keys.
+/// below any of their names, and else reads who owns these (rule P11). `before` has the [`delete`] of other keys that goes first, so
+/// that the ranges do not show those.
 pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool, before: Txn) -> Txn {
     let mut txn = before;
     txn.when.extend(unbarred(Some(fence)));
@@ -72,9 +73,9 @@ pub struct Placed {
 pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Placed> {
     let count = answer.answers.len();
     let tried = count == keys;
-    let own = if tried { keys } else { 2 * keys };
-    // First come the deletions.
-    let mut answers = answer.answers.into_iter().skip(count.saturating_sub(own));
+    let of_puts = if tried { keys } else { 2 * keys };
+    let of_deletions = count.saturating_sub(of_puts);
+    let mut answers = answer.answers.into_iter().skip(of_deletions);
     std::iter::from_fn(move || {
         let previous = answers.next()?.first().map(|kv| kv.create_revision);
         let found = if tried { Vec::new() } else { answers.next()? };

@@ -73,7 +73,7 @@ async fn version(endpoint: &str) -> String {
 async fn an_upgrade_under_load_fails_no_call() {
     real_etcd_only!("embedded members share one store");
     let mut drill = Drill::begin(
-        "upgrade of three members to the next newer etcd, one by one, while hot and cold names are locked; TTL 10 s",
+        "upgrade of three members to the next newer etcd, one by one, while hot and cold names are locked; TTL 10 s, connect time-out 15 s",
     );
     let Some(newer) = newer() else {
         return drill.leave_out("no newer etcd at hand");

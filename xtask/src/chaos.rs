@@ -7,7 +7,10 @@ use crate::options::{self, Peer};
 use crate::process::run;
 use crate::{Result, peers, say, workspace};
 
+/// The package, and its program.
 const PROGRAM: &str = "etcd-locked-chaos";
+/// The program's test.
+const TEST: &str = "sabotage";
 
 /// Builds workers and runner, and runs them. The runner itself prints the last line.
 pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
@@ -68,21 +71,15 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
 /// Builds the program that is runner and worker. It is optimised, as users' programs are: others leave less of the machine to etcd.
 fn build(options: &options::Chaos) -> Result<Command> {
     say::step("building the workers");
-    let mut build = workspace::cargo();
-    let folder = match options.unoptimised {
-        // What `cargo xtask test` has compiled: with the same features.
-        true => {
-            build.args(["test", "--workspace", "--all-features", "--no-run"]);
-            build.args(["--test", "sabotage"]);
-            "debug"
-        }
-        false => {
-            build.args(["build", "--release", "--package", PROGRAM]);
-            "release"
-        }
+    let program = if options.unoptimised {
+        // The one that `cargo xtask test` has built, with the same features.
+        workspace::build_test(&["--workspace", "--all-features", "--test", TEST], TEST)?;
+        workspace::target().join("debug").join(PROGRAM)
+    } else {
+        let [program] = workspace::build(&["--release"], [(PROGRAM, PROGRAM)])?;
+        program
     };
-    run("cargo build", &mut build)?;
-    let mut program = Command::new(workspace::target().join(folder).join(PROGRAM));
-    program.current_dir(workspace::root());
-    Ok(program)
+    let mut command = Command::new(program);
+    command.current_dir(workspace::root());
+    Ok(command)
 }

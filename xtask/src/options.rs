@@ -197,7 +197,7 @@ pub(crate) struct Chaos {
     /// Only judge histories that were kept
     #[arg(long, value_name = "FILE", num_args = 1.., value_parser = absolute)]
     judge: Vec<PathBuf>,
-    /// Built as tests are: sooner there, and slower
+    /// Use the program that `cargo xtask test` has built: sooner there, and slower
     #[arg(long)]
     pub(crate) unoptimised: bool,
     /// Keep the figures: writes tests/chaos/RESULTS.md and its plot

@@ -100,24 +100,25 @@ impl Core {
                 self.contenders.sent(*contender, lease);
                 placements.extend(self.placements(*contender));
             }
-            let beside = match tries || again {
+            let deletions = match tries || again {
                 true => Vec::new(),
-                false => self.deletions_beside(placements.len()),
+                false => self.deletions_with_puts(placements.len()),
             };
-            let before = transactions::delete(&self.root, &beside);
+            let before = transactions::delete(&self.root, &deletions);
             let txn = transactions::put(&fence, lease, &placements, tries, before);
-            self.send(Request::Txn(txn), Exchange::Put(id, next, beside));
+            self.send(Request::Txn(txn), Exchange::Put(id, next, deletions));
         }
         Some(())
     }
 
-    /// The deletions that go with so many puts.
-    fn deletions_beside(&mut self, puts: usize) -> Vec<Deletion> {
-        // A little later it would go by itself, which is a commit more.
-        self.end_lingering();
+    /// Takes the deletions that go in one transaction with so many puts (rule P7).
+    fn deletions_with_puts(&mut self, puts: usize) -> Vec<Deletion> {
+        // What has lingered would soon be deleted in a transaction of its own: a commit more.
+        self.delete_lingered();
         let alive = |id| self.sessions.get(id).is_some_and(|it| !it.is_lost());
-        let sure = |it: &Deletion| it.created.is_some() && alive(it.session);
-        self.batch.next_beside(LOCKS.saturating_sub(puts), sure)
+        let likely = |it: &Deletion| it.created.is_some() && alive(it.session);
+        let room = LOCKS.saturating_sub(puts);
+        self.batch.next_with_puts(room, likely)
     }
 
     /// What is put for a contender.
@@ -415,7 +416,7 @@ impl Core {
         &mut self,
         session: SessionId,
         ids: Vec<ContenderId>,
-        beside: Vec<Deletion>,
+        deletions: Vec<Deletion>,
         result: Result<TxnAnswer, Failure>,
     ) -> Option<()> {
         if let Some(session) = self.sessions.wake(session) {
@@ -430,37 +431,34 @@ impl Core {
                 for id in ids {
                     self.placed(id, revision, &mut placed);
                 }
-                self.are_gone(beside);
+                self.are_gone(deletions);
                 Some(())
             }
+            // The session key is not as it was, or a key to be deleted is not: the puts, sent again, show which.
+            Ok(answer) if !deletions.is_empty() => {
+                self.put_again(session, ids, false);
+                self.deleted(deletions, Ok(answer));
+                None
+            }
             Ok(answer) => {
-                let tried = beside.is_empty() && !answer.answers.is_empty();
-                let tried = ids.first().copied().filter(|_| tried);
+                let tried = ids.first().copied().filter(|_| !answer.answers.is_empty());
                 self.put_again(session, ids, false);
                 match tried {
                     Some(id) => self.tried(id, answer),
-                    // The session key is not as it was.
-                    None if beside.is_empty() => {
-                        self.sessions.get_mut(session).map(Session::want_barrier)
-                    }
-                    // Or a key to be deleted is not: the put shows that, by itself.
-                    None => {
-                        self.deleted(beside, Ok(answer));
-                        Some(())
-                    }
+                    None => self.sessions.get_mut(session).map(Session::want_barrier), // the session key is not as it was
                 }
             }
+            // For a put or for a deletion: sent again apart, they show which (rule P9).
+            Err(Failure::Refused(Refusal::PermissionDenied | Refusal::Other, _))
+                if !deletions.is_empty() =>
+            {
+                self.put_again(session, ids, false);
+                self.batch.delete_again(deletions);
+                None
+            }
             Err(failure) => {
-                let mixed = !beside.is_empty();
-                self.batch.delete_again(beside);
-                match failure {
-                    // Perhaps because of a key that was to be deleted.
-                    Failure::Refused(Refusal::PermissionDenied | Refusal::Other, _) if mixed => {
-                        self.put_again(session, ids, false);
-                        None
-                    }
-                    _ => self.put_failed(session, ids, failure),
-                }
+                self.batch.delete_again(deletions);
+                self.put_failed(session, ids, failure)
             }
         }
     }

@@ -48,7 +48,7 @@ enum Exchange {
     Revocation(LeaseId),
     /// With a key that must be there unless etcd has lost its history.
     Barrier(SessionId, Option<Incarnation>),
-    /// Of contenders, with deletions of others.
+    /// Puts of contenders, and deletions of others in the same transaction (rule P7).
     Put(SessionId, Vec<ContenderId>, Vec<Deletion>),
     Delete(Vec<Deletion>),
     Read(Vec<Read>),
@@ -106,8 +106,6 @@ pub struct Core {
     timers: Timers,
     exchanges: Exchanges<Exchange>,
     shutdown: Shutdown,
-    /// Contenders that linger since a hand-over, and until when.
-    lingering: VecDeque<(Moment, ContenderId, u16)>,
     work: Work,
     outputs: VecDeque<Output>,
 }
@@ -133,7 +131,6 @@ impl Core {
             searches: Searches::default(),
             timers: Timers::default(),
             shutdown: Shutdown::default(),
-            lingering: VecDeque::new(),
             work: Work::default(),
             outputs: VecDeque::new(),
         }
@@ -213,7 +210,7 @@ impl Core {
                 let cause = self.exchanges.cause();
                 self.confirm(contender, Err(Refused::Backend(cause)));
             }
-            Timer::Linger => self.end_lingering(),
+            Timer::Linger => self.delete_lingered(),
             Timer::Cycle(call) => drop(self.look_for_cycle(call)),
             Timer::Retention(contender) => drop(self.retain_on(contender)),
             Timer::Session(session) => drop(self.sessions.wake(session)),
@@ -269,8 +266,8 @@ impl Core {
             Exchange::Barrier(id, witness) => {
                 self.barrier_answered(id, witness, result.and_then(Response::txn));
             }
-            Exchange::Put(session, ids, beside) => {
-                self.put(session, ids, beside, result.and_then(Response::txn));
+            Exchange::Put(session, ids, deletions) => {
+                self.put(session, ids, deletions, result.and_then(Response::txn));
             }
             Exchange::Delete(deletions) => {
                 self.batch.delete_done(deletions.len());
@@ -346,7 +343,7 @@ impl Core {
         };
         // What is deferred asks something too.
         if !self.deferring && self.exchanges.needs_probe(self.now) {
-            // It is never there.
+            // No key has this name.
             let key = Key::from(&*self.root);
             let txn = transactions::reads(vec![Op::Get(key)]);
             self.send(Request::Txn(txn), Exchange::Probe);
@@ -359,7 +356,7 @@ impl Core {
     fn has_deletes(&self) -> bool {
         let is_delete = |it: &Exchange| match it {
             Exchange::Delete(_) => true,
-            Exchange::Put(_, _, beside) => !beside.is_empty(),
+            Exchange::Put(_, _, deletions) => !deletions.is_empty(),
             _ => false,
         };
         self.batch.has_deletions() || self.exchanges.iter().any(is_delete)

@@ -28,11 +28,7 @@ use std::time::Duration;
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
 
-/// How long at least the keys of a call linger here for the next. Other processes wait that much longer, and up to [`TOGETHER`]
-/// more.
-const LINGER: Duration = Duration::from_millis(1);
-
-/// What has lingered goes together, once in so long: a delete that goes alone is one commit more at etcd.
+/// What has lingered goes together, once in so long, or with the next puts: a delete that goes alone is one commit more at etcd.
 const TOGETHER: Duration = Duration::from_millis(2);
 
 /// How long a call that gives up waits for its edges to be deleted.
@@ -86,7 +82,7 @@ impl Core {
             self.timers.set(Timer::Wait(call), until);
         }
         for name in &*names {
-            self.stop_lingering(name);
+            self.end_lingering(name);
             self.work.push(name);
         }
         if waits && (nested || group) {
@@ -461,11 +457,8 @@ impl Core {
         } else if self.retain(id, &gone).is_some() {
             Some(())
         } else if lingers {
-            let handover = self.contenders.get(id)?.ownership()?.handover();
-            let over = self.now + LINGER;
-            self.lingering.push_back((over, id, handover));
-            self.timers.set_by(Timer::Linger, over.rounded_up(TOGETHER));
-            Some(())
+            self.contenders.linger(self.now, id);
+            self.await_lingering()
         } else {
             self.pass_on(id, fenced)
         }
@@ -525,7 +518,7 @@ impl Core {
     }
 
     /// A call has come for a name that lingers: it takes it over, or it goes.
-    fn stop_lingering(&mut self, name: &Name) -> Option<()> {
+    fn end_lingering(&mut self, name: &Name) -> Option<()> {
         let id = self.queues.get(name)?.held().next()?;
         self.linger_over(id)
     }
@@ -537,21 +530,19 @@ impl Core {
         self.pass_on(id, false)
     }
 
-    /// What has lingered for long enough goes.
-    pub(super) fn end_lingering(&mut self) {
-        while let Some((over, id, handover)) = self.lingering.front().copied()
-            && over <= self.now
-        {
-            self.lingering.pop_front();
-            // Another call may have had it since.
-            let same = self.contenders.get(id).and_then(Contender::ownership);
-            if same.is_some_and(|it| it.handover() == handover) {
-                self.linger_over(id);
-            }
+    /// Deletes the keys that have lingered for as long as they may.
+    pub(super) fn delete_lingered(&mut self) {
+        while let Some(id) = self.contenders.next_lingered(self.now) {
+            self.linger_over(id);
         }
-        if let Some((over, ..)) = self.lingering.front() {
-            self.timers.set_by(Timer::Linger, over.rounded_up(TOGETHER));
-        }
+        self.await_lingering();
+    }
+
+    fn await_lingering(&mut self) -> Option<()> {
+        let until = self.contenders.lingers_until()?;
+        self.timers
+            .set_by(Timer::Linger, until.rounded_up(TOGETHER));
+        Some(())
     }
 
     /// Reports to the caller whose release waits for a contender how that ended, once.

@@ -58,7 +58,7 @@ impl Refusals {
         result: &'a Result<T, Failure>,
     ) -> Option<Line<'a>> {
         let refused = match result {
-            // It may be for what it puts; its deletes are sent again by themselves.
+            // Perhaps etcd refuses the puts. The core sends the deletes again apart, which shows whether they are refused.
             Err(Failure::Refused(..)) if puts_records(txn) => return None,
             Err(Failure::Refused(_, cause)) => Some(cause),
             Ok(_) if self.any.load(Ordering::Acquire) => None,
@@ -111,6 +111,7 @@ impl Keys {
     }
 }
 
+/// Whether it puts contenders, and not only a session key.
 fn puts_records(txn: &Txn) -> bool {
     let is_record = |op: &Op| matches!(op, Op::Put { value, .. } if !value.is_empty());
     txn.then.iter().any(is_record)
@@ -184,7 +185,7 @@ mod tests {
     fn a_refused_put_is_its_callers_error() {
         let refusals = Refusals::default();
         let (mut txn, result) = (put(b"{}"), refused());
-        txn.then.push(Op::Delete("a".into())); // it goes along
+        txn.then.push(Op::Delete("a".into())); // in the same transaction
         assert!(refusals.line(at(1), &txn, &result).is_none());
         assert!(!refusals.any.load(Ordering::Acquire));
     }
