@@ -458,7 +458,7 @@ impl Core {
             Some(())
         } else if lingers {
             self.contenders.linger(self.now, id);
-            self.await_lingering()
+            self.wait_for_lingering()
         } else {
             self.pass_on(id, fenced)
         }
@@ -535,10 +535,10 @@ impl Core {
         while let Some(id) = self.contenders.next_lingered(self.now) {
             self.linger_over(id);
         }
-        self.await_lingering();
+        self.wait_for_lingering();
     }
 
-    fn await_lingering(&mut self) -> Option<()> {
+    fn wait_for_lingering(&mut self) -> Option<()> {
         let until = self.contenders.lingers_until()?;
         self.timers
             .set_by(Timer::Linger, until.rounded_up(TOGETHER));
