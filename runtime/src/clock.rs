@@ -74,11 +74,15 @@ pub(crate) trait Clock: Debug + Send + Sync {
     fn sleep_until(&self, when: Moment) -> Sleep;
 }
 
-/// What the future answers; `None` if it has not by then. What need not wait costs no timer.
-pub(crate) async fn by<F: Future>(clock: &dyn Clock, when: Moment, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
+/// What the future answers; `None` if it has not by then. What need not wait costs no timer. The caller pins the future: an
+/// `async fn` keeps room for an argument twice, and so does each that awaits it in turn.
+pub(crate) async fn by<F: Future + Unpin>(
+    clock: &dyn Clock,
+    when: Moment,
+    mut future: F,
+) -> Option<F::Output> {
     let mut sleep = None;
-    poll_fn(|cx| match future.as_mut().poll(cx) {
+    poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => {
             let sleep = sleep.get_or_insert_with(|| clock.sleep_until(when));
@@ -200,7 +204,7 @@ mod tests {
     /// Waits for the alarm, but not for ever.
     async fn wait(alarm: &Alarm, when: Moment) {
         let patience = BootClock.now() + Duration::from_secs(20);
-        let rung = by(&BootClock, patience, alarm.rings()).await;
+        let rung = by(&BootClock, patience, pin!(alarm.rings())).await;
         assert!(rung.is_some(), "not rung");
         assert!(BootClock.now() >= when, "too early");
     }

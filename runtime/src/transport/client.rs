@@ -272,7 +272,7 @@ impl Client {
         let current = shared.ring.position();
         for first in (0..endpoints).map(|next| (current + next) % endpoints) {
             let connect = shared.target.connect(&terms, first);
-            failure = match self.within(shared.connect_timeout, connect).await {
+            failure = match self.within(shared.connect_timeout, pin!(connect)).await {
                 Some(Ok(client)) => return Ok(client),
                 Some(Err(error)) => unopened(&name, shared.target.is_by_url(), &error),
                 None => Failure::Unavailable(silence(&name, shared.connect_timeout)),
@@ -497,8 +497,11 @@ impl Client {
         let mut anew = false;
         loop {
             let connected = match proof {
-                Proof::Wanted => self.until(deadline, endpoint.connect()).await,
-                Proof::Needless => self.until(deadline, endpoint.connect_unproven()).await,
+                Proof::Wanted => self.until(deadline, pin!(endpoint.connect())).await,
+                Proof::Needless => {
+                    self.until(deadline, pin!(endpoint.connect_unproven()))
+                        .await
+                }
             };
             let connection = match connected {
                 Some(connected) => connected?,
@@ -506,7 +509,6 @@ impl Client {
             };
             let now = self.0.clock.now();
             let left = limit.min(deadline - now);
-            // Pinned here, or the state of all that is awaited would hold it several times over, and every exchange copy it.
             let call = pin!(call(connection.clone()));
             let error = match self.until(now + left, call).await {
                 Some(Ok(answer)) => return Ok(answer),
@@ -593,15 +595,15 @@ impl Client {
                     // shows that now, and not at the next renewal (rule P35). The holders are not to wait for that.
                     if renewed.revision.is_none() {
                         let left = deadline - self.0.clock.now();
-                        let revision = self.within(left / 4, self.revision());
-                        renewed.revision = revision.await.flatten();
+                        let revision = pin!(self.revision());
+                        renewed.revision = self.within(left / 4, revision).await.flatten();
                     }
                     return Ok(self.kept(lease, renewed, stream));
                 }
                 Some(Some(Err(Failure::Refused(Refusal::LeaseNotFound, _)))) => {
                     self.0.renewals.forget(lease);
                     // etcd-client keeps the header of this answer to itself.
-                    let revision = self.until(deadline, self.revision()).await.flatten();
+                    let revision = self.until(deadline, pin!(self.revision())).await.flatten();
                     let ttl = Duration::ZERO;
                     return Ok(Response::KeptAlive { ttl, revision });
                 }
@@ -621,19 +623,22 @@ impl Client {
         let limit = deadline - self.0.clock.now();
         let endpoint = Arc::clone(way.endpoint());
         let renewed = match way {
-            Way::Kept(mut stream) => match self.until(deadline, stream.renew(lease)).await {
-                Some(Ok(renewed)) => Ok((renewed, *stream)),
-                // A broken stream says nothing about the lease.
-                Some(Err(error)) => match endpoint.failed(&stream.connection, &error) {
-                    Failure::Refused(_, cause)
-                    | Failure::Unavailable(cause)
-                    | Failure::Unknown(cause) => Err(Failure::Unavailable(cause)),
-                },
-                None => {
-                    endpoint.lose(&stream.connection);
-                    Err(Failure::Unknown(endpoint.silence(limit)))
+            Way::Kept(mut stream) => {
+                let renewed = self.until(deadline, pin!(stream.renew(lease))).await;
+                match renewed {
+                    Some(Ok(renewed)) => Ok((renewed, *stream)),
+                    // A broken stream says nothing about the lease.
+                    Some(Err(error)) => match endpoint.failed(&stream.connection, &error) {
+                        Failure::Refused(_, cause)
+                        | Failure::Unavailable(cause)
+                        | Failure::Unknown(cause) => Err(Failure::Unavailable(cause)),
+                    },
+                    None => {
+                        endpoint.lose(&stream.connection);
+                        Err(Failure::Unknown(endpoint.silence(limit)))
+                    }
                 }
-            },
+            }
             Way::Opened(_) => {
                 let known = self.0.renewals.ttl(lease);
                 let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
@@ -650,7 +655,8 @@ impl Client {
 
     /// The revision that etcd has now; `None`, if that is not to be had quickly.
     async fn revision(&self) -> Option<Revision> {
-        match self.within(AUTOPSY, self.read(&self.inquiry())).await {
+        let inquiry = self.inquiry();
+        match self.within(AUTOPSY, pin!(self.read(&inquiry))).await {
             Some(Ok(Response::Txn(answer))) => Some(answer.revision),
             _ => None,
         }
@@ -683,11 +689,15 @@ impl Client {
     }
 
     /// What the future answers; `None` if that takes longer.
-    pub(super) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+    pub(super) async fn within<F: Future + Unpin>(
+        &self,
+        limit: Duration,
+        future: F,
+    ) -> Option<F::Output> {
         self.until(self.0.clock.now() + limit, future).await
     }
 
-    async fn until<F: Future>(&self, deadline: Moment, future: F) -> Option<F::Output> {
+    async fn until<F: Future + Unpin>(&self, deadline: Moment, future: F) -> Option<F::Output> {
         by(&*self.0.clock, deadline, future).await
     }
 }
@@ -719,6 +729,15 @@ mod tests {
             then,
             ..Txn::default()
         }
+    }
+
+    /// It is made and moved once for each transaction.
+    #[test]
+    fn exchange_keeps_little_state() {
+        let client = client(&["http://a:1"]);
+        let exchange = client.exchange(Request::Revoke(1));
+        let size = size_of_val(&exchange);
+        assert!(size <= 8_192, "{size} bytes");
     }
 
     #[test]

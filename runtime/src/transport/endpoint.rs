@@ -1,5 +1,6 @@
 //! Endpoint of etcd: its client, opened when first used (rules P32, P33).
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -355,7 +356,13 @@ impl Dial {
     async fn open(self, generation: u64, stage: watch::Sender<Stage>) {
         let patience = self.means.share.each();
         let deadline = self.means.clock.now() + patience;
-        let outcome = match by(&*self.means.clock, deadline, self.prove(generation, &stage)).await {
+        let outcome = match by(
+            &*self.means.clock,
+            deadline,
+            pin!(self.prove(generation, &stage)),
+        )
+        .await
+        {
             Some(Ok(client)) => Stage::Proven(client),
             Some(Err(failure)) => Stage::Failed(failure),
             None => Stage::Failed(Failure::Unavailable(silence(&self.name, patience))),
@@ -412,13 +419,13 @@ impl Dial {
             Some(Suspicion::Certificate) => certificate_hint(error),
             Some(Suspicion::Tls | Suspicion::Plain) if served => return failure,
             Some(Suspicion::Tls) => {
-                match by(&*self.means.clock, until, speaks_tls(&self.name)).await {
+                match by(&*self.means.clock, until, pin!(speaks_tls(&self.name))).await {
                     Some(true) => "; this port speaks TLS: write `https://`",
                     _ => return failure,
                 }
             }
             Some(Suspicion::Plain) => {
-                match by(&*self.means.clock, until, speaks_plain(&self.name)).await {
+                match by(&*self.means.clock, until, pin!(speaks_plain(&self.name))).await {
                     Some(true) => "; this port speaks plain http: write `http://`",
                     // A server that misses a certificate may say so, or only end the connection.
                     _ => {

@@ -3,6 +3,7 @@
 //! etcd-client takes credentials once for each client, and the engine makes a client for each connection. So a connection that is
 //! opened anew has the credentials of that moment, without a connector or a TLS verifier of our own.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -68,7 +69,7 @@ impl Keyring {
             Some(constant) if !self.may_change() => Ok(constant.clone()),
             _ => {
                 let until = self.clock.now() + self.patience;
-                let read = by(&*self.clock, until, self.source.read()).await;
+                let read = by(&*self.clock, until, pin!(self.source.read())).await;
                 let late = || Err(format!("not read within {:?}", self.patience));
                 self.note(read.unwrap_or_else(late))
             }

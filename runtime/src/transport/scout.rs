@@ -4,6 +4,7 @@
 //! endpoint is asked before the first lease, and those that were silent then are asked until they answer. Once one endpoint has
 //! answered, the lease waits only briefly for the others.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -88,7 +89,9 @@ impl Scout {
         loop {
             let answered = match until {
                 None => asked.join_next().await,
-                Some(until) => by(&*self.clock, until, asked.join_next()).await.flatten(),
+                Some(until) => by(&*self.clock, until, pin!(asked.join_next()))
+                    .await
+                    .flatten(),
             };
             match answered {
                 Some(Ok(true)) => until = until.or_else(|| Some(self.clock.now() + OTHERS)),
@@ -163,7 +166,7 @@ impl Scout {
             };
             let mut client = connection.client.cluster_client();
             let until = self.clock.now() + LIST;
-            match by(&*self.clock, until, client.member_list()).await {
+            match by(&*self.clock, until, pin!(client.member_list())).await {
                 Some(Ok(list)) => {
                     let configured = following.configured.iter().map(|it| it.name());
                     let urls = usable(list.members(), &configured.collect::<Vec<_>>());

@@ -136,7 +136,7 @@ impl Stream {
             .watch_client()
             .max_decoding_message_size(MAX_ANSWER);
         let opening = client.watch(key, Some(options));
-        let end = match self.client.within(OPEN, opening).await {
+        let end = match self.client.within(OPEN, pin!(opening)).await {
             Some(Ok(stream)) => {
                 self.table.unconfirmed.push_back(first);
                 let (sender, answers) = stream.split();
