@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -199,6 +199,8 @@ fn since_boot() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     /// Waits for the alarm, but not for ever.
