@@ -75,7 +75,7 @@ pub(crate) trait Clock: Debug + Send + Sync {
 }
 
 /// What the future answers; `None` if it has not by then. What need not wait costs no timer. The caller pins the future: an
-/// `async fn` keeps room for an argument twice, and so does each that awaits it in turn.
+/// `async fn` has room for its argument twice, and each `async fn` that hands it on doubles that.
 pub(crate) async fn by<F: Future + Unpin>(
     clock: &dyn Clock,
     when: Moment,

@@ -458,7 +458,7 @@ impl Core {
             Some(())
         } else if lingers {
             self.contenders.linger(self.now, id);
-            self.wait_for_lingering()
+            self.set_linger_timer()
         } else {
             self.pass_on(id, fenced)
         }
@@ -535,10 +535,11 @@ impl Core {
         while let Some(id) = self.contenders.next_lingered(self.now) {
             self.linger_over(id);
         }
-        self.wait_for_lingering();
+        self.set_linger_timer();
     }
 
-    fn wait_for_lingering(&mut self) -> Option<()> {
+    /// Sets the timer of the keys that linger.
+    fn set_linger_timer(&mut self) -> Option<()> {
         let until = self.contenders.lingers_until()?;
         self.timers
             .set_by(Timer::Linger, until.rounded_up(TOGETHER));

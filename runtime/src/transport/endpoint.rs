@@ -356,13 +356,8 @@ impl Dial {
     async fn open(self, generation: u64, stage: watch::Sender<Stage>) {
         let patience = self.means.share.each();
         let deadline = self.means.clock.now() + patience;
-        let outcome = match by(
-            &*self.means.clock,
-            deadline,
-            pin!(self.prove(generation, &stage)),
-        )
-        .await
-        {
+        let proven = pin!(self.prove(generation, &stage));
+        let outcome = match by(&*self.means.clock, deadline, proven).await {
             Some(Ok(client)) => Stage::Proven(client),
             Some(Err(failure)) => Stage::Failed(failure),
             None => Stage::Failed(Failure::Unavailable(silence(&self.name, patience))),

@@ -89,9 +89,10 @@ impl Scout {
         loop {
             let answered = match until {
                 None => asked.join_next().await,
-                Some(until) => by(&*self.clock, until, pin!(asked.join_next()))
-                    .await
-                    .flatten(),
+                Some(until) => {
+                    let next = pin!(asked.join_next());
+                    by(&*self.clock, until, next).await.flatten()
+                }
             };
             match answered {
                 Some(Ok(true)) => until = until.or_else(|| Some(self.clock.now() + OTHERS)),
