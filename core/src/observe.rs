@@ -24,11 +24,8 @@ pub const RELIES: Duration = Duration::from_secs(1);
 /// How often a contender that waits is read although its watch is silent (rule P17).
 pub const WAITER: Duration = Duration::from_secs(5);
 
-/// The same for one that is held.
-pub const HOLDER: Duration = Duration::from_secs(60);
-
-/// Holders' reads go together, once in so long: each by itself would be a request more.
-pub const TOGETHER: Duration = Duration::from_millis(100);
+/// The same for one that stays locked after its call.
+pub const RETAINED: Duration = Duration::from_secs(60);
 
 /// How long a lock is held before its keys are watched: short sections pay nothing (rule P18).
 pub const GUARD_AFTER: Duration = Duration::from_secs(1);

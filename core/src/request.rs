@@ -27,6 +27,8 @@ pub enum Request {
     },
     /// Revoke a lease and with it all its keys.
     Revoke(LeaseId),
+    /// List the keys that hang on a lease. A member that lags may answer.
+    List(LeaseId),
     /// One flat transaction (rule P6).
     Txn(Txn),
 }
@@ -113,6 +115,8 @@ pub enum Response {
     },
     /// The lease is gone, or was not there.
     Revoked,
+    /// The keys that hang on a lease.
+    Listed(Vec<Vec<u8>>),
     /// A transaction was carried out.
     Txn(TxnAnswer),
 }
@@ -139,7 +143,7 @@ impl Response {
         match self {
             Self::Txn(answer) => Some(answer.revision),
             Self::KeptAlive { revision, .. } => *revision,
-            Self::Granted { .. } | Self::Revoked => None,
+            Self::Granted { .. } | Self::Revoked | Self::Listed(_) => None,
         }
     }
 
@@ -209,7 +213,7 @@ impl Failure {
 /// What kind of refusal it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// `requested lease not found`; nothing was applied.
+    /// There is no such lease; nothing was applied.
     LeaseNotFound,
     /// The user may not touch the key; nothing was applied.
     PermissionDenied,

@@ -26,6 +26,9 @@ const DRIFT: f64 = 0.01;
 /// How long a renewal may take: at most half the TTL too, and not beyond the stop time.
 const RENEWAL: Duration = Duration::from_secs(2);
 
+/// How often the keys of a lease are listed while calls hold some, although their watches are silent (rule P17).
+const LIST: Duration = Duration::from_secs(60);
+
 /// A session that no contender has used for so many TTLs retires.
 const IDLE_TTLS: u32 = 20;
 
@@ -121,6 +124,8 @@ pub struct Session {
     /// How often in a row it failed.
     failures: u32,
     barrier: Barrier,
+    /// The next list of its keys.
+    list: Attempt,
     /// The contenders whose keys are, or may be, under its lease.
     contenders: BTreeSet<ContenderId>,
     /// Of these, those that wait to be put, and the puts under way.
@@ -147,6 +152,7 @@ impl Session {
             renewal: Attempt::at(now),
             failures: 0,
             barrier: Barrier::default(),
+            list: Attempt::at(now + LIST),
             contenders: BTreeSet::new(),
             puts: Line::default(),
             ambiguous: BTreeSet::new(),
@@ -232,7 +238,8 @@ impl Session {
     pub fn due(&self, now: Moment) -> Option<Moment> {
         let stop = self.deadline().and_then(|deadline| deadline.stop());
         let barrier = self.barrier.current.and_then(|(_, current)| current.next());
-        let due = [stop, self.renewal.next(), barrier].into_iter().flatten();
+        let due = [stop, self.renewal.next(), barrier, self.list.next()];
+        let due = due.into_iter().flatten();
         due.filter(|due| *due > now && !self.is_lost()).min()
     }
 
@@ -433,6 +440,23 @@ impl Session {
         let shown = self.missing.extract_if(.., |(seen, _)| *seen <= sent);
         let shown = shown.map(|(_, contender)| contender).collect();
         (shown, !self.missing.is_empty())
+    }
+
+    /// The lease whose keys are to be listed now, if calls hold some.
+    pub fn next_list(&mut self, now: Moment) -> Option<LeaseId> {
+        let due = self.list.is_due(now) && self.is_alive();
+        due.then_some(())?;
+        if self.bodies == 0 {
+            self.listed(now, None);
+            return None;
+        }
+        self.list.under_way = true;
+        self.lease()
+    }
+
+    /// Its keys were listed; or not, and are to be after that time.
+    pub fn listed(&mut self, now: Moment, again: Option<Duration>) {
+        self.list = Attempt::at(now + again.unwrap_or(LIST));
     }
 
     /// Whether a barrier has to be answered before acquisitions are sent.

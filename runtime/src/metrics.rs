@@ -208,6 +208,7 @@ mod on {
                 Request::Grant(_) | Request::Reserve(_) => "grant",
                 Request::KeepAlive { .. } => "keep_alive",
                 Request::Revoke(_) => "revoke",
+                Request::List(_) => "read",
                 Request::Txn(txn) if txn.only_reads() => "read",
                 Request::Txn(_) => "write",
             };

@@ -128,7 +128,7 @@ async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     let deleted = corner.client.clone().delete(own.text, None).await;
     deleted.expect("an operator's delete");
     let deleted = Instant::now();
-    // Without an event, the holder would read its key within a minute only.
+    // Without an event, the holder would learn of it within a minute only, from the list of its lease's keys.
     let lost = within("the loss", body).await.expect("no panic");
     assert_matches!(lost, Err(LockError::Lost { .. }));
     drill.result("a body to its end", &lost);

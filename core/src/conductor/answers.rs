@@ -10,7 +10,7 @@ use crate::ids::{
 };
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::observe::{self, GUARD_AFTER, HOLDER, RELIES, Read, Seen, WAITER, Whose};
+use crate::observe::{GUARD_AFTER, RELIES, RETAINED, Read, Seen, WAITER, Whose};
 use crate::output::{Output, Owner, Refused};
 use crate::ownership::Ownership;
 use crate::part::Part;
@@ -21,6 +21,7 @@ use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Description, LOCKS, Placed, Placement, READS};
 use crate::wait_queue::WaitQueue;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// Sessions, and what is put and deleted under them.
@@ -38,6 +39,7 @@ impl Core {
                 self.flush_puts(id);
             }
             self.flush_barrier(id);
+            self.flush_list(id);
             if waits || !self.may_send() {
                 held_back.push(id);
             }
@@ -146,6 +148,45 @@ impl Core {
         let read = witness.as_ref().map(|(key, _)| key);
         let txn = transactions::barrier(&key, modified, lease, read);
         self.send(Request::Txn(txn), Exchange::Barrier(id, witness));
+        Some(())
+    }
+
+    /// Has the keys of a session listed, if that is due (rule P17).
+    fn flush_list(&mut self, id: SessionId) -> Option<()> {
+        let may_send = self.may_send();
+        let session = self.sessions.get_mut(id).filter(|_| may_send)?;
+        let lease = session.next_list(self.now)?;
+        self.send(Request::List(lease), Exchange::List(id));
+        Some(())
+    }
+
+    /// The keys of a session were listed, or not. What calls hold and the list does not show is read: only that proves a loss.
+    pub(super) fn listed(
+        &mut self,
+        id: SessionId,
+        sent: Moment,
+        result: Result<Response, Failure>,
+    ) -> Option<()> {
+        let failed = matches!(&result, Err(Failure::Unavailable(_) | Failure::Unknown(_)));
+        let again = failed.then(|| self.pause(self.exchanges.failures()));
+        self.sessions.wake(id)?.listed(self.now, again);
+        let keys = match result {
+            Ok(Response::Listed(keys)) => keys,
+            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => return self.renew(id),
+            _ if failed => return None,
+            _ => Vec::new(),
+        };
+        let keys: HashSet<Vec<u8>> = keys.into_iter().collect();
+        for id in self.sessions.get(id)?.contenders() {
+            step();
+            let Some(contender) = self.contenders.get(id) else {
+                continue;
+            };
+            let held = contender.held().is_some_and(|it| it.got() <= sent);
+            if held && !contender.keys().all(|key| keys.contains(key.as_bytes())) {
+                self.observe.read(id, false);
+            }
+        }
         Some(())
     }
 
@@ -727,11 +768,13 @@ impl Core {
         let (created, guarded) = (contender.created()?, self.is_guarded(contender));
         let asked = contender.ownership().map(Ownership::is_asked);
         let waits = matches!(contender.state(), State::Waiting { .. });
-        if !waits {
-            let next = self.now + self.jittered(HOLDER);
-            self.timers
-                .set(Timer::Read(id), next.rounded_up(observe::TOGETHER));
-            self.describe_due(id);
+        match asked {
+            Some(_) => drop(self.describe_due(id)),
+            None if waits => {}
+            None => {
+                let next = self.now + self.jittered(RETAINED);
+                self.timers.set(Timer::Read(id), next);
+            }
         }
         if asked == Some(false) && !guarded {
             // From its create revision on: whatever happened to its keys since is reported.

@@ -46,6 +46,7 @@ enum Exchange {
     Grant(SessionId),
     Renewal(SessionId),
     Revocation(LeaseId),
+    List(SessionId),
     /// With a key that must be there unless etcd has lost its history.
     Barrier(SessionId, Option<Incarnation>),
     /// Puts of contenders, and deletions of others in the same transaction (rule P7).
@@ -263,6 +264,7 @@ impl Core {
             Exchange::Grant(id) => drop(self.granted(id, at, result.and_then(Response::granted))),
             Exchange::Renewal(id) => drop(self.renewed(id, at, stale, result)),
             Exchange::Revocation(lease) => self.revoked(lease, &result),
+            Exchange::List(id) => drop(self.listed(id, at, result)),
             Exchange::Barrier(id, witness) => {
                 self.barrier_answered(id, witness, result.and_then(Response::txn));
             }

@@ -12,6 +12,7 @@ mod deadlocks_of_readers;
 mod edges;
 mod groups;
 mod handovers;
+mod lists;
 mod permits;
 mod readers;
 mod records;

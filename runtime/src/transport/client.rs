@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::cluster::Clusters;
-use super::convert::{malformed, send};
+use super::convert::{keys_under, malformed, send};
 use super::endpoint::{Connection, Endpoint, Means, Share};
 use super::errors::{
     Class, all, classify, named, silence, unopened, unserved, wants_another_connection,
@@ -200,6 +200,7 @@ impl Client {
                 kept
             }
             Request::Revoke(lease) => self.revoke(lease).await,
+            Request::List(lease) => self.list(lease).await,
             Request::Txn(txn) if txn.only_reads() => self.read(&txn).await,
             Request::Txn(txn) => {
                 if txn.then.iter().any(|op| matches!(op, Op::Put { .. })) {
@@ -382,6 +383,15 @@ impl Client {
             }
             other => other,
         }
+    }
+
+    /// Lists the keys that hang on a lease, as any member knows it.
+    async fn list(&self, lease: LeaseId) -> Result<Response, Failure> {
+        let keys = self.once_applied(|connection| keys_under(connection, lease));
+        keys.await?.map(Response::Listed).ok_or_else(|| {
+            let cause = format!("etcd has no lease {lease:x}");
+            Failure::Refused(Refusal::LeaseNotFound, Arc::from(Box::from(cause)))
+        })
     }
 
     async fn write(&self, txn: &Txn) -> Result<Response, Failure> {
@@ -774,6 +784,28 @@ mod tests {
             assert!(message.contains("http://127.0.0.1:1: tcp"), "{message}");
             assert!(message.contains("http://127.0.0.1:2: tcp"), "{message}");
         }
+    }
+
+    #[cfg(feature = "embedded")]
+    #[tokio::test]
+    async fn list_has_the_keys_of_a_lease_or_says_there_is_none() {
+        let client = Client::new(&Config::embedded(), Arc::new(BootClock)).unwrap();
+        let Ok(Response::Granted { lease, .. }) = client.exchange(Request::Grant(5)).await else {
+            panic!("no lease");
+        };
+        let put = Op::Put {
+            key: "a".into(),
+            value: Arc::default(),
+            lease,
+        };
+        client.exchange(Request::Txn(txn(vec![put]))).await.unwrap();
+        match client.exchange(Request::List(lease)).await {
+            Ok(Response::Listed(keys)) => assert_eq!(keys, [b"a"]),
+            other => panic!("{other:?}"),
+        }
+        let none = client.exchange(Request::List(lease + 1)).await;
+        let refused = matches!(none, Err(Failure::Refused(Refusal::LeaseNotFound, _)));
+        assert!(refused, "{none:?}");
     }
 
     /// Time that stands still. Of its timers, those that are due within the limit ring once etcd has been asked to read.

@@ -3,10 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use etcd_client::{
-    CompareOp, DeleteOptions, Error, GetOptions, KeyValue, PutOptions, ResponseHeader, SortOrder,
-    SortTarget, TxnOp, TxnOpResponse,
+    CompareOp, DeleteOptions, Error, GetOptions, KeyValue, LeaseTimeToLiveOptions, PutOptions,
+    ResponseHeader, SortOrder, SortTarget, TxnOp, TxnOpResponse,
 };
-use etcd_locked_core::{Compare, Kv, Op, Revision, Txn, TxnAnswer};
+use etcd_locked_core::{Compare, Kv, LeaseId, Op, Revision, Txn, TxnAnswer};
+use tonic::Code;
 
 use super::endpoint::Connection;
 
@@ -44,6 +45,22 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
         succeeded,
         answers,
     })
+}
+
+/// The keys that hang on a lease; `None`: there is no such lease.
+pub(super) async fn keys_under(
+    connection: Connection,
+    lease: LeaseId,
+) -> Result<Option<Vec<Vec<u8>>>, Error> {
+    let options = LeaseTimeToLiveOptions::new().with_keys();
+    let mut leases = connection.client.lease_client();
+    match leases.time_to_live(lease, Some(options)).await {
+        Ok(answer) if answer.ttl() < 0 => Ok(None),
+        Ok(answer) => Ok(Some(answer.keys().to_vec())),
+        // More than 4 MiB, which no option lets etcd-client take: then they are read one by one.
+        Err(Error::GRpcStatus(status)) if status.code() == Code::OutOfRange => Ok(Some(Vec::new())),
+        Err(error) => Err(error),
+    }
 }
 
 fn compare(compare: &Compare) -> etcd_client::Compare {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::proto::{
-    PbDeleteRequest, PbLeaseGrantRequest, PbLeaseRevokeRequest, PbPutRequest,
+    PbDeleteRequest, PbLeaseGrantRequest, PbLeaseRevokeRequest, PbLeaseTimeToLiveRequest,
+    PbPutRequest,
 };
 use etcd_locked_embedded::store::Store;
 
@@ -112,6 +113,17 @@ impl Etcd {
                 self.revoke(*lease);
                 Ok(Response::Revoked)
             }
+            Request::List(lease) => {
+                let request = PbLeaseTimeToLiveRequest {
+                    id: *lease,
+                    keys: true,
+                };
+                let found = self.store.lease_time_to_live(now.since_boot(), &request);
+                match found.ttl {
+                    ..0 => Err(refused(Refusal::LeaseNotFound)),
+                    _ => Ok(Response::Listed(found.keys)),
+                }
+            }
             Request::Txn(txn) if self.forbids(txn) => Err(refused(Refusal::PermissionDenied)),
             Request::Txn(txn) => self
                 .store
@@ -135,7 +147,7 @@ impl Etcd {
         match (request, &mut self.space) {
             (_, Space::Enough) => None,
             (Request::Txn(txn), _) if !puts(txn) => None,
-            (Request::KeepAlive { .. } | Request::Revoke(..), _) => None,
+            (Request::KeepAlive { .. } | Request::Revoke(_) | Request::List(_), _) => None,
             (_, Space::Crossing(left)) if *left > 0 => {
                 *left -= 1;
                 Some(true)

@@ -242,7 +242,7 @@ impl Bench {
 pub(crate) fn may_arrive_twice(request: &Request) -> bool {
     let txn = match request {
         Request::Grant(..) | Request::Reserve(..) => return false,
-        Request::KeepAlive { .. } | Request::Revoke(..) => return true,
+        Request::KeepAlive { .. } | Request::Revoke(_) | Request::List(_) => return true,
         Request::Txn(txn) => txn,
     };
     let edge = |key: &Key| key.starts_with("locks%s/w/");
