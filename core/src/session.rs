@@ -27,7 +27,7 @@ const DRIFT: f64 = 0.01;
 const RENEWAL: Duration = Duration::from_secs(2);
 
 /// How often the keys of a lease are listed while calls hold some, although their watches are silent (rule P17).
-const LIST: Duration = Duration::from_secs(60);
+pub const LIST: Duration = Duration::from_secs(60);
 
 /// A session that no contender has used for so many TTLs retires.
 const IDLE_TTLS: u32 = 20;
@@ -447,16 +447,16 @@ impl Session {
         let due = self.list.is_due(now) && self.is_alive();
         due.then_some(())?;
         if self.bodies == 0 {
-            self.listed(now, None);
+            self.listed(now + LIST);
             return None;
         }
         self.list.under_way = true;
         self.lease()
     }
 
-    /// Its keys were listed; or not, and are to be after that time.
-    pub fn listed(&mut self, now: Moment, again: Option<Duration>) {
-        self.list = Attempt::at(now + again.unwrap_or(LIST));
+    /// Its keys were listed, or not: they are to be listed at that moment.
+    pub fn listed(&mut self, next: Moment) {
+        self.list = Attempt::at(next);
     }
 
     /// Whether a barrier has to be answered before acquisitions are sent.

@@ -20,7 +20,7 @@ const WINDOW: Duration = Duration::from_secs(12);
 /// A window sees one check or renewal more or less, of each stream and session.
 const NOISE: u64 = 10;
 /// What an engine sends of its own accord. Renewals are counted elsewhere, by lease.
-const METHODS: [&str; 4] = ["LeaseTimeToLive", "Range", "Txn", "Watch"];
+const METHODS: [&str; 3] = ["Range", "Txn", "Watch"];
 
 /// What etcd has received so far of each kind.
 async fn received(etcd: &Etcd) -> BTreeMap<&'static str, u64> {

@@ -10,13 +10,13 @@ use crate::ids::{
 };
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::observe::{GUARD_AFTER, RELIES, RETAINED, Read, Seen, WAITER, Whose};
+use crate::observe::{GUARD_AFTER, RELIES, RETAINED, Read, Seen, TOGETHER, WAITER, Whose};
 use crate::output::{Output, Owner, Refused};
 use crate::ownership::Ownership;
 use crate::part::Part;
 use crate::request::{Event, Failure, Kv, Refusal, Request, Response, TxnAnswer, WatchEvent};
 use crate::seat::Seat;
-use crate::session::{Need, Session};
+use crate::session::{LIST, Need, Session};
 use crate::simulation::{Mistake, mistake, step};
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Description, LOCKS, Placed, Placement, READS};
@@ -160,32 +160,52 @@ impl Core {
         Some(())
     }
 
-    /// The keys of a session were listed, or not. What calls hold and the list does not show is read: only that proves a loss.
+    /// The keys of a session were listed, or not. What the list does not show is read: only that proves a loss.
     pub(super) fn listed(
         &mut self,
         id: SessionId,
         sent: Moment,
         result: Result<Response, Failure>,
     ) -> Option<()> {
-        let failed = matches!(&result, Err(Failure::Unavailable(_) | Failure::Unknown(_)));
-        let again = failed.then(|| self.pause(self.exchanges.failures()));
-        self.sessions.wake(id)?.listed(self.now, again);
-        let keys = match result {
-            Ok(Response::Listed(keys)) => keys,
-            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => return self.renew(id),
-            _ if failed => return None,
-            _ => Vec::new(),
-        };
+        let next = self.now + self.jittered(LIST);
+        self.sessions.wake(id)?.listed(next);
+        match result {
+            Ok(Response::Listed(keys)) => self.read_unlisted(id, sent, keys),
+            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => self.renew(id),
+            Ok(_) | Err(_) => self.read_in_turn(id),
+        }
+    }
+
+    /// Reads what calls held under a session when its keys were asked for, and these are not.
+    fn read_unlisted(&mut self, id: SessionId, sent: Moment, keys: Vec<Vec<u8>>) -> Option<()> {
         let keys: HashSet<Vec<u8>> = keys.into_iter().collect();
         for id in self.sessions.get(id)?.contenders() {
             step();
-            let Some(contender) = self.contenders.get(id) else {
-                continue;
-            };
-            let held = contender.held().is_some_and(|it| it.got() <= sent);
-            if held && !contender.keys().all(|key| keys.contains(key.as_bytes())) {
+            let contender = self.contenders.get(id);
+            let held = |it: &&Contender| it.held().is_some_and(|held| held.got() <= sent);
+            let listed = |key: &Key| keys.contains(key.as_bytes());
+            if contender
+                .filter(held)
+                .is_some_and(|it| !it.keys().all(listed))
+            {
                 self.observe.read(id, false);
             }
+        }
+        Some(())
+    }
+
+    /// Reads what calls hold under a session, which could not be listed: one after the other until the next list.
+    fn read_in_turn(&mut self, id: SessionId) -> Option<()> {
+        let contenders = self.sessions.get(id)?.contenders();
+        let is_held = |id: &ContenderId| self.contenders.get(*id)?.held();
+        let held: Vec<ContenderId> = contenders.filter(|id| is_held(id).is_some()).collect();
+        let pause = LIST / u32::try_from(held.len().max(1)).unwrap_or(u32::MAX);
+        let mut next = self.now;
+        for id in held {
+            step();
+            next = next + pause;
+            self.timers
+                .set_by(Timer::Read(id), next.rounded_up(TOGETHER));
         }
         Some(())
     }
@@ -702,12 +722,16 @@ impl Core {
         Some(())
     }
 
-    /// Watches what has been held for a second, from the revision of a read on: its create revision may be compacted.
+    /// Watches what has been held for a second, from the revision of a read on: its create revision may be compacted. What has not
+    /// yet, is watched then.
     fn guard(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let due = contender.held()?.got() + GUARD_AFTER;
         if due <= self.now {
-            self.watch(id, revision);
+            return self.watch(id, revision);
+        }
+        if !self.is_guarded(contender) {
+            self.timers.set_by(Timer::Read(id), due);
         }
         Some(())
     }
@@ -771,10 +795,7 @@ impl Core {
         match asked {
             Some(_) => drop(self.describe_due(id)),
             None if waits => {}
-            None => {
-                let next = self.now + self.jittered(RETAINED);
-                self.timers.set(Timer::Read(id), next);
-            }
+            None => self.read_retained_later(id),
         }
         if asked == Some(false) && !guarded {
             // From its create revision on: whatever happened to its keys since is reported.
@@ -782,6 +803,12 @@ impl Core {
         }
         self.observe.read(id, waits);
         Some(())
+    }
+
+    /// When a contender that stays locked after its call is read next: with others of its kind.
+    pub(super) fn read_retained_later(&mut self, id: ContenderId) {
+        let next = self.now + self.jittered(RETAINED);
+        self.timers.set(Timer::Read(id), next.rounded_up(TOGETHER));
     }
 
     /// Has the keys of a contender say who holds it, once that call has held it for a second (rule P18).

@@ -10,7 +10,7 @@ use crate::deadlock::{Cycle, Edge, STEP};
 use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, SessionId};
 use crate::input::{Acquire, Release, Wait};
 use crate::loss::LossCause;
-use crate::observe::{GUARD_AFTER, RETAINED, WARM};
+use crate::observe::{GUARD_AFTER, WARM};
 use crate::output::{Blocker, Grant, Output, Owner, Refused};
 use crate::ownership::{Gate, Ownership};
 use crate::request::{Failure, Op, Refusal, Request, Response, TxnAnswer};
@@ -724,7 +724,7 @@ impl Core {
         };
         if answer.succeeded {
             retention.moved();
-            self.timers.set(Timer::Read(id), self.now + RETAINED);
+            self.read_retained_later(id);
             self.confirm(id, Ok(()));
             return self.leave_lease(id);
         }

@@ -11,6 +11,7 @@ mod deadlocks;
 mod deadlocks_of_readers;
 mod edges;
 mod groups;
+mod guards;
 mod handovers;
 mod lists;
 mod permits;

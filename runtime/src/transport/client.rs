@@ -385,12 +385,12 @@ impl Client {
         }
     }
 
-    /// Lists the keys that hang on a lease, as any member knows it.
+    /// Lists the keys that hang on a lease, as a member knows them that may not lead any more.
     async fn list(&self, lease: LeaseId) -> Result<Response, Failure> {
-        let keys = self.once_applied(|connection| keys_under(connection, lease));
-        keys.await?.map(Response::Listed).ok_or_else(|| {
-            let cause = format!("etcd has no lease {lease:x}");
-            Failure::Refused(Refusal::LeaseNotFound, Arc::from(Box::from(cause)))
+        let keys = self.anywhere(|connection| keys_under(connection, lease));
+        keys.await?.map(Response::Listed).map_err(|refusal| {
+            let cause = format!("the keys of lease {lease:x} are not listed");
+            Failure::Refused(refusal, Arc::from(Box::from(cause)))
         })
     }
 
@@ -452,14 +452,20 @@ impl Client {
         end: &[u8],
         at: Option<i64>,
     ) -> Result<Page, Failure> {
+        self.anywhere(|connection| Page::read(connection, from, end, at))
+            .await
+    }
+
+    /// Asks what changes nothing, and is as good from any endpoint: one after the other, until one answers.
+    async fn anywhere<T, F>(&self, call: impl Fn(Connection) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
         let deadline = self.whole(READ);
         let mut causes = Vec::new();
         for endpoint in self.0.ring.round() {
-            let call = |connection| Page::read(connection, from, end, at);
-            match self
-                .ask(&endpoint, READ, deadline, Proof::Wanted, call)
-                .await
-            {
+            let asked = self.ask(&endpoint, READ, deadline, Proof::Wanted, &call);
+            match asked.await {
                 Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
                     causes.push(passed_over(cause))
                 }

@@ -6,7 +6,7 @@ use etcd_client::{
     CompareOp, DeleteOptions, Error, GetOptions, KeyValue, LeaseTimeToLiveOptions, PutOptions,
     ResponseHeader, SortOrder, SortTarget, TxnOp, TxnOpResponse,
 };
-use etcd_locked_core::{Compare, Kv, LeaseId, Op, Revision, Txn, TxnAnswer};
+use etcd_locked_core::{Compare, Kv, LeaseId, Op, Refusal, Revision, Txn, TxnAnswer};
 use tonic::Code;
 
 use super::endpoint::Connection;
@@ -47,18 +47,25 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
     })
 }
 
-/// The keys that hang on a lease; `None`: there is no such lease.
+/// The keys that hang on a lease, or why they are not to be had.
 pub(super) async fn keys_under(
     connection: Connection,
     lease: LeaseId,
-) -> Result<Option<Vec<Vec<u8>>>, Error> {
+) -> Result<Result<Vec<Vec<u8>>, Refusal>, Error> {
     let options = LeaseTimeToLiveOptions::new().with_keys();
     let mut leases = connection.client.lease_client();
     match leases.time_to_live(lease, Some(options)).await {
-        Ok(answer) if answer.ttl() < 0 => Ok(None),
-        Ok(answer) => Ok(Some(answer.keys().to_vec())),
-        // More than 4 MiB, which no option lets etcd-client take: then they are read one by one.
-        Err(Error::GRpcStatus(status)) if status.code() == Code::OutOfRange => Ok(Some(Vec::new())),
+        Ok(answer) if answer.ttl() < 0 => Ok(Err(Refusal::LeaseNotFound)),
+        Ok(answer) => Ok(Ok(answer.keys().to_vec())),
+        // More than 4 MiB, which no option lets etcd-client take; or nothing that its user, or a proxy, lets through.
+        Err(Error::GRpcStatus(status))
+            if matches!(
+                status.code(),
+                Code::OutOfRange | Code::PermissionDenied | Code::Unimplemented
+            ) =>
+        {
+            Ok(Err(Refusal::Other))
+        }
         Err(error) => Err(error),
     }
 }
