@@ -27,7 +27,7 @@ pub enum Request {
     },
     /// Revoke a lease and with it all its keys.
     Revoke(LeaseId),
-    /// List the keys that hang on a lease. A member that lags may answer.
+    /// List the keys that hang on a lease. A member may answer that is behind, or leads no more.
     List(LeaseId),
     /// One flat transaction (rule P6).
     Txn(Txn),
@@ -115,8 +115,8 @@ pub enum Response {
     },
     /// The lease is gone, or was not there.
     Revoked,
-    /// The keys that hang on a lease.
-    Listed(Vec<Vec<u8>>),
+    /// The keys that hang on a lease; `None`: they are not to be had.
+    Listed(Option<Vec<Vec<u8>>>),
     /// A transaction was carried out.
     Txn(TxnAnswer),
 }

@@ -170,10 +170,11 @@ impl Core {
         let next = self.now + self.jittered(LIST);
         self.sessions.wake(id)?.listed(next);
         match result {
-            Ok(Response::Listed(keys)) => self.read_unlisted(id, sent, keys),
-            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => self.renew(id),
-            Ok(_) | Err(_) => self.read_in_turn(id),
+            Ok(Response::Listed(Some(keys))) => return self.read_unlisted(id, sent, keys),
+            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => drop(self.renew(id)),
+            Ok(_) | Err(_) => {}
         }
+        self.read_in_turn(id)
     }
 
     /// Reads what calls held under a session when its keys were asked for, and these are not.
@@ -194,18 +195,23 @@ impl Core {
         Some(())
     }
 
-    /// Reads what calls hold under a session, which could not be listed: one after the other until the next list.
+    /// Reads what calls hold under a session, and is watched, though it could not be listed: all of it until the next list.
     fn read_in_turn(&mut self, id: SessionId) -> Option<()> {
-        let contenders = self.sessions.get(id)?.contenders();
-        let is_held = |id: &ContenderId| self.contenders.get(*id)?.held();
-        let held: Vec<ContenderId> = contenders.filter(|id| is_held(id).is_some()).collect();
-        let pause = LIST / u32::try_from(held.len().max(1)).unwrap_or(u32::MAX);
-        let mut next = self.now;
-        for id in held {
+        let guarded = |id: &ContenderId| {
             step();
+            let held = self.contenders.get(*id).filter(|it| it.held().is_some());
+            held.is_some_and(|contender| self.is_guarded(contender))
+        };
+        let contenders = self.sessions.get(id)?.contenders();
+        let guarded: Vec<ContenderId> = contenders.filter(guarded).collect();
+        let reads = guarded.chunks(READS);
+        let pause = LIST / u32::try_from(reads.len()).unwrap_or(u32::MAX).max(1);
+        let mut next = self.now;
+        for together in reads {
             next = next + pause;
-            self.timers
-                .set_by(Timer::Read(id), next.rounded_up(TOGETHER));
+            for id in together {
+                self.timers.set_by(Timer::Read(*id), next);
+            }
         }
         Some(())
     }
@@ -805,10 +811,10 @@ impl Core {
         Some(())
     }
 
-    /// When a contender that stays locked after its call is read next: with others of its kind.
+    /// When a contender that stays locked after its call is read next: together with those that were locked with it.
     pub(super) fn read_retained_later(&mut self, id: ContenderId) {
-        let next = self.now + self.jittered(RETAINED);
-        self.timers.set(Timer::Read(id), next.rounded_up(TOGETHER));
+        let next = (self.now + RETAINED).rounded_up(TOGETHER);
+        self.timers.set(Timer::Read(id), next);
     }
 
     /// Has the keys of a contender say who holds it, once that call has held it for a second (rule P18).

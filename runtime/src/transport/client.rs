@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::cluster::Clusters;
-use super::convert::{keys_under, malformed, send};
+use super::convert::{Listed, keys_under, malformed, send};
 use super::endpoint::{Connection, Endpoint, Means, Share};
 use super::errors::{
     Class, all, classify, named, silence, unopened, unserved, wants_another_connection,
@@ -385,13 +385,21 @@ impl Client {
         }
     }
 
-    /// Lists the keys that hang on a lease, as a member knows them that may not lead any more.
+    /// Lists the keys that hang on a lease, as a member knows them that may be behind, or lead no more.
     async fn list(&self, lease: LeaseId) -> Result<Response, Failure> {
-        let keys = self.anywhere(|connection| keys_under(connection, lease));
-        keys.await?.map(Response::Listed).map_err(|refusal| {
-            let cause = format!("the keys of lease {lease:x} are not listed");
-            Failure::Refused(refusal, Arc::from(Box::from(cause)))
-        })
+        let listed = self.anywhere(|connection| keys_under(connection, lease));
+        match listed.await? {
+            Listed::Keys(keys) => Ok(Response::Listed(Some(keys))),
+            Listed::NotToBeHad(status) => {
+                tracing::debug!(parent: None, lease = format_args!("{lease:x}"), %status, "the keys of a lease are not listed");
+                Ok(Response::Listed(None))
+            }
+            Listed::NoLease => {
+                let cause = format!("etcd has no lease {lease:x}");
+                let cause = Arc::from(Box::from(cause));
+                Err(Failure::Refused(Refusal::LeaseNotFound, cause))
+            }
+        }
     }
 
     async fn write(&self, txn: &Txn) -> Result<Response, Failure> {
@@ -806,7 +814,7 @@ mod tests {
         };
         client.exchange(Request::Txn(txn(vec![put]))).await.unwrap();
         match client.exchange(Request::List(lease)).await {
-            Ok(Response::Listed(keys)) => assert_eq!(keys, [b"a"]),
+            Ok(Response::Listed(Some(keys))) => assert_eq!(keys, [b"a"]),
             other => panic!("{other:?}"),
         }
         let none = client.exchange(Request::List(lease + 1)).await;

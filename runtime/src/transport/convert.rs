@@ -6,8 +6,8 @@ use etcd_client::{
     CompareOp, DeleteOptions, Error, GetOptions, KeyValue, LeaseTimeToLiveOptions, PutOptions,
     ResponseHeader, SortOrder, SortTarget, TxnOp, TxnOpResponse,
 };
-use etcd_locked_core::{Compare, Kv, LeaseId, Op, Refusal, Revision, Txn, TxnAnswer};
-use tonic::Code;
+use etcd_locked_core::{Compare, Kv, LeaseId, Op, Revision, Txn, TxnAnswer};
+use tonic::{Code, Status};
 
 use super::endpoint::Connection;
 
@@ -47,25 +47,26 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
     })
 }
 
-/// The keys that hang on a lease, or why they are not to be had.
-pub(super) async fn keys_under(
-    connection: Connection,
-    lease: LeaseId,
-) -> Result<Result<Vec<Vec<u8>>, Refusal>, Error> {
+/// What etcd says of the keys that hang on a lease.
+pub(super) enum Listed {
+    Keys(Vec<Vec<u8>>),
+    NoLease,
+    /// They are more than 4 MiB, and no option lets etcd-client take those; or etcd, or a proxy, does not let their list through.
+    NotToBeHad(Status),
+}
+
+pub(super) async fn keys_under(connection: Connection, lease: LeaseId) -> Result<Listed, Error> {
     let options = LeaseTimeToLiveOptions::new().with_keys();
     let mut leases = connection.client.lease_client();
     match leases.time_to_live(lease, Some(options)).await {
-        Ok(answer) if answer.ttl() < 0 => Ok(Err(Refusal::LeaseNotFound)),
-        Ok(answer) => Ok(Ok(answer.keys().to_vec())),
-        // More than 4 MiB, which no option lets etcd-client take; or nothing that its user, or a proxy, lets through.
-        Err(Error::GRpcStatus(status))
-            if matches!(
-                status.code(),
-                Code::OutOfRange | Code::PermissionDenied | Code::Unimplemented
-            ) =>
-        {
-            Ok(Err(Refusal::Other))
-        }
+        Ok(answer) if answer.ttl() < 0 => Ok(Listed::NoLease),
+        Ok(answer) => Ok(Listed::Keys(answer.keys().to_vec())),
+        Err(Error::GRpcStatus(status)) => match status.code() {
+            Code::OutOfRange | Code::PermissionDenied | Code::Unimplemented => {
+                Ok(Listed::NotToBeHad(status))
+            }
+            _ => Err(Error::GRpcStatus(status)),
+        },
         Err(error) => Err(error),
     }
 }

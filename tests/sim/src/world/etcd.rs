@@ -121,7 +121,7 @@ impl Etcd {
                 let found = self.store.lease_time_to_live(now.since_boot(), &request);
                 match found.ttl {
                     ..0 => Err(refused(Refusal::LeaseNotFound)),
-                    _ => Ok(Response::Listed(found.keys)),
+                    _ => Ok(Response::Listed(Some(found.keys))),
                 }
             }
             Request::Txn(txn) if self.forbids(txn) => Err(refused(Refusal::PermissionDenied)),
