@@ -27,7 +27,7 @@ pub const WAITER: Duration = Duration::from_secs(5);
 /// The same for one that stays locked after its call.
 pub const RETAINED: Duration = Duration::from_secs(60);
 
-/// Reads that are not for waiters go together, once in so long: each by itself would be a request more.
+/// Reads of what is retained go together, once in so long: each by itself would be a request more.
 pub const TOGETHER: Duration = Duration::from_millis(100);
 
 /// How long a lock is held before its keys are watched: short sections pay nothing (rule P18).

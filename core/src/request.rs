@@ -115,7 +115,7 @@ pub enum Response {
     },
     /// The lease is gone, or was not there.
     Revoked,
-    /// The keys that hang on a lease; `None`: they are not to be had.
+    /// The keys that hang on a lease; `None`: they could not be listed.
     Listed(Option<Vec<Vec<u8>>>),
     /// A transaction was carried out.
     Txn(TxnAnswer),

@@ -728,8 +728,8 @@ impl Core {
         Some(())
     }
 
-    /// Watches what has been held for a second, from the revision of a read on: its create revision may be compacted. What has not
-    /// yet, is watched then.
+    /// Watches what has been held for a second, from the revision of a read on: its create revision may be compacted. What has been
+    /// held for less is watched after its second.
     fn guard(&mut self, id: ContenderId, revision: Revision) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let due = contender.held()?.got() + GUARD_AFTER;

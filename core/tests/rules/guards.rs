@@ -5,7 +5,7 @@ use std::time::Duration;
 use etcd_locked_core::{Mode, Request, Wait};
 use etcd_locked_sim::etcd::unavailable;
 
-use crate::rig::{Rig, reads};
+use crate::rig::{Rig, TTL, reads};
 
 /// Time passes, and etcd answers all but what is such.
 fn live_but(rig: &mut Rig, millis: u64, such: fn(&Request) -> bool) {
@@ -24,9 +24,7 @@ fn is_guarded(rig: &Rig) -> bool {
 #[test]
 fn key_that_is_read_again_in_its_first_second_is_watched() {
     let mut rig = Rig::warm();
-    rig.share(1, "locks/a", Mode::Shared, Wait::Forever);
-    rig.serve();
-    rig.granted(1);
+    rig.read_for(1, "locks/a", TTL);
     rig.pass(Duration::from_millis(200));
     rig.share(2, "locks/a", Mode::Shared, Wait::Forever);
     rig.fail_all(unavailable); // it was to show whether another process waits

@@ -111,7 +111,7 @@ fn names_are_read_in_turn_where_no_list_is_to_be_had() {
     }
 }
 
-/// It is not known which keys it had: the renewal that shows the loss is all there is to send.
+/// The renewal shows whether it is gone; until then its names are only to be read in turn.
 #[test]
 fn list_of_a_lease_that_is_gone_renews_it_at_once() {
     let mut rig = holder();

@@ -390,7 +390,7 @@ impl Client {
         let listed = self.anywhere(|connection| keys_under(connection, lease));
         match listed.await? {
             Listed::Keys(keys) => Ok(Response::Listed(Some(keys))),
-            Listed::NotToBeHad(status) => {
+            Listed::Withheld(status) => {
                 tracing::debug!(parent: None, lease = format_args!("{lease:x}"), %status, "the keys of a lease are not listed");
                 Ok(Response::Listed(None))
             }

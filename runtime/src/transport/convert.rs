@@ -52,7 +52,7 @@ pub(super) enum Listed {
     Keys(Vec<Vec<u8>>),
     NoLease,
     /// They are more than 4 MiB, and no option lets etcd-client take those; or etcd, or a proxy, does not let their list through.
-    NotToBeHad(Status),
+    Withheld(Status),
 }
 
 pub(super) async fn keys_under(connection: Connection, lease: LeaseId) -> Result<Listed, Error> {
@@ -63,7 +63,7 @@ pub(super) async fn keys_under(connection: Connection, lease: LeaseId) -> Result
         Ok(answer) => Ok(Listed::Keys(answer.keys().to_vec())),
         Err(Error::GRpcStatus(status)) => match status.code() {
             Code::OutOfRange | Code::PermissionDenied | Code::Unimplemented => {
-                Ok(Listed::NotToBeHad(status))
+                Ok(Listed::Withheld(status))
             }
             _ => Err(Error::GRpcStatus(status)),
         },
