@@ -4,7 +4,6 @@
 //! and writes what came out. As `bench worker …` it is such a worker; those in other languages are in `benches/peers`.
 
 mod embedded;
-mod fenced;
 mod latency;
 mod runner;
 mod worker;

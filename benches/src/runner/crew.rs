@@ -51,6 +51,8 @@ pub(crate) enum Kind {
     Unobserved,
     /// The same with a subscriber and a recorder that do nothing.
     Observed,
+    /// Transactions, fenced and not.
+    Fenced,
 }
 
 impl Kind {
@@ -77,6 +79,7 @@ impl Kind {
             Self::Bare => "without spans and metrics",
             Self::Unobserved => "spans and metrics, unobserved",
             Self::Observed => "spans and metrics, observed",
+            Self::Fenced => "fenced transactions",
         }
     }
 
@@ -98,6 +101,10 @@ impl Kind {
             }
             Self::Unobserved | Self::Observed => {
                 let program = built("BENCH_OBSERVED", "a program with spans and metrics")?;
+                Ok(Command::new(program))
+            }
+            Self::Fenced => {
+                let program = built("BENCH_FENCED", "a program with fenced transactions")?;
                 Ok(Command::new(program))
             }
             _ => {

@@ -1,10 +1,16 @@
 //! B21: a fenced transaction, compared with one that checks a token by hand.
 
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::crew::{Crew, Kind};
 use super::figures::{Spread, Target, number, time};
 use super::row::{Line, Outcome};
 use super::{Pace, say};
 use crate::Result;
-use crate::fenced;
+
+pub(crate) const PROGRAMS: &[Kind] = &[Kind::Fenced];
 
 /// Time of a transaction, as a multiple of that with a column by hand.
 const MOST: Target = Target::AtMost(1.1);
@@ -26,22 +32,26 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
             None,
         ),
     ] {
-        let measured = fenced::measure(settings).map_err(|error| error.to_string())?;
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let mut crew = Crew::start(Kind::Fenced, 1, &settings)?;
+        let measured = crew.single(Duration::ZERO, Duration::ZERO)?;
+        crew.end()?;
+        let times = |kind: &str| -> Vec<f64> {
+            let times = measured[kind].as_array().into_iter().flatten();
+            times.filter_map(Value::as_f64).collect()
+        };
+        let (fenced, by_hand, bare) = (times("fenced"), times("by_hand"), times("bare"));
         let spread = |times: &[f64]| Spread::of(times.iter().copied()).ok_or("no batch");
         for (against, theirs, target) in [
-            (
-                "a token in a column, checked by hand",
-                &measured.by_hand,
-                target,
-            ),
-            ("no fence", &measured.bare, None),
+            ("a token in a column, checked by hand", &by_hand, target),
+            ("no fence", &bare, None),
         ] {
-            let ratio = Spread::ratio(&measured.fenced, theirs).ok_or("no time passed")?;
+            let ratio = Spread::ratio(&fenced, theirs).ok_or("no time passed")?;
             say::note(format_args!("{disk}, {against}: {} ×", ratio.shown(number)));
             outcome.lines.push(Line {
                 row: "B21",
                 work: format!("transaction of one write, fenced, on {disk}"),
-                ours: spread(&measured.fenced)?.shown(time),
+                ours: spread(&fenced)?.shown(time),
                 against: against.to_owned(),
                 theirs: spread(theirs)?.shown(time),
                 figure: format!("{} ×", ratio.shown(number)),

@@ -137,7 +137,9 @@ fn color(kind: Kind) -> RGBColor {
         Kind::Plain | Kind::Watching => (0x00, 0x9e, 0x73),
         Kind::Service => (0xcc, 0x79, 0xa7),
         Kind::Python => (0xb5, 0x9a, 0x00),
-        Kind::Raw | Kind::Mutex | Kind::Bare | Kind::Unobserved | Kind::Observed => (85, 85, 85),
+        Kind::Raw | Kind::Mutex | Kind::Bare | Kind::Unobserved | Kind::Observed | Kind::Fenced => {
+            (85, 85, 85)
+        }
         Kind::Stored => (160, 160, 160),
         Kind::Guarded => (0x56, 0xb4, 0xe9),
     };

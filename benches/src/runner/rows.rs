@@ -258,7 +258,11 @@ pub(crate) const ROWS: &[Row] = &[
         title: "spans and metrics of a call on the embedded etcd",
         measure: Measure::Own(telemetry::PROGRAMS, telemetry::run),
     },
-    own("B21", "a fenced transaction", fences::run),
+    Row {
+        id: "B21",
+        title: "a fenced transaction",
+        measure: Measure::Own(fences::PROGRAMS, fences::run),
+    },
     // The longest comes last.
     own("B10", "throughput on hot names over time", endurance::run),
 ];

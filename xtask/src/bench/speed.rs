@@ -11,6 +11,9 @@ use crate::{Result, peers, say, workspace};
 /// The benches' binary.
 const BINARY: (&str, &str) = ("etcd-locked-benches", "bench");
 
+/// That of row B21. It has features of crates that would slow down the others.
+const FENCED: (&str, &str) = ("etcd-locked-bench-fenced", "bench-fenced");
+
 pub(crate) fn speed(options: &options::Bench) -> Result<String> {
     let args = options.args();
     say::step("building the benches");
@@ -45,6 +48,11 @@ pub(crate) fn speed(options: &options::Bench) -> Result<String> {
             // As `unobserved` it is the same program.
             "observed" => {
                 command.env("BENCH_OBSERVED", telemetry::build("observed")?);
+            }
+            "fenced" => {
+                say::step("the program of B21");
+                let [program] = workspace::build(&["--release"], [FENCED])?;
+                command.env("BENCH_FENCED", program);
             }
             _ => {} // in the binary
         }

@@ -1,13 +1,18 @@
-//! Row B21: what a fenced transaction costs on PostgreSQL, compared with one that checks a token in a column of its own table.
+//! Worker of row B21: what a fenced transaction costs on PostgreSQL, compared with one that checks a token in a column of its own
+//! table. Its arguments are settings of the server. It prints `ready`, and for each line that it reads one line of JSON.
 //!
 //! One task writes one account again and again under one lock, in batches of all kinds in turn.
+//!
+//! It is a program of its own because sqlx has `tracing` hand everything on to `log`: that would slow down all that other rows measure.
 
 use std::error::Error;
+use std::io::{Write as _, stdin, stdout};
 use std::time::Instant;
 
 use etcd_locked::sqlx::migration;
 use etcd_locked::{Config, LockGuard, Locks};
 use etcd_locked_devkit::Postgres as Server;
+use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgPool, Postgres};
 use tokio::runtime::Builder;
@@ -34,17 +39,26 @@ enum Kind {
     Bare,
 }
 
-/// Each kind's batches, in seconds a transaction.
-#[derive(Default)]
-pub(crate) struct Measured {
-    pub(crate) fenced: Vec<f64>,
-    pub(crate) by_hand: Vec<f64>,
-    pub(crate) bare: Vec<f64>,
+fn main() -> Result<()> {
+    let settings: Vec<String> = std::env::args().skip(1).collect();
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let server = Server::start(&settings)?;
+    say("ready")?;
+    for order in stdin().lines() {
+        order?;
+        say(&measure(&server)?.to_string())?;
+    }
+    Ok(())
 }
 
-/// Measures all kinds on a server of its own with these settings. The lock is one of an embedded etcd, which is idle meanwhile.
-pub(crate) fn measure(settings: &[&str]) -> Result<Measured> {
-    let server = Server::start(settings)?;
+fn say(line: &str) -> Result<()> {
+    let mut out = stdout();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+/// Measures all kinds, in seconds a transaction of each batch. The lock is one of an embedded etcd, which is idle meanwhile.
+fn measure(server: &Server) -> Result<Value> {
     let options: PgConnectOptions = server.url().parse()?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     // In a task, as handlers run.
@@ -55,7 +69,7 @@ pub(crate) fn measure(settings: &[&str]) -> Result<Measured> {
         }
         let locks = Locks::connect(Config::embedded()).await?;
         let account = locks.lock("accounts/7").await?;
-        let mut measured = Measured::default();
+        let (mut fenced, mut by_hand, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..=BATCHES {
             for kind in [Kind::Fenced, Kind::ByHand, Kind::Bare] {
                 let begun = Instant::now();
@@ -66,16 +80,16 @@ pub(crate) fn measure(settings: &[&str]) -> Result<Measured> {
                 // The first ones prepare statements.
                 if number > 0 {
                     match kind {
-                        Kind::Fenced => measured.fenced.push(each),
-                        Kind::ByHand => measured.by_hand.push(each),
-                        Kind::Bare => measured.bare.push(each),
+                        Kind::Fenced => fenced.push(each),
+                        Kind::ByHand => by_hand.push(each),
+                        Kind::Bare => bare.push(each),
                     }
                 }
             }
         }
         account.release().await?;
         pool.close().await;
-        Ok(measured)
+        Ok(json!({ "fenced": fenced, "by_hand": by_hand, "bare": bare }))
     });
     runtime.block_on(measured)?
 }
