@@ -280,6 +280,11 @@ impl Calls {
         self.releasing.insert(contender, id);
     }
 
+    /// Whether a caller waits for this contender.
+    pub fn is_released(&self, contender: ContenderId) -> bool {
+        self.releasing.contains_key(&contender)
+    }
+
     /// The call whose caller waits for this contender, once.
     pub fn released(&mut self, contender: ContenderId) -> Option<CallId> {
         self.releasing.remove(&contender)

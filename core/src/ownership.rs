@@ -1,7 +1,7 @@
 //! Ownership: one ownership of a contender's keys by this process, through all hand-overs (rules P22, P23, P37).
 //!
-//! While other processes wait, an ownership ends after [`TURNS`] hand-overs, or [`RUN`]: then the keys are deleted, and the
-//! calls here queue again, behind the others. Readers may join for [`OPEN`] after an answer has shown that no contender is kept
+//! While other processes wait, an ownership ends after [`RUN`]: then the keys are deleted, and the calls here queue again, behind
+//! the others. Readers may join for [`OPEN`] after an answer has shown that no contender is kept
 //! waiting by that.
 
 use std::collections::BTreeSet;
@@ -11,9 +11,9 @@ use crate::ids::{CallId, Revision};
 use crate::moment::Moment;
 use crate::simulation::{Mistake, mistake};
 
-/// How often, and for how long, a key is handed over before a read has to show that no other process waits.
-const TURNS: u32 = 64;
-const RUN: Duration = Duration::from_millis(20);
+/// For how long a key is handed over before a read has to show that no other process waits. A number of hand-overs would have short
+/// bodies read all the time.
+const RUN: Duration = Duration::from_millis(10);
 
 /// How long to wait for that read: then another process is assumed to wait.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -45,8 +45,7 @@ pub struct Ownership {
     described: bool,
     /// For the token.
     handover: u16,
-    /// Hand-overs since a read showed that no other process waits, or since the beginning; and when that was.
-    turns: u32,
+    /// When a read last showed that no other process waits, or when it began.
     since: Moment,
     /// When a read was asked for.
     asked: Option<Moment>,
@@ -65,7 +64,6 @@ impl Ownership {
             modified: created,
             described: false,
             handover: 0,
-            turns: 0,
             since: now,
             asked: None,
             behind: alone.then_some((created, now, false)),
@@ -115,7 +113,6 @@ impl Ownership {
         }
         self.holders.insert(call);
         self.handover += 1;
-        self.turns += 1;
         self.is_spent(now) && !self.is_contended() && self.ask(now)
     }
 
@@ -148,7 +145,6 @@ impl Ownership {
         self.asked = None;
         self.behind = Some((revision, now, contended));
         if !contended {
-            self.turns = 0;
             self.since = now;
         }
     }
@@ -170,9 +166,9 @@ impl Ownership {
         self.behind.is_some_and(|(.., contended)| contended)
     }
 
-    /// Whether `TURNS` or `RUN` is used up: then the keys stay only while no other process is known to wait.
+    /// Whether `RUN` is used up: then the keys stay only while no other process is known to wait.
     fn is_spent(&self, now: Moment) -> bool {
-        self.turns >= TURNS || now - self.since >= RUN
+        now - self.since >= RUN
     }
 
     /// Whether the keys may be handed over once more.

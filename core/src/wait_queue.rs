@@ -331,7 +331,7 @@ impl WaitQueues {
     }
 
     /// The single tries for any of these names.
-    pub fn tries(&self, names: &[Name]) -> BTreeSet<CallId> {
+    pub fn tries(&self, names: &[Name]) -> Vec<CallId> {
         let tries = self.of(names).flat_map(|queue| &queue.tries);
         tries.copied().collect()
     }
@@ -341,8 +341,8 @@ impl WaitQueues {
         self.of(names).any(|queue| !queue.tries.is_empty())
     }
 
-    /// The contenders of these names that may be put, or wait.
-    pub fn in_line(&self, names: &[Name]) -> BTreeSet<ContenderId> {
+    /// The contenders of these names that may be put, or wait; that of several names for each of them.
+    pub fn in_line(&self, names: &[Name]) -> Vec<ContenderId> {
         self.of(names).filter_map(WaitQueue::in_line).collect()
     }
 

@@ -10,7 +10,7 @@
 mod answers;
 mod serving;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::batch::Batch;
@@ -63,24 +63,19 @@ enum Exchange {
     Probe,
 }
 
-/// Names whose head may have a next step, each once.
+/// Names whose head may have a next step.
 #[derive(Debug, Default)]
-struct Work {
-    order: VecDeque<Name>,
-    names: BTreeSet<Name>,
-}
+struct Work(VecDeque<Name>);
 
 impl Work {
     fn push(&mut self, name: &Name) {
-        if self.names.insert(name.clone()) {
-            self.order.push_back(name.clone());
+        if self.0.back() != Some(name) {
+            self.0.push_back(name.clone());
         }
     }
 
     fn pop(&mut self) -> Option<Name> {
-        let name = self.order.pop_front()?;
-        self.names.remove(&name);
-        Some(name)
+        self.0.pop_front()
     }
 }
 

@@ -83,7 +83,10 @@ impl Core {
         }
         for name in &*names {
             self.end_lingering(name);
-            self.work.push(name);
+            // Behind another it changes nothing; but a single try is not to wait.
+            if !waits || self.queues.head(name) == Some(call) {
+                self.work.push(name);
+            }
         }
         if waits && (nested || group) {
             let step = self.jittered(STEP);
@@ -443,8 +446,22 @@ impl Core {
         let gone = self.calls.remove(call)?;
         if how == Release::Confirmed {
             self.calls.release(call, id);
+        }
+        self.leave(id, (call, &gone), how, fenced);
+        if self.calls.is_released(id) {
             self.timers.set(Timer::Confirm(id), self.now + CONFIRM);
         }
+        Some(())
+    }
+
+    /// A call has a contender no more.
+    fn leave(
+        &mut self,
+        id: ContenderId,
+        (call, gone): (CallId, &Call),
+        how: Release,
+        fenced: bool,
+    ) -> Option<()> {
         let contender = self.contenders.get_mut(id)?;
         let session = contender.session();
         let ownership = contender.ownership_mut();
@@ -454,7 +471,7 @@ impl Core {
             let loss = self.sessions.get(session).and_then(Session::loss);
             let lost = loss.map(|cause| Refused::Lost { cause });
             self.confirm(id, lost.map_or(Ok(()), Err))
-        } else if self.retain(id, &gone).is_some() {
+        } else if self.retain(id, gone).is_some() {
             Some(())
         } else if lingers {
             self.contenders.linger(self.now, id);

@@ -152,7 +152,9 @@ impl Edges {
     /// A call does not wait any more.
     pub fn release(&mut self, call: CallId) {
         self.leaving.remove(&call);
-        self.claim(call, BTreeMap::new());
+        if self.by_call.contains_key(&call) {
+            self.claim(call, BTreeMap::new());
+        }
     }
 
     /// A call's wait is over, and from now on no walk follows it. The edges of these contenders may rest on it, those that are being

@@ -228,78 +228,71 @@ fn hand_over_overtakes_no_call_of_the_process() {
 
 #[test]
 fn hand_overs_go_on_with_a_read_now_and_then() {
-    let mut rig = chain(200);
+    let mut rig = chain(35);
     let mut asked = Vec::new();
-    for call in 0..200 {
+    for call in 0..35 {
+        rig.pass(Duration::from_millis(1));
         pass_on(&mut rig, call);
         if reads_sent(&rig) > 0 {
             asked.push(call + 1);
         }
         rig.serve();
     }
-    assert_eq!(asked, [64, 128, 192], "hand-overs");
+    assert_eq!(asked, [10, 20, 30], "hand-overs");
 }
 
 #[test]
 fn hand_overs_end_when_another_process_waits() {
-    for by_time in [true, false] {
-        let mut rig = chain(70);
-        rig.contend("locks/a/zz");
-        let mut call = 0;
-        while reads_sent(&rig) == 0 {
-            if by_time {
-                rig.pass(Duration::from_millis(5));
-            }
-            pass_on(&mut rig, call);
-            call += 1;
-        }
-        assert_eq!(call, if by_time { 4 } else { 64 });
-        pass_on(&mut rig, call); // not heard yet
-        rig.serve();
-        ends_for_good(&mut rig, call + 1);
-        rig.serve();
-        assert!(rig.output(call + 2).is_none(), "it queues behind the other");
-        rig.store.delete(b"locks/a/zz");
-        rig.live(SOON);
-        assert_eq!(rig.granted(call + 2).owned[0].handover, 0);
-    }
+    let mut rig = chain(10);
+    rig.contend("locks/a/zz");
+    pass_on(&mut rig, 0);
+    assert_eq!(reads_sent(&rig), 0);
+    rig.pass(Duration::from_millis(10));
+    pass_on(&mut rig, 1);
+    assert_eq!(reads_sent(&rig), 1);
+    pass_on(&mut rig, 2); // not heard yet
+    rig.serve();
+    ends_for_good(&mut rig, 3);
+    rig.serve();
+    assert!(rig.output(4).is_none(), "it queues behind the other");
+    rig.store.delete(b"locks/a/zz");
+    rig.live(SOON);
+    assert_eq!(rig.granted(4).owned[0].handover, 0);
 }
 
 #[test]
 fn read_among_deeper_keys_sees_who_contends() {
     for waits in [true, false] {
-        let mut rig = chain(70);
+        let mut rig = chain(5);
         rig.contend("locks/a/deep/er");
         if waits {
             rig.contend("locks/a/zz");
         }
         rig.contend("locks/a/even/deep/er");
-        for call in 0..65 {
-            pass_on(&mut rig, call);
-        }
+        rig.pass(Duration::from_millis(10));
+        pass_on(&mut rig, 0);
         rig.serve();
         if waits {
-            ends_for_good(&mut rig, 65);
+            ends_for_good(&mut rig, 1);
         } else {
-            pass_on(&mut rig, 65);
+            pass_on(&mut rig, 1);
         }
     }
 }
 
 #[test]
 fn hand_overs_end_a_second_after_the_last_answer() {
-    let mut rig = chain(70);
-    for call in 0..64 {
-        pass_on(&mut rig, call);
-    }
-    for call in 64..68 {
+    let mut rig = chain(10);
+    rig.pass(Duration::from_millis(10));
+    pass_on(&mut rig, 0);
+    for call in 1..5 {
         rig.pass(Duration::from_millis(240));
         rig.fail_all(unknown);
         pass_on(&mut rig, call);
     }
     rig.pass(Duration::from_millis(240));
-    rig.release(68);
-    assert!(rig.output(68).is_none() && rig.output(69).is_none());
+    rig.release(5);
+    assert!(rig.output(5).is_none() && rig.output(6).is_none());
     // Exchanges have failed: nothing is sent before the pause is over.
     rig.fail_all(unknown);
     rig.pass(Duration::from_secs(1));
