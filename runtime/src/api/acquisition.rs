@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::num::NonZeroU16;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::permits::Differences;
 use super::process;
 use super::span::WaitSpan;
 use crate::clock::{Deadline, Due};
-use crate::engine::{Answer, CallId, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
+use crate::engine::{Answer, Call, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
 use crate::metrics::Measurement;
 use crate::values::config::{check_at_least, check_ttl};
 use crate::values::error::LockError;
@@ -216,7 +217,7 @@ impl Wanted {
                 let name = lock.name.clone();
                 Err(LockError::SelfDeadlock { name })
             }
-            _ => Ok(OwnedLocks::again(engine.now(), again)),
+            _ => Ok(OwnedLocks::again(|| engine.now(), again)),
         }
     }
 }
@@ -282,7 +283,7 @@ struct Sent {
     /// Dropped before the engine's handle: it may hold an ownership, which releases through the engine.
     reply: oneshot::Receiver<Answer>,
     engine: Engine,
-    call: CallId,
+    call: Arc<Call>,
     at_most: Option<Duration>,
     at_least: Option<Duration>,
     answered: bool,
@@ -298,8 +299,8 @@ struct Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         if !self.answered {
-            self.engine.note_end(self.call);
-            self.engine.cancel(self.call);
+            self.engine.note_end(self.call.id);
+            self.engine.cancel(self.call.id);
             if let Some(measurement) = &self.measurement {
                 measurement.gone(|| self.engine.now());
             }
@@ -334,8 +335,8 @@ impl Future for Acquisition {
         let answer = answer.unwrap_or_else(|_| Err(LockError::ShuttingDown.into()));
         // Before what runs a recorder or a subscriber, which may panic.
         match &answer {
-            Ok(ownership) => sent.engine.note_held(sent.call, ownership.locks().clone()),
-            Err(_) => sent.engine.note_end(sent.call),
+            Ok(ownership) => drop(sent.call.held.set(ownership.locks().clone())),
+            Err(_) => sent.engine.note_end(sent.call.id),
         }
         let refused = answer.as_ref().err().map(Box::as_ref);
         if let Some(measurement) = &sent.measurement {

@@ -110,11 +110,7 @@ impl Grant {
 
     /// Releases the locks, once.
     fn give_back(&mut self, how: Release) -> Option<oneshot::Receiver<Result<(), LockError>>> {
-        let ownership = self.ownership.take()?;
-        if let Some(call) = self.locks.call() {
-            self.engine.note_end(call);
-        }
-        let confirmation = ownership.release(how);
+        let confirmation = self.engine.give_back(self.ownership.take()?, how);
         // Last: a recorder or a subscriber is the user's code, and may panic.
         if let Some(measurement) = &self.measurement {
             measurement.held(|| self.engine.now());

@@ -91,7 +91,7 @@ impl Status {
 
     fn add(&mut self, call: &Call, (now, clock): (Moment, SystemTime)) {
         let since = |moment| clock.checked_sub(now - moment).unwrap_or(clock);
-        match &call.held {
+        match call.held.get() {
             None => {
                 let since = since(call.queued);
                 let waiting = call.names.iter().map(|name| LockStatus {

@@ -128,6 +128,9 @@ impl<F: Future<Output = Result<Response, Failure>>> Future for Caught<F> {
 pub(super) struct Driver {
     pub(super) core: Core,
     pub(super) clock: Arc<dyn Clock>,
+    /// The moment of the last step.
+    now: Moment,
+    process: u32,
     /// Wakes the engine's thread when a timer of the core is due.
     alarm: Arc<Alarm>,
     /// Where exchanges are awaited.
@@ -170,6 +173,7 @@ impl Driver {
         on: (Handle, Arc<Alarm>),
         combiner: Weak<Combiner<Self>>,
     ) -> Self {
+        let process = std::process::id();
         let settings = Settings {
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
@@ -179,7 +183,7 @@ impl Driver {
             near: NEAR,
             max_waiters: config.max_waiters,
             defers: !client.answers_at_once(),
-            seed: RandomState::new().hash_one(std::process::id()),
+            seed: RandomState::new().hash_one(process),
         };
         let (runtime, alarm) = on;
         let driver = combiner.clone();
@@ -191,6 +195,8 @@ impl Driver {
         Self {
             core: Core::new(settings),
             watches: Watches::new(client.clone(), clock.clone(), runtime.clone(), submit),
+            now: clock.now(),
+            process,
             clock,
             alarm,
             runtime,
@@ -211,7 +217,8 @@ impl Driver {
 
     /// One step of the core's contract: one input, then all its outputs.
     pub(super) fn step(&mut self, input: Input) {
-        self.core.handle(self.clock.now(), input);
+        self.now = self.clock.now();
+        self.core.handle(self.now, input);
         while let Some(output) = self.core.poll() {
             self.follow(output);
         }
@@ -458,11 +465,12 @@ impl Driver {
             self.effects.push(Effect::Cancelled(reply));
             return self.release_unclaimed(call); // a call has a name
         };
-        let others = locks.collect();
+        let all = (first, locks.collect());
         let denied = self.client.denied();
         let clock = self.clock.clone();
         let engine = self.combiner.clone();
-        let locks = OwnedLocks::new(call, first, others, deadline, clock, denied, engine);
+        let taken = (self.process, self.now);
+        let locks = OwnedLocks::new(call, all, deadline, clock, denied, engine, taken);
         let locks = Arc::new(locks);
         let histories = self.client.histories();
         let held = Held {
@@ -523,7 +531,7 @@ impl Machine for Driver {
 
     fn rest(&mut self) {
         if let Some(due) = self.core.next_timeout() {
-            self.alarm.set(self.clock.now(), due);
+            self.alarm.set(self.now, due);
         }
     }
 

@@ -7,21 +7,21 @@
 
 use std::io;
 use std::process;
-use std::sync::Arc;
 #[cfg(feature = "testing")]
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use etcd_locked_combiner::Combiner;
-use etcd_locked_core::{Acquire, CallId, Key, LeaseId, Mode, NAMES};
+use etcd_locked_core::{Acquire, CallId, Key, LeaseId, Mode, NAMES, Release};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::driver::{Command, Driver, Event, Message};
-use super::ownership::{Answer, OwnedLocks};
+use super::ownership::{Answer, Ownership};
 use super::registry::{Call, Registry};
 use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::{Client, WeakClient};
@@ -72,7 +72,7 @@ pub(crate) struct View {
     pub(crate) reachable: bool,
     pub(crate) draining: bool,
     pub(crate) leases: Vec<(LeaseId, Duration)>,
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<Arc<Call>>,
 }
 
 /// A handle that does not keep its engine alive.
@@ -219,7 +219,7 @@ impl Engine {
         wait: Wait,
         origin: Origin,
         holds: Vec<CallId>,
-    ) -> Result<(CallId, oneshot::Receiver<Answer>), LockError> {
+    ) -> Result<(Arc<Call>, oneshot::Receiver<Answer>), LockError> {
         if names.len() > NAMES {
             let message = format!(
                 "{} names in one call: {NAMES} at most, because they are taken in one transaction",
@@ -227,18 +227,17 @@ impl Engine {
             );
             return Err(LockError::Config { message });
         }
-        let call = self.new_call();
         let keys = names.iter().map(|(_, key)| key.clone().into()).collect();
-        let names: Arc<[Name]> = names.iter().map(|(name, _)| name.clone()).collect();
-        let entry = Call {
+        let call = Arc::new(Call {
+            id: self.new_call(),
             function: origin.function,
             queued: self.now(),
             mode,
-            names: Arc::clone(&names),
-            held: None,
-        };
+            names: names.iter().map(|(name, _)| name.clone()).collect(),
+            held: OnceLock::new(),
+        });
         let acquire = Acquire {
-            call,
+            call: call.id,
             names: keys,
             ttl_secs: whole_secs(ttl),
             mode,
@@ -249,10 +248,10 @@ impl Engine {
         let (reply, answer) = oneshot::channel();
         self.submit(Command::Acquire {
             acquire,
-            names,
+            names: Arc::clone(&call.names),
             reply,
         })?;
-        self.0.registry.enter(call, entry);
+        self.0.registry.enter(Arc::clone(&call));
         Ok((call, answer))
     }
 
@@ -262,18 +261,25 @@ impl Engine {
         self.0.process == process::id()
     }
 
-    /// Notes that the caller has these locks.
-    pub(crate) fn note_held(&self, call: CallId, locks: Arc<OwnedLocks>) {
-        if self.is_here() {
-            self.0.registry.hold(call, locks);
-        }
-    }
-
-    /// Notes that a call neither waits nor holds any more.
+    /// Notes that a call waits no more, and holds nothing.
     pub(crate) fn note_end(&self, call: CallId) {
         if self.is_here() {
             self.0.registry.leave(call);
         }
+    }
+
+    /// Gives locks back; the answer comes once etcd has confirmed that. `None`: no confirmation was asked for, or there is no
+    /// engine: it has ended, so that keys that are left go with their lease, or it is another process's.
+    pub(crate) fn give_back(
+        &self,
+        ownership: Ownership,
+        how: Release,
+    ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+        self.is_here().then_some(())?;
+        if let Some(call) = ownership.locks().call() {
+            self.0.registry.leave(call);
+        }
+        ownership.release(how)
     }
 
     /// Shows the engine as it is now, without stopping it. If etcd has not answered for a while, the engine asks it, for the next

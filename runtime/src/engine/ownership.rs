@@ -57,9 +57,9 @@ impl Ownership {
         &self.locks
     }
 
-    /// Releases the locks; the answer comes once etcd has confirmed that. `None`: no confirmation was asked for, or there is no
-    /// engine: it has ended, so that keys that are left go with their lease, or it is another process's.
-    pub(crate) fn release(
+    /// Releases the locks, which are this process's; the answer comes once etcd has confirmed that. `None`: no confirmation was asked
+    /// for, or the engine has ended.
+    pub(super) fn release(
         mut self,
         how: Release,
     ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
@@ -74,10 +74,7 @@ impl Ownership {
         let Ground::Own(own) = &self.locks.ground else {
             return None;
         };
-        let engine = own
-            .engine
-            .upgrade()
-            .filter(|_| own.process == process::id())?;
+        let engine = own.engine.upgrade()?;
         let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
         let fenced = self.locks.is_fenced();
         engine
@@ -88,7 +85,9 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        self.submit(Release::Unconfirmed);
+        if !self.released && self.locks.are_of(process::id()) {
+            self.submit(Release::Unconfirmed);
+        }
     }
 }
 
@@ -177,18 +176,17 @@ impl OwnedLock {
 impl OwnedLocks {
     pub(super) fn new(
         call: CallId,
-        first: OwnedLock,
-        others: Vec<OwnedLock>,
+        (first, others): (OwnedLock, Vec<OwnedLock>),
         deadline: Arc<Deadline>,
         clock: Arc<dyn Clock>,
         denied: Arc<AtomicBool>,
         engine: Weak<dyn Releaser>,
+        (process, since): (u32, Moment),
     ) -> Self {
-        let since = clock.now();
         let ground = Ground::Own(Own {
             call,
             engine,
-            process: process::id(),
+            process,
             deadline,
             clock,
             denied,
@@ -207,7 +205,10 @@ impl OwnedLocks {
     }
 
     /// Makes one of locks that the task holds already, each with those it was found among. `None` if there are none.
-    pub(crate) fn again(now: Moment, found: Vec<(OwnedLock, Arc<Self>)>) -> Option<Self> {
+    pub(crate) fn again(
+        now: impl FnOnce() -> Moment,
+        found: Vec<(OwnedLock, Arc<Self>)>,
+    ) -> Option<Self> {
         let mut outer: Vec<Arc<Self>> = Vec::new();
         for (lock, among) in &found {
             for own in among.owners(lock) {
@@ -220,7 +221,7 @@ impl OwnedLocks {
         Some(Self {
             first: locks.next()?,
             others: locks.collect(),
-            since: now,
+            since: now(),
             ground: Ground::Outer(outer),
         })
     }
@@ -234,6 +235,11 @@ impl OwnedLocks {
                 outer.iter().filter(has).collect()
             }
         }
+    }
+
+    /// Whether that process has taken them.
+    fn are_of(&self, process: u32) -> bool {
+        matches!(&self.ground, Ground::Own(own) if own.process == process)
     }
 
     /// The call that has them; `None` if they belong to calls around it.

@@ -1,11 +1,11 @@
 //! Registry of an engine's calls: which of them wait and which hold, to be read without the engine.
 //!
-//! A call is one entry from the moment it queues until its caller begins to give it back. Entering, changing and leaving take one of
-//! sixteen locks for one step in a small map. A reader takes each of them for as long as it copies its entries. The combiner's lock
+//! A call is one entry from the moment it queues until its caller begins to give it back. Entering and leaving take one of sixteen
+//! locks for one step in a small map. A reader takes each of them for as long as it copies its entries. The combiner's lock
 //! around the core has no part in this, so that a status holds up no hand-over.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use etcd_locked_core::{CallId, Mode};
 
@@ -17,8 +17,9 @@ use crate::values::name::Name;
 const SHARDS: usize = 16;
 
 /// One call that waits or holds.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Call {
+    pub(crate) id: CallId,
     /// Path of the annotated function.
     pub(crate) function: Option<&'static str>,
     /// When it queued.
@@ -28,24 +29,19 @@ pub(crate) struct Call {
     /// Its names, in its order.
     pub(crate) names: Arc<[Name]>,
     /// Its locks, once its caller has them.
-    pub(crate) held: Option<Arc<OwnedLocks>>,
+    pub(crate) held: OnceLock<Arc<OwnedLocks>>,
 }
 
 /// All calls of an engine that wait or hold.
 #[derive(Debug, Default)]
-pub(super) struct Registry([Mutex<BTreeMap<CallId, Call>>; SHARDS]);
+pub(super) struct Registry([Mutex<Shard>; SHARDS]);
+
+type Shard = BTreeMap<CallId, Arc<Call>>;
 
 impl Registry {
     /// A call queues.
-    pub(super) fn enter(&self, id: CallId, call: Call) {
-        self.shard(id).insert(id, call);
-    }
-
-    /// Its caller has these locks.
-    pub(super) fn hold(&self, id: CallId, locks: Arc<OwnedLocks>) {
-        if let Some(call) = self.shard(id).get_mut(&id) {
-            call.held = Some(locks);
-        }
+    pub(super) fn enter(&self, call: Arc<Call>) {
+        self.shard(call.id).insert(call.id, call);
     }
 
     /// It neither waits nor holds any more.
@@ -55,7 +51,7 @@ impl Registry {
     }
 
     /// All calls, shard after shard.
-    pub(super) fn calls(&self) -> Vec<Call> {
+    pub(super) fn calls(&self) -> Vec<Arc<Call>> {
         let mut calls = Vec::new();
         for shard in &self.0 {
             calls.extend(locked(shard).values().cloned());
@@ -63,13 +59,13 @@ impl Registry {
         calls
     }
 
-    fn shard(&self, id: CallId) -> MutexGuard<'_, BTreeMap<CallId, Call>> {
+    fn shard(&self, id: CallId) -> MutexGuard<'_, Shard> {
         let shards = SHARDS as u64;
         let at = usize::try_from(id.get() % shards).unwrap_or_default();
         locked(&self.0[at])
     }
 }
 
-fn locked(shard: &Mutex<BTreeMap<CallId, Call>>) -> MutexGuard<'_, BTreeMap<CallId, Call>> {
+fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
