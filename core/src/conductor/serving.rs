@@ -630,7 +630,6 @@ impl Core {
             self.queues.place(contender.names(), id, Place::Gone);
             let names = contender.names().iter();
             names.for_each(|name| self.work.push(name));
-            self.stops_being_observed(id);
         }
     }
 
