@@ -1,16 +1,12 @@
 //! Timers: when the core must act without an input, each timer at one moment.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{CallId, ContenderId, Name, SessionId};
 use crate::moment::Moment;
 
-/// So many that are not set any more are left in their places.
-const FEW: usize = 64;
-
 /// What is due.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
     /// A call has waited for as long as it may; a single try, or one whose edges are being deleted, is looked at again.
     Wait(CallId),
@@ -40,77 +36,59 @@ pub enum Timer {
     Shutdown,
 }
 
-/// When a timer is due; of those due at one moment the first that was set goes first.
-type Due = (Moment, u64);
-
 /// All timers.
 #[derive(Debug, Default)]
 pub struct Timers {
-    at: HashMap<Timer, Due>,
-    /// What was set, the earliest first. Some were set anew or cancelled since, but not the first.
-    due: BinaryHeap<Reverse<(Due, Timer)>>,
-    last: u64,
+    due: BTreeSet<(Moment, Timer)>,
+    at: BTreeMap<Timer, Moment>,
 }
 
 impl Timers {
     /// Sets a timer, in place of its earlier moment.
     pub fn set(&mut self, timer: Timer, at: Moment) {
-        if self.at(&timer) == Some(at) {
-            return;
+        if let Some(before) = self.at.insert(timer.clone(), at) {
+            self.due.remove(&(before, timer.clone()));
         }
-        self.last += 1;
-        let due = (at, self.last);
-        self.due.push(Reverse((due, timer.clone())));
-        self.at.insert(timer, due);
-        self.tidy();
+        self.due.insert((at, timer));
     }
 
     /// Sets a timer unless it is due earlier.
     pub fn set_by(&mut self, timer: Timer, at: Moment) {
-        if self.at(&timer).is_none_or(|before| before > at) {
+        if self.at.get(&timer).is_none_or(|before| *before > at) {
             self.set(timer, at);
         }
     }
 
     /// Takes a timer off.
     pub fn cancel(&mut self, timer: &Timer) {
-        if self.at.remove(timer).is_some() {
-            self.tidy();
+        if let Some(at) = self.at.remove(timer) {
+            self.due.remove(&(at, timer.clone()));
         }
     }
 
     /// The moment of a timer, if it is set.
     pub fn at(&self, timer: &Timer) -> Option<Moment> {
-        self.at.get(timer).map(|(at, _)| *at)
+        self.at.get(timer).copied()
     }
 
     /// The moment of the earliest timer.
     pub fn next(&self) -> Option<Moment> {
-        self.due.peek().map(|Reverse(((at, _), _))| *at)
+        self.due.first().map(|(at, _)| *at)
     }
 
     /// Takes the earliest timer that is due, if any.
     pub fn pop(&mut self, now: Moment) -> Option<Timer> {
-        self.next().filter(|at| *at <= now)?;
-        let Reverse((_, timer)) = self.due.pop()?;
-        self.cancel(&timer);
+        let (at, timer) = self.due.pop_first()?;
+        if at > now {
+            self.due.insert((at, timer));
+            return None;
+        }
+        self.at.remove(&timer);
         Some(timer)
     }
 
     /// How many are set.
     pub fn len(&self) -> usize {
-        self.at.len()
-    }
-
-    /// Drops what is not set any more, at the front, and everywhere once that is most of it.
-    fn tidy(&mut self) {
-        let at = &self.at;
-        let is_set = |Reverse((due, timer)): &Reverse<(Due, Timer)>| at.get(timer) == Some(due);
-        if self.due.len() > FEW + 2 * at.len() {
-            self.due.retain(is_set);
-        }
-        while self.due.peek().is_some_and(|first| !is_set(first)) {
-            self.due.pop();
-        }
+        self.due.len()
     }
 }

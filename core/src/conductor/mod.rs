@@ -10,7 +10,7 @@
 mod answers;
 mod serving;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::batch::Batch;
@@ -63,19 +63,24 @@ enum Exchange {
     Probe,
 }
 
-/// Names whose head may have a next step.
+/// Names whose head may have a next step, each once.
 #[derive(Debug, Default)]
-struct Work(VecDeque<Name>);
+struct Work {
+    order: VecDeque<Name>,
+    names: BTreeSet<Name>,
+}
 
 impl Work {
     fn push(&mut self, name: &Name) {
-        if self.0.back() != Some(name) {
-            self.0.push_back(name.clone());
+        if self.names.insert(name.clone()) {
+            self.order.push_back(name.clone());
         }
     }
 
     fn pop(&mut self) -> Option<Name> {
-        self.0.pop_front()
+        let name = self.order.pop_front()?;
+        self.names.remove(&name);
+        Some(name)
     }
 }
 

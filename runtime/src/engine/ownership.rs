@@ -63,14 +63,20 @@ impl Ownership {
         mut self,
         how: Release,
     ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
-        self.submit(how)
+        self.submit(how, true)
     }
 
-    fn submit(&mut self, how: Release) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+    /// Once. `here`: they are this process's to release.
+    fn submit(
+        &mut self,
+        how: Release,
+        here: bool,
+    ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
         if mem::replace(&mut self.released, true) {
             return None;
         }
         self.locks.lose(LossCause::Released); // for those who still read them
+        here.then_some(())?;
         let Ground::Own(own) = &self.locks.ground else {
             return None;
         };
@@ -85,8 +91,9 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        if !self.released && self.locks.are_of(process::id()) {
-            self.submit(Release::Unconfirmed);
+        if !self.released {
+            let here = self.locks.are_of(process::id());
+            self.submit(Release::Unconfirmed, here);
         }
     }
 }
