@@ -1,5 +1,5 @@
 //! Worker of row B21: what a fenced transaction costs on PostgreSQL, compared with one that checks a token in a column of its own
-//! table. Its arguments are settings of the server. It prints `ready`, and for each line that it reads one line of JSON.
+//! table. Its arguments are settings of the server, after its kind. It prints `ready`, and for each line that it reads one line of JSON.
 //!
 //! One task writes one account again and again under one lock, in batches of all kinds in turn.
 //!
@@ -40,7 +40,8 @@ enum Kind {
 }
 
 fn main() -> Result<()> {
-    let settings: Vec<String> = std::env::args().skip(1).collect();
+    // As every worker's, its line begins with `--peer fenced`.
+    let settings: Vec<String> = std::env::args().skip(3).collect();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     let server = Server::start(&settings)?;
     say("ready")?;
