@@ -280,8 +280,8 @@ impl Calls {
         self.releasing.insert(contender, id);
     }
 
-    /// Whether a caller waits for this contender.
-    pub fn is_released(&self, contender: ContenderId) -> bool {
+    /// Whether a caller waits to learn that this contender is gone.
+    pub fn is_releasing(&self, contender: ContenderId) -> bool {
         self.releasing.contains_key(&contender)
     }
 

@@ -6,7 +6,7 @@
 //! It is a program of its own because sqlx has `tracing` hand everything on to `log`: that would slow down all that other rows measure.
 
 use std::error::Error;
-use std::io::{Write as _, stdin, stdout};
+use std::io::stdin;
 use std::time::Instant;
 
 use etcd_locked::sqlx::migration;
@@ -44,18 +44,12 @@ fn main() -> Result<()> {
     let settings: Vec<String> = std::env::args().skip(3).collect();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     let server = Server::start(&settings)?;
-    say("ready")?;
+    println!("ready");
     for order in stdin().lines() {
         order?;
-        say(&measure(&server)?.to_string())?;
+        println!("{}", measure(&server)?);
     }
     Ok(())
-}
-
-fn say(line: &str) -> Result<()> {
-    let mut out = stdout();
-    writeln!(out, "{line}")?;
-    Ok(out.flush()?)
 }
 
 /// Measures all kinds, in seconds a transaction of each batch. The lock is one of an embedded etcd, which is idle meanwhile.

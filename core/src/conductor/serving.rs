@@ -448,13 +448,13 @@ impl Core {
             self.calls.release(call, id);
         }
         self.leave(id, (call, &gone), how, fenced);
-        if self.calls.is_released(id) {
+        if self.calls.is_releasing(id) {
             self.timers.set(Timer::Confirm(id), self.now + CONFIRM);
         }
         Some(())
     }
 
-    /// A call has a contender no more.
+    /// A call does not hold a contender any more: its keys stay with others, or for a while, or go.
     fn leave(
         &mut self,
         id: ContenderId,

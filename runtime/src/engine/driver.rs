@@ -130,6 +130,7 @@ pub(super) struct Driver {
     pub(super) clock: Arc<dyn Clock>,
     /// The moment of the last step.
     now: Moment,
+    /// The id of this process.
     process: u32,
     /// Wakes the engine's thread when a timer of the core is due.
     alarm: Arc<Alarm>,

@@ -181,6 +181,7 @@ impl OwnedLock {
 }
 
 impl OwnedLocks {
+    /// Makes those that a call was granted: by the engine of this process, and when.
     pub(super) fn new(
         call: CallId,
         (first, others): (OwnedLock, Vec<OwnedLock>),
