@@ -148,7 +148,7 @@ fn keys(answer: TxnOpResponse) -> Vec<Kv> {
             Revision::new(kv.create_revision())?,
             Revision::new(kv.mod_revision())?,
         );
-        let lease = kv.lease();
+        let lease = Some(kv.lease());
         let (key, value) = kv.into_key_value();
         Some(Kv {
             key,

@@ -22,7 +22,7 @@ use crate::moment::Moment;
 use crate::observe::{Read, Seen};
 use crate::output::OwnedKey;
 use crate::ownership::Ownership;
-use crate::part::Part;
+use crate::part::{Own, Part};
 use crate::request::{Event, Kv};
 use crate::retention::Retention;
 use crate::seat::{Mode, Seat};
@@ -246,26 +246,37 @@ impl Contender {
         }
     }
 
-    /// How it was lost, if it was, as a read of its names shows; `lease`: the one that its keys hang on.
-    pub fn lost_in(&self, seen: &[Seen], lease: LeaseId) -> Option<LossCause> {
-        let own = (self.created()?, lease);
-        let mut parts = self.parts.iter().zip(seen);
-        parts.find_map(|(part, seen)| {
-            let mut keys = seen.keys.iter();
-            match keys.find(|kv| kv.key == part.key.as_bytes()) {
-                Some(kv) if (kv.create_revision, kv.lease) == own => None,
-                Some(_) => Some(LossCause::Overwritten),
-                None => Some(LossCause::Deleted),
+    /// What a read of its names shows of its own keys, which are attached to `lease`: a loss counts more than a key that was written
+    /// again, and that more than one that is intact.
+    pub fn own_in(&mut self, seen: &[Seen], lease: LeaseId) -> Own {
+        let Some(created) = self.created() else {
+            return Own::Intact;
+        };
+        let mut all = Own::Intact;
+        for (part, seen) in self.parts.iter_mut().zip(seen) {
+            match part.own(created, lease, seen) {
+                Own::Intact => {}
+                Own::Rewritten => all = Own::Rewritten,
+                lost @ Own::Lost(_) => return lost,
             }
-        })
+        }
+        all
     }
 
-    /// The same, as an event of one of its keys shows. Of an earlier incarnation it says nothing (rule P14).
+    /// Its keys were written again by this process, at this revision.
+    pub fn written(&mut self, revision: Revision) {
+        self.parts
+            .iter_mut()
+            .for_each(|part| part.written(revision));
+    }
+
+    /// How it was lost, if it was, as an event of one of its keys shows. An event of an earlier incarnation says nothing about this
+    /// one (rule P14).
     pub fn lost_by(&self, event: &Event, lease: LeaseId) -> Option<LossCause> {
         let created = self.created()?;
         match event {
             Event::Put(kv) => {
-                let other = (kv.create_revision, kv.lease) != (created, lease);
+                let other = (kv.create_revision, kv.lease) != (created, Some(lease));
                 let late = kv.create_revision < created;
                 (other && !late).then_some(LossCause::Overwritten)
             }
@@ -475,7 +486,7 @@ impl Contenders {
         let parts = contender.parts.iter();
         let names = parts.map(|part| match alone {
             true => (part.key.clone(), None),
-            false => (part.family.clone(), part.owner().map(Vec::from)),
+            false => (part.family.clone(), part.read_whole().map(Vec::from)),
         });
         Some(Read {
             contender: id,

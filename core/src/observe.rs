@@ -42,7 +42,7 @@ pub struct Read {
     pub contender: ContenderId,
     /// It waits: only keys up to its create revision are asked for. `None`: it is held.
     pub up_to: Option<Revision>,
-    /// What is asked of each of its names: the keys that begin with this, and the one of them whose record is asked for too.
+    /// What is asked of each of its names: the keys that begin with this, and the one of them whose value and lease are asked for too.
     pub names: Vec<(Key, Option<Vec<u8>>)>,
 }
 
@@ -51,29 +51,29 @@ pub struct Read {
 pub struct Seen {
     /// The keys that were asked for, the oldest first.
     pub keys: Vec<Kv>,
-    /// The owner whose record was asked for, if its key is there.
-    pub owner: Option<Kv>,
+    /// The key whose value and lease were asked for, if it is there.
+    pub whole: Option<Kv>,
 }
 
 impl Read {
-    /// What it asks: one operation for each family, and one for each record.
+    /// What it asks: one operation for each family, and one for each key that is read with its value.
     pub fn ops(&self) -> impl Iterator<Item = Op> + '_ {
-        self.names.iter().flat_map(|(family, owner)| {
+        self.names.iter().flat_map(|(family, whole)| {
             let keys = transactions::read_under(family.clone(), self.up_to, false);
             // A range, because only ranges bring values; and a foreign key need not be text.
-            let text = owner.as_ref().and_then(|key| key.utf8_chunks().next());
-            let owner = text.map(|text| text.valid().into());
-            let record = owner.map(|key| transactions::read_under(key, self.up_to, true));
-            std::iter::once(keys).chain(record)
+            let text = whole.as_ref().and_then(|key| key.utf8_chunks().next());
+            let whole = text.map(|text| text.valid().into());
+            let whole = whole.map(|key| transactions::read_under(key, self.up_to, true));
+            std::iter::once(keys).chain(whole)
         })
     }
 
     /// Takes its part out of an answer.
     pub fn seen(&self, answers: &mut impl Iterator<Item = Vec<Kv>>) -> Vec<Seen> {
         let mut next = || answers.next().unwrap_or_default();
-        let seen = self.names.iter().map(|(_, owner)| Seen {
+        let seen = self.names.iter().map(|(_, whole)| Seen {
             keys: next(),
-            owner: owner
+            whole: whole
                 .as_ref()
                 .and_then(|key| next().into_iter().find(|kv| kv.key == *key)),
         });

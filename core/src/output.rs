@@ -101,7 +101,7 @@ pub struct Owner {
 impl Owner {
     /// The owner whose key etcd has shown.
     pub fn of(kv: Kv) -> Self {
-        let unleased = kv.lease == 0;
+        let unleased = kv.lease == Some(0);
         Self {
             unleased: unleased.then(|| String::from_utf8_lossy(&kv.key).into()),
             record: kv.value.into(),

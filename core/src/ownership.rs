@@ -39,8 +39,6 @@ pub struct Ownership {
     holders: BTreeSet<CallId>,
     /// When the first of them was granted it.
     got: Moment,
-    /// The mod revision of its keys, as this process last wrote them.
-    modified: Revision,
     /// Whether a write of the holder into their records was asked for since the keys last lingered.
     described: bool,
     /// For the token.
@@ -61,7 +59,6 @@ impl Ownership {
             created,
             holders: BTreeSet::from([holder]),
             got: now,
-            modified: created,
             described: false,
             handover: 0,
             since: now,
@@ -89,16 +86,6 @@ impl Ownership {
     /// When the first of its holders was granted it.
     pub fn got(&self) -> Moment {
         self.got
-    }
-
-    /// The mod revision of its keys, as far as they were written here.
-    pub fn modified(&self) -> Revision {
-        self.modified
-    }
-
-    /// Its keys were written again, at this revision.
-    pub fn rewritten(&mut self, revision: Revision) {
-        self.modified = revision;
     }
 
     /// Notes whether the records of its keys are, or will be, about that holder; true if that is new.

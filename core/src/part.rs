@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::ids::{Key, LeaseId, Name, Revision, contends};
+use crate::loss::LossCause;
+use crate::observe::Seen;
 use crate::request::Kv;
 use crate::seat::{self, Mode, Seat};
 use crate::simulation::{Mistake, mistake, step};
@@ -20,6 +22,10 @@ pub struct Part {
     pub key: Key,
     mode: Mode,
     ahead: Ahead,
+    /// The last mod revision of the key that is known to come from this process; `None`: its put has not been answered.
+    modified: Option<Revision>,
+    /// A read without leases has shown a later mod revision: the next read includes the key's lease.
+    rewritten: bool,
 }
 
 /// What is known of the older contenders.
@@ -43,6 +49,17 @@ enum Ahead {
     Admitted(Revision),
 }
 
+/// What a read shows of a key of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Own {
+    /// It is as this process wrote it.
+    Intact,
+    /// It was written again, and the read does not show by whom.
+    Rewritten,
+    /// It is gone, or another client has written it.
+    Lost(LossCause),
+}
+
 impl Part {
     /// A key that is to be put under this lease: `<name>/<lease in hex><seat>` (rules P1, P37).
     pub fn new(name: &Name, lease: LeaseId, seat: Seat, mode: Mode) -> Self {
@@ -57,11 +74,61 @@ impl Part {
                 gone: BTreeMap::new(),
                 oldest: None,
             },
+            modified: None,
+            rewritten: false,
+        }
+    }
+
+    /// The last mod revision of the key that is known to come from this process.
+    pub fn modified(&self) -> Option<Revision> {
+        self.modified
+    }
+
+    /// This process has written the key, as etcd shows at this revision.
+    pub fn written(&mut self, revision: Revision) {
+        self.modified = self.modified.max(Some(revision));
+        self.rewritten = false;
+    }
+
+    /// The key whose value and lease the next read includes: its own if another client may have written it, else that of
+    /// [`Self::owner`].
+    pub fn read_whole(&self) -> Option<&[u8]> {
+        match self.rewritten {
+            true => Some(self.key.as_bytes()),
+            false => self.owner(),
+        }
+    }
+
+    /// Compares a read of the family with what this process wrote: under this lease, created at this revision.
+    ///
+    /// Without its lease a key tells by its mod revision alone who wrote it last.
+    pub fn own(&mut self, created: Revision, lease: LeaseId, seen: &Seen) -> Own {
+        let is_own = |kv: &&Kv| kv.key == self.key.as_bytes();
+        let Some(kv) = seen.keys.iter().find(is_own) else {
+            return Own::Lost(LossCause::Deleted);
+        };
+        if kv.create_revision != created {
+            return Own::Lost(LossCause::Overwritten);
+        }
+        if self.modified >= Some(kv.mod_revision) {
+            return Own::Intact;
+        }
+        match seen.whole.as_ref().filter(is_own).map(|kv| kv.lease) {
+            Some(on) if on == Some(lease) => {
+                self.written(kv.mod_revision);
+                Own::Intact
+            }
+            Some(_) => Own::Lost(LossCause::Overwritten),
+            None => {
+                self.rewritten = true;
+                Own::Rewritten
+            }
         }
     }
 
     /// Takes in what the answer to its put shows at this revision: the oldest key of the family, or all of them.
     pub fn placed(&mut self, created: Revision, revision: Revision, found: &[Kv]) {
+        self.written(revision);
         let Ahead::Unread { gone, oldest } = &mut self.ahead else {
             return;
         };

@@ -48,7 +48,7 @@ impl Txn {
     /// Whether it changes nothing, so that sending it twice does no harm.
     pub fn only_reads(&self) -> bool {
         let mut ops = self.then.iter().chain(&self.or_else);
-        ops.all(|op| matches!(op, Op::Get(..) | Op::Range { .. }))
+        ops.all(|op| matches!(op, Op::Get { .. } | Op::Range { .. }))
     }
 }
 
@@ -77,15 +77,20 @@ pub enum Op {
         /// The lease it hangs on.
         lease: LeaseId,
     },
-    /// Read one key, without its value.
-    Get(Key),
+    /// Read one key.
+    Get {
+        /// The key.
+        key: Key,
+        /// Its value and its lease too.
+        values: bool,
+    },
     /// Read the keys that begin with the prefix, lowest create revision first: the owner.
     Range {
         /// What they begin with.
         prefix: Key,
         /// How many at most; `None`: all.
         limit: Option<u32>,
-        /// Their values too.
+        /// Their values and their leases too.
         values: bool,
         /// Only those created up to this revision.
         up_to: Option<Revision>,
@@ -184,8 +189,8 @@ pub struct Kv {
     pub create_revision: Revision,
     /// The revision at which it was last put.
     pub mod_revision: Revision,
-    /// The lease it hangs on; 0: none.
-    pub lease: LeaseId,
+    /// The lease it is attached to; 0: none. `None` where only keys were read, because etcd 3.7 omits it there (etcd#22209).
+    pub lease: Option<LeaseId>,
 }
 
 /// Why a [`Request`] has no answer (rule P34).

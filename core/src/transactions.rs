@@ -105,15 +105,14 @@ pub fn barrier(
         None => Compare::Absent(session.clone()),
     };
     let put = put_one(session, &Arc::from([]), lease);
-    let with = |op: Op| {
-        std::iter::once(op)
-            .chain(read.cloned().map(Op::Get))
-            .collect()
-    };
+    let with = |op: Op| std::iter::once(op).chain(read.map(get)).collect();
     Txn {
         when: vec![unchanged],
         then: with(put),
-        or_else: with(Op::Get(session.clone())),
+        or_else: with(Op::Get {
+            key: session.clone(),
+            values: true,
+        }),
     }
 }
 
@@ -130,7 +129,10 @@ pub struct Barred {
 pub fn barred(answer: TxnAnswer, lease: LeaseId) -> Barred {
     let (succeeded, revision) = (answer.succeeded, answer.revision);
     let mut answers = answer.firsts();
-    let found = answers.next().flatten().filter(|kv| kv.lease == lease);
+    let found = answers
+        .next()
+        .flatten()
+        .filter(|kv| kv.lease == Some(lease));
     Barred {
         modified: match succeeded {
             true => Some(revision),
@@ -171,7 +173,7 @@ pub fn delete(root: &str, deletions: &[Deletion]) -> Txn {
             if deletion.edges || deletion.created.is_none() {
                 txn.then.push(Op::DeleteUnder(edges_of(root, key)));
             }
-            txn.or_else.push(Op::Get(key.clone()));
+            txn.or_else.push(get(key));
         }
     }
     txn
@@ -212,7 +214,7 @@ pub fn describe(keys: &[Description]) -> Txn {
             .iter()
             .map(|it| put_one(&it.key, &it.record, it.lease))
             .collect(),
-        or_else: keys.iter().map(|it| Op::Get(it.key.clone())).collect(),
+        or_else: keys.iter().map(|it| get(&it.key)).collect(),
     }
 }
 
@@ -231,7 +233,7 @@ pub fn retain(keys: &[(Key, Revision)], lease: LeaseId, record: &Arc<[u8]>) -> T
     Txn {
         when: keys.iter().map(exists).collect(),
         then: puts.collect(),
-        or_else: keys.iter().map(|(key, _)| Op::Get(key.clone())).collect(),
+        or_else: keys.iter().map(|(key, _)| get(key)).collect(),
     }
 }
 
@@ -301,7 +303,7 @@ pub fn written(fence: Option<&Fence>, result: Result<TxnAnswer, Failure>) -> Out
 
 /// Unless these conditions hold, and the session was not barred since, reads the session key (rule P10).
 fn fenced(fence: Option<&Fence>, conditions: Vec<Compare>, then: Vec<Op>) -> Txn {
-    let read = fence.map(|fence| Op::Get(fence.key.clone()));
+    let read = fence.map(|fence| get(&fence.key));
     Txn {
         when: unbarred(fence).into_iter().chain(conditions).collect(),
         then,
@@ -323,6 +325,14 @@ fn put_one(key: &Key, value: &Arc<[u8]>, lease: LeaseId) -> Op {
         key: key.clone(),
         value: value.clone(),
         lease,
+    }
+}
+
+/// Reads one key, without its value and its lease.
+pub fn get(key: &Key) -> Op {
+    Op::Get {
+        key: key.clone(),
+        values: false,
     }
 }
 

@@ -114,10 +114,8 @@ async fn sessions(client: &mut Client, root: &str) -> Result<Sessions, Failure> 
     let end = format!("{}0", root.trim_end_matches('/'));
     let mut next = Some(root.as_bytes().to_vec());
     while let Some(from) = next.take() {
-        let options = GetOptions::new()
-            .with_range(&*end)
-            .with_limit(PAGE)
-            .with_keys_only();
+        // With values, which are short: etcd 3.7 omits leases where only keys are read (etcd#22209).
+        let options = GetOptions::new().with_range(&*end).with_limit(PAGE);
         let page = answer(client.get(from, Some(options))).await?;
         for kv in page.kvs() {
             let shown = || String::from_utf8_lossy(kv.key()).escape_debug().to_string();

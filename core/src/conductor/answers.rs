@@ -13,7 +13,7 @@ use crate::moment::Moment;
 use crate::observe::{GUARD_AFTER, RELIES, RETAINED, Read, Seen, TOGETHER, WAITER, Whose};
 use crate::output::{Output, Owner, Refused};
 use crate::ownership::Ownership;
-use crate::part::Part;
+use crate::part::{Own, Part};
 use crate::request::{Event, Failure, Kv, Refusal, Request, Response, TxnAnswer, WatchEvent};
 use crate::seat::Seat;
 use crate::session::{LIST, Need, Session};
@@ -854,14 +854,16 @@ impl Core {
         let record = self.record_of(ownership)?;
         let lease = self.sessions.get(contender.session())?.lease()?;
         let keys: Vec<Key> = contender.keys().cloned().collect();
-        let description = |key: &Key| Description {
-            contender: id,
-            key: key.clone(),
-            modified: ownership.modified(),
-            lease,
-            record: value_of(&record, key, &keys),
+        let description = |part: &Part| {
+            Some(Description {
+                contender: id,
+                key: part.key.clone(),
+                modified: part.modified()?,
+                lease,
+                record: value_of(&record, &part.key, &keys),
+            })
         };
-        Some(keys.iter().map(description).collect())
+        contender.parts().iter().map(description).collect()
     }
 
     /// Records were written, or not. They only inform, so a failed write is not sent again; but where one key has changed, the others
@@ -873,8 +875,8 @@ impl Core {
         let changed = transactions::changed(keys, answer);
         for contender in keys.iter().map(|it| it.contender) {
             let held = self.contenders.get_mut(contender);
-            match held.and_then(Contender::ownership_mut) {
-                Some(ownership) if written => ownership.rewritten(revision),
+            match held.filter(|it| it.ownership().is_some()) {
+                Some(held) if written => held.written(revision),
                 Some(_) if !changed.contains(&contender) => self.batch.describe(contender),
                 _ => {}
             }
@@ -951,8 +953,13 @@ impl Core {
         if held == read.up_to.is_some() {
             return None;
         }
-        if let Some(cause) = contender.lost_in(&seen, lease) {
-            return self.own_key_gone(id, cause);
+        match contender.own_in(&seen, lease) {
+            Own::Intact => {}
+            Own::Rewritten => {
+                self.observe.read(id, true);
+                return None;
+            }
+            Own::Lost(cause) => return self.own_key_gone(id, cause),
         }
         if !held {
             contender.read(revision, &seen);
@@ -966,7 +973,10 @@ impl Core {
                 None => part.admitted().is_none(),
             };
             contended |= others;
-            let owner = seen.owner.filter(|_| others).map(|kv| self.owner_of(kv));
+            let whole = seen
+                .whole
+                .filter(|kv| others && kv.key != part.key.as_bytes());
+            let owner = whole.map(|kv| self.owner_of(kv));
             let queue = self.queues.get_mut(&part.name)?;
             queue.see(self.now, others);
             if !held {
@@ -982,7 +992,7 @@ impl Core {
     /// The owner whose key etcd has shown. One of a session that this process has lost is no holder's: it says nothing of itself
     /// (rule P36).
     fn owner_of(&self, mut kv: Kv) -> Owner {
-        if self.sessions.have_lost(kv.lease) {
+        if kv.lease.is_some_and(|lease| self.sessions.have_lost(lease)) {
             kv.value.clear();
         }
         Owner::of(kv)

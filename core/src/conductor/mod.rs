@@ -29,7 +29,7 @@ use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::observe::{Observe, Read};
 use crate::output::{Output, Refused};
-use crate::request::{Failure, Op, Request, Response};
+use crate::request::{Failure, Request, Response};
 use crate::session::{Session, Sessions};
 use crate::shutdown::Shutdown;
 use crate::simulation::{Mistake, mistake, step};
@@ -347,7 +347,7 @@ impl Core {
         if !self.deferring && self.exchanges.needs_probe(self.now) {
             // No key has this name.
             let key = Key::from(&*self.root);
-            let txn = transactions::reads(vec![Op::Get(key)]);
+            let txn = transactions::reads(vec![transactions::get(&key)]);
             self.send(Request::Txn(txn), Exchange::Probe);
         }
         let check = self.exchanges.next_check(self.now, first);

@@ -8,7 +8,7 @@ use etcd_locked_core::{
 };
 use etcd_locked_sim::etcd::{refused, unavailable, unknown};
 
-use crate::rig::Rig;
+use crate::rig::{Rig, reads};
 use crate::town::Town;
 
 const A: &str = "locks/a";
@@ -181,12 +181,33 @@ fn own_description_is_no_put_of_another_client() {
     assert!(rig.output(1).is_none());
 }
 
+/// A read shows a mod revision that the process does not know, and no lease (etcd#22209).
+#[test]
+fn description_without_a_response_is_no_put_of_another_client() {
+    let (mut rig, description) = describing(&[]);
+    rig.store.apply(rig.now, &description.1).expect("a value");
+    rig.answer(description.0, Err(unknown()));
+    rig.live(SHORT);
+    rig.acquire(2, A, Wait::Forever);
+    rig.release(1);
+    rig.granted(2);
+    let read = rig.find(reads).expect("a read whether another process waits");
+    rig.carry_out(read);
+    let again = rig.find(reads).expect("a read with the lease");
+    rig.carry_out(again);
+    assert!(rig.output(2).is_none());
+    assert!(rig.find(reads).is_none());
+}
+
 #[test]
 fn description_leaves_the_key_of_another_client_alone() {
     let (mut rig, description) = describing(&[]);
     let other = rig.contend(KEY);
     rig.carry_out(description);
-    assert_eq!(rig.store.kv(KEY.as_bytes()).map(|kv| kv.lease), Some(other));
+    assert_eq!(
+        rig.store.kv(KEY.as_bytes()).and_then(|kv| kv.lease),
+        Some(other)
+    );
     rig.report();
     assert_eq!(rig.lost(1), LossCause::Overwritten);
 }

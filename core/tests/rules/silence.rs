@@ -45,6 +45,17 @@ fn holder_notices_a_deleted_key_though_its_watch_is_silent() {
     assert_eq!(rig.lost(1), LossCause::Deleted);
 }
 
+/// Reads that show many keys come without leases (etcd#22209): the holder reads its own key once more, with its lease.
+#[test]
+fn holder_notices_an_overwritten_key_though_its_watch_is_silent() {
+    let mut rig = Rig::warm();
+    rig.hold(1, "locks/a");
+    rig.live(Duration::from_secs(3));
+    rig.contend("locks/a/a1");
+    rig.live(Duration::from_secs(66));
+    assert_eq!(rig.lost(1), LossCause::Overwritten);
+}
+
 #[test]
 fn key_that_a_barrier_finds_leaves_a_retired_session() {
     let mut rig = Rig::warm();

@@ -221,7 +221,10 @@ impl Client {
     /// A read of a key that is never there.
     fn inquiry(&self) -> Txn {
         Txn {
-            then: vec![Op::Get(self.0.prefix.clone())],
+            then: vec![Op::Get {
+                key: self.0.prefix.clone(),
+                values: false,
+            }],
             ..Txn::default()
         }
     }
@@ -783,7 +786,10 @@ mod tests {
         let client = client(&["http://127.0.0.1:1", "127.0.0.1:2"]);
         for request in [
             Request::Txn(txn(vec![Op::Delete("a".into())])),
-            Request::Txn(txn(vec![Op::Get("a".into())])),
+            Request::Txn(txn(vec![Op::Get {
+                key: "a".into(),
+                values: false,
+            }])),
             Request::Grant(5),
             Request::Revoke(1),
             Request::KeepAlive {

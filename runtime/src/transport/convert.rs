@@ -93,7 +93,7 @@ fn operation(op: &Op) -> TxnOp {
             &**value,
             Some(PutOptions::new().with_lease(*lease).with_prev_key()),
         ),
-        Op::Get(key) => TxnOp::get(&**key, Some(GetOptions::new().with_keys_only())),
+        Op::Get { key, values } => TxnOp::get(&**key, Some(single(*values))),
         Op::Range {
             prefix,
             limit,
@@ -104,6 +104,13 @@ fn operation(op: &Op) -> TxnOp {
         Op::DeleteUnder(prefix) => {
             TxnOp::delete(&**prefix, Some(DeleteOptions::new().with_prefix()))
         }
+    }
+}
+
+fn single(values: bool) -> GetOptions {
+    match values {
+        true => GetOptions::new(),
+        false => GetOptions::new().with_keys_only(),
     }
 }
 
@@ -122,11 +129,20 @@ fn range(limit: Option<u32>, values: bool, up_to: Option<Revision>) -> GetOption
 }
 
 fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<Vec<Kv>> {
+    let whole = match op {
+        Op::Get { values, .. } | Op::Range { values, .. } => *values,
+        _ => true,
+    };
     let found = match (op, answer) {
         (Op::Put { .. }, TxnOpResponse::Put(mut put)) => put.take_prev_key().into_iter().collect(),
-        (Op::Get(..) | Op::Range { .. }, TxnOpResponse::Get(mut get)) => get.take_kvs(),
+        (Op::Get { .. } | Op::Range { .. }, TxnOpResponse::Get(mut get)) => get.take_kvs(),
         (Op::Delete(..) | Op::DeleteUnder(..), TxnOpResponse::Delete(_)) => Vec::new(),
         _ => return None,
+    };
+    let key_value = |kv| {
+        let kv = key_value(kv)?;
+        let lease = kv.lease.filter(|_| whole);
+        Some(Kv { lease, ..kv })
     };
     found.into_iter().map(key_value).collect()
 }
@@ -135,7 +151,7 @@ fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<Vec<Kv>> {
 pub(super) fn key_value(kv: KeyValue) -> Option<Kv> {
     let create_revision = Revision::new(kv.create_revision())?;
     let mod_revision = Revision::new(kv.mod_revision())?;
-    let lease = kv.lease();
+    let lease = Some(kv.lease());
     let (key, value) = kv.into_key_value();
     Some(Kv {
         key,

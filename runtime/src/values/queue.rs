@@ -23,7 +23,7 @@ pub struct Contender {
     key: Vec<u8>,
     created: i64,
     changed: i64,
-    lease: LeaseId,
+    lease: Option<LeaseId>,
     seat: Seat,
     holder: Option<Holder>,
     group: Vec<String>,
@@ -96,7 +96,7 @@ impl Queue {
             contenders.push(Contender {
                 created: kv.create_revision.get(),
                 changed: kv.mod_revision.get(),
-                lease: kv.lease,
+                lease: kv.lease.filter(|lease| *lease != 0),
                 seat,
                 group: group_of(&kv.value)
                     .iter()
@@ -166,7 +166,7 @@ impl Contender {
     /// known to be gone.
     #[must_use]
     pub fn lease(&self) -> Option<LeaseId> {
-        (self.lease != 0).then_some(self.lease)
+        self.lease
     }
 
     /// How it takes part.
@@ -288,7 +288,7 @@ mod tests {
             value: Vec::new(),
             create_revision: revision,
             mod_revision: revision,
-            lease: 1,
+            lease: Some(1),
         }
     }
 

@@ -530,7 +530,7 @@ fn key_of(event: &Event) -> &[u8] {
 /// Reads that a request asks for if its conditions hold.
 fn reads(request: &Request) -> usize {
     let Request::Txn(txn) = request else { return 0 };
-    let reads = |op: &&Op| matches!(op, Op::Get(..) | Op::Range { .. });
+    let reads = |op: &&Op| matches!(op, Op::Get { .. } | Op::Range { .. });
     txn.then.iter().filter(reads).count()
 }
 
@@ -540,7 +540,7 @@ pub(super) fn mentions(request: &Request, word: &str) -> bool {
         return false;
     };
     txn.then.iter().chain(&txn.or_else).any(|op| match op {
-        Op::Put { key, .. } | Op::Get(key) | Op::Delete(key) => key.contains(word),
+        Op::Put { key, .. } | Op::Get { key, .. } | Op::Delete(key) => key.contains(word),
         Op::Range { prefix, .. } | Op::DeleteUnder(prefix) => prefix.contains(word),
     })
 }
@@ -560,5 +560,5 @@ pub(super) fn writes(request: &Request) -> bool {
         return false;
     };
     let mut ops = txn.then.iter().chain(&txn.or_else);
-    ops.any(|op| !matches!(op, Op::Get(..) | Op::Range { .. }))
+    ops.any(|op| !matches!(op, Op::Get { .. } | Op::Range { .. }))
 }

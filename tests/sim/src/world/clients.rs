@@ -680,7 +680,7 @@ impl Bench {
             let long = since.is_some_and(|(_, at)| self.now - *at > late);
             let excluded = call.mode.is_excluded_by(Seat::of_key(&kv.key));
             // A key of its own process is going, or one of its calls is overtaken, which is seen above.
-            let own = self.owners.get(&kv.lease) == Some(&call.process);
+            let own = self.process_of(kv) == Some(call.process);
             let excluded = excluded && !own;
             long && excluded && contends(kv) && kv.create_revision > owned.created
         };

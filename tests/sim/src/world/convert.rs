@@ -69,7 +69,7 @@ fn operation(op: &Op) -> PbTxnRequestOp {
             range_end: end_of(prefix.as_bytes()),
             ..PbDeleteRequest::default()
         }),
-        Op::Get(..) | Op::Range { .. } => PbTxnOpRequest::RequestRange(range(op)),
+        Op::Get { .. } | Op::Range { .. } => PbTxnOpRequest::RequestRange(range(op)),
     };
     PbTxnRequestOp {
         request: Some(request),
@@ -79,9 +79,9 @@ fn operation(op: &Op) -> PbTxnRequestOp {
 /// What reads in a transaction, as a range.
 pub(crate) fn range(op: &Op) -> PbRangeRequest {
     match op {
-        Op::Get(key) => PbRangeRequest {
+        Op::Get { key, values } => PbRangeRequest {
             key: key.as_bytes().into(),
-            keys_only: true,
+            keys_only: !values,
             ..PbRangeRequest::default()
         },
         Op::Range {
@@ -112,12 +112,16 @@ pub(crate) fn end_of(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-pub(crate) fn answer(answer: PbTxnResponse) -> TxnAnswer {
+pub(crate) fn answer(txn: &Txn, answer: PbTxnResponse) -> TxnAnswer {
+    let ops = match answer.succeeded {
+        true => &txn.then,
+        false => &txn.or_else,
+    };
     let answers = answer.responses.into_iter().filter_map(|op| op.response);
-    let answers = answers.map(|op| match op {
-        PbTxnOpResponse::ResponseRange(range) => found(range.kvs),
-        PbTxnOpResponse::ResponsePut(put) => found(put.prev_kv.into_iter().collect()),
-        PbTxnOpResponse::ResponseDeleteRange(_) => found(Vec::new()),
+    let answers = answers.zip(ops).map(|(answer, op)| match answer {
+        PbTxnOpResponse::ResponseRange(range) => found(op, range.kvs),
+        PbTxnOpResponse::ResponsePut(put) => put.prev_kv.into_iter().map(kv).collect(),
+        PbTxnOpResponse::ResponseDeleteRange(_) => Vec::new(),
         PbTxnOpResponse::ResponseTxn(_) => unreachable!("transactions are flat"),
     });
     TxnAnswer {
@@ -127,8 +131,15 @@ pub(crate) fn answer(answer: PbTxnResponse) -> TxnAnswer {
     }
 }
 
-pub(crate) fn found(kvs: Vec<PbKeyValue>) -> Vec<Kv> {
-    kvs.into_iter().map(kv).collect()
+/// What a read has found: without values, it has no leases either.
+pub(crate) fn found(read: &Op, kvs: Vec<PbKeyValue>) -> Vec<Kv> {
+    let values = !range(read).keys_only;
+    let kvs = kvs.into_iter().map(kv);
+    kvs.map(|kv| Kv {
+        lease: kv.lease.filter(|_| values),
+        ..kv
+    })
+    .collect()
 }
 
 fn kv(kv: PbKeyValue) -> Kv {
@@ -137,7 +148,7 @@ fn kv(kv: PbKeyValue) -> Kv {
         value: kv.value,
         create_revision: revision(kv.create_revision),
         mod_revision: revision(kv.mod_revision),
-        lease: kv.lease,
+        lease: Some(kv.lease),
     }
 }
 

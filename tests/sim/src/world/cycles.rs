@@ -180,10 +180,9 @@ impl Bench {
             .find_map(|contender| contender.created.or_else(|| self.arrived(&contender)));
         // One that is still to come is behind all that are there.
         let created = created.unwrap_or(revision(Revision::MAX));
-        let own = |lease| self.owners.get(lease) == Some(&call.process);
         let family = format!("{name}/");
         let children = self.store.kvs().filter(|kv| {
-            let older = kv.create_revision < created && !own(&kv.lease);
+            let older = kv.create_revision < created && self.process_of(kv) != Some(call.process);
             older && contends(&family, &kv.key) && call.mode.is_excluded_by(Seat::of_key(&kv.key))
         });
         for kv in children {

@@ -128,7 +128,7 @@ impl Etcd {
             Request::Txn(txn) => self
                 .store
                 .txn(&convert::txn(txn))
-                .map(|answer| Response::Txn(convert::answer(answer)))
+                .map(|answer| Response::Txn(convert::answer(txn, answer)))
                 .map_err(convert::failure),
         };
         self.track();
@@ -306,7 +306,7 @@ impl Etcd {
         let read = |op: &Op| {
             let mut range = convert::range(op);
             range.revision = revision;
-            convert::found(self.store.range(&range).expect("a range").kvs)
+            convert::found(op, self.store.range(&range).expect("a range").kvs)
         };
         TxnAnswer {
             revision: crate::world::revision(revision),

@@ -258,17 +258,22 @@ impl Bench {
         self.check_no_keys();
     }
 
+    /// The process whose lease a key is attached to.
+    pub(crate) fn process_of(&self, kv: &Kv) -> Option<usize> {
+        self.owners.get(&kv.lease?).copied()
+    }
+
     /// No key of ours is left below a name, nor a session key of a process that is gone; but session keys that an
     /// operator took over may stay.
     pub(crate) fn check_no_keys(&self) {
         let session = |kv: &Kv| kv.key.starts_with(b"locks%s/");
         let there = |kv: &Kv| {
-            let owner = self.owners.get(&kv.lease);
-            owner.is_some_and(|n| self.processes[*n].is_there())
+            let owner = self.process_of(kv);
+            owner.is_some_and(|n| self.processes[n].is_there())
         };
         let left = |kv: &&Kv| {
             !kv.key.ends_with(b"/er")
-                && !(session(kv) && (there(kv) || !self.owners.contains_key(&kv.lease)))
+                && !(session(kv) && (there(kv) || self.process_of(kv).is_none()))
         };
         let left: Vec<_> = self
             .store

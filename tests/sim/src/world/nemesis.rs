@@ -184,7 +184,7 @@ impl Bench {
     /// An operator's hand; answers the keys it overwrote.
     fn meddle(&mut self) -> Vec<Incarnation> {
         let now = self.now;
-        let ours = |kv: &&Kv| self.owners.contains_key(&kv.lease);
+        let ours = |kv: &&Kv| self.process_of(kv).is_some();
         let ours: Vec<Kv> = self.store.kvs().filter(ours).cloned().collect();
         let leases = self.store.leases();
         let name = *self.random.pick(&NAMES).unwrap_or(&"");
@@ -250,8 +250,7 @@ impl Bench {
                 let mut contenders = view::contenders(&p.core).into_iter();
                 contenders.any(|of| of.key.is_some_and(|key| key.as_bytes() == kv.key))
             };
-            !self.owners.contains_key(&kv.lease)
-                && process.is_some_and(|p| !p.is_there() || !knows(p))
+            self.process_of(kv).is_none() && process.is_some_and(|p| !p.is_there() || !knows(p))
         };
         let left: Vec<_> = self
             .store

@@ -78,7 +78,7 @@ impl Bench {
             match there {
                 Some(kv) => {
                     let first = lease_of(&String::from_utf8_lossy(key));
-                    retained.secured |= first != Some(kv.lease);
+                    retained.secured |= first != kv.lease;
                     true
                 }
                 None => {

@@ -64,7 +64,7 @@ pub(crate) fn brief(request: &Request) -> String {
     let ops = |ops: &[Op]| {
         let ops = ops.iter().map(|op| match op {
             Op::Put { key, lease, .. } => format!("put {key} under {lease:x}"),
-            Op::Get(key) => format!("get {key}"),
+            Op::Get { key, .. } => format!("get {key}"),
             Op::Range {
                 prefix,
                 limit,
