@@ -147,16 +147,13 @@ impl Etcd {
         }
     }
 
-    /// Returns the variables that tests read: this etcd, the `etcdctl` of the best one if it is current, and the etcd to
-    /// which members of this one are upgraded.
+    /// Returns the variables that tests read: this etcd, the `etcdctl` of the best one, and the etcd to which members of this one
+    /// are upgraded.
     pub(crate) fn variables(&self, best: &Self) -> Vec<(&'static str, PathBuf)> {
         let mut variables = vec![
             ("ETCD_BIN", self.server.clone()),
-            ("ETCDCTL_BIN", self.ctl.clone()),
+            ("ETCDCTL_BIN", best.ctl.clone()),
         ];
-        if best.ctl_version >= CURRENT {
-            variables.push(("ETCDCTL_35", best.ctl.clone()));
-        }
         if let Some(newer) = self.newer() {
             variables.push(("ETCD_NEWER", newer.server));
         }

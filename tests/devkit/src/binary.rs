@@ -8,28 +8,41 @@ use std::sync::Mutex;
 
 use crate::lock;
 
-/// Returns the path of the `etcd` to run: `ETCD_BIN`, else one that `cargo xtask` has unpacked, else the one in PATH.
+/// Folders of the etcds that `cargo xtask` keeps below `target/tools/etcd`, the newest first.
+const KEPT: [&str; 4] = ["3.7", "3.6", "3.5", "distribution"];
+
+/// Returns the path of the `etcd` to run: `ETCD_BIN`, else the newest that `cargo xtask` keeps, else the one in PATH.
 pub fn etcd() -> PathBuf {
-    tool("ETCD_BIN", "etcd")
+    let chosen = env::var_os("ETCD_BIN").map(PathBuf::from);
+    chosen
+        .or_else(|| newest("etcd"))
+        .unwrap_or_else(|| "etcd".into())
 }
 
-/// Returns the `etcdctl` that contends for locks: that of `ETCDCTL_35` first, because 3.4 runs its command although its lease
-/// is gone.
+/// Returns the etcd of this version, such as `3.5`; `None` if `cargo xtask` has not built it.
+pub fn etcd_of(version: &str) -> Option<PathBuf> {
+    kept(version, "etcd")
+}
+
+/// Returns the `etcdctl` that contends for locks: `ETCDCTL_BIN`, else the newest that `cargo xtask` keeps, else the one beside
+/// [`etcd`], else the one in PATH. 3.4 runs its command although its lease is gone, so a newer one is better.
 pub fn etcdctl() -> PathBuf {
-    match env::var_os("ETCDCTL_35") {
-        Some(path) => path.into(),
-        None => tool("ETCDCTL_BIN", "etcdctl"),
-    }
+    let chosen = env::var_os("ETCDCTL_BIN").map(PathBuf::from);
+    chosen
+        .or_else(|| newest("etcdctl"))
+        .or_else(|| beside(&etcd(), "etcdctl"))
+        .unwrap_or_else(|| "etcdctl".into())
 }
 
-/// Returns the path of the `etcdctl` that comes with this `etcd`, for its snapshots.
-pub fn etcdctl_of(etcd: &Path) -> PathBuf {
-    let neighbour = etcd.with_file_name("etcdctl");
-    if neighbour.is_file() {
-        neighbour
-    } else {
-        tool("ETCDCTL_BIN", "etcdctl")
-    }
+/// Returns the `etcdctl` that comes with this `etcd`.
+pub(crate) fn etcdctl_of(etcd: &Path) -> PathBuf {
+    beside(etcd, "etcdctl").unwrap_or_else(etcdctl)
+}
+
+/// Returns the tool that restores a snapshot for this `etcd`: `etcdutl`, which comes with 3.5 and later, else `etcdctl`, which
+/// restores until 3.5.
+pub(crate) fn etcdutl_of(etcd: &Path) -> PathBuf {
+    beside(etcd, "etcdutl").unwrap_or_else(|| etcdctl_of(etcd))
 }
 
 /// Makes a command without the variables of this prefix, from which etcd and etcdctl read settings.
@@ -41,7 +54,7 @@ pub fn without_settings(program: &Path, prefix: &str) -> Command {
     command
 }
 
-/// Returns whether this etcd has the flag not to wait for the disk (3.5 has it).
+/// Returns true from 3.5 onwards: then etcd has the flag not to wait for the disk.
 pub(crate) fn knows_no_fsync(etcd: &Path) -> bool {
     static KNOWN: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
     *lock(&KNOWN).entry(etcd.to_owned()).or_insert_with(|| {
@@ -52,30 +65,15 @@ pub(crate) fn knows_no_fsync(etcd: &Path) -> bool {
     })
 }
 
-/// Finds a program by its variable, else among those that `cargo xtask` has unpacked, else by PATH.
-fn tool(variable: &str, name: &str) -> PathBuf {
-    if let Some(path) = env::var_os(variable) {
-        return path.into();
-    }
-    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/etcd");
-    find(&unpacked, name).unwrap_or_else(|| name.into())
+fn newest(name: &str) -> Option<PathBuf> {
+    KEPT.iter().find_map(|folder| kept(folder, name))
 }
 
-/// Finds a file by name below a directory: the first in the order of paths, so `current` precedes `distribution`.
-fn find(dir: &Path, name: &str) -> Option<PathBuf> {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(dir)
-        .ok()?
-        .flatten()
-        .map(|it| it.path())
-        .collect();
-    entries.sort();
-    entries.into_iter().find_map(|path| {
-        if path.is_dir() {
-            find(&path, name)
-        } else {
-            path.file_name()
-                .is_some_and(|it| it == name)
-                .then_some(path)
-        }
-    })
+fn kept(folder: &str, name: &str) -> Option<PathBuf> {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/etcd");
+    Some(tools.join(folder).join(name)).filter(|file| file.is_file())
+}
+
+fn beside(etcd: &Path, name: &str) -> Option<PathBuf> {
+    Some(etcd.with_file_name(name)).filter(|file| file.is_file())
 }

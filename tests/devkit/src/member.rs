@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::binary::{etcdctl_of, knows_no_fsync, without_settings};
+use crate::binary::{etcdctl_of, etcdutl_of, knows_no_fsync, without_settings};
 use crate::gateway::{Gateway, User};
 use crate::guard::Guard;
 use crate::process::{Process, Signal, interrupted, output};
@@ -283,7 +283,6 @@ impl Member {
             .arg("--data-dir")
             .arg(self.data())
             .args(&self.setup.flags)
-            .env("ETCD_UNSUPPORTED_ARCH", "arm64") // etcd 3.4 requires this on arm64, and ignores it elsewhere
             .process_group(0) // Ctrl-C reaches the program that started it, which ends it
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(io)?)
@@ -291,7 +290,10 @@ impl Member {
         if state.joins {
             command.arg("--initial-cluster-state=existing");
         }
-        if !self.setup.durable && knows_no_fsync(&state.binary) {
+        if !knows_no_fsync(&state.binary) {
+            // 3.4 requires this on arm64, and ignores it elsewhere.
+            command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
+        } else if !self.setup.durable {
             command.arg("--unsafe-no-fsync");
         }
         Ok(command)
@@ -403,7 +405,7 @@ impl Member {
 
     /// Saves a snapshot of the data of a running member into a new file.
     pub fn snapshot(&self, file: &Path) -> Result<()> {
-        let mut ctl = self.ctl();
+        let mut ctl = self.tool(etcdctl_of);
         ctl.args([
             "--endpoints",
             &format!("{}://{}", self.scheme, self.direct()),
@@ -420,21 +422,21 @@ impl Member {
     pub fn restore(&self, file: &Path) -> Result<()> {
         self.wipe()?;
         let initial = Vec::from_iter(lock(&self.state).initial.clone()).join(",");
-        let mut ctl = self.ctl();
-        ctl.args(["snapshot", "restore"])
+        let mut tool = self.tool(etcdutl_of);
+        tool.args(["snapshot", "restore"])
             .arg(file)
             .args(["--name", &self.name, "--initial-cluster", &initial])
             .args(["--initial-advertise-peer-urls", &self.peer_url()])
             .arg("--data-dir")
             .arg(self.data());
-        output(&mut ctl).map(drop)
+        output(&mut tool).map(drop)
     }
 
-    /// Makes a command of the `etcdctl` that comes with this etcd.
-    fn ctl(&self) -> Command {
-        let mut ctl = without_settings(&etcdctl_of(&lock(&self.state).binary), "ETCDCTL_");
-        ctl.env("ETCDCTL_API", "3");
-        ctl
+    /// Makes a command of a tool that comes with this etcd.
+    fn tool(&self, find: fn(&Path) -> PathBuf) -> Command {
+        let mut tool = without_settings(&find(&lock(&self.state).binary), "ETCDCTL_");
+        tool.env("ETCDCTL_API", "3");
+        tool
     }
 
     fn data(&self) -> PathBuf {
