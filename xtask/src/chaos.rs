@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::etcd::{Choice, Etcd};
+use crate::etcd::Choice;
 use crate::options::{self, Peer};
 use crate::process::run;
 use crate::{Result, peers, say, workspace};
@@ -24,7 +24,6 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
         return run("chaos", build(options)?.args(args));
     }
     let etcd = options.asked.find()?;
-    let mut current = Etcd::find_current(&etcd);
     let mut packages = None;
     if let Some(peer) = options.peer {
         say::step("the peer");
@@ -40,11 +39,9 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
                 (Some(program), format!("aetcd {}", python.client))
             }
             Peer::Etcdctl => {
-                // The same one for every etcd.
+                // The devkit takes the newest etcdctl that xtask keeps, for every etcd.
                 let newest = Choice::Newest.find()?;
-                let client = format!("etcdctl {}", newest.ctl_version);
-                current = Some(newest);
-                (None, client)
+                (None, format!("etcdctl {}", newest.version))
             }
             // etcd-client's is the runner's own program, and the one that starts etcdctl.
             Peer::LockService => (None, format!("etcd-client {}", peers::etcd_client()?)),
@@ -61,9 +58,8 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
     }
     let mut play = build(options)?;
     say::step(format_args!("etcd {}, three members", etcd.version));
-    let best = current.as_ref().unwrap_or(&etcd);
     play.args(args)
-        .envs(etcd.variables(best))
+        .env("ETCD_BIN", &etcd.server)
         .envs(packages.map(|packages| ("PYTHONPATH", packages)));
     run("chaos", &mut play)
 }

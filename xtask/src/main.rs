@@ -12,6 +12,7 @@ mod examples;
 mod exec;
 mod faults;
 mod fenced;
+mod go;
 mod lanes;
 mod load;
 mod messages;
@@ -28,7 +29,6 @@ mod screens;
 mod service;
 mod sim;
 mod suite;
-mod wheel;
 mod workspace;
 
 use std::process::ExitCode;
@@ -72,7 +72,12 @@ fn carry_out(command: Command) -> Result<Option<String>> {
     }
     let last_line = match command {
         Command::Demo => demo::demo(),
-        Command::Test { asked, args, own } => suite::test(&asked, &suite::joined(args, own)),
+        Command::Test {
+            asked,
+            every_version,
+            args,
+            own,
+        } => suite::test(&asked, every_version, &suite::joined(args, own)),
         Command::Drills { table: true, .. } => drills::write_table(),
         Command::Drills { asked, words, .. } => drills::drills(&asked, &words),
         Command::Examples { rows } => examples::examples(&rows),

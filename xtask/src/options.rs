@@ -14,7 +14,7 @@ use crate::{Result, say};
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
 #[command(after_help = "\
-Missing tools are brought into target/tools; ETCD_BIN and ETCDCTL_BIN choose an etcd of your own.
+Missing tools are brought into target/tools; ETCD_BIN chooses an etcd of your own, ETCDCTL_BIN its etcdctl.
 `cargo xtask <COMMAND> --help` has the options of a command.")]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -26,12 +26,15 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// Run three order services on a stock that is too small: without the lock, then with it
     Demo,
-    /// Run the whole test suite, on this machine's etcd, on a 3.5 and on an embedded one
+    /// Run the test suite: all on etcd 3.7, the promises on 3.4 and an embedded one, what depends on the server on 3.5 and 3.6
     ///
     /// With --etcd it runs the promises alone, on that etcd.
     Test {
         #[command(flatten)]
         asked: Asked,
+        /// Fail if one of these versions is not available, instead of leaving it untested
+        #[arg(long, conflicts_with = "etcd")]
+        every_version: bool,
         /// Arguments of `cargo test`, such as a part of the tests' names
         #[arg(allow_hyphen_values = true)]
         args: Vec<String>,
@@ -39,7 +42,7 @@ pub(crate) enum Command {
         #[arg(last = true)]
         own: Vec<String>,
     },
-    /// Show what a real etcd does to us, on 3.4, 3.5 and sid's, as a table; writes tests/DRILLS.md
+    /// Show what a real etcd does to us, on 3.4, 3.5 and 3.7, as a table; writes tests/DRILLS.md
     ///
     /// With words, or on one etcd, it writes target/DRILLS.md.
     Drills {
@@ -117,9 +120,9 @@ pub(crate) enum Command {
     Book,
     /// Pack what is published, and build a crate and the command line from the packed form
     Package,
-    /// Find or bring etcd, and print the variables that tests read, as shell assignments
+    /// Find or bring etcd, and print the variable that tests read, as a shell assignment
     Etcd {
-        /// As for --etcd: `newest`, a version such as 3.4 or 3.5.16, or the path of an etcd
+        /// As for --etcd: `newest`, a version such as 3.7 or 3.5.35, or the path of an etcd
         choice: Option<Choice>,
     },
     /// Run the protoc that a crate carries (`xtask/protoc` prefers the machine's)
@@ -142,7 +145,7 @@ pub(crate) enum Command {
 /// Which etcd to use.
 #[derive(Debug, Args)]
 pub(crate) struct Asked {
-    /// The etcd: `newest` (Debian sid's), a version such as 3.4 or 3.5.16, or the path of an etcd
+    /// The etcd: `newest` (3.7), a version such as 3.4 or 3.5.35, or the path of an etcd
     #[arg(long, value_name = "CHOICE")]
     pub(crate) etcd: Option<Choice>,
 }
@@ -319,6 +322,7 @@ mod tests {
             ("test --etcd newest", "--test it fifo -- --nocapture"),
             ("test --etcd=newest", "-- --ignored"),
             ("test", "-p etcd-locked-core fifo --help -- --etcd newest"),
+            ("test --every-version", "fifo"),
             ("sim --write", "--seeds 7"),
             (
                 "chaos --etcd 3.4",
@@ -333,8 +337,14 @@ mod tests {
         ] {
             let line = format!("{command} {passed}");
             let found = match parse(&line) {
-                Ok(Command::Test { args, own, asked }) => {
-                    assert_eq!(asked.etcd.is_some(), command != "test");
+                Ok(Command::Test {
+                    args,
+                    own,
+                    asked,
+                    every_version,
+                }) => {
+                    assert_eq!(asked.etcd.is_some(), command.contains("--etcd"));
+                    assert_eq!(every_version, command.contains("--every-version"));
                     suite::joined(args, own)
                 }
                 Ok(Command::Sim { args, .. }) => args,
@@ -366,6 +376,10 @@ mod tests {
             ("demo now", ErrorKind::UnknownArgument),
             ("roll --times 0", ErrorKind::ValueValidation),
             ("etcd latest", ErrorKind::ValueValidation),
+            (
+                "test --every-version --etcd 3.7",
+                ErrorKind::ArgumentConflict,
+            ),
             ("drills --etcd", ErrorKind::InvalidValue),
             ("drills --table fifo", ErrorKind::ArgumentConflict),
             ("examples s4 S99", ErrorKind::InvalidValue),

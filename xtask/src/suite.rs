@@ -1,12 +1,34 @@
-//! `cargo xtask test`: runs the whole test suite on every available etcd, the embedded one included.
+//! `cargo xtask test`: runs the test suite on every supported version of etcd, and on the embedded one.
 
 use std::env;
-use std::process::Command;
+use std::fmt::{self, Display, Formatter};
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::etcd::{CURRENT, Etcd};
+use crate::etcd::{Choice, Etcd};
 use crate::options::Asked;
-use crate::process::run;
+use crate::process::Process;
 use crate::{Result, outside, say, workspace};
+
+/// Supported versions, the newest first: the whole workspace is tested on the first one, and all promises on the last one.
+const VERSIONS: [&str; 4] = ["3.7", "3.6", "3.5", "3.4"];
+
+/// Parts of the names of the tests in `it` that run on the versions between: what they show depends on the server.
+const DEPEND_ON_SERVER: [&str; 12] = [
+    "exclusion::",
+    "waiting::",
+    "queue::",
+    "foreign::",
+    "restored",
+    "history::",
+    "members::",
+    "endpoints::",
+    "restart::",
+    "no_space::",
+    "permissions::",
+    "credentials::",
+];
 
 /// Number of test threads on an embedded etcd. These tests mostly wait, as for leases to expire, so many can wait at once.
 const THREADS_ON_EMBEDDED: &str = "8";
@@ -17,12 +39,17 @@ const THREADS: &str = "6";
 /// Targets whose tests run on any etcd.
 const PROMISES: [&str; 4] = ["--test", "it", "--test", "differential"];
 
-pub(crate) fn test(asked: &Asked, args: &[String]) -> Result<String> {
-    let etcd = asked.find()?;
-    match asked.etcd {
-        Some(_) => test_on(&etcd, args),
-        None => test_on_all(etcd, args),
+pub(crate) fn test(asked: &Asked, every_version: bool, args: &[String]) -> Result<String> {
+    if asked.etcd.is_none() {
+        return test_on_all(every_version, args);
     }
+    let etcd = asked.find()?;
+    say::step(format_args!("the promises, on etcd {}", etcd.version));
+    let tally = count(only(suite(&etcd), &PROMISES, args).args(args))?;
+    Ok(format!(
+        "test: ok — {tally}: the promises on etcd {}",
+        etcd.version
+    ))
 }
 
 /// The arguments of `cargo test`: its own, then those of the tests' programs.
@@ -34,63 +61,127 @@ pub(crate) fn joined(mut args: Vec<String>, own: Vec<String>) -> Vec<String> {
     args
 }
 
-/// Runs the promises on one etcd.
-fn test_on(etcd: &Etcd, args: &[String]) -> Result<String> {
-    let current = Etcd::find_current(etcd);
-    let best = current.as_ref().unwrap_or(etcd);
-    say::step(format_args!("the promises, on etcd {}", etcd.version));
-    let mut cargo = only(suite(etcd, best), &PROMISES, args);
-    run("cargo test", cargo.args(args))?;
-    Ok(format!("test: ok — the promises on etcd {}", etcd.version))
+fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
+    say::step("etcd");
+    let (mut etcds, mut table) = (Vec::new(), Vec::new());
+    for version in VERSIONS {
+        match version.parse::<Choice>()?.find() {
+            Ok(etcd) => etcds.push(etcd),
+            Err(reason) => table.push(format!("   etcd {version:9} untested: {reason}")),
+        }
+    }
+    let untested = table.len();
+    let (Some(newest), Some(oldest)) = (etcds.first(), etcds.last()) else {
+        return Err(format!("no etcd is available:\n{}", table.join("\n")));
+    };
+    if every_version && untested > 0 {
+        return Err(format!(
+            "not every version is available:\n{}",
+            table.join("\n")
+        ));
+    }
+    table.iter().for_each(|line| eprintln!("{line}"));
+
+    let mut runs = Vec::new();
+    for etcd in &etcds {
+        let mut cargo = suite(etcd);
+        let what = if etcd.version == newest.version {
+            "the whole workspace"
+        } else if etcd.version == oldest.version || !args.is_empty() {
+            cargo = only(cargo, &PROMISES, args);
+            "the promises"
+        } else {
+            cargo.args(["--test", "it", "--"]).args(DEPEND_ON_SERVER);
+            "what depends on the server"
+        };
+        runs.push((etcd.version.to_string(), what, cargo));
+    }
+    let mut cargo = only(suite(newest), &["--test", "it"], args);
+    cargo
+        .env("ETCD_LOCKED_TESTS_ON", "embedded")
+        .env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED);
+    runs.push(("embedded".to_owned(), "the promises", cargo));
+
+    let mut passed = 0;
+    let mut outcome = runs.into_iter().try_for_each(|(etcd, what, mut cargo)| {
+        say::step(format_args!("{what}, on etcd {etcd}"));
+        let begun = Instant::now();
+        let tally =
+            count(cargo.args(args)).map_err(|error| format!("{what} on etcd {etcd}: {error}"))?;
+        passed += tally.passed;
+        let seconds = begun.elapsed().as_secs();
+        table.push(format!(
+            "   etcd {etcd:9} {what:26} {tally}, in {seconds} s"
+        ));
+        Ok(())
+    });
+    if outcome.is_ok() && args.is_empty() {
+        outcome = outside::test(newest);
+    }
+    println!("\n{}", table.join("\n"));
+    outcome?;
+    let tested = match args {
+        [] => "and a crate outside the workspace".to_owned(),
+        args => format!("of `{}`", args.join(" ")),
+    };
+    Ok(format!(
+        "test: ok — {passed} tests passed {tested}, {untested} versions untested"
+    ))
 }
 
-fn test_on_all(first: Etcd, args: &[String]) -> Result<String> {
-    let current = Etcd::find_current(&first);
-    let best = current.as_ref().unwrap_or(&first);
-    if best.ctl_version < CURRENT {
-        say::note(format_args!(
-            "etcdctl {} has to stand in for one ≥ 3.5",
-            best.ctl_version
-        ));
-    }
+/// Counts of tests.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    /// Negative while tests have left themselves out whose target has no result yet.
+    passed: i64,
+    /// Ignored, or begun and left out with a line that says why.
+    left_out: i64,
+}
 
-    say::step(format_args!(
-        "the whole workspace, on etcd {}",
-        first.version
-    ));
-    run("cargo test", suite(&first, best).args(args))?;
-    let mut versions = first.version.to_string();
-    if let Some(current) = &current {
-        say::step(format_args!(
-            "the promises once more, on etcd {}",
-            current.version
-        ));
-        run(
-            "cargo test",
-            only(suite(current, best), &PROMISES, args).args(args),
-        )?;
-        versions += &format!(", {}", current.version);
+impl Tally {
+    /// Adds a line of `cargo test`: the result of a target, or of a test that leaves itself out, which also counts as passed there.
+    fn add(&mut self, line: &str) {
+        if let Some(counts) = line.strip_prefix("test result:") {
+            let of = |what: &str| {
+                let (before, _) = counts.split_once(what)?;
+                before.split_whitespace().last()?.parse::<i64>().ok()
+            };
+            self.passed += of(" passed").unwrap_or(0);
+            self.left_out += of(" ignored").unwrap_or(0);
+        } else if line.contains(" left out: ") {
+            self.passed -= 1;
+            self.left_out += 1;
+        }
     }
-    say::step("the promises once more, on an embedded etcd");
-    run(
-        "cargo test",
-        only(suite(&first, best), &["--test", "it"], args)
-            .args(args)
-            .env("ETCD_LOCKED_TESTS_ON", "embedded")
-            .env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED),
-    )?;
-    versions += " and an embedded one";
-    if !args.is_empty() {
-        return Ok(format!(
-            "test: ok — `{}` on etcd {versions}; the crate outside the workspace was left out",
-            args.join(" ")
-        ));
-    }
+}
 
-    outside::test(&first)?;
-    Ok(format!(
-        "test: ok — the suite on etcd {versions}, and a crate outside the workspace"
-    ))
+impl Display for Tally {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{:4} passed, {:3} left out",
+            self.passed, self.left_out
+        )
+    }
+}
+
+/// Runs `cargo test` with its output on the terminal, and counts its tests.
+fn count(cargo: &mut Command) -> Result<Tally> {
+    let mut tests = Process::start("cargo test", cargo.stdout(Stdio::piped()))?;
+    let stdout = tests.streams().stdout.take();
+    let mut stdout = BufReader::new(stdout.ok_or("cargo test has no output")?);
+    let (mut tally, mut line) = (Tally::default(), Vec::new());
+    let io = |error: io::Error| format!("cargo test: {error}");
+    while stdout.read_until(b'\n', &mut line).map_err(io)? > 0 {
+        io::stdout().write_all(&line).map_err(io)?;
+        tally.add(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    let status = tests.wait(Duration::MAX)?;
+    match status.success() {
+        true => Ok(tally),
+        false => Err(format!("cargo test: {status}")),
+    }
 }
 
 /// Restricts `cargo test` to these targets, unless the arguments name others.
@@ -104,14 +195,51 @@ fn only(mut cargo: Command, targets: &[&str], args: &[String]) -> Command {
 /// Makes `cargo test` with this etcd for the tests, of the whole workspace with all features.
 ///
 /// For one package alone cargo would compile other features of the same crates, and leave out examples of the docs.
-fn suite(etcd: &Etcd, best: &Etcd) -> Command {
+fn suite(etcd: &Etcd) -> Command {
     let mut cargo = workspace::cargo();
     cargo
         .args(["test", "--workspace", "--all-features"])
         .env_remove("ETCD_LOCKED_TESTS_ON")
-        .envs(etcd.variables(best));
+        .env("ETCD_BIN", &etcd.server);
     if env::var_os("RUST_TEST_THREADS").is_none() {
         cargo.env("RUST_TEST_THREADS", THREADS);
     }
     cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_tests_that_leave_themselves_out() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 9 tests",
+            "test history::one ... ok",
+            "test history::two ... left out: an embedded etcd makes no snapshot",
+            "test result: ok. 7 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 12.08s",
+        ] {
+            tally.add(line);
+        }
+        assert_eq!(
+            tally,
+            Tally {
+                passed: 6,
+                left_out: 3
+            }
+        );
+    }
+
+    #[test]
+    fn every_part_of_a_name_has_tests() {
+        let modules = workspace::entries(&workspace::root().join("tests/it")).expect("the modules");
+        for part in DEPEND_ON_SERVER {
+            let named = |path: &std::path::PathBuf| {
+                path.file_stem()
+                    .is_some_and(|it| format!("{}::", it.display()).contains(part))
+            };
+            assert!(modules.iter().any(named), "`{part}` chooses no test");
+        }
+    }
 }

@@ -150,14 +150,14 @@ fn median_and_most(nanos: impl Iterator<Item = u64>) -> (f64, f64) {
 fn page(etcd: &Etcd, table: &str) -> String {
     format!(
         "# Commands under a lock, and what goes wrong\n\n\
-         Written by `cargo xtask exec --times N --write`, on etcd {} and etcdctl {}. In each round one process runs a command of two\n\
+         Written by `cargo xtask exec --times N --write`, on etcd and etcdctl {}. In each round one process runs a command of two\n\
          processes under a lock with a TTL of 5 s, and meets a fault; another process waits for the same lock, to run its own. Both\n\
          commands note the time each millisecond, by one clock.\n\n\
          {table}\n\
          With \"all stopped, then continued\", command, guardian and `etcd-locked` (or command and `etcdctl`) are stopped until the\n\
          next command has begun; the time is how long the first command ran after that, before it was killed. A store that checks\n\
          `ETCD_LOCKED_TOKEN` refuses what it writes then.\n",
-        etcd.version, etcd.ctl_version
+        etcd.version
     )
 }
 

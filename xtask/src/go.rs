@@ -1,0 +1,31 @@
+//! Go compiler: builds programs of a pinned Go module, below `target/tools`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::process::output;
+use crate::{Result, workspace};
+
+/// How to get it. The pinned modules ask for this version.
+const HOW: &str = "install Go 1.26 or later (apt-get install golang-go)";
+
+/// Builds a package, or a `.go` file given by its absolute path, with the versions of the module in this folder.
+pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<()> {
+    let folder = program.parent().unwrap_or(program);
+    fs::create_dir_all(folder).map_err(workspace::failed_at(folder))?;
+    let mut go = go(module);
+    go.args(["build", "-buildvcs=false", "-o"]).arg(program);
+    say_how(output(go.arg(package))).map(drop)
+}
+
+fn go(module: &Path) -> Command {
+    let mut go = Command::new("go");
+    // Without C, the programs run on any Linux and need no C compiler.
+    go.current_dir(module).env("CGO_ENABLED", "0");
+    go
+}
+
+fn say_how<T>(result: Result<T>) -> Result<T> {
+    result.map_err(|error| format!("{error}; {HOW}"))
+}
