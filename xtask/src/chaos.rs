@@ -23,7 +23,8 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
     if options.judges() {
         return run("chaos", build(options)?.args(args));
     }
-    let etcd = options.asked.find()?;
+    say::step("etcd");
+    let etcd = options.asked.etcd.as_ref().unwrap_or(&Choice::Newest).find()?;
     let mut packages = None;
     if let Some(peer) = options.peer {
         say::step("the peer");

@@ -71,6 +71,8 @@ pub(crate) enum Command {
         args: Vec<String>,
     },
     /// Torture worker processes on a cluster of three, with faults of processes, members and connections; a checker judges
+    ///
+    /// Without --etcd it is of the newest version, 3.7.
     Chaos(Chaos),
     /// Play faults on commands of `etcd-locked exec` and `etcdctl lock`: does one still run when the next begins?
     ///
