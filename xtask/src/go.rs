@@ -19,6 +19,20 @@ pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<()> 
     say_how(output(go.arg(package))).map(drop)
 }
 
+/// Returns the compiler's version, such as `go1.26.8 linux/amd64`.
+pub(crate) fn version() -> Result<String> {
+    let version = say_how(output(Command::new("go").arg("version")))?;
+    Ok(version.replace("go version", "").trim().to_owned())
+}
+
+/// Returns the version that a module pins of one of its dependencies.
+pub(crate) fn pinned(module: &Path, dependency: &str) -> Result<String> {
+    let mut go = go(module);
+    go.args(["list", "-m", "-f", "{{.Version}}", dependency]);
+    let version = say_how(output(&mut go))?;
+    Ok(version.trim().trim_start_matches('v').to_owned())
+}
+
 fn go(module: &Path) -> Command {
     let mut go = Command::new("go");
     // Without C, the programs run on any Linux and need no C compiler.

@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::output;
-use crate::{Result, say, workspace};
+use crate::{Result, go, say, workspace};
 
-/// Folder in which Debian and its relatives keep the sources of Go packages.
-const GO_PACKAGES: &str = "/usr/share/gocode";
-const GO_PACKAGE: &str = "src/go.etcd.io/etcd/clientv3/concurrency";
-/// The file that names its version.
-const GO_VERSION: &str = "src/go.etcd.io/etcd/version/version.go";
+/// Module whose etcd client the Go programs are built with: etcd's newest, as the tests run it.
+const GO_MODULE: &str = "tests/etcd/3.7";
+const GO_CLIENT: &str = "go.etcd.io/etcd/client/v3";
 
 pub(crate) struct Go {
     pub(crate) program: PathBuf,
@@ -21,49 +19,22 @@ pub(crate) struct Go {
 }
 
 /// Builds a program that locks by etcd's own Go package, from a folder of the workspace.
-///
-/// Compiler and package come from the distribution, because the package depends on a hundred others.
 pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
-    let how = "apt-get install golang-go golang-etcd-server-dev";
-    let version = output(Command::new("go").arg("version"))
-        .map_err(|error| format!("{error}; the Go peer needs a Go compiler: {how}"))?;
-    let version = version.replace("go version", "").trim().to_owned();
-    let package = Path::new(GO_PACKAGES).join(GO_PACKAGE);
-    if !package.is_dir() {
-        return Err(format!(
-            "there is no {}; the Go peer needs etcd's Go packages: {how}",
-            package.display()
-        ));
-    }
-    let client = Path::new(GO_PACKAGES).join(GO_VERSION);
-    let client = go_version(&workspace::read(client)?).ok_or("etcd's Go package has no version")?;
-    let home = home("go")?;
-    let program = home.join(name);
-    output(
-        Command::new("go")
-            .current_dir(workspace::root().join(source))
-            .env("GO111MODULE", "off")
-            .env("GOPATH", format!("{}:{GO_PACKAGES}", home.display()))
-            .env_remove("GOFLAGS")
-            .args(["build", "-o"])
-            .arg(&program)
-            .arg("."),
-    )?;
-    say::note(format_args!("{version}: {}", program.display()));
+    let module = workspace::root().join(GO_MODULE);
+    let source = workspace::root().join(source).join("main.go");
+    let program = home("go")?.join(name);
+    go::build(&module, &source.to_string_lossy(), &program)?;
+    let version = go::version()?;
+    let client = go::pinned(&module, GO_CLIENT)?;
+    say::note(format_args!(
+        "{version}, client {client}: {}",
+        program.display()
+    ));
     Ok(Go {
         program,
         version,
         client,
     })
-}
-
-/// The version in etcd's `version.go`.
-fn go_version(text: &str) -> Option<String> {
-    let line = text
-        .lines()
-        .find(|line| line.trim_start().starts_with("Version "))?;
-    let (_, version) = line.split_once('"')?;
-    version.split('"').next().map(str::to_owned)
 }
 
 pub(crate) struct Python {
@@ -137,16 +108,4 @@ fn home(peer: &str) -> Result<PathBuf> {
     let home = workspace::tools().join("peers").join(peer);
     fs::create_dir_all(&home).map_err(workspace::failed_at(&home))?;
     Ok(home)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::go_version;
-
-    #[test]
-    fn version_of_the_go_package_is_found() {
-        let text = "\tMinClusterVersion = \"3.0.0\"\n\tVersion           = \"3.4.23\"\n";
-        assert_eq!(go_version(text).as_deref(), Some("3.4.23"));
-        assert_eq!(go_version("package version"), None);
-    }
 }

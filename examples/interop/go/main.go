@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	// The package of etcd 3.4, which Debian has; from 3.5 on it is go.etcd.io/etcd/client/v3.
-	"go.etcd.io/etcd/clientv3"
-	"go.etcd.io/etcd/clientv3/concurrency"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
 func main() {

@@ -21,7 +21,7 @@ pub(crate) const OURS: &str = "etcd-locked";
 
 /// Who the peers are.
 const PEERS: &str = "\nThe peers make exclusive calls only, each task under a lease of its own. A body stops once its client says that the lease is \
-                     gone; etcdctl never does.\n`go` is `concurrency.Mutex` of etcd's own Go client, as the distribution has it; `lock-service` is \
+                     gone; etcdctl never does.\n`go` is `concurrency.Mutex` of etcd's own Go client; `lock-service` is \
                      etcd's lock service by etcd-client,\nwith a task that renews; `aetcd` is its lock, renewed every third of the TTL, on one \
                      endpoint; `etcdctl` is `etcdctl lock`\nwith a command, which is the body: etcdctl lets it run to its end. Order is\njudged of ours only: peers promise none among \
                      the tasks of a process.\n";

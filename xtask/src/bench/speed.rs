@@ -31,9 +31,10 @@ pub(crate) fn speed(options: &options::Bench) -> Result<String> {
             "go" => {
                 say::step("the peer in Go");
                 let go = peers::go("benches/peers/go", "worker")?;
+                let versions = format!("{}, clientv3 {}", go.version, go.client);
                 command
                     .env("BENCH_GO_PEER", go.program)
-                    .env("BENCH_GO", go.version);
+                    .env("BENCH_GO", versions);
             }
             "aetcd" => {
                 say::step("the peer in Python");
