@@ -2,7 +2,7 @@
 //! Without the lock, two contenders would read the same count.
 //!
 //! This program has two contenders: ours (`ours`), and one that asks etcd's lock service (`service`), which serves clients
-//! without a lock of their own. The others are in Go, in Python and for `etcdctl`; `README.md` says what each does not promise.
+//! without a lock of their own. The others are in Go, Java and Python, and for `etcdctl`; `README.md` says what each does not promise.
 //! Each contender prints a line a round: the count, its kind, its fencing token, its key.
 //!
 //! ```sh

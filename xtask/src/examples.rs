@@ -1,6 +1,6 @@
 //! `cargo xtask examples`: runs every example with its checks, which are tests, several at a time.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -50,13 +50,7 @@ pub(crate) fn examples(chosen: &[Row]) -> Result<String> {
     let rows = if chosen.is_empty() { ROWS } else { chosen };
     say::step("etcd");
     let etcd = Etcd::find()?;
-    let brought = match rows.iter().any(|row| row.0 == "interop") {
-        true => bring(),
-        false => Ok(Vec::new()),
-    };
-    if let Err(missing) = &brought {
-        say::note(missing);
-    }
+    let contenders = contenders(rows);
 
     say::step(format_args!(
         "{} rows, each test on etcd {} of its own (the first time building takes a minute or two)",
@@ -70,26 +64,52 @@ pub(crate) fn examples(chosen: &[Row]) -> Result<String> {
         .arg("--show-output") // some tests say what they leave out
         .args(chosen.iter().map(|row| format!("{}::", row.2)))
         .env("RUST_BACKTRACE", "0") // the printed and the expected lines are enough
+        .arg("--include-ignored")
         .env("ETCD_BIN", &etcd.server);
-    if let Ok(variables) = &brought {
-        let variables = variables.iter().map(|(name, path)| (name, path));
-        cargo.arg("--include-ignored").envs(variables);
+    let mut missing = String::new();
+    for (test, built) in contenders {
+        match built {
+            Ok(variables) => drop(cargo.envs(variables)),
+            Err(error) => {
+                say::note(&error);
+                missing += &format!("\n    {error}");
+                cargo.args(test.iter().flat_map(|test| ["--skip", test]));
+            }
+        }
     }
     run("cargo test", &mut cargo)?;
-    brought.map_err(|missing| format!("what needs Go and Python was left out: {missing}"))?;
+    if !missing.is_empty() {
+        return Err(format!("contenders were left out:{missing}"));
+    }
     let count = rows.len();
     Ok(format!("examples: ok — {count} rows, each as it should be"))
 }
 
-/// Brings what `interop` needs and not every machine has. The tests that need it are ignored elsewhere.
-fn bring() -> Result<Vec<(&'static str, PathBuf)>> {
-    let go = peers::go("examples/interop/go", "contender")?;
-    let python = peers::python()?;
-    Ok(vec![
-        ("INTEROP_GO", go.program),
-        ("INTEROP_PYTHON", python.interpreter),
-        ("INTEROP_PYTHON_PACKAGES", python.packages),
-    ])
+/// A contender in another language: the test that cannot do without it, and the variables by which the tests find it, or what
+/// this machine lacks.
+type Contender = (Option<&'static str>, Result<Vec<(&'static str, OsString)>>);
+
+/// Builds the contenders of these rows.
+fn contenders(rows: &[Row]) -> Vec<Contender> {
+    let has = |label| rows.iter().any(|row| row.0 == label);
+    let mut contenders = Vec::new();
+    if has("interop") {
+        let go = peers::go("examples/interop/go", "contender");
+        let go = go.map(|go| vec![("INTEROP_GO", go.program.into())]);
+        contenders.push((None, go));
+        let python = peers::python().map(|python| {
+            vec![
+                ("INTEROP_PYTHON", python.interpreter.into()),
+                ("INTEROP_PYTHON_PACKAGES", python.packages.into()),
+            ]
+        });
+        contenders.push((Some("aetcds_bare_lock"), python));
+    }
+    if has("interop") || has("S1") {
+        let jetcd = peers::jetcd().map(|classes| vec![("INTEROP_JETCD", classes)]);
+        contenders.push((Some("jetcd_and_we"), jetcd));
+    }
+    contenders
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Peers: programs in Go and Python for the benches and the examples, brought below `target/tools/peers`.
+//! Peers: programs in Go, Java and Python for the benches and the examples, brought below `target/tools/peers`.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +36,27 @@ pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
         version,
         client,
     })
+}
+
+/// Builds the contender that locks by jetcd, with Maven; returns its class path.
+pub(crate) fn jetcd() -> Result<OsString> {
+    let home = home("java")?;
+    let jars = home.join("classpath");
+    output(
+        Command::new("mvn")
+            .current_dir(workspace::root().join("examples/interop/java"))
+            .args(["-q", "-B", "compile", "dependency:build-classpath"])
+            .arg(format!("-Dmdep.outputFile={}", jars.display())),
+    )
+    .map_err(|error| {
+        format!(
+            "{error}; jetcd needs Java 17 or later and Maven (apt-get install default-jdk-headless maven), and Maven Central"
+        )
+    })?;
+    let jars = workspace::read(jars)?;
+    say::note(format_args!("jetcd: {}", home.display()));
+    let paths = std::env::split_paths(jars.trim()).chain([home.join("classes")]);
+    std::env::join_paths(paths).map_err(|error| error.to_string())
 }
 
 pub(crate) struct Python {

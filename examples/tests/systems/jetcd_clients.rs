@@ -1,6 +1,7 @@
-//! Row S1, jetcd's clients: an etcd client with the settings of the locks, and a fenced write.
+//! Row S1, jetcd's clients: an etcd client with the settings of the locks, a fenced write, and jetcd itself in our queue.
 
 use crate::etcd::Etcd;
+use crate::interop::count_together;
 use crate::limit::run;
 use crate::stage::Stage;
 
@@ -52,4 +53,10 @@ fn the_client_has_the_settings_of_the_locks() {
         stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;
         stage.says("user name is empty").await;
     });
+}
+
+#[test]
+#[ignore = "needs jetcd for Java; run `cargo xtask examples S1`, which brings it"]
+fn jetcd_and_we_count_to_200_in_one_queue() {
+    run(count_together(&["ours", "jetcd"], 100));
 }
