@@ -246,15 +246,15 @@ impl Contender {
         }
     }
 
-    /// What a read of its names shows of its own keys, which are attached to `lease`: a loss counts more than a key that was written
-    /// again, and that more than one that is intact.
-    pub fn own_in(&mut self, seen: &[Seen], lease: LeaseId) -> Own {
+    /// What a read of its names at this revision shows of its own keys, which are attached to `lease`: a loss of any, else whether one
+    /// was written again.
+    pub fn own_in(&mut self, lease: LeaseId, revision: Revision, seen: &[Seen]) -> Own {
         let Some(created) = self.created() else {
             return Own::Intact;
         };
         let mut all = Own::Intact;
         for (part, seen) in self.parts.iter_mut().zip(seen) {
-            match part.own(created, lease, seen) {
+            match part.own(created, lease, revision, seen) {
                 Own::Intact => {}
                 Own::Rewritten => all = Own::Rewritten,
                 lost @ Own::Lost(_) => return lost,

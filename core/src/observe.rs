@@ -60,7 +60,7 @@ impl Read {
     pub fn ops(&self) -> impl Iterator<Item = Op> + '_ {
         self.names.iter().flat_map(|(family, whole)| {
             let keys = transactions::read_under(family.clone(), self.up_to, false);
-            // A range, because only ranges bring values; and a foreign key need not be text.
+            // A range, because a get has no bound on create revisions, and a foreign key need not be text.
             let text = whole.as_ref().and_then(|key| key.utf8_chunks().next());
             let whole = text.map(|text| text.valid().into());
             let whole = whole.map(|key| transactions::read_under(key, self.up_to, true));

@@ -22,7 +22,8 @@ pub struct Part {
     pub key: Key,
     mode: Mode,
     ahead: Ahead,
-    /// The last mod revision of the key that is known to come from this process; `None`: its put has not been answered.
+    /// The mod revision of the key as this process last wrote it, or as a read showed it under this process's lease. `None`: its put
+    /// has not been answered.
     modified: Option<Revision>,
     /// A read without leases has shown a later mod revision: the next read includes the key's lease.
     rewritten: bool,
@@ -79,12 +80,12 @@ impl Part {
         }
     }
 
-    /// The last mod revision of the key that is known to come from this process.
+    /// The mod revision that guards the next write of the key.
     pub fn modified(&self) -> Option<Revision> {
         self.modified
     }
 
-    /// This process has written the key, as etcd shows at this revision.
+    /// The key is attached to this process's lease, and was last written at this revision.
     pub fn written(&mut self, revision: Revision) {
         self.modified = self.modified.max(Some(revision));
         self.rewritten = false;
@@ -99,10 +100,16 @@ impl Part {
         }
     }
 
-    /// Compares a read of the family with what this process wrote: under this lease, created at this revision.
+    /// Compares a read at this revision with the key as this process put it: created at this revision, under this lease.
     ///
-    /// Without its lease a key tells by its mod revision alone who wrote it last.
-    pub fn own(&mut self, created: Revision, lease: LeaseId, seen: &Seen) -> Own {
+    /// A mod revision that is not known may come from a write of this process without a response, so only the lease decides.
+    pub fn own(
+        &mut self,
+        created: Revision,
+        lease: LeaseId,
+        revision: Revision,
+        seen: &Seen,
+    ) -> Own {
         let is_own = |kv: &&Kv| kv.key == self.key.as_bytes();
         let Some(kv) = seen.keys.iter().find(is_own) else {
             return Own::Lost(LossCause::Deleted);
@@ -110,7 +117,11 @@ impl Part {
         if kv.create_revision != created {
             return Own::Lost(LossCause::Overwritten);
         }
-        if self.modified >= Some(kv.mod_revision) {
+        // It is as last written, or the read is older than that.
+        if self
+            .modified
+            .is_some_and(|last| last == kv.mod_revision || last > revision)
+        {
             return Own::Intact;
         }
         match seen.whole.as_ref().filter(is_own).map(|kv| kv.lease) {

@@ -104,7 +104,7 @@ struct Sessions {
 }
 
 /// Reads the session keys, and the edges below them, page by page.
-async fn sessions(client: &mut Client, root: &str) -> Result<Sessions, Failure> {
+async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
     let mut found = Sessions {
         many: 0,
         idle: BTreeSet::new(),
@@ -116,7 +116,8 @@ async fn sessions(client: &mut Client, root: &str) -> Result<Sessions, Failure> 
     while let Some(from) = next.take() {
         // With values, which are short: etcd 3.7 omits leases where only keys are read (etcd#22209).
         let options = GetOptions::new().with_range(&*end).with_limit(PAGE);
-        let page = answer(client.get(from, Some(options))).await?;
+        let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
+        let page = answer(kv.get(from, Some(options))).await?;
         for kv in page.kvs() {
             let shown = || String::from_utf8_lossy(kv.key()).escape_debug().to_string();
             let is_session = !kv.key()[root.len()..].contains(&b'/');

@@ -948,18 +948,18 @@ impl Core {
             return self.retained_without(id, &gone);
         }
         let lease = self.sessions.get(contender.session())?.lease()?;
-        let held = contender.ownership().is_some();
-        // It was granted, or given up, since the read was asked for: the answer is to another question.
-        if held == read.up_to.is_some() {
-            return None;
-        }
-        match contender.own_in(&seen, lease) {
+        match contender.own_in(lease, revision, &seen) {
             Own::Intact => {}
             Own::Rewritten => {
                 self.observe.read(id, true);
                 return None;
             }
             Own::Lost(cause) => return self.own_key_gone(id, cause),
+        }
+        let held = contender.ownership().is_some();
+        // It was granted, or given up, since the read was asked for: the rest answers another question.
+        if held == read.up_to.is_some() {
+            return None;
         }
         if !held {
             contender.read(revision, &seen);
@@ -973,13 +973,14 @@ impl Core {
                 None => part.admitted().is_none(),
             };
             contended |= others;
-            let whole = seen
-                .whole
-                .filter(|kv| others && kv.key != part.key.as_bytes());
+            let whole = seen.whole.filter(|_| others);
+            let is_own = |kv: &Kv| kv.key == part.key.as_bytes();
+            // Then the read had no room for the owner's key, and the owner is as before.
+            let instead = whole.as_ref().is_some_and(is_own);
             let owner = whole.map(|kv| self.owner_of(kv));
             let queue = self.queues.get_mut(&part.name)?;
             queue.see(self.now, others);
-            if !held {
+            if !held && !instead {
                 queue.set_owner(owner);
             }
         }

@@ -191,7 +191,9 @@ fn description_without_a_response_is_no_put_of_another_client() {
     rig.acquire(2, A, Wait::Forever);
     rig.release(1);
     rig.granted(2);
-    let read = rig.find(reads).expect("a read whether another process waits");
+    let read = rig
+        .find(reads)
+        .expect("a read whether another process waits");
     rig.carry_out(read);
     let again = rig.find(reads).expect("a read with the lease");
     rig.carry_out(again);

@@ -57,6 +57,19 @@ fn holder_notices_an_overwritten_key_though_its_watch_is_silent() {
 }
 
 #[test]
+fn holder_keeps_a_key_that_another_client_wrote_under_its_lease() {
+    let mut rig = Rig::warm();
+    rig.hold(1, "locks/a");
+    rig.acquire(2, "locks/a", Wait::Forever);
+    rig.store.put(b"locks/a/a1", 0xa1);
+    rig.live(Duration::from_secs(3));
+    rig.release(1); // a read shows whether another process waits
+    rig.live(Duration::from_secs(1));
+    rig.granted(2);
+    assert!(rig.output(2).is_none());
+}
+
+#[test]
 fn key_that_a_barrier_finds_leaves_a_retired_session() {
     let mut rig = Rig::warm();
     rig.hold(1, "locks/long");
