@@ -21,8 +21,6 @@ mod leases;
 mod range;
 mod refusal;
 mod span;
-#[cfg(test)]
-mod tests;
 mod txn;
 mod write;
 
