@@ -20,8 +20,8 @@
 //! # What it is, and what not
 //!
 //! One member that is always the leader; nothing is kept beyond the process. Answers, revisions, gRPC codes and messages are
-//! those of etcd 3.5. It serves KV, Lease, Watch, and the calls of Maintenance and Cluster that clients and `etcdctl` make.
-//! It has no users and roles, no lock service and no election service.
+//! those of etcd 3.7. It serves KV, Lease, Watch, and the calls of Maintenance and Cluster that clients and `etcdctl` make.
+//! It has no users and roles, no lock service, no election service and no `RangeStream`.
 //!
 //! The store keeps the present keys and the last 10,000 revisions, as under etcd's `--auto-compaction-mode=revision
 //! --auto-compaction-retention=10000`. A watch or read of an earlier revision gets etcd's "compacted". There is no quota:

@@ -227,6 +227,9 @@ impl Stream {
     }
 
     fn id_for(&mut self, wanted: &Wanted) -> Result<i64, &'static str> {
+        if wanted.start_revision < 0 {
+            return Err("etcdserver: mvcc: required revision has been compacted");
+        }
         if let Span::Between(key, end) = Span::new(&wanted.key, &wanted.range_end)
             && key >= end
         {
@@ -311,7 +314,7 @@ impl Stream {
         let behind = |watch: &Watch| watch.standing == Standing::Behind;
         if self.progress_wanted && !self.watches.values().any(behind) {
             self.progress_wanted = false;
-            // If compaction has ended one of the watches, etcd 3.5 does not answer.
+            // If compaction has ended one of the watches, etcd does not answer.
             if !self.watches.is_empty() && self.watches.values().all(live) {
                 self.queue.push_back(progress(NO_WATCH));
             }

@@ -38,12 +38,15 @@ fn equal_stores_choose_equal_lease_ids() {
 
 // etcd-client cannot send such a request.
 #[test]
-fn unknown_sort_target_is_refused() {
-    let request = PbRangeRequest {
-        key: b"a".into(),
-        sort_target: 9,
-        ..PbRangeRequest::default()
-    };
-    let refusal = Store::new().range(&request).unwrap_err();
-    assert_eq!(refusal.message, "etcdserver: invalid sort option");
+fn unknown_sort_option_is_refused() {
+    for (sort_target, sort_order) in [(9, 0), (0, 9)] {
+        let request = PbRangeRequest {
+            key: b"a".into(),
+            sort_target,
+            sort_order,
+            ..PbRangeRequest::default()
+        };
+        let refusal = Store::new().range(&request).unwrap_err();
+        assert_eq!(refusal.message, "etcdserver: invalid sort option");
+    }
 }

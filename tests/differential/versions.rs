@@ -1,15 +1,15 @@
 //! Differences between versions of etcd that the comparison leaves out.
 //!
-//! The embedded etcd follows 3.5. The table has each difference of another version with its reason. Operations that would
+//! The embedded etcd follows 3.7. The table has each difference of another version with its reason. Operations that would
 //! show it are left out on that version.
 
-use crate::op::{End, Op, Txn, TxnOp, Watch};
+use crate::op::{End, Lease, Op, Rev, Txn, TxnOp, Watch};
 use crate::pair::At;
 
 /// One difference of some versions.
 struct Difference {
-    /// First part of the versions that have it.
-    versions: &'static str,
+    /// Returns true for the versions that have it, by their second number.
+    versions: fn(u64) -> bool,
     /// Returns true if an operation would show it.
     shows: fn(&Op, &At) -> bool,
 }
@@ -17,27 +17,57 @@ struct Difference {
 const DIFFERENCES: &[Difference] = &[
     Difference {
         // Compaction removes a deletion at the very revision of the compaction: a watch from there does not receive it
-        // (P16). 3.5 keeps it.
-        versions: "3.4.",
+        // (P16, etcd#18274). Later versions keep it.
+        versions: |minor| minor <= 4,
         shows: |op, at| matches!(op, Op::Watch(Watch { start, .. }) if at.of(*start) == at.compacted),
     },
     Difference {
         // A stream without a watch does not answer requests for progress. Nor does one with a watch that compaction has
-        // ended, until it is cancelled: 3.5 waits for it to catch up. 3.4 answers at once.
-        versions: "3.4.",
+        // ended, until it is cancelled: etcd waits for it to catch up (etcd#15220). 3.4.23 responds at once.
+        versions: |minor| minor <= 4,
         shows: |op, at| matches!(op, Op::Progress { stream } if at.stuck[*stream]),
     },
     Difference {
-        // The check for duplicate keys misses keys in a range without end. Such a range may delete the key whose value or
-        // lease a put of the same transaction keeps. A real etcd, 3.4 or 3.5, then ends itself with "unexpected error
-        // during txn with writes". The embedded etcd does the put.
-        versions: "3.",
-        shows: |op, _| matches!(op, Op::Txn(txn) if deletes_without_end(txn) && ignores(txn)),
+        // A watch from a negative revision is accepted. Later versions refuse it as compacted (etcd#20693).
+        versions: |minor| minor <= 4,
+        shows: |op, _| {
+            matches!(
+                op,
+                Op::Watch(Watch {
+                    start: Rev::Plain(..0),
+                    ..
+                })
+            )
+        },
     },
     Difference {
-        // The same gap lets a transaction delete a key and put it again at one revision. Version 3.5.16 forgets the key if it
-        // compacts at that very revision. A read of it then ends etcd with "range failed to find revision pair".
-        versions: "3.5.",
+        // Of several mistakes in a transaction, etcd names the first put, then the first range. 3.6 and later name the first
+        // of both.
+        versions: |minor| minor <= 5,
+        shows: |op, _| {
+            let may_fail = |op: &TxnOp| keeps(op) || has_lease(op);
+            matches!(op, Op::Txn(txn) if any(txn, &may_fail) && any(txn, &has_revision))
+        },
+    },
+    Difference {
+        // Of a put in a transaction whose lease and key are both missing, etcd names the key. 3.7 names the lease.
+        versions: |minor| minor <= 6,
+        shows: |op, _| {
+            let may_fail_twice = |op: &TxnOp| keeps(op) && has_lease(op);
+            matches!(op, Op::Txn(txn) if any(txn, &may_fail_twice))
+        },
+    },
+    Difference {
+        // The check for duplicate keys misses keys in a range without end. Such a range may delete the key whose value or
+        // lease a put of the same transaction keeps. A real etcd then ends itself with "unexpected error during txn with
+        // writes". The embedded etcd does the put.
+        versions: |_| true,
+        shows: |op, _| matches!(op, Op::Txn(txn) if deletes_without_end(txn) && any(txn, &keeps)),
+    },
+    Difference {
+        // The same gap lets a transaction delete a key and put it again at one revision. A compaction at that very revision
+        // loses the key (etcd#22376). A read of it then ends etcd with "range failed to find revision pair".
+        versions: |minor| minor >= 5,
         shows: |op, at| matches!(op, Op::Compact { at: it, .. } if at.reborn.contains(&at.of(*it))),
     },
 ];
@@ -68,11 +98,16 @@ pub(crate) fn may_put_again(txn: &Txn) -> bool {
     deletes_without_end(txn) && any(txn, &|op| matches!(op, TxnOp::Put(_)))
 }
 
-fn ignores(txn: &Txn) -> bool {
-    any(
-        txn,
-        &|op| matches!(op, TxnOp::Put(it) if it.ignore_value || it.ignore_lease),
-    )
+fn keeps(op: &TxnOp) -> bool {
+    matches!(op, TxnOp::Put(it) if it.ignore_value || it.ignore_lease)
+}
+
+fn has_lease(op: &TxnOp) -> bool {
+    matches!(op, TxnOp::Put(it) if it.lease != Lease::None)
+}
+
+fn has_revision(op: &TxnOp) -> bool {
+    matches!(op, TxnOp::Range(it) if it.revision != Rev::Plain(0))
 }
 
 /// Version of a real etcd.
@@ -84,10 +119,15 @@ impl Version {
         Self(version.to_owned())
     }
 
+    fn minor(&self) -> u64 {
+        let minor = self.0.split('.').nth(1).and_then(|it| it.parse().ok());
+        minor.unwrap_or_else(|| panic!("{} is a version", self.0))
+    }
+
     /// Returns true if an operation would show a known difference of this version.
     pub(crate) fn leaves_out(&self, op: &Op, at: &At) -> bool {
         DIFFERENCES
             .iter()
-            .any(|it| self.0.starts_with(it.versions) && (it.shows)(op, at))
+            .any(|it| (it.versions)(self.minor()) && (it.shows)(op, at))
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use etcd_client::proto::{
     PbDeleteRequest, PbPutRequest, PbRangeRequest, PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp,
 };
+use etcd_client::{SortOrder, SortTarget};
 use prost::Message;
 
 use super::Refusal;
@@ -22,9 +23,6 @@ const GRPC_OVERHEAD: usize = 512 * 1024;
 /// Bytes that raft adds to a request: a header with an id, and one field's tag. For half of all members' ids the header is
 /// one byte shorter.
 const RAFT_HEADER: usize = 15;
-
-/// Sort targets known to etcd.
-const SORT_TARGETS: std::ops::RangeInclusive<i32> = 0..=4;
 
 /// Checks the limit of etcd's gRPC layer, and returns the size of the message.
 pub(super) fn sent(request: &impl Message) -> Result<usize, Refusal> {
@@ -45,9 +43,8 @@ pub(super) fn proposed(size: usize) -> Result<(), Refusal> {
 
 pub(super) fn range(request: &PbRangeRequest) -> Result<(), Refusal> {
     key(&request.key)?;
-    if !SORT_TARGETS.contains(&request.sort_target) {
-        return Err(Refusal::invalid_sort());
-    }
+    SortOrder::try_from(request.sort_order).map_err(|_| Refusal::invalid_sort())?;
+    SortTarget::try_from(request.sort_target).map_err(|_| Refusal::invalid_sort())?;
     Ok(())
 }
 

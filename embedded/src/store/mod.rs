@@ -1,7 +1,7 @@
 //! Store of an embedded etcd: keys, leases and revisions as a value, pure and deterministic.
 //!
 //! A [`Store`] is one etcd without its network, disk and clock. The same requests at the same times give the same answers,
-//! lease ids included. Answers, revisions, gRPC codes and messages are those of etcd 3.5; in particular
+//! lease ids included. Answers, revisions, gRPC codes and messages are those of etcd 3.7; in particular
 //!
 //! - a transaction is one revision, however many keys it changes, and one that changes nothing is none;
 //! - a lease that ends takes its keys along in one revision, in the order of their names;
@@ -43,7 +43,7 @@ pub const CLUSTER_ID: u64 = 0x00e7_cd10_cced_0001;
 pub const MEMBER_ID: u64 = 0x00e7_cd10_cced_0002;
 
 /// Release of etcd that this store behaves like.
-pub const VERSION: &str = "3.5.16";
+pub const VERSION: &str = "3.7.3";
 
 /// Default of the first lease id that a store chooses.
 const FIRST_LEASE: i64 = 0x00e7_cd10_0000_0001;

@@ -50,10 +50,10 @@ impl Store {
         }
         let limit = usize::try_from(request.limit).unwrap_or(0);
         let bounds = Bounds::of(request);
-        let sorted = SortOrder::try_from(request.sort_order);
+        let order = SortOrder::try_from(request.sort_order).unwrap_or(SortOrder::None);
         // Without an order and without bounds, etcd takes the first keys by name, one more than the limit. After that it
         // sorts them, if the request has a target without an order.
-        let enough = if limit > 0 && sorted == Ok(SortOrder::None) && bounds.is_none() {
+        let enough = if limit > 0 && order == SortOrder::None && bounds.is_none() {
             limit.saturating_add(1)
         } else {
             usize::MAX
@@ -66,11 +66,10 @@ impl Store {
             }
         }
         let target = SortTarget::try_from(request.sort_target).unwrap_or(SortTarget::Key);
-        match sorted {
-            Ok(SortOrder::None) if target == SortTarget::Key => {}
-            Ok(SortOrder::None | SortOrder::Ascend) => found.sort_by(|a, b| by(target, a, b)),
-            Ok(SortOrder::Descend) => found.sort_by(|a, b| by(target, b, a)),
-            Err(_) => {}
+        match order {
+            SortOrder::None if target == SortTarget::Key => {}
+            SortOrder::None | SortOrder::Ascend => found.sort_by(|a, b| by(target, a, b)),
+            SortOrder::Descend => found.sort_by(|a, b| by(target, b, a)),
         }
         let more = limit > 0 && found.len() > limit;
         if more {

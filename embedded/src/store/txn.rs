@@ -23,18 +23,7 @@ impl Store {
         }
         let mut path = Vec::new();
         self.decide(request, &mut path);
-        // First all puts, then all ranges: of several mistakes etcd names the first in this order.
-        self.check_branch(request, &mut path.iter(), &|store, op| match op {
-            PbTxnOpRequest::RequestPut(put) => {
-                store.kept_key_exists(put)?;
-                store.lease_exists(put.lease)
-            }
-            _ => Ok(()),
-        })?;
-        self.check_branch(request, &mut path.iter(), &|store, op| match op {
-            PbTxnOpRequest::RequestRange(range) => store.within_limits(range),
-            _ => Ok(()),
-        })?;
+        self.check_branch(request, &mut path.iter())?;
         let mut response = self.write(|write| carry_out(write, request, &mut path.iter()));
         response.header = Some(self.header());
         Ok(response)
@@ -56,16 +45,17 @@ impl Store {
         &self,
         request: &PbTxnRequest,
         path: &mut std::slice::Iter<'_, bool>,
-        check: &dyn Fn(&Self, &PbTxnOpRequest) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let succeeded = path.next().is_some_and(|succeeded| *succeeded);
         for op in branch(request, succeeded) {
             match &op.request {
-                Some(PbTxnOpRequest::RequestTxn(nested)) => {
-                    self.check_branch(nested, path, check)?;
+                Some(PbTxnOpRequest::RequestTxn(nested)) => self.check_branch(nested, path)?,
+                Some(PbTxnOpRequest::RequestPut(put)) => {
+                    self.lease_exists(put.lease)?;
+                    self.kept_key_exists(put)?;
                 }
-                Some(op) => check(self, op)?,
-                None => {}
+                Some(PbTxnOpRequest::RequestRange(range)) => self.within_limits(range)?,
+                Some(PbTxnOpRequest::RequestDeleteRange(_)) | None => {}
             }
         }
         Ok(())
