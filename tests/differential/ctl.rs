@@ -4,9 +4,11 @@ use std::thread;
 
 use etcd_locked_embedded::Etcd as Embedded;
 use rustix::process::Signal;
+use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::etcd;
+use crate::random::real;
 use crate::screen::Screen;
 
 /// Plays a scenario on both etcds, and asserts that both show the same.
@@ -16,15 +18,17 @@ fn same(scenario: fn(&mut Screen)) {
         .enable_all()
         .build()
         .expect("a runtime");
-    let (etcd, address) = runtime.block_on(async {
+    let (etcd, version, address) = runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let embedded = Embedded::new();
         tokio::spawn(async move { embedded.serve(listener).await });
-        (etcd::start().await, address)
+        let etcd = etcd::start().await;
+        let (_, version) = real(&etcd).await;
+        (etcd, version, address)
     });
     let play = |address: &str| {
-        let mut screen = Screen::new(address);
+        let mut screen = Screen::new(address, version.clone());
         thread::spawn(move || {
             scenario(&mut screen);
             screen.shown
@@ -42,14 +46,35 @@ fn same(scenario: fn(&mut Screen)) {
     assert_eq!(real.len(), embedded.len());
 }
 
-/// Returns those fields of a line that are the same on every server.
-fn fields(line: &str, which: &[usize]) -> String {
-    let fields: Vec<_> = line.trim_end().split(", ").collect();
-    let kept: Vec<_> = which
-        .iter()
-        .map(|it| fields.get(*it).copied().unwrap_or("?"))
-        .collect();
-    format!("{} of {} fields", kept.join(", "), fields.len())
+/// Returns etcdctl's JSON without the `missing` fields, and with one word for the values of those that are each server's `own`.
+fn masked(json: &str, own: &[&str], missing: &[&str]) -> String {
+    fn mask(value: &mut Value, own: &[&str], missing: &[&str]) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|it| mask(it, own, missing)),
+            Value::Object(fields) => {
+                fields.retain(|name, _| !missing.contains(&name.as_str()));
+                for (name, value) in fields {
+                    if own.contains(&name.as_str()) {
+                        *value = "own".into();
+                    } else {
+                        mask(value, own, missing);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    mask(&mut value, own, missing);
+    value.to_string()
+}
+
+/// Returns the titles of etcdctl's table, and its number of rows. The widths of the columns depend on the server.
+fn outline(table: &str) -> String {
+    let line = table.lines().nth(1).unwrap_or(table);
+    let titles: Vec<_> = line.split(['|', '│']).map(str::trim).collect();
+    let rows = table.lines().count().saturating_sub(4);
+    format!("{} {rows} rows", titles.join("|"))
 }
 
 #[test]
@@ -212,13 +237,31 @@ fn etcdctl_locks_and_elects_alike() {
 #[test]
 fn etcdctl_shows_the_server_alike() {
     same(|etcd| {
-        let output = etcd.quietly("endpoint status", "");
-        etcd.show("endpoint status", &fields(&output, &[0, 4, 5]));
-        let output = etcd.quietly("endpoint health", "");
-        etcd.show("endpoint health", output.split("took").next().unwrap_or(""));
-        let output = etcd.quietly("member list", "");
-        etcd.show("member list", &fields(&output, &[1, 5]));
+        let own = [
+            "version",
+            "storageVersion",
+            "dbSize",
+            "dbSizeInUse",
+            "raftIndex",
+            "raftAppliedIndex",
+            "raftTerm",
+            "name",
+        ];
+        let output = etcd.quietly("endpoint status -w json", "");
+        let missing = etcd.version.missing_from_status();
+        etcd.show("endpoint status -w json", &masked(&output, &own, missing));
+        let output = etcd.quietly("member list -w json", "");
+        etcd.show("member list -w json", &masked(&output, &own, &["peerURLs"]));
+        for line in ["endpoint status", "member list"] {
+            let output = etcd.quietly(line, "");
+            etcd.show(line, &format!("{} fields", output.split(", ").count()));
+            let output = etcd.quietly(&format!("{line} -w table"), "");
+            etcd.show(line, &outline(&output));
+        }
+        for line in ["endpoint health", "defrag"] {
+            let output = etcd.quietly(line, "");
+            etcd.show(line, output.split("took").next().unwrap_or(""));
+        }
         etcd.run("alarm list");
-        etcd.run("defrag");
     });
 }

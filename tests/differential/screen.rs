@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::etcd::etcdctl;
+use crate::versions::Version;
 
 pub(crate) struct Screen {
     address: String,
+    /// Version of the real etcd, on both screens.
+    pub(crate) version: Version,
     /// Ids of leases, members and the cluster that the server has chosen, in the order of their first appearance.
     ids: Vec<String>,
     /// Commands and their output.
@@ -29,9 +32,10 @@ pub(crate) struct Running {
 }
 
 impl Screen {
-    pub(crate) fn new(address: &str) -> Self {
+    pub(crate) fn new(address: &str, version: Version) -> Self {
         Self {
             address: address.to_owned(),
+            version,
             ids: Vec::new(),
             shown: Vec::new(),
         }

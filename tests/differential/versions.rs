@@ -130,4 +130,12 @@ impl Version {
             .iter()
             .any(|it| (it.versions)(self.minor()) && (it.shows)(op, at))
     }
+
+    /// Returns the fields that the status of this version does not have.
+    pub(crate) fn missing_from_status(&self) -> &[&str] {
+        match self.minor() {
+            ..=5 => &["storageVersion", "dbSizeQuota", "downgradeInfo"],
+            _ => &[],
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use etcd_client::proto::{
     PbClusterService, PbMember, PbMemberAddRequest, PbMemberAddResponse, PbMemberListRequest,
     PbMemberListResponse, PbMemberPromoteRequest, PbMemberPromoteResponse, PbMemberRemoveRequest,
-    PbMemberRemoveResponse, PbMemberUpdateRequest, PbMemberUpdateResponse,
+    PbMemberRemoveResponse, PbMemberUpdateRequest, PbMemberUpdateResponse, PbResponseHeader,
 };
 use tonic::{Request, Response};
 
@@ -31,8 +31,13 @@ impl PbClusterService for Cluster {
                 .clone(),
             ..PbMember::default()
         };
+        // etcd leaves the revision out of this header.
+        let header = PbResponseHeader {
+            revision: 0,
+            ..self.0.with(|state, _| state.store.header())
+        };
         Ok(Response::new(PbMemberListResponse {
-            header: Some(self.0.with(|state, _| state.store.header())),
+            header: Some(header),
             members: vec![member],
         }))
     }

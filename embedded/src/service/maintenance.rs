@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use etcd_client::proto::{
-    PbAlarmRequest, PbAlarmResponse, PbDefragmentRequest, PbDefragmentResponse, PbDowngradeRequest,
-    PbDowngradeResponse, PbHashKvRequest, PbHashKvResponse, PbHashRequest, PbHashResponse,
-    PbMaintenanceService, PbMoveLeaderRequest, PbMoveLeaderResponse, PbSnapshotRequest,
-    PbSnapshotResponse, PbStatusRequest, PbStatusResponse,
+    PbAlarmRequest, PbAlarmResponse, PbDefragmentRequest, PbDefragmentResponse, PbDowngradeInfo,
+    PbDowngradeRequest, PbDowngradeResponse, PbHashKvRequest, PbHashKvResponse, PbHashRequest,
+    PbHashResponse, PbMaintenanceService, PbMoveLeaderRequest, PbMoveLeaderResponse,
+    PbSnapshotRequest, PbSnapshotResponse, PbStatusRequest, PbStatusResponse,
 };
 use tonic::{Request, Response};
 
@@ -15,6 +15,12 @@ use crate::shared::Shared;
 use crate::store::{MEMBER_ID, VERSION};
 
 const SERVICE: &str = "etcdserverpb.Maintenance";
+
+/// Bytes that a new etcd's database has on disk. There is no disk here, but `etcdctl` divides by this size.
+const SIZE: i64 = 20_480;
+
+/// Bytes that etcd's database may have by default. The embedded etcd has no such limit.
+const QUOTA: i64 = 2 << 30;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Maintenance(pub(crate) Arc<Shared>);
@@ -34,6 +40,11 @@ impl PbMaintenanceService for Maintenance {
             raft_applied_index: index,
             raft_term: header.raft_term,
             header: Some(header),
+            db_size: SIZE,
+            db_size_in_use: SIZE,
+            db_size_quota: QUOTA,
+            storage_version: "3.7.0".to_owned(),
+            downgrade_info: Some(PbDowngradeInfo::default()),
             ..PbStatusResponse::default()
         }))
     }
