@@ -16,6 +16,15 @@ struct Difference {
 
 const DIFFERENCES: &[Difference] = &[
     Difference {
+        // A range of keys alone has their leases. 3.7 reads such a range from its index, where there are none (etcd#22209).
+        versions: |minor| minor <= 6,
+        shows: |op, _| match op {
+            Op::Range(it) => it.keys_only,
+            Op::Txn(txn) => any(txn, &|op| matches!(op, TxnOp::Range(it) if it.keys_only)),
+            _ => false,
+        },
+    },
+    Difference {
         // Compaction removes a deletion at the very revision of the compaction: a watch from there does not receive it
         // (P16, etcd#18274). Later versions keep it.
         versions: |minor| minor <= 4,

@@ -79,7 +79,7 @@ impl Store {
             header: Some(header),
             kvs: found
                 .into_iter()
-                .map(|kv| copy(kv, request.keys_only))
+                .map(|kv| copy(kv, request.keys_only, target))
                 .collect(),
             more,
             count: count(total),
@@ -133,7 +133,9 @@ fn by(target: SortTarget, a: &Arc<PbKeyValue>, b: &Arc<PbKeyValue>) -> Ordering 
     }
 }
 
-fn copy(kv: &PbKeyValue, keys_only: bool) -> PbKeyValue {
+/// Copies a key for a response. etcd reads keys alone from its index, which has no leases (etcd#22209), unless it sorts them by
+/// value.
+fn copy(kv: &PbKeyValue, keys_only: bool, target: SortTarget) -> PbKeyValue {
     if !keys_only {
         return kv.clone();
     }
@@ -143,7 +145,10 @@ fn copy(kv: &PbKeyValue, keys_only: bool) -> PbKeyValue {
         mod_revision: kv.mod_revision,
         version: kv.version,
         value: Vec::new(),
-        lease: kv.lease,
+        lease: match target {
+            SortTarget::Value => kv.lease,
+            _ => 0,
+        },
     }
 }
 
