@@ -19,7 +19,6 @@ pub(crate) fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Wor
         // etcdctl complains of every `ETCD…` variable that is not its own.
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-        .env("ETCDCTL_API", "3")
         .args([
             "--endpoints",
             &corner.endpoint,

@@ -434,9 +434,7 @@ impl Member {
 
     /// Makes a command of a tool that comes with this etcd.
     fn tool(&self, find: fn(&Path) -> PathBuf) -> Command {
-        let mut tool = without_settings(&find(&lock(&self.state).binary), "ETCDCTL_");
-        tool.env("ETCDCTL_API", "3");
-        tool
+        without_settings(&find(&lock(&self.state).binary), "ETCDCTL_")
     }
 
     fn data(&self) -> PathBuf {
