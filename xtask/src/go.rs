@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::process::output;
 use crate::{Result, workspace};
 
-/// How to get it. The pinned modules ask for this version.
-const HOW: &str = "install Go 1.26 or later (apt-get install golang-go)";
+/// How to get it. The pinned modules ask for this version, which many distributions do not have yet.
+const HOW: &str = "install Go 1.26 or later (https://go.dev/dl)";
 
 /// Builds a package, or a `.go` file given by its absolute path, with the versions of the module in this folder.
 pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<()> {
