@@ -456,8 +456,8 @@
 //!
 //! # Before you deploy
 //!
-//! - etcd ≥ 3.5.28 or ≥ 3.6.9 is recommended: older servers can answer stale reads after a pause. The
-//!   tests run on 3.4 and 3.5, up to 3.5.30, and not yet on 3.6.
+//! - etcd 3.5.33, 3.6.14, 3.7.1 or later is recommended: [the known bugs of older ones](etcd_bugs). The tests
+//!   run on 3.4, 3.5, 3.6 and 3.7.
 //! - Building needs `protoc` (`apt-get install protobuf-compiler libprotobuf-dev`, `brew install protobuf`), because
 //!   etcd-client does.
 //! - With etcd's access control on, the user needs read and write permission on two ranges: the prefix (`locks/`) and the
@@ -527,6 +527,6 @@ pub use crate::values::loss::LossCause;
 pub use crate::values::name::{LockKey, LockName, Name, Segment};
 pub use crate::values::queue::{Contender, Queue, Sharing, Standing};
 pub use crate::values::token::Token;
-pub use crate::values::versions::etcd_bug;
+pub use crate::values::versions::{RECOMMENDED_ETCD, etcd_bugs};
 pub use etcd_client;
 pub use etcd_locked_macros::{LockKey, etcd_locked};

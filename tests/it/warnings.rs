@@ -1,8 +1,10 @@
 //! Warnings: a fault of etcd or of many locks is one line in the log, and its end another.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::time::Duration;
 
-use etcd_locked::{LockError, Locks, LossCause, etcd_bug, etcd_locked};
+use etcd_locked::{LockError, Locks, LossCause, RECOMMENDED_ETCD, etcd_bugs, etcd_locked};
 use etcd_locked_devkit::Proxy;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -191,7 +193,7 @@ async fn connection_and_end_of_a_shutdown_are_logged() {
 }
 
 #[limit::test]
-async fn version_with_a_known_bug_is_one_line() {
+async fn version_with_known_bugs_is_one_line() {
     let corner = Corner::new().await;
     let (locks, proxy) = behind_a_proxy(&corner).await;
     proxy.reset_all();
@@ -201,12 +203,37 @@ async fn version_with_a_known_bug_is_one_line() {
     let status = client.status().await.expect("a status");
     let mut lines = logs::about(&proxy.endpoint());
     lines.retain(|line| line.contains("code=\"etcd.version\""));
-    match etcd_bug(status.version()) {
+    match etcd_bugs(status.version()) {
         None => assert_eq!(lines, [""; 0]),
-        Some(bug) => {
+        Some(bugs) => {
             assert_eq!(lines.len(), 1, "{lines:#?}");
-            assert!(lines[0].contains(bug), "{lines:?}");
+            assert!(lines[0].contains(&bugs), "{lines:?}");
             assert!(lines[0].contains(status.version()), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn book_lists_the_known_bugs_of_etcd() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../book/src/deploying.md");
+    let page = fs::read_to_string(page).expect("the page");
+    assert!(page.contains(&format!("Use etcd {RECOMMENDED_ETCD}.")));
+    let rows = page.lines().filter_map(|line| {
+        line.strip_prefix("| ")?
+            .strip_suffix(" |")?
+            .split_once(" | ")
+    });
+    let rows = BTreeMap::from_iter(rows);
+    for (minor, patch) in (4..8).flat_map(|minor| (0..50).map(move |patch| (minor, patch))) {
+        let bugs = etcd_bugs(&format!("3.{minor}.{patch}")).unwrap_or_default();
+        let next = etcd_bugs(&format!("3.{minor}.{}", patch + 1)).unwrap_or_default();
+        for bug in bugs.split("; ").filter(|bug| !bug.is_empty()) {
+            let fixed = rows
+                .get(bug)
+                .unwrap_or_else(|| panic!("the page does not list `{bug}`"));
+            let here = format!("3.{minor}.{}", patch + 1);
+            let named = fixed.split([',', ';', ' ']).any(|version| version == here);
+            assert_eq!(named, !next.contains(bug), "{bug}: {here}");
         }
     }
 }

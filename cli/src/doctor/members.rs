@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use etcd_locked::etcd_client::{Client, StatusResponse};
-use etcd_locked::{Locks, etcd_bug};
+use etcd_locked::{Locks, RECOMMENDED_ETCD, etcd_bugs};
 use tokio::task::JoinSet;
 
 use super::finding::Finding;
@@ -218,10 +218,10 @@ fn member(endpoint: &str, status: &StatusResponse, newest: u64) -> Finding {
 
 /// What is known against a version.
 fn version(endpoint: &str, version: &str) -> Option<Finding> {
-    let bug = etcd_bug(version)?;
+    let bugs = etcd_bugs(version)?;
     Some(Finding::bad(
         "member.version",
-        format!("{endpoint}: etcd {version}: {bug}"),
-        "upgrade to 3.5.28, 3.6.9 or later",
+        format!("{endpoint}: etcd {version}: {bugs}"),
+        format!("upgrade to {RECOMMENDED_ETCD}"),
     ))
 }

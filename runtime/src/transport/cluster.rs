@@ -15,7 +15,7 @@ use super::errors::named;
 use super::history::History;
 use crate::values::backend::BackendError;
 use crate::values::text::shown;
-use crate::values::versions::etcd_bug;
+use crate::values::versions::etcd_bugs;
 
 /// Id of a cluster, in every header of its answers.
 pub(super) type ClusterId = u64;
@@ -40,8 +40,8 @@ struct Seen {
     endpoints: BTreeMap<String, ClusterId>,
     /// Connections to endpoints that only the member list names. All of them are of home.
     members: BTreeMap<String, Link>,
-    /// The known bugs that were warned of.
-    bugs: Vec<&'static str>,
+    /// The known bugs that were warned of, of one version each.
+    bugs: Vec<String>,
     /// An endpoint has answered.
     met: bool,
     /// Former homes, of which no endpoint was left: their cluster was made anew. None of them becomes home again.
@@ -105,20 +105,20 @@ impl Clusters {
         result
     }
 
-    /// Logs the first endpoint that answers, and each known bug of its version once.
+    /// Logs the first endpoint that answers, and the known bugs of its version once.
     pub(super) fn meet(&self, endpoint: &str, id: ClusterId, version: &str) {
         let mut seen = self.seen();
         let first = !mem::replace(&mut seen.met, true);
-        let bug = etcd_bug(version).filter(|bug| !seen.bugs.contains(bug));
-        seen.bugs.extend(bug);
+        let bugs = etcd_bugs(version).filter(|bugs| !seen.bugs.contains(bugs));
+        seen.bugs.extend(bugs.clone());
         drop(seen);
         let version = shown(version, VERSION);
         if first {
             let cluster = format_args!("{id:x}");
             tracing::info!(parent: None, endpoint, cluster, version, "connected to etcd");
         }
-        if let Some(bug) = bug {
-            tracing::warn!(parent: None, code = "etcd.version", endpoint, version, "this version of etcd has a known bug: {bug}");
+        if let Some(bugs) = bugs {
+            tracing::warn!(parent: None, code = "etcd.version", endpoint, version, "this version of etcd has known bugs: {bugs}");
         }
     }
 

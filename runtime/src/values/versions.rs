@@ -1,27 +1,68 @@
-//! Versions of etcd that are known to be bad, and why.
+//! Versions of etcd with known bugs, and the versions that fix them.
 
-/// Returns what is known against a version of etcd, as its status says it (`3.5.16`); `None` if nothing is, or for a text that is no
-/// version. An engine that connects to such an etcd warns of each bug once (code `etcd.version`).
+/// Versions of etcd that have none of the bugs that [`etcd_bugs`] knows.
+pub const RECOMMENDED_ETCD: &str = "3.5.33, 3.6.14, 3.7.1 or later";
+
+/// A bug, and for each minor version of etcd 3 that has it the first patch without it.
+type Bug = (&'static str, &'static [(u32, u32)]);
+
+/// No patch fixes it: the support of etcd 3.4 has ended.
+const NEVER: u32 = u32::MAX;
+
+/// From etcd's change logs, the worst first. The book's page `deploying` shows the same table.
+const BUGS: [Bug; 8] = [
+    (
+        "members may lose data after a crash, and differ (etcd#13766)",
+        &[(5, 3)],
+    ),
+    (
+        "a member that was paused may return stale reads (etcd#20418)",
+        &[(4, 42), (5, 28), (6, 9)],
+    ),
+    (
+        "a former leader may revoke leases that are renewed (etcd#15247)",
+        &[(4, 31), (5, 13)],
+    ),
+    (
+        "the renewal of a revoked lease may seem to succeed (etcd#20590)",
+        &[(4, 38), (5, 23), (6, 5)],
+    ),
+    (
+        "a watch from the compacted revision may miss a deletion (etcd#19179)",
+        &[(4, 36), (5, 18)],
+    ),
+    (
+        "nested transactions bypass the permissions of users (CVE-2026-33343)",
+        &[(4, 42), (5, 28), (6, 9)],
+    ),
+    (
+        "puts in transactions bypass the permissions of users (CVE-2026-44283)",
+        &[(4, 44), (5, 30), (6, 11)],
+    ),
+    (
+        "watches bypass the permissions of users (GHSA-xg4h-6gfc-h4m8)",
+        &[(4, NEVER), (5, 33), (6, 14), (7, 1)],
+    ),
+];
+
+/// Returns the known bugs of a version of etcd, as its status says it (`3.5.16`), the worst first. `None` if there are none, or if the
+/// text is not a version. An engine that connects to such an etcd warns of them once (code `etcd.version`).
 ///
 /// ```
-/// assert!(etcd_locked::etcd_bug("3.5.1").is_some_and(|bug| bug.contains("etcd#13766")));
-/// assert_eq!(etcd_locked::etcd_bug("3.5.30"), None);
+/// assert!(etcd_locked::etcd_bugs("3.5.1").is_some_and(|bugs| bugs.contains("etcd#13766")));
+/// assert_eq!(etcd_locked::etcd_bugs("3.5.33"), None);
 /// ```
 #[must_use]
-pub fn etcd_bug(version: &str) -> Option<&'static str> {
+pub fn etcd_bugs(version: &str) -> Option<String> {
     let mut parts = version.split('.').map(number);
-    let version = (parts.next()??, parts.next()??, parts.next()??);
-    match version {
-        (3, 5, 0..=2) => {
-            Some("it may lose data after a crash, and its members may differ (etcd#13766)")
-        }
-        (0..=2, _, _) | (3, 0..=3, _) => Some("it is older than what etcd-locked is tested with"),
-        (3, 4, _) | (3, 5, 3..=27) | (3, 6, 0..=8) => Some(
-            "it may answer stale reads after a member was stopped (etcd#20418), and may revoke leases that are renewed (etcd#15247, \
-             etcd#20590)",
-        ),
-        _ => None,
+    let (major, minor, patch) = (parts.next()??, parts.next()??, parts.next()??);
+    if (major, minor) < (3, 4) {
+        return Some("it is older than what etcd-locked is tested with".to_owned());
     }
+    let has =
+        |(_, fixes): &&Bug| major == 3 && fixes.iter().any(|fix| fix.0 == minor && patch < fix.1);
+    let bugs: Vec<_> = BUGS.iter().filter(has).map(|(bug, _)| *bug).collect();
+    (!bugs.is_empty()).then(|| bugs.join("; "))
 }
 
 /// The number that a part begins with: `16`, and of a pre-release too, `0-rc`.
@@ -35,19 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bugs_are_known_up_to_the_version_that_mends_them() {
-        for (bad, mended) in [
-            ("3.5.2", "3.5.28"),
-            ("3.5.27", "3.5.28"),
-            ("3.6.8", "3.6.9"),
-        ] {
-            assert!(etcd_bug(bad).is_some(), "{bad}");
-            assert_eq!(etcd_bug(mended), None);
+    fn the_recommended_versions_have_no_known_bug() {
+        let fixed = RECOMMENDED_ETCD.trim_end_matches(" or later").split(", ");
+        for (version, before) in fixed.zip(["3.5.32", "3.6.13", "3.7.0"]) {
+            assert_eq!(etcd_bugs(version), None);
+            assert!(etcd_bugs(before).is_some(), "{before}");
         }
-        assert_ne!(etcd_bug("3.5.2"), etcd_bug("3.5.3"), "another bug");
-        assert!(etcd_bug("3.6.0-rc.1").is_some());
-        for unknown in ["", "3", "3.5", "etcd", "3.x.1", "3.7.0", "4.0.0"] {
-            assert_eq!(etcd_bug(unknown), None, "{unknown}");
+    }
+
+    #[test]
+    fn only_versions_have_bugs() {
+        assert!(etcd_bugs("3.6.0-rc.1").is_some());
+        assert!(etcd_bugs("3.3.27").is_some());
+        for unknown in ["", "3", "3.5", "etcd", "3.x.1", "4.0.0"] {
+            assert_eq!(etcd_bugs(unknown), None, "{unknown}");
         }
     }
 }
