@@ -61,7 +61,7 @@ pub(crate) const DRILLS: &[Drill] = &[
     "misconfigured::an_endpoint_without_etcd_gets_no_hint_at_tls",
     "members::all_members_may_be_replaced",
     "members::rolling_restart_fails_no_call",
-    "upgrade::an_upgrade_under_load_fails_no_call",
+    "upgrade::upgrades_under_load_cost_no_call_and_no_lock",
     "nested_waiters::tasks_that_hold_a_lock_are_served_as_fast_as_others",
     "tries_at_once::ten_thousand_exclusive_tries_serve_one",
     "tries_at_once::ten_thousand_tries_for_a_few_permits_end",
