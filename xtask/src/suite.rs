@@ -14,7 +14,7 @@ use crate::{Result, outside, say, workspace};
 /// Supported versions, the newest first: the whole workspace is tested on the first one, and all promises on the last one.
 const VERSIONS: [&str; 4] = ["3.7", "3.6", "3.5", "3.4"];
 
-/// Parts of the names of the tests in `it` that run on the versions between, because they depend on the server.
+/// Parts of the names of the promises' tests that run on the versions between, because they depend on the server.
 const DEPEND_ON_SERVER: &[&str] = &[
     "exclusion::",
     "fifo::",
@@ -42,6 +42,9 @@ const DEPEND_ON_SERVER: &[&str] = &[
     "foreign::",
     "no_lease::",
     "grpc_proxy::",
+    // Comparison with the embedded etcd.
+    "fresh::",
+    "random::",
 ];
 
 /// Number of test threads on an embedded etcd. These tests mostly wait, as for leases to expire, so many can wait at once.
@@ -107,7 +110,7 @@ fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
             cargo = only(cargo, &PROMISES, args);
             "the promises"
         } else {
-            cargo.args(["--test", "it", "--"]).args(DEPEND_ON_SERVER);
+            cargo.args(PROMISES).arg("--").args(DEPEND_ON_SERVER);
             "what depends on the server"
         };
         runs.push((etcd.version.to_string(), what, cargo));
@@ -250,7 +253,10 @@ mod tests {
 
     #[test]
     fn every_part_of_a_name_has_tests() {
-        let modules = workspace::entries(&workspace::root().join("tests/it")).expect("the modules");
+        let folders = ["tests/it", "tests/differential"].map(|it| workspace::root().join(it));
+        let modules = folders
+            .map(|folder| workspace::entries(&folder).expect("the modules"))
+            .concat();
         for part in DEPEND_ON_SERVER {
             let named = |path: &std::path::PathBuf| {
                 path.file_stem()
