@@ -7,7 +7,8 @@ use etcd_locked_embedded::store::Store;
 
 fn grant(store: &mut Store) -> i64 {
     let request = PbLeaseGrantRequest { ttl: 5, id: 0 };
-    store.lease_grant(Duration::ZERO, &request).unwrap().id
+    let granted = store.lease_grant(Duration::ZERO, &request);
+    granted.expect("a lease").id
 }
 
 #[test]
