@@ -11,7 +11,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
 
-use crate::service::{Cluster, Kv, Lease, Maintenance, Watch};
+use crate::service::{Cluster, Kv, Lease, Maintenance, Watch, auth_status};
 use crate::shared::Shared;
 
 pub(crate) type Request = http::Request<Body>;
@@ -61,6 +61,9 @@ impl Service<Request> for Router {
             "etcdserverpb.Watch" => self.0.watch.clone().call(request),
             "etcdserverpb.Maintenance" => self.0.maintenance.clone().call(request),
             "etcdserverpb.Cluster" => self.0.cluster.clone().call(request),
+            "etcdserverpb.Auth" if path.ends_with("/AuthStatus") => {
+                Box::pin(ready(Ok(auth_status(&self.0.kv.0))))
+            }
             other => {
                 let status = Status::unimplemented(format!("unknown service {other}"));
                 Box::pin(ready(Ok(status.into_http())))

@@ -263,5 +263,8 @@ fn etcdctl_shows_the_server_alike() {
             etcd.show(line, output.split("took").next().unwrap_or(""));
         }
         etcd.run("alarm list");
+        if etcd.version.has_auth_status() {
+            etcd.run("auth status -w json");
+        }
     });
 }

@@ -140,6 +140,11 @@ impl Version {
             .any(|it| (it.versions)(self.minor()) && (it.shows)(op, at))
     }
 
+    /// Returns true for the versions with `AuthStatus`.
+    pub(crate) fn has_auth_status(&self) -> bool {
+        self.minor() >= 5
+    }
+
     /// Returns the fields that the status of this version does not have.
     pub(crate) fn missing_from_status(&self) -> &[&str] {
         match self.minor() {

@@ -1,5 +1,6 @@
 //! gRPC services of the embedded etcd; each hands its requests on to the store.
 
+mod auth;
 mod cluster;
 mod frame;
 mod kv;
@@ -7,6 +8,7 @@ mod lease;
 mod maintenance;
 mod watch;
 
+pub(crate) use self::auth::auth_status;
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::kv::Kv;
 pub(crate) use self::lease::Lease;

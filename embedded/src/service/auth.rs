@@ -1,0 +1,27 @@
+//! Auth service: its status alone, because there are no users and roles.
+
+use etcd_client::proto::PbResponseHeader;
+
+use super::frame::written;
+use crate::router::Response;
+use crate::shared::Shared;
+
+/// etcdserverpb.AuthStatusResponse, which etcd-client does not offer.
+#[derive(Clone, PartialEq, prost::Message)]
+struct AuthStatus {
+    #[prost(message, optional, tag = "1")]
+    header: Option<PbResponseHeader>,
+    #[prost(bool, tag = "2")]
+    enabled: bool,
+    #[prost(uint64, tag = "3")]
+    auth_revision: u64,
+}
+
+/// Responds as a new etcd does: authentication is off.
+pub(crate) fn auth_status(shared: &Shared) -> Response {
+    written(&AuthStatus {
+        header: Some(shared.with(|state, _| state.store.header())),
+        enabled: false,
+        auth_revision: 1,
+    })
+}
