@@ -458,6 +458,7 @@
 //!
 //! - etcd 3.5.33, 3.6.14, 3.7.1 or later is recommended: [the known bugs of older ones](etcd_bugs). The tests
 //!   run on 3.4, 3.5, 3.6 and 3.7.
+//! - Linux and macOS are supported, Windows is not. The tests run on Linux.
 //! - Building needs `protoc` (`apt-get install protobuf-compiler libprotobuf-dev`, `brew install protobuf`), because
 //!   etcd-client does.
 //! - With etcd's access control on, the user needs read and write permission on two ranges: the prefix (`locks/`) and the
