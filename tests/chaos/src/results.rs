@@ -123,10 +123,10 @@ fn text_of(reports: &[Report]) -> String {
     let mut text = String::from(
         "# What torture has shown\n\n\
          Written by `cargo xtask chaos --write`, from the runs in `runs/`. Four worker processes make calls on a real cluster of three\n\
-         members with authentication on, and a *nemesis* injects faults into workers, members and the connections between them. Each body\n\
-         tells a witness when it begins, when it is polled and when it ends; a checker judges the history. `cargo xtask chaos --seed S` plays\n\
-         a schedule again.\n\n\
-         All processes and all members of etcd are on one machine with one clock. etcd keeps its data in memory and is told not to sync it.\n\
+         members, as a user who is not root, and a *nemesis* injects faults into workers, members and the connections between them. Each\n\
+         body tells a witness when it begins, when it is polled and when it ends; a checker judges the history. `cargo xtask chaos --seed S`\n\
+         plays a schedule again.\n\n\
+         All processes and all three members are on one machine with one clock. etcd keeps its data in memory and does not fsync.\n\
          The machine does other work too: times in which it did not run a process, or etcd, are noted, and explain what follows from them.\n\n\
          A *mix* says which calls the workers make: of `all` kinds, `exclusive` ones alone, and so on. *Hot* names are those that several\n\
          processes want all the time. The *bound* of a call is how long it may last by its own wait and the faults under way, and 3 s. *Beyond\n\
@@ -136,6 +136,7 @@ fn text_of(reports: &[Report]) -> String {
          | who | etcd | mix | runs | minutes | calls | served | faults | violations | safety violations per hour | other violations per hour | overlaps | beyond the bound | keys left | stalls |\n\
          |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
+    text.insert_str(text.find("## Runs").unwrap_or(0), &summary(&ours));
     for ((_, who, etcd, mix), (runs, sum)) in &groups {
         let an_hour = |many: usize| many as f64 * 3_600.0 / sum.seconds.max(1.0);
         // Writing to a string does not fail.
@@ -200,6 +201,21 @@ fn text_of(reports: &[Report]) -> String {
     text += &ours.measured.text();
     text += "\n![calls and waits over time, with the faults](plot.svg)\n";
     text
+}
+
+/// The figures that README and the book quote.
+fn summary(ours: &Report) -> String {
+    let removed = &ours.measured.removed;
+    format!(
+        "**In short:** {:.1} hours, {} calls, {} faults, {} violations. {} overlaps are no violation, because etcd itself had removed the\n\
+         holder's key; the longest took {:.0} ms ([Measured](#measured)). Three members on one machine, no fsync.\n\n",
+        ours.seconds / 3_600.0,
+        ours.calls(),
+        ours.faults(),
+        ours.violations(),
+        removed.len(),
+        removed.iter().max().map_or(0.0, |most| *most as f64 / 1e6),
+    )
 }
 
 #[cfg(test)]
