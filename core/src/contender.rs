@@ -246,28 +246,28 @@ impl Contender {
         }
     }
 
-    /// What a read of its names at this revision shows of its own keys, which are attached to `lease`: a loss of any, else whether one
-    /// was written again.
-    pub fn own_in(&mut self, lease: LeaseId, revision: Revision, seen: &[Seen]) -> Own {
+    /// Compares its keys, which are attached to `lease`, with a read of its names at `revision`. The loss of one key is the result for
+    /// all of them.
+    pub fn compare(&mut self, lease: LeaseId, revision: Revision, seen: &[Seen]) -> Own {
         let Some(created) = self.created() else {
             return Own::Intact;
         };
         let mut all = Own::Intact;
         for (part, seen) in self.parts.iter_mut().zip(seen) {
-            match part.own(created, lease, revision, seen) {
+            match part.compare(created, lease, revision, seen) {
                 Own::Intact => {}
-                Own::Rewritten => all = Own::Rewritten,
+                Own::Unknown => all = Own::Unknown,
                 lost @ Own::Lost(_) => return lost,
             }
         }
         all
     }
 
-    /// Its keys were written again by this process, at this revision.
-    pub fn written(&mut self, revision: Revision) {
+    /// Records that this process wrote its keys at this revision.
+    pub fn record_write(&mut self, revision: Revision) {
         self.parts
             .iter_mut()
-            .for_each(|part| part.written(revision));
+            .for_each(|part| part.record_write(revision));
     }
 
     /// How it was lost, if it was, as an event of one of its keys shows. An event of an earlier incarnation says nothing about this
@@ -486,7 +486,7 @@ impl Contenders {
         let parts = contender.parts.iter();
         let names = parts.map(|part| match alone {
             true => (part.key.clone(), None),
-            false => (part.family.clone(), part.read_whole().map(Vec::from)),
+            false => (part.family.clone(), part.key_to_read().map(Vec::from)),
         });
         Some(Read {
             contender: id,

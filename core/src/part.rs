@@ -22,11 +22,10 @@ pub struct Part {
     pub key: Key,
     mode: Mode,
     ahead: Ahead,
-    /// The mod revision of the key as this process last wrote it, or as a read showed it under this process's lease. `None`: its put
-    /// has not been answered.
+    /// Last mod revision known under this process's lease, from a write or a read. `None` until the response to the put.
     modified: Option<Revision>,
-    /// A read without leases has shown a later mod revision: the next read includes the key's lease.
-    rewritten: bool,
+    /// True after a read without leases has shown an unknown mod revision. The next read then includes the key's value and lease.
+    suspect: bool,
 }
 
 /// What is known of the older contenders.
@@ -53,11 +52,11 @@ enum Ahead {
 /// What a read shows of a key of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Own {
-    /// It is as this process wrote it.
+    /// The read shows no loss.
     Intact,
-    /// It was written again, and the read does not show by whom.
-    Rewritten,
-    /// It is gone, or another client has written it.
+    /// The mod revision is unknown, and the read does not include the lease.
+    Unknown,
+    /// The key was deleted, created again, or attached to another lease.
     Lost(LossCause),
 }
 
@@ -76,7 +75,7 @@ impl Part {
                 oldest: None,
             },
             modified: None,
-            rewritten: false,
+            suspect: false,
         }
     }
 
@@ -85,25 +84,25 @@ impl Part {
         self.modified
     }
 
-    /// The key is attached to this process's lease, and was last written at this revision.
-    pub fn written(&mut self, revision: Revision) {
+    /// Records a mod revision that the key had under this process's lease.
+    pub fn record_write(&mut self, revision: Revision) {
         self.modified = self.modified.max(Some(revision));
-        self.rewritten = false;
+        self.suspect = false;
     }
 
-    /// The key whose value and lease the next read includes: its own if another client may have written it, else that of
-    /// [`Self::owner`].
-    pub fn read_whole(&self) -> Option<&[u8]> {
-        match self.rewritten {
+    /// Returns the key that the next read includes with value and lease: its own if another client may have written it, else that
+    /// of [`Self::owner`].
+    pub fn key_to_read(&self) -> Option<&[u8]> {
+        match self.suspect {
             true => Some(self.key.as_bytes()),
             false => self.owner(),
         }
     }
 
-    /// Compares a read at this revision with the key as this process put it: created at this revision, under this lease.
+    /// Compares its key with `seen`, which was read at `revision`. `created` and `lease` are those of its put.
     ///
-    /// A mod revision that is not known may come from a write of this process without a response, so only the lease decides.
-    pub fn own(
+    /// An unknown mod revision may come from a write of this process whose response was lost, so only the lease decides.
+    pub fn compare(
         &mut self,
         created: Revision,
         lease: LeaseId,
@@ -117,29 +116,25 @@ impl Part {
         if kv.create_revision != created {
             return Own::Lost(LossCause::Overwritten);
         }
-        // It is as last written, or the read is older than that.
-        if self
-            .modified
-            .is_some_and(|last| last == kv.mod_revision || last > revision)
-        {
+        // The last write is known, or it is later than the read.
+        let is_known = |last| last == kv.mod_revision || last > revision;
+        if self.modified.is_some_and(is_known) {
             return Own::Intact;
         }
-        match seen.whole.as_ref().filter(is_own).map(|kv| kv.lease) {
-            Some(on) if on == Some(lease) => {
-                self.written(kv.mod_revision);
-                Own::Intact
-            }
-            Some(_) => Own::Lost(LossCause::Overwritten),
-            None => {
-                self.rewritten = true;
-                Own::Rewritten
-            }
+        let Some(whole) = seen.whole.as_ref().filter(is_own) else {
+            self.suspect = true;
+            return Own::Unknown;
+        };
+        if whole.lease != Some(lease) {
+            return Own::Lost(LossCause::Overwritten);
         }
+        self.record_write(whole.mod_revision);
+        Own::Intact
     }
 
     /// Takes in what the answer to its put shows at this revision: the oldest key of the family, or all of them.
     pub fn placed(&mut self, created: Revision, revision: Revision, found: &[Kv]) {
-        self.written(revision);
+        self.record_write(revision);
         let Ahead::Unread { gone, oldest } = &mut self.ahead else {
             return;
         };

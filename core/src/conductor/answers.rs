@@ -876,7 +876,7 @@ impl Core {
         for contender in keys.iter().map(|it| it.contender) {
             let held = self.contenders.get_mut(contender);
             match held.filter(|it| it.ownership().is_some()) {
-                Some(held) if written => held.written(revision),
+                Some(held) if written => held.record_write(revision),
                 Some(_) if !changed.contains(&contender) => self.batch.describe(contender),
                 _ => {}
             }
@@ -948,9 +948,9 @@ impl Core {
             return self.retained_without(id, &gone);
         }
         let lease = self.sessions.get(contender.session())?.lease()?;
-        match contender.own_in(lease, revision, &seen) {
+        match contender.compare(lease, revision, &seen) {
             Own::Intact => {}
-            Own::Rewritten => {
+            Own::Unknown => {
                 self.observe.read(id, true);
                 return None;
             }

@@ -103,7 +103,7 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
         Mistake::PutAgainWithoutBarrier => (
             "P8",
             "an unanswered put is sent again without a barrier",
-            &[I6, I4, Progress],
+            &[I6, I4, Order, Progress],
         ),
         Mistake::NoFence => ("P10", "puts do not compare the session key", &[I4, I6]),
         Mistake::HandOverToPartOfAGroup => (
