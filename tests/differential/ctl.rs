@@ -28,7 +28,7 @@ fn same(scenario: fn(&mut Screen)) {
         (etcd, version, address)
     });
     let play = |address: &str| {
-        let mut screen = Screen::new(address, version.clone());
+        let mut screen = Screen::new(address, version);
         thread::spawn(move || {
             scenario(&mut screen);
             screen.shown

@@ -1,14 +1,14 @@
 //! Differences between versions of etcd that the comparison leaves out.
 //!
-//! The embedded etcd follows 3.7. The table has each difference of another version with its reason. Operations that would
-//! show it are left out on that version.
+//! The embedded etcd follows 3.7. The table lists, with its reason, each difference between it and some version of etcd. Operations
+//! that would show the difference are left out on that version.
 
 use crate::op::{End, Lease, Op, Rev, Txn, TxnOp, Watch};
 use crate::pair::At;
 
 /// One difference of some versions.
 struct Difference {
-    /// Returns true for the versions that have it, by their second number.
+    /// Returns true for the minor versions that have it.
     versions: fn(u64) -> bool,
     /// Returns true if an operation would show it.
     shows: fn(&Op, &At) -> bool,
@@ -16,7 +16,7 @@ struct Difference {
 
 const DIFFERENCES: &[Difference] = &[
     Difference {
-        // A range of keys alone has their leases. 3.7 reads such a range from its index, where there are none (etcd#22209).
+        // A keys-only range returns leases. 3.7 serves it from its index, which has no leases (etcd#22209).
         versions: |minor| minor <= 6,
         shows: |op, _| match op {
             Op::Range(it) => it.keys_only,
@@ -31,8 +31,8 @@ const DIFFERENCES: &[Difference] = &[
         shows: |op, at| matches!(op, Op::Watch(Watch { start, .. }) if at.of(*start) == at.compacted),
     },
     Difference {
-        // A stream without a watch does not answer requests for progress. Nor does one with a watch that compaction has
-        // ended, until it is cancelled: etcd waits for it to catch up (etcd#15220). 3.4.23 responds at once.
+        // 3.4.23 responds to a progress request at once. Later versions do not respond on a stream without a watch. Nor do they
+        // after compaction has ended a watch, until it is cancelled: they wait for it to catch up (etcd#15220).
         versions: |minor| minor <= 4,
         shows: |op, at| matches!(op, Op::Progress { stream } if at.stuck[*stream]),
     },
@@ -50,8 +50,8 @@ const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
-        // Of several mistakes in a transaction, etcd names the first put, then the first range. 3.6 and later name the first
-        // of both.
+        // If several operations of a transaction are invalid, etcd reports puts before ranges. 3.6 and later report the first
+        // in order.
         versions: |minor| minor <= 5,
         shows: |op, _| {
             let may_fail = |op: &TxnOp| keeps(op) || has_lease(op);
@@ -59,7 +59,7 @@ const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
-        // Of a put in a transaction whose lease and key are both missing, etcd names the key. 3.7 names the lease.
+        // If a put in a transaction lacks both its lease and its key, etcd reports the key. 3.7 reports the lease.
         versions: |minor| minor <= 6,
         shows: |op, _| {
             let may_fail_twice = |op: &TxnOp| keeps(op) && has_lease(op);
@@ -68,14 +68,14 @@ const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         // The check for duplicate keys misses keys in a range without end. Such a range may delete the key whose value or
-        // lease a put of the same transaction keeps. A real etcd then ends itself with "unexpected error during txn with
+        // lease a put of the same transaction keeps. A real etcd then terminates with "unexpected error during txn with
         // writes". The embedded etcd does the put.
         versions: |_| true,
         shows: |op, _| matches!(op, Op::Txn(txn) if deletes_without_end(txn) && any(txn, &keeps)),
     },
     Difference {
-        // The same gap lets a transaction delete a key and put it again at one revision. A compaction at that very revision
-        // loses the key (etcd#22376). A read of it then ends etcd with "range failed to find revision pair".
+        // The same gap lets a transaction delete a key and create it again at one revision. A compaction at that revision loses
+        // the key (etcd#22376). A read of it then terminates etcd with "range failed to find revision pair".
         versions: |minor| minor >= 5,
         shows: |op, at| matches!(op, Op::Compact { at: it, .. } if at.reborn.contains(&at.of(*it))),
     },
@@ -119,35 +119,31 @@ fn has_revision(op: &TxnOp) -> bool {
     matches!(op, TxnOp::Range(it) if it.revision != Rev::Plain(0))
 }
 
-/// Version of a real etcd.
-#[derive(Clone, Debug)]
-pub(crate) struct Version(String);
+/// Minor version of a real etcd.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version(u64);
 
 impl Version {
     pub(crate) fn new(version: &str) -> Self {
-        Self(version.to_owned())
-    }
-
-    fn minor(&self) -> u64 {
-        let minor = self.0.split('.').nth(1).and_then(|it| it.parse().ok());
-        minor.unwrap_or_else(|| panic!("{} is a version", self.0))
+        let minor = version.split('.').nth(1).and_then(|it| it.parse().ok());
+        Self(minor.unwrap_or_else(|| panic!("{version} is a version")))
     }
 
     /// Returns true if an operation would show a known difference of this version.
     pub(crate) fn leaves_out(&self, op: &Op, at: &At) -> bool {
         DIFFERENCES
             .iter()
-            .any(|it| (it.versions)(self.minor()) && (it.shows)(op, at))
+            .any(|it| (it.versions)(self.0) && (it.shows)(op, at))
     }
 
     /// Returns true for the versions with `AuthStatus`.
     pub(crate) fn has_auth_status(&self) -> bool {
-        self.minor() >= 5
+        self.0 >= 5
     }
 
     /// Returns the fields that the status of this version does not have.
     pub(crate) fn missing_from_status(&self) -> &[&str] {
-        match self.minor() {
+        match self.0 {
             ..=5 => &["storageVersion", "dbSizeQuota", "downgradeInfo"],
             _ => &[],
         }

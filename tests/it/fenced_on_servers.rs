@@ -1,7 +1,5 @@
 //! Fenced transactions of PostgreSQL, and of MariaDB, which takes two statements for a fence, as MySQL does: where they are installed.
 
-use std::io::{self, Write};
-
 use etcd_locked::LockError;
 use etcd_locked::sqlx::{Fenceable, FencedError, migration};
 use etcd_locked_devkit::{MariaDb, Postgres, Result};
@@ -13,6 +11,7 @@ use tokio::task::spawn_blocking;
 use crate::corner::{Corner, take};
 use crate::fenced::{is_refused, written};
 use crate::limit::{self, within};
+use crate::real_only::say_left_out;
 use crate::steps::{When, poll_then_drop};
 
 #[limit::test]
@@ -120,9 +119,9 @@ async fn started<S: Send + 'static>(start: impl FnOnce() -> Result<S> + Send + '
     server.expect("a server")
 }
 
-/// Says so past the capture of a test's output.
+/// Prints that the test leaves itself out.
 fn leave_out(server: &str) {
-    let _ = writeln!(io::stderr(), "left out: {server}, which is not installed");
+    say_left_out(&format!("{server} is not installed"));
 }
 
 async fn holders_write_one_after_the_other<D: Fenceable>(pool: Pool<D>)

@@ -1,4 +1,4 @@
-//! etcd to run: the user's choice, the machine's, the distribution's, or one that Go builds.
+//! etcd binaries to run: the user's choice, those in `PATH`, those that Go builds, or the distribution's.
 
 use std::env;
 use std::fs;
@@ -36,7 +36,7 @@ pub(crate) fn locate(choice: Option<&Choice>) -> Result<String> {
 pub(crate) enum Choice {
     /// The newest that Go builds.
     Newest,
-    /// The first one of this version: 3.7.3 is `3.7` and `3.7.3`.
+    /// The first one that matches: `3.7` and `3.7.3` both match 3.7.3.
     Version(VersionReq),
     /// A server, or the folder in which it is.
     Path(PathBuf),
@@ -80,19 +80,26 @@ impl Choice {
     }
 }
 
-/// Finds an etcd of this version: `ETCD_BIN`, the one in `PATH`, one that Go builds, or the distribution's.
+/// Finds an etcd of this version: the one of `ETCD_BIN`, one that Go builds, the one in `PATH`, or the distribution's.
 fn of_version(version: &VersionReq) -> Result<Etcd> {
-    let at_hand = [Etcd::chosen()?, Etcd::installed()];
     let is = |etcd: &Etcd| version.matches(&etcd.version);
-    if let Some(etcd) = at_hand.into_iter().flatten().find(is) {
+    if let Some(etcd) = Etcd::chosen()?.filter(is) {
         return Ok(etcd);
     }
     let mut others = Vec::new();
-    for line in BUILT {
-        match pinned(line)? {
-            pinned if version.matches(&pinned) => return built(line),
-            pinned => others.push(pinned.to_string()),
+    for minor in BUILT {
+        let pinned = pinned(minor)?;
+        if !version.matches(&pinned) {
+            others.push(pinned.to_string());
+            continue;
         }
+        match built(minor) {
+            Ok(etcd) => return Ok(etcd),
+            Err(reason) => others.push(reason),
+        }
+    }
+    if let Some(etcd) = Etcd::installed().filter(is) {
+        return Ok(etcd);
     }
     match distribution() {
         Ok(etcd) if is(&etcd) => return Ok(etcd),
@@ -100,7 +107,7 @@ fn of_version(version: &VersionReq) -> Result<Etcd> {
         Err(reason) => others.push(reason),
     }
     Err(format!(
-        "no etcd {} is available, only:\n   {}\ngive the path of one",
+        "no etcd {} is available, only:\n   {}\nset ETCD_BIN to one, or give its path",
         version.to_string().trim_start_matches('='),
         others.join("\n   ")
     ))
@@ -183,7 +190,7 @@ impl Etcd {
     }
 }
 
-/// Finds the first version that is a separate word, in a text such as `etcd Version: 3.7.3`.
+/// Returns the first word that parses as a version, in a text such as `etcd Version: 3.7.3`.
 fn version_in(text: &str) -> Option<Version> {
     let mut words = text.split_whitespace();
     words.find_map(|word| Version::parse(word).ok())
@@ -246,12 +253,15 @@ fn distribution() -> Result<Etcd> {
         home(FOLDER).display()
     ));
     let packages = ["etcd-server", "etcd-client"];
-    keep(FOLDER, |scratch| apt::distribution(scratch, &packages))
-        .and_then(|etcd| match etcd.version >= OLDEST {
-            true => Ok(etcd),
+    let bring = |scratch: &Path| {
+        let bin = apt::distribution(scratch, &packages)?;
+        let etcd = Etcd::new(bin.join("etcd"), bin.join("etcdctl"))?;
+        match etcd.version >= OLDEST {
+            true => Ok(bin),
             false => Err(format!("it is only {}", etcd.version)),
-        })
-        .map_err(|reason| format!("the distribution's etcd: {reason}"))
+        }
+    };
+    keep(FOLDER, bring).map_err(|reason| format!("the distribution's etcd: {reason}"))
 }
 
 /// Returns the folder of an etcd that xtask keeps. The devkit looks there too.
@@ -259,15 +269,14 @@ fn home(folder: &str) -> PathBuf {
     workspace::tools().join("etcd").join(folder)
 }
 
-/// Has an etcd brought into a scratch folder, and moves it from the folder that `bring` returns to its own.
+/// Calls `bring` with a scratch folder, then moves the binaries from the folder that it returns to `home(folder)`.
 fn keep(folder: &str, bring: impl FnOnce(&Path) -> Result<PathBuf>) -> Result<Etcd> {
     let home = home(folder);
     let io = workspace::failed_at(&home);
     fs::create_dir_all(&home).map_err(io)?;
     let scratch = tempfile::tempdir_in(workspace::tools()).map_err(io)?;
     let from = bring(scratch.path())?;
-    // Renamed one by one: a second xtask that brings the same etcd finds whole files at any time. The server is the last, because
-    // its version tells whether all are there.
+    // Each file is renamed whole, so a second xtask never finds a partial file. The server moves last: once it is there, all are.
     for name in ["etcdutl", "etcdctl", "etcd"] {
         if from.join(name).is_file() {
             fs::rename(from.join(name), home.join(name)).map_err(io)?;

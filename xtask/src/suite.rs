@@ -14,7 +14,7 @@ use crate::{Result, outside, say, workspace};
 /// Supported versions, the newest first: the whole workspace is tested on the first one, and all promises on the last one.
 const VERSIONS: [&str; 4] = ["3.7", "3.6", "3.5", "3.4"];
 
-/// Parts of the names of the promises' tests that run on the versions between, because they depend on the server.
+/// Name filters of the tests that depend on the server. These tests also run on the versions between the newest and the oldest.
 const DEPEND_ON_SERVER: &[&str] = &[
     "exclusion::",
     "fifo::",
@@ -127,7 +127,7 @@ fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
         let begun = Instant::now();
         let tally =
             count(cargo.args(args)).map_err(|error| format!("{what} on etcd {etcd}: {error}"))?;
-        passed += tally.passed;
+        passed += tally.run();
         let seconds = begun.elapsed().as_secs();
         table.push(format!(
             "   etcd {etcd:9} {what:26} {tally}, in {seconds} s"
@@ -152,24 +152,29 @@ fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
 /// Counts of tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
-    /// Negative while tests have left themselves out whose target has no result yet.
-    passed: i64,
-    /// Ignored, or begun and left out with a line that says why.
-    left_out: i64,
+    /// Tests that cargo counts as passed, including those that left themselves out.
+    passed: usize,
+    ignored: usize,
+    /// Tests that left themselves out and printed the reason.
+    left_out: usize,
 }
 
 impl Tally {
-    /// Adds a line of `cargo test`: the result of a target, or of a test that leaves itself out, which also counts as passed there.
+    /// Returns the number of tests that ran and passed.
+    fn run(&self) -> usize {
+        self.passed.saturating_sub(self.left_out)
+    }
+
+    /// Adds a line of output: the result of a target, or of a test that leaves itself out.
     fn add(&mut self, line: &str) {
         if let Some(counts) = line.strip_prefix("test result:") {
             let of = |what: &str| {
                 let (before, _) = counts.split_once(what)?;
-                before.split_whitespace().last()?.parse::<i64>().ok()
+                before.split_whitespace().last()?.parse::<usize>().ok()
             };
             self.passed += of(" passed").unwrap_or(0);
-            self.left_out += of(" ignored").unwrap_or(0);
+            self.ignored += of(" ignored").unwrap_or(0);
         } else if line.contains(" left out: ") {
-            self.passed -= 1;
             self.left_out += 1;
         }
     }
@@ -177,11 +182,8 @@ impl Tally {
 
 impl Display for Tally {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{:4} passed, {:3} left out",
-            self.passed, self.left_out
-        )
+        let (run, left_out) = (self.run(), self.ignored + self.left_out);
+        write!(out, "{run:4} passed, {left_out:3} left out")
     }
 }
 
@@ -245,10 +247,12 @@ mod tests {
         assert_eq!(
             tally,
             Tally {
-                passed: 6,
-                left_out: 3
+                passed: 7,
+                ignored: 2,
+                left_out: 1
             }
         );
+        assert_eq!(tally.to_string(), "   6 passed,   3 left out");
     }
 
     #[test]

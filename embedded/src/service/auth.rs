@@ -1,4 +1,4 @@
-//! Auth service: its status alone, because there are no users and roles.
+//! Auth service: only `AuthStatus`, because the embedded etcd has no users or roles.
 
 use etcd_client::proto::PbResponseHeader;
 
@@ -6,7 +6,7 @@ use super::frame::written;
 use crate::router::Response;
 use crate::shared::Shared;
 
-/// etcdserverpb.AuthStatusResponse, which etcd-client does not offer.
+/// etcdserverpb.AuthStatusResponse, which etcd-client does not export.
 #[derive(Clone, PartialEq, prost::Message)]
 struct AuthStatus {
     #[prost(message, optional, tag = "1")]
@@ -17,7 +17,7 @@ struct AuthStatus {
     auth_revision: u64,
 }
 
-/// Responds as a new etcd does: authentication is off.
+/// Returns the status of a new etcd: authentication is off.
 pub(crate) fn auth_status(shared: &Shared) -> Response {
     written(&AuthStatus {
         header: Some(shared.with(|state, _| state.store.header())),
