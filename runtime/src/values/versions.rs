@@ -6,13 +6,13 @@ pub const RECOMMENDED_ETCD: &str = "3.5.33, 3.6.14, 3.7.1 or later";
 /// A bug, and for each minor version of etcd 3 that has it the first patch without it.
 type Bug = (&'static str, &'static [(u32, u32)]);
 
-/// No patch fixes it: the support of etcd 3.4 has ended.
+/// Marks a bug that no patch fixes, because support for etcd 3.4 has ended.
 const NEVER: u32 = u32::MAX;
 
 /// From etcd's change logs, the worst first. The book's page `deploying` shows the same table.
 const BUGS: [Bug; 8] = [
     (
-        "members may lose data after a crash, and differ (etcd#13766)",
+        "members may lose data after a crash, or diverge (etcd#13766)",
         &[(5, 3)],
     ),
     (
@@ -45,7 +45,7 @@ const BUGS: [Bug; 8] = [
     ),
 ];
 
-/// Returns the known bugs of a version of etcd, as its status says it (`3.5.16`), the worst first. `None` if there are none, or if the
+/// Returns the known bugs of a version of etcd, in the form that its status reports (`3.5.16`), the worst first. `None` if there are none, or if the
 /// text is not a version. An engine that connects to such an etcd warns of them once (code `etcd.version`).
 ///
 /// ```
@@ -65,7 +65,7 @@ pub fn etcd_bugs(version: &str) -> Option<String> {
     (!bugs.is_empty()).then(|| bugs.join("; "))
 }
 
-/// The number that a part begins with: `16`, and of a pre-release too, `0-rc`.
+/// Parses the leading digits of a part: 16 from `16`, 0 from `0-rc`.
 fn number(part: &str) -> Option<u32> {
     let end = part.find(|c: char| !c.is_ascii_digit());
     part[..end.unwrap_or(part.len())].parse().ok()
