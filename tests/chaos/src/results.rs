@@ -207,7 +207,7 @@ fn text_of(reports: &[Report]) -> String {
 fn summary(ours: &Report) -> String {
     let removed = &ours.measured.removed;
     format!(
-        "**In short:** {:.1} hours, {} calls, {} faults, {} violations. {} overlaps are no violation, because etcd itself had removed the\n\
+        "**In short:** {:.1} hours, {} calls, {} faults, {} violations. {} overlaps do not count, because etcd itself had removed the\n\
          holder's key; the longest took {:.0} ms ([Measured](#measured)). Three members on one machine, no fsync.\n\n",
         ours.seconds / 3_600.0,
         ours.calls(),
