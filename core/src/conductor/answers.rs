@@ -957,7 +957,7 @@ impl Core {
             Own::Lost(cause) => return self.own_key_gone(id, cause),
         }
         let held = contender.ownership().is_some();
-        // It was granted, or given up, since the read was asked for: the rest answers another question.
+        // The contender was granted or given up after the read was sent, so the rest of the read is about another state.
         if held == read.up_to.is_some() {
             return None;
         }
@@ -975,7 +975,7 @@ impl Core {
             contended |= others;
             let whole = seen.whole.filter(|_| others);
             let is_own = |kv: &Kv| kv.key == part.key.as_bytes();
-            // Then the read had no room for the owner's key, and the owner is as before.
+            // If so, the read did not include the owner's key, and the known owner stays.
             let instead = whole.as_ref().is_some_and(is_own);
             let owner = whole.map(|kv| self.owner_of(kv));
             let queue = self.queues.get_mut(&part.name)?;

@@ -40,7 +40,7 @@ struct Seen {
     endpoints: BTreeMap<String, ClusterId>,
     /// Connections to endpoints that only the member list names. All of them are of home.
     members: BTreeMap<String, Link>,
-    /// The known bugs that were warned of, of one version each.
+    /// Known bugs that the log has warned of, one text for each set of them.
     bugs: Vec<String>,
     /// An endpoint has answered.
     met: bool,
